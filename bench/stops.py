@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bench.measure import Row, paired
-from nodescope.debug.gate import Gate
-from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
+from nodescope.debug.gate.gate import Gate
 from nodescope.events import Bus, GraphExtended, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.protocol import SetBreakpoints

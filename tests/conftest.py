@@ -1,17 +1,25 @@
-"""What all tests share: ``--planted NAME`` puts a fault into the compiler for a whole run.
+"""What all tests share: the options ``--depth``, ``--planted`` and ``--slow-page``.
+
+``--depth`` says how much is run (see `tests.depth`); ``--planted NAME`` puts a fault into the
+compiler for a whole run; ``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`).
 
 Invariant: no test leaves the program's mode other than it found it.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 import nodescope as ns
-from nodescope.debug.saved import VARIABLE
+from nodescope.debug.project_settings import VARIABLE
+from tests import depth
+
+TESTS = Path(__file__).parent
 
 # A busy machine is slow: how long an example takes is for the benchmarks to tell.
 hypothesis.settings.register_profile(
@@ -22,9 +30,45 @@ hypothesis.settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--depth", choices=depth.DEPTHS, default="usual",
+        help="how much of what is drawn at random is run; deep: all of it, and the marked tests",
+    )  # fmt: skip
+    parser.addoption(
         "--planted", metavar="NAME",
         help="run with a fault planted into the compiler; see tests/conformance/planted",
     )  # fmt: skip
+    parser.addoption(
+        "--slow-page", metavar="FACTOR", type=float, default=1,
+        help="slow the browser by this factor, and delay what it is told; see tests/e2e/slowness",
+    )  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the profile that was asked for
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
+    depth.choose(config.getoption("--depth"))
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    full = hypothesis.settings.default.max_examples
+    hypothesis.settings.register_profile("to depth", max_examples=depth.examples(full))
+    hypothesis.settings.load_profile("to depth")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """At the depth ``quick``, folders that start processes are not even read."""
+    here = collection_path.relative_to(TESTS).as_posix() if TESTS in collection_path.parents else ""
+    return True if depth.leaves_out(here) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that are marked as deep; one that was named itself is always run."""
+    if depth.is_deep() or any("::" in each for each in config.args):
+        return
+    deep = [item for item in items if item.get_closest_marker("deep")]
+    if deep:
+        config.hook.pytest_deselected(items=deep)
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
 @pytest.fixture(scope="session", autouse=True)

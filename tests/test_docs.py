@@ -13,7 +13,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.cli import main
-from nodescope.debug.spelling import describe, parse_breakpoint
+from nodescope.debug.breakpoints.syntax import describe, parse_breakpoint
 from nodescope.engine.codegen.c_backend.prelude import ULPS
 from nodescope.passes import all_passes
 

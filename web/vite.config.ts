@@ -17,5 +17,6 @@ export default defineConfig({
     sourcemap: false,
   },
   server: { proxy: { "/api": { target: "http://127.0.0.1:7711", ws: true } } },
-  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
+  // Each file has a context of its own in threads that are kept: a jsdom for each costs seconds.
+  test: { environment: "jsdom", pool: "vmThreads", include: ["src/**/*.test.{ts,tsx}"] },
 } as Parameters<typeof defineConfig>[0]);

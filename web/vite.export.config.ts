@@ -10,7 +10,7 @@ export default defineConfig({
     copyPublicDir: false,
     target: "es2022",
     lib: {
-      entry: resolve(import.meta.dirname, "src/render/export_entry.ts"),
+      entry: resolve(import.meta.dirname, "src/render/paint/export_entry.ts"),
       name: "nodescopeExport",
       formats: ["iife"],
       fileName: () => "export.js",

@@ -1,9 +1,9 @@
-"""nodescope: run NumPy programs as a computation graph, see it, and stop it on any node.
+"""nodescope: run NumPy programs as a computation graph, inspect it, and stop it at any node.
 
 The module is also a namespace of the Python array API standard, 2024.12: `nodescope.array_api`.
 
-Invariant: importing this package starts nothing and imports no web framework; what few programs
-need, and the names of the standard, load on first use.
+Invariant: importing this package starts nothing, and loads neither the engine nor a web framework:
+each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -13,88 +13,87 @@ from nodescope import processes as _processes  # noqa: F401 (first, see there)
 # isort: split
 
 from importlib import import_module as _import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from nodescope import array_api as _array_api
-from nodescope.engine import dispatch as _dispatch  # noqa: F401 (teaches NumPy our tensors)
-from nodescope.engine import fft, linalg, nn, optim, random
-from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
-from nodescope.engine import operators as _operators  # noqa: F401 (puts them on Tensor)
-from nodescope.engine.autodiff.grad import (
-    grad,
-    stop_gradient,
-    tensor,
-    value_and_grad,
-)
-from nodescope.engine.control import cond, fori_loop, map, scan, while_loop
-from nodescope.engine.functions import (
-    cross_entropy,
-    gelu,
-    log_softmax,
-    logsumexp,
-    mse,
-    relu,
-    sigmoid,
-    silu,
-    softmax,
-    softplus,
-)
-from nodescope.engine.graphs.api import (
-    GraphKeys,
-    constant,
-    control_dependencies,
-    device,
-    group,
-    identity,
-    no_op,
-    placeholder,
-    placeholder_with_default,
-)
-from nodescope.engine.graphs.default import get_default_graph
-from nodescope.engine.graphs.graph import Graph
-from nodescope.engine.graphs.variables import (
-    assign,
-    assign_add,
-    assign_sub,
-    global_variables,
-    global_variables_initializer,
-    parameter,
-    trainable_variables,
-    variable,
-    variables_initializer,
-)
-from nodescope.engine.modes import no_grad
-from nodescope.engine.numpy_functions.creation import geomspace, logspace, tri
-from nodescope.engine.numpy_functions.cumulative import cummax, cummin
-from nodescope.engine.numpy_functions.index import (
-    gather,
-    index_add,
-    index_update,
-    one_hot,
-    put_along_axis,
-    scatter_add,
-)
-from nodescope.engine.numpy_functions.ordering import bincount, topk
-from nodescope.engine.scopes import name_scope, step, steps
-from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
 
-if TYPE_CHECKING:  # on first use, see _LATER
+if TYPE_CHECKING:  # for type checkers and editors, what `_HOMES` and `_MODULES` say
     from nodescope.api import attach, breakpoint, record  # type: ignore[import-not-found, unused-ignore]
+    from nodescope.emit.scopes import name_scope, step, steps
+    from nodescope.engine import fft, linalg, nn, optim, random
     from nodescope.engine.autodiff.checkpoint import checkpoint
     from nodescope.engine.autodiff.custom import custom_gradient, custom_vjp
     from nodescope.engine.autodiff.forward_mode import jvp, linearize, vjp
+    from nodescope.engine.autodiff.grad import (
+        grad,
+        stop_gradient,
+        tensor,
+        value_and_grad,
+    )
     from nodescope.engine.autodiff.gradient_tape import GradientTape
     from nodescope.engine.autodiff.jacobian import hessian, hvp, jacfwd, jacobian, jacrev
+    from nodescope.engine.control.branch import cond
+    from nodescope.engine.control.loop import fori_loop, while_loop
+    from nodescope.engine.control.scan import map, scan
+    from nodescope.engine.functions import (
+        cross_entropy,
+        gelu,
+        log_softmax,
+        logsumexp,
+        mse,
+        relu,
+        sigmoid,
+        silu,
+        softmax,
+        softplus,
+    )
+    from nodescope.engine.graphs.api import (
+        GraphKeys,
+        constant,
+        control_dependencies,
+        device,
+        group,
+        identity,
+        no_op,
+        placeholder,
+        placeholder_with_default,
+    )
+    from nodescope.engine.graphs.default import get_default_graph
     from nodescope.engine.graphs.gradients import gradients
+    from nodescope.engine.graphs.graph import Graph
     from nodescope.engine.graphs.program import RunMetadata, RunOptions
     from nodescope.engine.graphs.saved import load_graph
     from nodescope.engine.graphs.session import Session
+    from nodescope.engine.graphs.variables import (
+        assign,
+        assign_add,
+        assign_sub,
+        global_variables,
+        global_variables_initializer,
+        parameter,
+        trainable_variables,
+        variable,
+        variables_initializer,
+    )
+    from nodescope.engine.modes import no_grad
+    from nodescope.engine.numpy_functions.creation import geomspace, logspace, tri
+    from nodescope.engine.numpy_functions.cumulative import cummax, cummin
+    from nodescope.engine.numpy_functions.index import (
+        gather,
+        index_add,
+        index_update,
+        one_hot,
+        put_along_axis,
+        scatter_add,
+    )
+    from nodescope.engine.numpy_functions.ordering import bincount, topk
     from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
     from nodescope.engine.static.program import Program
+    from nodescope.engine.tensor import Tensor
 
-__version__ = _version("nodescope")
+    __version__: str
+
 __array_api_version__ = _array_api.VERSION
 
 __all__ = [
@@ -119,39 +118,73 @@ __all__ = [
 _import_module("nodescope.record")
 globals().pop("record", None)
 
-_LATER = {
+_HOMES = {
     name: f"nodescope.{module}"
     for module, names in {
         "api": "attach breakpoint record",
         "engine.autodiff.checkpoint": "checkpoint",
         "engine.autodiff.custom": "custom_gradient custom_vjp",
         "engine.autodiff.forward_mode": "jvp linearize vjp",
+        "engine.autodiff.grad": "grad stop_gradient tensor value_and_grad",
         "engine.autodiff.gradient_tape": "GradientTape",
         "engine.autodiff.jacobian": "hessian hvp jacfwd jacobian jacrev",
+        "engine.control.branch": "cond",
+        "engine.control.loop": "fori_loop while_loop",
+        "engine.control.scan": "map scan",
+        "engine.functions": """
+            cross_entropy gelu log_softmax logsumexp mse relu sigmoid silu softmax softplus
+        """,
+        "engine.graphs.api": """
+            GraphKeys constant control_dependencies device group identity no_op placeholder
+            placeholder_with_default
+        """,
+        "engine.graphs.default": "get_default_graph",
         "engine.graphs.gradients": "gradients",
+        "engine.graphs.graph": "Graph",
         "engine.graphs.program": "RunMetadata RunOptions",
         "engine.graphs.saved": "load_graph",
         "engine.graphs.session": "Session",
+        "engine.graphs.variables": """
+            assign assign_add assign_sub global_variables global_variables_initializer parameter
+            trainable_variables variable variables_initializer
+        """,
+        "engine.modes": "no_grad",
+        "engine.numpy_functions.creation": "geomspace logspace tri",
+        "engine.numpy_functions.cumulative": "cummax cummin",
+        "engine.numpy_functions.index": """
+            gather index_add index_update one_hot put_along_axis scatter_add
+        """,
+        "engine.numpy_functions.ordering": "bincount topk",
+        "emit.scopes": "name_scope step steps",
         "engine.static": "compile disable_compile get_mode set_mode",
         "engine.static.program": "Program",
+        "engine.tensor": "Tensor",
     }.items()
     for name in names.split()
 }
-"""Names that load on first use, and where they are: most programs need few of them."""
+"""Names of this module, and the modules that they are in."""
+
+_MODULES = frozenset({"fft", "linalg", "nn", "optim", "random"})  # of the engine
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        found = getattr(_import_module(_LATER[name]), name)
-        if name != "record":  # the package of that name would be found instead
-            globals()[name] = found
-        return found
-    if name in _array_api.NAMES or name == "bfloat16":
-        found = globals()[name] = _array_api.find(name)
-        return found
-    raise AttributeError(f"module 'nodescope' has no attribute {name!r}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("nodescope")
+    elif name in _HOMES:
+        value = getattr(_import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = _import_module(f"nodescope.engine.{name}")
+    elif name in _array_api.NAMES or name == "bfloat16":
+        value = _array_api.find(name)
+    else:
+        raise AttributeError(f"module 'nodescope' has no attribute {name!r}")
+    if name != "record":  # the package of that name would be found instead
+        globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    public = [each for each in globals() if not each.startswith("_")]
+    public = [name for name in globals() if not name.startswith("_")]
     return sorted({*public, *__all__, *_array_api.NAMES, "bfloat16"})

@@ -1,7 +1,7 @@
-"""The composition root: wires engine, recorder, gate and link into a run.
+"""Composition root: wires engine, recorder, gate and link into a run.
 
-Invariant: the only module that knows all of them. At most one run is active in a process; a forked
-child has none. What fails here is said in one line, and the program goes on.
+Invariant: the only module that knows all of them. At most one run is active per process; a forked
+child has none. A failure here is reported in one line, and the program continues.
 """
 
 from __future__ import annotations
@@ -14,28 +14,34 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.metadata import version as _installed_version
 from pathlib import Path
 from typing import Any, Final
 
 from nodescope import interactive, telling
-from nodescope.debug.advising import advise
-from nodescope.debug.asked import ask
+from nodescope.adapters.attached import Attached, known_adapters
+from nodescope.debug.breakpoints.node_selectors import SelectionUse
 from nodescope.debug.controller import Controller
-from nodescope.debug.gate import Gate
-from nodescope.debug.saved import Saved
-from nodescope.debug.selecting import Used
-from nodescope.debug.uncaught import Uncaught
-from nodescope.debug.watching import Watching
-from nodescope.debug.written import Written
-from nodescope.engine import calibration, modes, tracer
-from nodescope.errors import (
-    LinkError,
-    NodescopeError,
-    RecordingError,
-    UsageError,
+from nodescope.debug.gate.explicit_breakpoint import ask
+from nodescope.debug.gate.gate import Gate
+from nodescope.debug.gate.uncaught_exceptions import Uncaught
+from nodescope.debug.project_settings import ProjectSettings
+from nodescope.debug.report.advice import advise_program
+from nodescope.debug.report.captured_output import CapturedOutput, SpokenMessages
+from nodescope.debug.watch.live_watches import LiveWatches
+from nodescope.emit.emitter import Emitter, activate
+from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
+from nodescope.events import (
+    LEVELS,
+    Bus,
+    Demand,
+    Level,
+    Logged,
+    Opens,
+    RunFinished,
+    RunStarted,
 )
-from nodescope.events import LEVELS, Bus, Event, Level, Logged, RunFinished, RunStarted
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
 from nodescope.protocol import (
@@ -47,12 +53,17 @@ from nodescope.protocol import (
     SetKeeping,
     SetWatches,
 )
-from nodescope.record.governed import GovernedRecorder, Passed, check_slowdown, recorder_for
-from nodescope.record.places import recording_path as recording_path
+from nodescope.record.governor.governed_recorder import (
+    EndProbe,
+    GovernedRecorder,
+    check_slowdown,
+    recorder_for,
+)
+from nodescope.record.host_sampler import Sampler
+from nodescope.record.paths import recording_path as recording_path
 from nodescope.record.recent import remember
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Advice
-from nodescope.record.sampling import Sampler
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 DEFAULT_SLOWDOWN: Final = 2.0
@@ -104,7 +115,7 @@ class Run:
         debugger: bool = False,
         stop_on_entry: bool = False,
         breakpoints: tuple[Breakpoint, ...] = (),
-        saved: Saved | None = None,
+        saved: ProjectSettings | None = None,
         watches: Sequence[str] = (),
         opened: Sequence[str] = (),
         max_slowdown: float | None = None,
@@ -113,14 +124,14 @@ class Run:
     ) -> None:
         if level not in LEVELS:
             raise UsageError(f"unknown capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
-        self._selected = Used(select)
+        self._selected = SelectionUse(select)
         chosen = self._selected.selections
         check_slowdown(max_slowdown)
         self._say = say or telling.say
         self._link: Link | None = None
         self._controller: Controller | None = None
         self._active = False
-        self._saved: Saved | None = None
+        self._saved: ProjectSettings | None = None
         self._sampler: Sampler | None = None
         self._unsaved = ""
         self._faults: list[str] = []
@@ -130,13 +141,15 @@ class Run:
         """Conditions of `breakpoint` that failed, each of which is said once."""
         self._started_unix_ns = time.time_ns()
         self.bus = Bus()
-        self._written = Written(self.bus.emit)
+        self.emitter = Emitter(self.bus)
+        self._written = CapturedOutput(self.bus.emit)
         levels = {level, *(each for _, each in chosen)}
-        self.bus.values = debugger or newest or not levels.isdisjoint(("summary", "values"))
+        arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))
         if opened:
-            self.bus.opened = (lambda node: any(fnmatchcase(node.name, each) for each in opened),)
+            names: Opens = lambda node: any(fnmatchcase(node.name, each) for each in opened)  # noqa: E731
+            self.bus.want(self, Demand(opened=(names,)))
         self.bus.on_fault = lambda probe, error: self._say(
-            f"{type(probe).__name__} failed and was switched off; your program goes on "
+            f"{type(probe).__name__} failed and was disabled; your program continues "
             f"({type(error).__name__}: {error})"
         )
         self.recorder = recorder_for(
@@ -144,7 +157,6 @@ class Run:
             max_slowdown,
             tell=self._tell,
             bus=self.bus,
-            prices=calibration.prices,
             level=level,
             chosen=chosen,
             budget_bytes=budget_bytes,
@@ -156,6 +168,9 @@ class Run:
             on_fault=self._gave_up,
             on_room=self._room,
         )
+        priced = self.recorder.use_prices if max_slowdown is not None else None
+        self._adapters = Attached(known_adapters(self._say), self._say, priced)
+        adapter = self._adapters.first
         self.info = RunInfo(
             id=secrets.token_hex(8),
             name=telling.printable(name or interactive.program_name()),
@@ -164,18 +179,22 @@ class Run:
             started_unix_ns=self._started_unix_ns,
             level=level,
             recording=str(Path(recording).absolute()),
+            framework=adapter.name,
+            framework_version=adapter.version(),
+            capabilities=adapter.capabilities(),
         )
         self.gate: Gate | None = None
-        self.watching: Watching | None = None
+        self.watching: LiveWatches | None = None
         self.uncaught = Uncaught(self.recorder.thread_seq, self._readable, self._say)
         self.bus.add(self.recorder)
+        self.bus.want(self.recorder, Demand(arrays=arrays))
         if debugger:
             self.gate = Gate(
                 self.bus,
                 stop_on_entry=stop_on_entry,
                 expects_controller=bool(breakpoints or watches),
                 seq_source=self.recorder.thread_seq,
-                flush=self.recorder.flush,
+                flush=partial(self.recorder.flush, elements=False),
                 on_change=self._changed,
             )
             try:
@@ -186,18 +205,18 @@ class Run:
             except NodescopeError:
                 self.recorder.close()
                 raise
-            self.bus.add(_Voice(self._say))
+            self.bus.add(SpokenMessages(self._say))
             self.bus.add(self.gate)
-            self.watching = Watching(
+            self.watching = LiveWatches(
                 self.bus, self.gate, seq_source=self.recorder.thread_seq,
                 keep=self.recorder.keep, recording=self._readable,
             )  # fmt: skip
             self._watch(watches, saved)
             self.uncaught.gate = self.gate
             if isinstance(self.recorder, GovernedRecorder):
-                self.bus.add(Passed(self.recorder))
+                self.bus.add(EndProbe(self.recorder))
 
-    def _watch(self, given: Sequence[str], saved: Saved | None) -> None:
+    def _watch(self, given: Sequence[str], saved: ProjectSettings | None) -> None:
         """Set the watches that are given and those that are kept."""
         assert self.watching is not None
         kept, faults = saved.load_watches() if saved is not None else ((), [])
@@ -221,7 +240,7 @@ class Run:
         except RecordingError:
             return None
 
-    def _kept(self, saved: Saved | None) -> tuple[Breakpoint, ...]:
+    def _kept(self, saved: ProjectSettings | None) -> tuple[Breakpoint, ...]:
         self._saved = saved
         if saved is None:
             return ()
@@ -238,7 +257,7 @@ class Run:
         """
         gate = self.gate
         if gate is None:
-            raise UsageError("a run without a debugger takes no commands")
+            raise UsageError("a run without a debugger accepts no commands")
         if isinstance(command, SetWatches):
             assert self.watching is not None
             self.watching.replace(command.watches)
@@ -259,8 +278,8 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The training step that the engine is in; 0 before the first."""
-        return int(getattr(modes.attending(), "step", 0))
+        """The training step that the program is in; 0 before the first."""
+        return self.emitter.step
 
     def __repr__(self) -> str:
         state = "recording" if self._active else "ended"
@@ -269,10 +288,13 @@ class Run:
     def controller(self, *, attend: bool = True) -> Controller:
         """A controller in this process, for which the run stops, now or once it attends."""
         if self.gate is None:
-            raise UsageError("a run without a debugger has nothing to control")
+            raise UsageError("a run without a debugger cannot be controlled")
         if self._controller is None:
             self._controller = Controller(
-                self.gate, self.info.recording, elapsed=lambda: self.bus.ran_ns() / 1e9
+                self.gate,
+                self.info.recording,
+                elapsed=lambda: self.bus.ran_ns() / 1e9,
+                flush=self.recorder.flush,
             )
             self._controller.watching = self.watching
             if attend:
@@ -287,7 +309,7 @@ class Run:
         """
         gate = self.gate
         if gate is None:
-            raise UsageError("a run without a debugger has nothing to connect")
+            raise UsageError("a run without a debugger cannot be connected")
         handlers = Handlers(
             command=self.command,
             controllers=gate.controllers,
@@ -308,13 +330,16 @@ class Run:
         link.session(gate.info)  # it may have changed while this was under way
 
     def start(self) -> None:
-        """Observe the engine from now on.
+        """Observe the program from now on.
 
         Raises:
             UsageError: Another run is active.
         """
         global _current
-        tracer.observe(self.bus)
+        # What passed before, such as the start of a server, is no time of the program.
+        self._started_unix_ns = self.bus.begin()
+        self._adapters.begin(self.emitter)
+        activate(self.emitter)
         remember(self.recorder.path)
         self.uncaught.begin()
         _current = self
@@ -322,23 +347,23 @@ class Run:
         if self.info.level != "graph":
             self._sampler = Sampler(
                 self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.last_seq,
-                step=lambda: (self.step, modes.observing()), threads=self.recorder.threads,
+                step=lambda: (self.step, not self.emitter.resting), threads=self.recorder.threads,
             )  # fmt: skip
             self._sampler.start()
+        info = self.info
         self.bus.emit(
-            RunStarted(
-                self.info.id, self.info.name, self.info.argv, self.info.pid, self._started_unix_ns
-            )
-        )
+            RunStarted(info.id, info.name, info.argv, info.pid, self._started_unix_ns,
+                       info.framework, info.framework_version, info.capabilities)
+        )  # fmt: skip
 
     def log(self, stream: Any, text: str) -> None:
-        """Record a line that the program wrote to ``stdout`` or ``stderr``: see `Written`."""
+        """Record a line of the program's ``stdout`` or ``stderr``; see `CapturedOutput`."""
         if self._active:
             line = Logged(stream, telling.printable(text), self.step, self.bus.now_ns())
             self._written.take(line)
 
-    def finish(self, status: int = 0, error: str = "") -> None:
-        """Stop observing, complete the recording and tell the server; see `Recorder.close`."""
+    def end(self, status: int = 0, error: str = "") -> None:
+        """Stop observing: the program is over, at this moment."""
         global _current
         if _current is self:
             _current = None
@@ -346,19 +371,32 @@ class Run:
             self._active = False
             if self._sampler is not None:
                 self._sampler.stop()
-            tracer.unobserve()
+            self._adapters.end()
+            self.emitter.end_step()
+            activate(None)
             self._written.finish()
             for each in self._selected.complaints():
                 self._tell(each)
             self._advise(error if status else "")
             self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
+
+    def finish(self, status: int = 0, error: str = "") -> None:
+        """`end`, complete the recording and tell the server; see `Recorder.close`."""
+        self.end(status, error)
         self.uncaught.end()
         try:
-            if not self.recorder.close(slow=self._slow) and not self.recorder.fault:
-                self._say("the end of the recording could not be written in time")
+            closed = self.recorder.close(slow=self._slow)
+            unwritten = self.recorder.unwritten
+            if unwritten and unwritten.cause == "full":
+                self._room(True, str(unwritten))
+            elif not closed and not self.recorder.fault:
+                self._say(
+                    "the disk was too slow for the end of the recording: "
+                    f"{self.recorder.left_out} could not be written"
+                )
         finally:
             if self._link is not None:
-                self._link.committed(self.recorder.committed_seq)
+                self._committed(self.recorder.committed_seq)
                 self._link.goodbye(status, error)
 
     def _advise(self, error: str) -> None:
@@ -366,22 +404,18 @@ class Run:
         if self.recorder.operations:
             return
         script = Path(self.info.argv[0] if self.info.argv else self.info.name)
-        main = getattr(sys.modules.get("__main__"), "__file__", None)
         try:
-            source = Path(main or script).read_text(encoding="utf-8", errors="replace")
-        except (OSError, TypeError, ValueError):
-            source = ""
-        try:
-            self.advice = advise(
-                set(sys.modules), script, source, leaves=self.recorder.leaves, error=error
-            )
+            self.advice = advise_program(script, leaves=self.recorder.leaves, error=error)
         except Exception as failed:  # the program's end is not ours to spoil
             self._say(f"no advice: {telling.last_line(failed)}")
             return
         self.recorder.add(self.advice)
 
     def _slow(self) -> None:
-        self._say("writing the rest of the recording; Ctrl-C leaves it out")
+        if self.recorder.written:
+            self._say("everything is recorded; merging it into one file (Ctrl-C: do that later)")
+        else:
+            self._say("writing the rest of the recording; press Ctrl-C to skip it")
 
     def _tell(self, text: str) -> None:
         """Record a line of the recorder, and say it."""
@@ -391,7 +425,7 @@ class Run:
 
     def _committed(self, seq: int) -> None:
         if self._link is not None:
-            self._link.committed(seq)
+            self._link.committed(seq, owes=self.recorder.owes)
 
     def _gave_up(self, text: str) -> None:
         self._say(text)
@@ -413,32 +447,21 @@ class Run:
             self._controller.changed(info)
 
 
-class _Voice:
-    """Shows the person what nodescope logs on the program's behalf."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def emit(self, event: Event) -> None:
-        if type(event) is Logged and event.stream == "nodescope":
-            self._say(event.text)
-
-
 def attach(
     address: str | None = None, *, level: Level = "summary", stop_on_entry: bool = False
 ) -> Run | None:
-    """Connect this process to a debugger that waits (``nodescope serve``).
+    """Connect this process to a waiting debugger (``nodescope serve``).
 
-    Under ``nodescope run`` it returns the run that is there. Where no server listens, which takes
-    250 ms at most to find out, one line says so and the program goes on unobserved.
+    Under ``nodescope run``, returns the existing run. If no server is found, which takes 250 ms at
+    most, prints one line, and the program continues unobserved.
 
     Args:
-        address: ``ws://127.0.0.1:7711/link``; without it the server that was started last.
+        address: ``ws://127.0.0.1:7711/link``; by default, the server that was started last.
         level: Capture level.
-        stop_on_entry: Stop before the next node, and wait there for a page.
+        stop_on_entry: Whether to stop before the next node and wait for a page.
 
     Returns:
-        The run, or None if no server was reached.
+        The run, or None if no server was found.
     """
     if _current is not None:
         return _current
@@ -476,27 +499,28 @@ def record(
     max_slowdown: float | None = None,
     select: Sequence[str] = (),
 ) -> Iterator[Run]:
-    """Record what the engine does inside the block into ``path``, without a debugger.
+    """Record the engine's operations inside the block into ``path``, without a debugger.
 
-    Inside a run that is recorded already the block belongs to that recording; one line says so.
+    Inside a run that is already recorded, the block belongs to that recording; one line says so.
 
     Args:
         path: The ``.nscope`` file.
         level: ``graph``, ``timing``, ``summary`` or ``values``.
-        opened: Patterns of node names, such as ``"encoder/*"``: compiled kernels that are called
-            so, or that cover such a node, are also run node by node, on their real inputs. What the
-            program computes does not change.
-        max_slowdown: At most so many times as long as unobserved, such as 1.5: of what costs most
-            less is recorded, and it is said what was left out. ``level`` is the most that is kept.
-        select: Levels of some nodes, as ``"scope:encoder=values"``, whatever they cost.
+        opened: Patterns of node names, such as ``"encoder/*"``: compiled kernels with a matching
+            name, or that cover a matching node, also run node by node, on their real inputs.
+            Results do not change.
+        max_slowdown: The limit as a multiple of the unobserved time, such as 1.5. To stay below it,
+            less of the costliest nodes is recorded, and what was left out is reported. ``level`` is
+            then the most that is kept.
+        select: Levels of single nodes, as ``"scope:encoder=values"``, exempt from the limit.
 
     Raises:
         RecordingError: The path cannot be written.
-        UsageError: The level, the slowdown or a selection makes no sense.
+        UsageError: The level, the slowdown or a selection is invalid.
     """
     if _current is not None:
         telling.say(
-            f"this run is recorded already, in {_current.info.recording}; {path} is not written"
+            f"this run is already recorded, in {_current.info.recording}; {path} is not written"
         )
         yield _current
         return
@@ -511,19 +535,19 @@ def record(
 
 
 def breakpoint(when: str | None = None, on: Any = None) -> None:
-    """Stop the program at its next node, if a debugger is there to see it.
+    """Stop the program at its next node, if a debugger is attached.
 
     Args:
         when: A condition that must be true, such as ``"isnan(value).any()"``.
-        on: The tensor or array that ``value`` in the condition stands for. What goes wrong while
-            it is asked is said once, and does not stop.
+        on: The tensor or array that ``value`` in the condition refers to. An error in evaluating
+            the condition is reported once, and the program does not stop.
 
     Raises:
-        UsageError: The condition is not text; with or without a debugger.
+        UsageError: The condition is not a string, with or without a debugger.
     """
     if when is not None and not isinstance(when, str):
         raise UsageError(
-            f"breakpoint: the condition is text, not a {type(when).__name__}",
+            f"breakpoint: the condition must be a string, not a {type(when).__name__}",
             hint="such as ns.breakpoint('value > 3', on=x)",
         )
     run = _current
@@ -560,7 +584,8 @@ def _go_inert_in_child() -> None:
     """A forked child shares the parent's recording and socket: it must touch neither."""
     global _current
     if _current is not None:
-        modes.set_observer(None)
+        _current._adapters.forked()
+        activate(None)
         _current.bus.probes = ()
         _current.uncaught.forked()
         if _current._sampler is not None:

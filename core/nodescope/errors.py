@@ -7,12 +7,12 @@ from __future__ import annotations
 
 
 class NodescopeError(Exception):
-    """Base of all errors that nodescope raises on purpose.
+    """Base class of all errors that nodescope raises on purpose.
 
     Args:
-        message: What went wrong, one line, no trailing period.
-        source: Where, as ``file:line`` of the *user's* code, or ``""`` if it is not known.
-        hint: How to fix it, one line, or ``""``.
+        message: What went wrong, in one line, without a trailing period.
+        source: Where: ``file:line`` in the *user's* code, or ``""`` if unknown.
+        hint: How to fix it, in one line, or ``""``.
     """
 
     def __init__(self, message: str, *, source: str = "", hint: str = "") -> None:
@@ -117,3 +117,7 @@ class ExportError(NodescopeError, RuntimeError):
 
 class LinkError(NodescopeError, ConnectionError):
     """The debuggee and the server do not understand each other or have lost each other."""
+
+
+class ArrayError(NodescopeError):
+    """The elements of a value cannot be had, or cannot be changed."""

@@ -12,33 +12,49 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
 import numpy as np
 
+from nodescope.ir.capabilities import ENGINE, Capabilities
 from nodescope.ir.graph import Graph, Node, Phase, Value
+from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
 
 Level = Literal["graph", "timing", "summary", "values"]
 LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
 
 Array = np.ndarray[Any, Any]
+AnyArray = Any
+"""An array of the library that the adapter is for; see `nodescope.arrays`."""
 
-HostKind = Literal["data", "python", "library", "waiting", "input", "held", "held_along"]
+HostKind = Literal[
+    "data", "python", "library", "waiting", "input", "held", "held_along", "unobserved", "compiling"
+]
 HOST_KINDS: tuple[HostKind, ...] = (
     "data", "python", "library", "waiting", "input", "held", "held_along",
+    "unobserved", "compiling",
 )  # fmt: skip
 
 
 class RunStarted(msgspec.Struct, frozen=True, tag=True):
-    """A run begins. ``started_unix_ns`` is wall time; every other time counts from it."""
+    """A run begins.
+
+    Attributes:
+        started_unix_ns: Wall time; every other time counts from it.
+        framework, framework_version: Whose ops run, by the adapter's name.
+        capabilities: Of that adapter.
+    """
 
     run_id: str
     name: str
     argv: tuple[str, ...]
     pid: int
     started_unix_ns: int
+    framework: str = "nodescope"
+    framework_version: str = ""
+    capabilities: Capabilities = ENGINE
 
 
 class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -71,7 +87,7 @@ class PassApplied(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         name: The pass.
         before, after: Ids of captured graphs; equal if nothing was changed.
-        rewrites: What it changed, as dicts of `nodescope.passes.provenance.Rewrite`.
+        rewrites: What it changed, in order.
         owner: As of `GraphCaptured`.
         took_ns: Nanoseconds.
         notes: What it has to say besides, such as why two nodes stay apart.
@@ -80,7 +96,7 @@ class PassApplied(msgspec.Struct, frozen=True, tag=True):
     name: str
     before: int
     after: int
-    rewrites: tuple[dict[str, Any], ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
     owner: str = ""
     took_ns: int = 0
     notes: tuple[str, ...] = ()
@@ -91,16 +107,30 @@ class Compiled(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         owner: As of `GraphCaptured`.
-        about: Plain data. ``backend`` (name), ``fallback`` (why it is not the one asked for, or
-            ``""``), ``fates`` (a list of ``{node, kind, into, by}``, one per traced node),
-            ``origins`` (final node id: traced node ids), ``values`` (traced value id: final value
-            id), ``inside`` (traced value id: ``[kernel's node id, value id in its body]``),
-            ``unfused`` (reasons), ``costs`` (final node id: ``{flops, bytes, intensity, bound}``),
-            ``memory`` (of the back end's plan, by name), ``compile_ms``. Ids are keys as text.
+        backend: Its name; ``""`` if the graph runs as it was traced.
+        fallback: Why it is not the one asked for, or ``""``.
+        fates: One per traced node.
+        origins: By id of a final node: ids of the traced nodes that it stands for.
+        values: By id of a traced value: id of the final value that stands for it.
+        inside: By id of a traced value that only a kernel computes: the kernel's node id and the
+            value's id in its body.
+        unfused: Why nodes are not one kernel, in words.
+        costs: By id of a final node.
+        memory: Of the back end's plan; None if it planned nothing.
+        compile_ns: How long it took to lower and build.
     """
 
     owner: str
-    about: dict[str, Any]
+    backend: str
+    fallback: str = ""
+    fates: tuple[Fate, ...] = ()
+    origins: dict[int, tuple[int, ...]] = {}
+    values: dict[int, int] = {}
+    inside: dict[int, tuple[int, int]] = {}
+    unfused: tuple[str, ...] = ()
+    costs: dict[int, KernelCost] = {}
+    memory: MemoryReport | None = None
+    compile_ns: int = 0
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag=True):
@@ -115,23 +145,45 @@ class StepStarted(msgspec.Struct, frozen=True, tag=True):
     observed: bool = True
 
 
+class Loss(msgspec.Struct, frozen=True, gc=False):
+    """The number that backward passes of a training step began with.
+
+    Attributes:
+        curve: Which of the program's losses: the number of the line that began them, from 1.
+        value: The loss; the mean, if that line began several passes in the step.
+        times: How many it began.
+        node: What gave the last one, if that was observed; else 0.
+    """
+
+    curve: int
+    value: float
+    times: int = 1
+    node: int = 0
+
+
 class StepFinished(msgspec.Struct, frozen=True, tag=True):
-    """A training step ended; ``observed`` as of `StepStarted`."""
+    """A training step ended.
+
+    Attributes:
+        observed: As of `StepStarted`.
+        losses: The step's; known of those that are not observed, too.
+    """
 
     step: int
     time_ns: int
     observed: bool = True
+    losses: tuple[Loss, ...] = ()
 
 
 class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A node is about to run. Emitted only while `Bus.starts` is set.
+    """A node is about to run. Emitted only while `Demand.starts` is set.
 
     Attributes:
         inputs: Live arrays by input port. Nobody may write to them.
     """
 
     node: Node
-    inputs: tuple[Array, ...]
+    inputs: tuple[AnyArray, ...]
     step: int
     thread: int
     start_ns: int
@@ -147,23 +199,28 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
         start_ns, end_ns: Nanoseconds since the run began.
         attrs: The attributes of this execution, where they differ from those of the node: a scalar
             operand that changes from step to step. Else None.
+        worker: The process that ran it, by a number; 0 is the program's own.
+        lane: The queue of its device that it ran in, such as a CUDA stream; 0 if it ran on the
+            thread itself.
     """
 
     node: Node
-    inputs: tuple[Array, ...]
-    outputs: tuple[Array, ...]
+    inputs: tuple[AnyArray, ...]
+    outputs: tuple[AnyArray, ...]
     step: int
     thread: int
     start_ns: int
     end_ns: int
     attrs: dict[str, Any] | None = None
+    worker: int = 0
+    lane: int = 0
 
 
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):
     """A node raised. The same exception goes on through the program."""
 
     node: Node
-    inputs: tuple[Array, ...]
+    inputs: tuple[AnyArray, ...]
     step: int
     thread: int
     start_ns: int
@@ -178,7 +235,7 @@ class GradientComputed(msgspec.Struct, frozen=True, tag=True):
 
 
 class GradientReached(msgspec.Struct, frozen=True, tag=True):
-    """The gradient of a value is there, this time. Emitted only while `Bus.gradients` is set.
+    """The gradient of a value is there, this time. Emitted only while `Demand.gradients` is set.
 
     Attributes:
         value, gradient: As of `GradientComputed`.
@@ -188,7 +245,7 @@ class GradientReached(msgspec.Struct, frozen=True, tag=True):
 
     value: int
     gradient: int
-    array: Array
+    array: AnyArray
     step: int
     thread: int
     start_ns: int
@@ -220,7 +277,9 @@ class HostSpan(msgspec.Struct, frozen=True, tag=True, gc=False):
             one that the item is for. ``python``, ``library``, ``waiting``: the program's own code,
             somebody else's, or neither (a sleep, a file, a lock), as a sampler saw it. ``input``:
             nothing was left to run, such as at the prompt. ``held``: the debugger had stopped this
-            thread; ``held_along``: another one, and this one came to a node.
+            thread; ``held_along``: another one, and this one came to a node. ``unobserved``: a call
+            outside of steps ran, and was left out to keep to the limit. ``compiling``: the function
+            ``function`` was traced, or its graph compiled.
         start_ns, end_ns: Nanoseconds since the run began; as exact as the sampler's interval for
             the kinds that it sees, exact for the others.
         file, line: In the user's program, or ``""`` and 0.
@@ -296,25 +355,69 @@ class Probe(Protocol):
         """Take one event. May return late: that is how a debugger stops a program."""
 
 
+Opens = Callable[[Node], bool]
+"""Whether somebody wants to see a node."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What is to be emitted now: the wishes of one probe, or of all of them together.
+
+    Attributes:
+        starts: `NodeStarted` before each node.
+        gradients: `GradientReached`.
+        arrays: Live arrays in `NodeFinished`. Without, who runs many nodes at once may leave them
+            out, and say only when each ran. None: no opinion; if nobody has one, arrays are sent.
+        opened: Compiled kernels for which one of these is true, or which cover such a node, are run
+            node by node besides.
+        stops: Why the gate has to see every node, such as a breakpoint, or ``""``. No step is left
+            out then, and arrays are sent.
+        whole: Why somebody else has to, or ``""``.
+    """
+
+    starts: bool = False
+    gradients: bool = False
+    arrays: bool | None = None
+    opened: tuple[Opens, ...] = ()
+    stops: str = ""
+    whole: str = ""
+
+    @property
+    def seen_whole(self) -> str:
+        """Why no step may be left out, or ``""``."""
+        return self.stops or self.whole
+
+
+def union(demands: Iterable[Demand]) -> Demand:
+    """What satisfies all of them; `Demand.arrays` is decided."""
+    starts = gradients = False
+    arrays: bool | None = None
+    opened: tuple[Opens, ...] = ()
+    stops = whole = ""
+    for demand in demands:
+        starts, gradients = starts or demand.starts, gradients or demand.gradients
+        if demand.arrays is not None:
+            arrays = bool(arrays) or demand.arrays
+        opened += demand.opened
+        stops, whole = stops or demand.stops, whole or demand.whole
+    return Demand(starts, gradients, arrays is not False or bool(stops or whole), opened, stops,
+                  whole)  # fmt: skip
+
+
 class Bus:
     """The ordered probes of this process, and the clock of the run.
 
     Attributes:
         probes: Recorder first, gate last. Replaced as a whole, never changed in place.
-        starts: Whether `NodeStarted` is wanted now; the gate sets it while it may stop there.
+        demand: What is to be emitted now: all that was asked for by `want`. Replaced as a whole, so
+            that an emitter reads it once per node.
         edits: By thread, what values of some ids are to be from now on, if that was asked for while
             the thread stood; who emitted the node takes it up before it goes on.
-        gradients: Whether `GradientReached` is wanted now; the gate sets it, as `starts`.
-        values: Whether some probe looks at arrays. Without, who runs many nodes at once may leave
-            them out of `NodeFinished`, and say only when each ran.
-        opened: Say of a node whether somebody wants to see it. Compiled kernels that are wanted, or
-            cover a node that is, are run node by node besides. Replaced as a whole.
         leaves_out: Asked at the start of a step whether it is to go unobserved as a whole, so that
             the run keeps its pace; None if none is. Told with 0 when steps end for now, and with -1
             when they end within a step.
-        stops: Why the gate has to see every node now, such as a breakpoint, or ``""``; the gate
-            sets it. No step is left out then, and arrays are wanted.
-        whole: Each says the same of somebody else. Replaced as a whole.
+        leaves_out_call: Asked with 1 at the start of an outermost call outside of steps whether it
+            is to go unobserved; None if none is. Told with 0 when it ends, and with -1 when it
+            raises.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         held_ns: How long the debugger has held the program so far; the gate adds to it.
         on_fault: Called with the probe and its exception when a probe was removed.
@@ -322,34 +425,43 @@ class Bus:
 
     __slots__ = (
         "_lock",
+        "_wanted",
+        "demand",
         "edits",
-        "gradients",
         "held_ns",
         "leaves_out",
+        "leaves_out_call",
         "on_fault",
-        "opened",
         "origin_ns",
         "probes",
-        "starts",
-        "stops",
-        "values",
-        "whole",
     )
 
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
-        self.starts = False
-        self.stops = ""
         self.edits: dict[int, dict[int, Array]] = {}
-        self.gradients = False
-        self.values = True
-        self.opened: tuple[Callable[[Node], bool], ...] = ()
         self.leaves_out: Callable[[int], bool] | None = None
-        self.whole: tuple[Callable[[], str], ...] = ()
+        self.leaves_out_call: Callable[[int], bool] | None = None
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may stop the program here, too
+        self._wanted: dict[int, tuple[object, Demand]] = {}
+        self.demand = union(())
+
+    def want(self, who: object, demand: Demand) -> None:
+        """Make this all that ``who`` wants. A probe that is removed wants nothing any more."""
+        known = self._wanted.get(id(who))
+        if known is not None and known[1] == demand:
+            return
+        with self._lock:
+            self._wanted[id(who)] = who, demand
+            self.demand = union(wanted for _, wanted in self._wanted.values())
+
+    def begin(self) -> int:
+        """The run begins now; the wall time, in nanoseconds since 1970."""
+        self.origin_ns = time.perf_counter_ns()
+        self.held_ns = 0
+        return time.time_ns()
 
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
@@ -359,19 +471,21 @@ class Bus:
         """Nanoseconds since the run began without those in which the debugger held it."""
         return self.now_ns() - self.held_ns
 
-    def seen_whole(self) -> str:
-        """Why no step may be left out now, in words, or ``""``."""
-        return self.stops or next((why for each in self.whole if (why := each())), "")
-
     def leave_out(self, step: int) -> bool:
         """Ask `leaves_out`, which is taken out if it raises. Never raises an `Exception`."""
-        asked = self.leaves_out
+        return self._ask(self.leaves_out, step)
+
+    def leave_out_call(self, begins: int) -> bool:
+        """Ask `leaves_out_call`, as `leave_out` asks about a step."""
+        return self._ask(self.leaves_out_call, begins)
+
+    def _ask(self, asked: Callable[[Any], bool] | None, about: int) -> bool:
         try:
-            return asked is not None and asked(step)
+            return asked is not None and asked(about)
         except Exception as error:
             if _has_no_room(error):
                 return False
-            self.leaves_out = None
+            self.leaves_out = self.leaves_out_call = None
             probe = getattr(asked, "__self__", None)
             if probe is not None:
                 self.failed(probe, error)
@@ -389,6 +503,8 @@ class Bus:
             self.probes = tuple(
                 each for each in self.probes if each is not probe and _meant(each) is not probe
             )
+            if self._wanted.pop(id(_meant(probe)), None) is not None:
+                self.demand = union(wanted for _, wanted in self._wanted.values())
 
     def emit(self, event: Event) -> None:
         """Hand an event to every probe in turn. Never raises an `Exception`."""
@@ -441,8 +557,11 @@ class _Owing:
             except BaseException:
                 self.events.appendleft(missed)
                 raise
-        self._bus._replace(self, self.probe)
-        self.probe.emit(event)
+        self.probe.emit(event)  # if that raises, this probe has to be there still, to be owed it
+        try:
+            self._bus._replace(self, self.probe)
+        except RecursionError:  # the next event finds room for it
+            return
 
     def _next(self) -> Event | None:
         try:
@@ -475,7 +594,7 @@ def _meant(probe: Probe) -> Probe:
 
 def _report_fault(probe: Probe, error: Exception) -> None:
     print(
-        f"nodescope: {type(probe).__name__} failed and was switched off; your program goes on "
+        f"nodescope: {type(probe).__name__} failed and was disabled; your program continues "
         f"({type(error).__name__}: {error})",
         file=sys.__stderr__,
     )

@@ -1,9 +1,9 @@
 """Interactive sessions: Python prompts, IPython and Jupyter notebooks.
 
-Says what such a session is called, what a notebook's cells are called, and which frames belong to
-the session's own machinery.
+Determines the name of a session, the names of a notebook's cells, and which frames belong to the
+session's own machinery.
 
-Invariant: imports nothing of IPython; it is asked only where the program has loaded it already.
+Invariant: imports nothing from IPython; it is queried only if the program has already loaded it.
 Nothing here raises.
 """
 

@@ -1,18 +1,27 @@
-"""Whose code a file is: the user's, nodescope's own, or a library's.
+"""Origin of a file: the user's code, nodescope's own, or a library's.
 
-Invariant: told by the path alone; no file is read.
+Invariant: decided by the path alone; no file is read.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sysconfig
 from pathlib import Path
 from typing import Final
 
 OURS: Final = "nodescope"
 
-_OWN: Final = str(Path(__file__).resolve().parent) + "/"
+
+def _folders(file: str) -> tuple[str, ...]:
+    """The folder of a file, as it was found and as it really is: an install may be a link."""
+    paths = (os.path.abspath(file), os.path.realpath(file))
+    return tuple(dict.fromkeys(os.path.join(os.path.dirname(path), "") for path in paths))
+
+
+_OWN: Final = _folders(__file__)
+_internal: tuple[str, ...] = _OWN
 _STDLIB: Final = tuple(
     {
         str(Path(path)) + "/"
@@ -25,13 +34,40 @@ _PACKAGES: Final = ("/site-packages/", "/dist-packages/")
 
 
 @functools.lru_cache(maxsize=4096)
+def is_ours(file: str) -> bool:
+    """Whether a code object's file is nodescope's own."""
+    return file.startswith(_OWN)
+
+
+def folders_of(part: str) -> tuple[str, ...]:
+    """The folders of a part of nodescope, such as ``cli``, as files within begin."""
+    return tuple(os.path.join(folder, part, "") for folder in _OWN)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_internal(file: str) -> bool:
+    """Whether a file is nodescope's, or of a package whose functions it observes, such as NumPy.
+
+    What calls these is the user's line.
+    """
+    return file.startswith(_internal)
+
+
+def add_internal_package(file: str) -> None:
+    """From now on `is_internal` is true of the files of a package, whose ``__init__`` this is."""
+    global _internal
+    _internal = tuple(dict.fromkeys((*_internal, *_folders(file))))
+    is_internal.cache_clear()
+
+
+@functools.lru_cache(maxsize=4096)
 def origin(file: str) -> str:
     """The top-level package that a source file belongs to; ``""`` if it is the user's own.
 
     Modules of the standard library are named as they are, ``queue``; cells of a notebook and lines
     at a prompt are the user's.
     """
-    if file.startswith(_OWN):
+    if is_ours(file):
         return OURS
     for folder in _PACKAGES:
         before, found, inside = file.rpartition(folder)

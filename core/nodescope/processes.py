@@ -1,16 +1,17 @@
-"""Processes of Python: nodescope's own, and those that run the user's program.
+"""Starting Python processes: nodescope's own, and those that run the user's program.
 
-Python looks for modules in the current folder first, so that an ``asyncio.py`` which lies there
-would be run, by a server that has no business with it.
+Python looks for modules in the current folder first, so that an ``asyncio.py`` in that folder would
+be run by a server that must not import it.
 
-Invariant: what nodescope's own processes import comes from where nodescope and its dependencies are
-installed, whatever the current folder and the environment say. What runs a program does not import
-from the current folder until the program's own `sys.path` is set. Imports nothing but what Python
-has loaded itself: `nodescope` imports this first.
+Invariant: nodescope's own processes import only from where nodescope and its dependencies are
+installed, whatever the current folder and the environment contain. A process that runs a program
+does not import from the current folder until the program's own `sys.path` is set. Imports only what
+Python has already loaded itself: `nodescope` imports this first.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -22,6 +23,13 @@ _NEEDED = (
 _SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_")
 _WITHOUT_PROGRAM = ("open", "why", "serve", "export", "passes", "doctor", "--version", "--help")
 _RECORDED = ".nscope"
+_MOST_PTH = 1 << 20
+_REFUSED = {
+    errno.EAGAIN: "another process (see ulimit -u)",
+    errno.ENOMEM: "memory",
+    errno.EMFILE: "another open file (see ulimit -n)",
+    errno.ENFILE: "another open file",
+}
 
 
 def own_command(module: str, *arguments: str) -> list[str]:
@@ -32,8 +40,7 @@ def own_command(module: str, *arguments: str) -> list[str]:
     are looked into last.
     """
     code = (
-        f"import sys, site; [site.addsitedir(each) for each in {_user_folders()!r}]; "
-        f"sys.path += {_more_folders()!r}; "
+        f"import sys; sys.path += {[*_user_folders(), *_more_folders()]!r}; "
         f"from runpy import run_module; run_module({module!r}, run_name='__main__', alter_sys=True)"
     )
     return [sys.executable, "-I", "-c", code, *arguments]
@@ -60,6 +67,16 @@ def program_command(module: str, *arguments: str, python: str | None = None) -> 
         f"from {module} import main; sys.exit(main())"
     )
     return [python or sys.executable, "-c", code, *arguments]
+
+
+def refused(error: BaseException) -> str:
+    """What the system refused, in words, if an error says that it has no more of something."""
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "the system refuses another thread (see ulimit -u)"
+    if isinstance(error, OSError):
+        resource = _REFUSED.get(error.errno or 0)
+        return f"the system refuses {resource}: {error.strerror}" if resource else ""
+    return ""
 
 
 def leave_current_folder() -> None:
@@ -105,11 +122,30 @@ def _folder(path: str) -> str:
 
 
 def _user_folders() -> list[str]:
-    """Where the user's own packages are, if nodescope needs them."""
+    """Where the user's own packages are, if nodescope needs them.
+
+    With the folders that ``.pth`` files there name, such as those of packages that are being
+    developed. Lines of theirs that are code are not run, as `site` would.
+    """
     import site
 
+    from nodescope.plain_files import read_plain  # no sooner than the path is set
+
     folder = site.USER_SITE if site.ENABLE_USER_SITE else None
-    return [folder] if folder and _is_needed(folder) else []
+    if not folder or not _is_needed(folder):
+        return []
+    found = [folder]
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".pth") or name.startswith("."):
+            continue
+        try:
+            content = read_plain(os.path.join(folder, name), _MOST_PTH)
+            lines = content.decode("utf-8").splitlines()
+        except (OSError, ValueError):
+            continue
+        named = [os.path.join(folder, line.strip()) for line in lines if line.strip()]
+        found += [each for each in named if each not in found and os.path.isdir(each)]
+    return found
 
 
 def _more_folders() -> list[str]:

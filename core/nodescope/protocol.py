@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from nodescope.events import Level
+from nodescope.ir.capabilities import ENGINE, Capabilities
 
 PROTOCOL_VERSION = 1
 
@@ -343,6 +344,8 @@ class RunInfo(msgspec.Struct, frozen=True):
         status: Exit status once finished.
         error: Last line of the traceback, or ``""``.
         trouble: What is wrong with the recording now, in a line, or ``""``.
+        framework, framework_version: Whose ops run.
+        capabilities: What is seen of the run, and what can be done with it.
     """
 
     id: str
@@ -356,3 +359,6 @@ class RunInfo(msgspec.Struct, frozen=True):
     status: int | None = None
     error: str = ""
     trouble: str = ""
+    framework: str = "nodescope"
+    framework_version: str = ""
+    capabilities: Capabilities = ENGINE

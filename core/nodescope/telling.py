@@ -1,6 +1,6 @@
-"""What is told to a person: errors in one line, and lines on the real standard error.
+"""Messages to the user: errors in one line, and lines on the real standard error.
 
-Invariant: telling never raises, whatever became of the streams.
+Invariant: never raises, whatever became of the streams.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ def last_line(error: BaseException) -> str:
 def index_text(index: tuple[int, ...]) -> str:
     """An element's place as everybody is told it: ``[4, 17]``, ``[3]``, and ``""`` of a scalar."""
     return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def shape_words(shape: tuple[int | None, ...]) -> str:
+    """A shape as everybody is told it: ``64×10``, ``?×10`` if a size is unknown, or ``scalar``."""
+    return "×".join("?" if size is None else str(size) for size in shape) or "scalar"
 
 
 def printable(text: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from nodescope.errors import NodescopeError
 from nodescope.telling import say
@@ -27,6 +28,9 @@ DEFAULT_PORT = 7711
 TOKEN_VARIABLE = "NODESCOPE_LINK_TOKEN"
 _PARENT_INTERVAL_S = 0.5
 _QUIET_CHECKS = 6
+# How long a page may take to confirm that its connection is closed, and how often that is checked.
+GOODBYE_S = 1.0
+_LOOK_S = 0.01
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -67,8 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not server.should_exit:
             raise SystemExit(0)
 
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, on_signal)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, on_signal)
     try:
         asyncio.run(_serve(server, app, listener, options))
     except NodescopeError as error:
@@ -85,9 +89,25 @@ class _Server(uvicorn.Server):
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell what is known; then close the connections, with 1012."""
+        """Tell what is known; then close the connections, with 1012.
+
+        A page may just be sending. A socket that is closed before it has been read is reset, and
+        the page then sees a broken connection instead of the 1012.
+        """
         await self._app.farewell()
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await asyncio.sleep(_LOOK_S)
+                while any(map(_is_closing, self.server_state.connections)):
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            pass  # a frozen page
         await super().shutdown(sockets)
+
+
+def _is_closing(connection: object) -> bool:
+    """Whether a WebSocket was closed from here, and not yet by its peer."""
+    return isinstance(connection, WebSocketsSansIOProtocol) and connection.close_sent
 
 
 async def _serve(
@@ -108,11 +128,12 @@ async def _serve(
 async def _announce(app: App, server: uvicorn.Server, port: int) -> None:
     while not server.started:
         await asyncio.sleep(0.005)
-    here = f"127.0.0.1:{port}"
+    host = f"127.0.0.1:{port}"
     url, personal = (
-        f"http://{here}/?token={app.keys.mint(personal=each)}" for each in (False, True)
+        f"http://{host}/?token={app.keys.mint(personal=personal_only)}"
+        for personal_only in (False, True)
     )
-    ready = Ready(url, personal, f"ws://{here}/link", port, os.getpid())
+    ready = Ready(url, personal, f"ws://{host}/link", port, os.getpid())
     print(msgspec.json.encode(ready).decode(), flush=True)
 
 
@@ -136,7 +157,7 @@ async def _gone(parent: int) -> None:
     """Return when the process ``parent`` has ended."""
     if hasattr(os, "pidfd_open"):
         try:
-            gone = asyncio.Event()
+            ended = asyncio.Event()
             handle = os.pidfd_open(parent)
         except ProcessLookupError:
             return
@@ -144,9 +165,9 @@ async def _gone(parent: int) -> None:
             pass  # an old kernel: ask from time to time
         else:
             loop = asyncio.get_running_loop()
-            loop.add_reader(handle, gone.set)
+            loop.add_reader(handle, ended.set)
             try:
-                await gone.wait()
+                await ended.wait()
             finally:
                 loop.remove_reader(handle)
                 os.close(handle)

@@ -22,14 +22,15 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from nodescope.errors import NodescopeError
-from nodescope_server import __version__, comparing, rest, starting
-from nodescope_server.auth import Guard, Secrets
-from nodescope_server.library import Library, UnknownEntryError
-from nodescope_server.link import Link
-from nodescope_server.pages import Json, Problem, not_built
-from nodescope_server.runs import Runs, UnknownRunError
-from nodescope_server.sockets import SEND_DEADLINE_S
-from nodescope_server.stream import Stream
+from nodescope_server import __version__
+from nodescope_server.handlers.library import Library, UnknownEntryError
+from nodescope_server.http import compare, rest, start_page
+from nodescope_server.http.guard import Guard, Secrets
+from nodescope_server.http.pages import Json, Problem, not_built
+from nodescope_server.runs.runs import Runs, UnknownRunError
+from nodescope_server.sockets.browser import Stream
+from nodescope_server.sockets.endpoint import Link
+from nodescope_server.sockets.io import SEND_DEADLINE_S
 
 CLOSE_S = 0.5
 # What has arrived when the server is told to end is still told to the pages, for so long at most.
@@ -83,7 +84,7 @@ class App(FastAPI):
         self.guard = Guard(super().__call__, self.keys, config.port)
 
     async def farewell(self) -> None:
-        """Let the pages see how the runs have ended, before the connections are closed."""
+        """Let the pages see how the runs have ended; then close their connections with 1012."""
         try:
             async with asyncio.timeout(FAREWELL_S):
                 await asyncio.sleep(_LOOK_S)  # what has been received is on its way to the link
@@ -91,6 +92,7 @@ class App(FastAPI):
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             pass  # a page that reads slowly finds the rest in the recording
+        self.stream.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -122,8 +124,8 @@ def create_app(config: Config) -> App:
         await stream(socket)
 
     app.include_router(rest.routes(app.runs, app.keys))
-    app.include_router(comparing.routes(app.runs))
-    app.include_router(starting.routes(app.runs, app.library))
+    app.include_router(compare.routes(app.runs))
+    app.include_router(start_page.routes(app.runs, app.library))
     if (config.page / "index.html").is_file():
         app.mount("/", _Page(directory=config.page, html=True))
     else:
@@ -174,8 +176,8 @@ async def _on_nodescope_error(request: Request, error: Exception) -> Response:
 async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(each) for each in first["loc"])
-    return Json(Problem(f"{where}: {first['msg']}", "see /api/openapi.json"), status_code=422)
+    place = ".".join(str(part) for part in first["loc"])
+    return Json(Problem(f"{place}: {first['msg']}", "see /api/openapi.json"), status_code=422)
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

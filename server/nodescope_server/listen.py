@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nodescope_server.app import App
-from nodescope_server.sockets import MAX_FRAME_BYTES
+from nodescope_server.sockets.io import MAX_FRAME_BYTES
 
 MORE_PORTS = 50
 REQUEST_S = 10.0
@@ -30,7 +30,7 @@ def bind(port: int) -> socket.socket:
         # The protocol is named: asyncio sets TCP_NODELAY only where it is, and without it each
         # small message waits 40 ms for the acknowledgement of the one before.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        # Connections of a server that has just ended do not keep its port; a listener does.
+        # Connections of a server that has just ended do not block its port; a listener does.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", candidate))
@@ -45,7 +45,7 @@ def bind(port: int) -> socket.socket:
 
 
 def adopted(descriptor: int) -> socket.socket:
-    """The listening socket that whoever started this process has left open for it.
+    """The listening socket that the parent process passed on.
 
     Raises:
         OSError: There is no socket.
@@ -107,7 +107,7 @@ class _Punctual(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        """Begin to wait for the rest of a request, or wait no longer."""
+        """Start or stop the timeout of an incomplete request."""
         if self.transport.get_protocol() is not self:
             self._done()  # it is a WebSocket now
         elif self.conn.their_state is h11.SEND_BODY or (
@@ -138,6 +138,6 @@ def allow_many_files() -> None:
     except ImportError:  # not a Unix: no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 16_384 if hard == resource.RLIM_INFINITY else min(16_384, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    raised = 16_384 if hard == resource.RLIM_INFINITY else min(16_384, hard)
+    if soft != resource.RLIM_INFINITY and soft < raised:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))

@@ -18,10 +18,12 @@ from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.single import every_op
 from tests.conformance.graphs.suite import holds, seeds
 from tests.conformance.planted.detectors import small_tiles
+from tests.depth import count
 
 USABLE = [each for each in all_backends() if not each.missing()]
 QUICK = [each for each in USABLE if each.exact]
-GRAPHS, SLOW_GRAPHS, PART = 300, 40, 20
+PART = 20  # seeds of one test
+GRAPHS, SLOW_GRAPHS = count(300, PART), count(40)
 
 
 def name(each: Backend) -> str:
@@ -37,7 +39,7 @@ PARTS = [(each, first) for each in USABLE for first in range(0, count_of(each), 
 
 @pytest.mark.parametrize(("backend", "first"), PARTS, ids=lambda each: getattr(each, "name", each))
 def test_random_graphs(backend: Backend, first: int) -> None:
-    holds(lambda case: check_backend(case, backend), seeds(first, PART))
+    holds(lambda case: check_backend(case, backend), seeds(first, min(PART, count_of(backend))))
 
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
@@ -50,8 +52,8 @@ def test_loops_and_branches(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
 def test_gradients_of_loops(backend: Backend) -> None:
-    count = count_of(backend) // 4
-    holds(lambda case: check_backend(case, backend), control_gradients(0, count))
+    first = max(2, count_of(backend) // 4)
+    holds(lambda case: check_backend(case, backend), control_gradients(0, first))
 
 
 @pytest.mark.parametrize("backend", QUICK, ids=name)
@@ -79,10 +81,10 @@ def test_every_op_alone(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
 def test_threads(backend: Backend) -> None:
-    for case in (*seeds(0, count_of(backend) // 10), *map(network, NETWORKS)):
+    for case in (*seeds(0, max(2, count_of(backend) // 10)), *map(network, NETWORKS)):
         check_threads(case, backend)
 
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
 def test_without_other_passes(backend: Backend) -> None:
-    holds(lambda case: check_backend(case, backend, ("dce",)), seeds(0, PART))
+    holds(lambda case: check_backend(case, backend, ("dce",)), seeds(0, count(PART)))

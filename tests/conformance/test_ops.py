@@ -15,7 +15,7 @@ from nodescope import ops
 from nodescope.engine.run import apply
 from nodescope.engine.tensor import LEAF, Tensor, make
 from nodescope.errors import DtypeError, NodescopeError, ShapeError
-from nodescope.ops.lowprecision import bfloat16
+from nodescope.ir.dtypes import bfloat16
 from nodescope.ops.op import Op, Sample
 from tests.conformance.op_cases import (
     DTYPES,
@@ -27,6 +27,7 @@ from tests.conformance.op_cases import (
     specs,
     takes,
 )
+from tests.depth import examples
 
 ALL = list(ops.all_ops())
 PICKY = {"where", "isclose", "round", "nan_to_num"}  # elementwise, but sampled
@@ -43,7 +44,7 @@ ELEMENTWISE_ANY = [op for op in ELEMENTWISE if op.family not in FIXED]
 UP_TO_PHASE = {"svd", "eigh", "eig"}
 SAMPLED_ANY = [op for op in SAMPLED if op.family not in FIXED and op.name not in UP_TO_PHASE]
 DRAWN = settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -198,7 +199,7 @@ def test_op_dtypes(op: Op) -> None:
             agrees(op, converted(sample, dtype))
 
 
-SMOOTH = [op for op in ALL if op.vjp is not None and op.smooth and op.family != "leaf"]
+SMOOTH = [op for op in ALL if op.vjp is not None and op.smooth and not op.is_leaf]
 
 
 def smooth_ports(op: Op, sample: Sample) -> list[int]:

@@ -21,12 +21,15 @@ from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.single import every_op
 from tests.conformance.graphs.suite import holds, seeds
+from tests.depth import count, examples
 
-TOGETHER = 1000
-ALONE = 150
-GRADIENTS = 200
-LOOPS = 150
 PART = 50  # seeds of one test
+TOGETHER = count(1000, PART)
+ALONE = count(150)
+GRADIENTS = count(200)
+LOOPS = count(150)
+KINDS_IN = 150  # loops among which there is every kind
+EACH_LOOPS = count(25)
 EXACT = [each for each in passes.all_passes() if each.exact]
 CLEAN_UP = [each for each in EXACT if is_clean_up(each)]
 
@@ -47,7 +50,9 @@ def test_one_pass(each: passes.GraphPass) -> None:
 
 @pytest.mark.parametrize("first", range(0, GRADIENTS, PART))
 def test_forward_and_backward(first: int) -> None:
-    holds(lambda case: check_lowered(case, Traced(case)), gradient_cases(first, PART))
+    holds(
+        lambda case: check_lowered(case, Traced(case)), gradient_cases(first, min(PART, GRADIENTS))
+    )
 
 
 @pytest.mark.parametrize("which", NETWORKS, ids=lambda each: each.__name__)
@@ -75,20 +80,22 @@ def test_every_op_alone() -> None:
 
 @pytest.mark.parametrize("first", range(0, LOOPS, PART))
 def test_loops_and_branches(first: int) -> None:
-    holds(lambda case: check_lowered(case, Traced(case)), control_cases(first, PART))
+    holds(lambda case: check_lowered(case, Traced(case)), control_cases(first, min(PART, LOOPS)))
 
 
 @pytest.mark.parametrize("each", EXACT, ids=name)
 def test_one_pass_on_loops(each: passes.GraphPass) -> None:
-    holds(lambda case: check_lowered(case, Traced(case), (each.name,)), control_cases(0, PART // 2))
+    holds(
+        lambda case: check_lowered(case, Traced(case), (each.name,)), control_cases(0, EACH_LOOPS)
+    )
 
 
 def test_gradients_of_loops() -> None:
-    holds(lambda case: check_lowered(case, Traced(case)), control_gradients(0, PART))
+    holds(lambda case: check_lowered(case, Traced(case)), control_gradients(0, count(PART)))
 
 
 def test_loops_are_of_every_kind() -> None:
-    found = Counter(what for case in control_cases(0, LOOPS) for what in described(case.graph))
+    found = Counter(what for case in control_cases(0, KINDS_IN) for what in described(case.graph))
     ops = ("scan", "cond", "while_loop")
     assert min(found[each] for each in ops) > PART // 2
     assert min(found[f"{one} in {other}"] for one in ops for other in ops) > 0
@@ -98,7 +105,7 @@ def test_loops_are_of_every_kind() -> None:
 
 
 @settings(
-    max_examples=40, deadline=None, derandomize=True,
+    max_examples=examples(40), deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(case=graphs())

@@ -25,10 +25,11 @@ from tests.conformance.graphs.checks import (
 from tests.conformance.graphs.running import Traced, every_value, quiet
 from tests.conformance.graphs.same import check_same
 from tests.conformance.graphs.unsafe import PATTERNS, Patterned, allowed, patterned
+from tests.depth import count
 
 UNSAFE = [rule.name for each in passes.all_passes() for rule in each.rules if not rule.exact]
-GRAPHS = 25
-TOGETHER = 25
+GRAPHS = count(25)
+TOGETHER = count(25)
 
 
 def test_every_unsafe_rule_has_a_pattern() -> None:

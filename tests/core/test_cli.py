@@ -12,10 +12,13 @@ from collections.abc import Iterator
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from nodescope.cli.server import _END_S
+from nodescope.protocol import CONTROLLER_GRACE_S
 from nodescope.record.recording import Recording
 from nodescope_server import wire
 from tests.integration.processes import (
     RUN,
+    SOON_S,
     TIMEOUT_S,
     TRAIN,
     UNSTOPPED,
@@ -45,7 +48,7 @@ def test_runs_a_script_as_python_would(tmp_path):
     assert lines[0] == "trained 9.0"
     assert lines[1] == "['script.py', '--port', 'x', '--', '-v'] __main__ script.py True"
     assert "to stderr" in done.stderr
-    assert "nodescope: open http://127.0.0.1:" in done.stderr
+    assert "nodescope: recorded in " in done.stderr
     assert len(list((tmp_path / ".nodescope" / "runs").glob("script-*.nscope"))) == 1
 
 
@@ -105,7 +108,7 @@ def test_endings(tmp_path, code, status, last):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("opp:log", "no kind of breakpoint is named 'opp'; did you mean 'op'?"),
+        ("opp:log", "no breakpoint kind named 'opp'; did you mean 'op'?"),
         ("op:", "a breakpoint of kind op needs a name"),
         ("op:log if __import__('os')", "unknown function '__import__'"),
         ("op:log if vlaue > 1", "did you mean 'value'? (column 11)"),
@@ -174,7 +177,7 @@ def test_ctrl_c_while_stopped_ends_the_program(tmp_path, programs):
     start = time.monotonic()
     program.process.send_signal(signal.SIGINT)
     program.expect("KeyboardInterrupt")
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < CONTROLLER_GRACE_S  # it waits for nobody
     assert program.end() == 130
     text = "".join(program.lines)
     assert "trained" not in text
@@ -247,7 +250,7 @@ def test_a_server_that_is_stopped_does_not_delay_the_end(tmp_path, programs):
     start = time.monotonic()
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 130
-    assert time.monotonic() - start < 3.0  # 0.7 s on an idle machine
+    assert time.monotonic() - start < _END_S  # which it gives a server that ends
 
 
 def test_a_server_that_was_told_to_end_lets_the_stopped_program_go_on(tmp_path, programs):
@@ -258,7 +261,7 @@ def test_a_server_that_was_told_to_end_lets_the_stopped_program_go_on(tmp_path, 
     os.kill(program.server_pid(), signal.SIGTERM)
     start = time.monotonic()
     program.expect("trained 9.0")
-    assert time.monotonic() - start < 10.0
+    assert time.monotonic() - start < SOON_S
     assert program.end() == 0
 
 
@@ -361,10 +364,10 @@ def test_watches_are_set_and_end_the_run(tmp_path):
     assert "watch 1, mean_gt: loss/matmul in step 1 (script.py:7)" in done.stderr
     done = nodescope(tmp_path, *UNSTOPPED, "--watch", "recommended", "script.py")
     assert done.returncode == 0
-    assert "recommended watches were set: operator_overflow, " in done.stderr
+    assert "recommended watches set: operator_overflow, " in done.stderr
 
 
 def test_a_watch_that_makes_no_sense(tmp_path):
     done = nodescope(tmp_path, *UNSTOPPED, "--watch", "nan on opp:log", "script.py", text=TRAIN)
     assert done.returncode == 2
-    assert "no kind of selection is named 'opp'; did you mean 'op'? (column 8)" in one_line(done)
+    assert "no selection kind named 'opp'; did you mean 'op'? (column 8)" in one_line(done)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodescope.compare.result import compare as compare_runs
-from nodescope.record.captured import functions
+from nodescope.record.compiled_functions import functions
 from nodescope.record.recording import Recording
 from tests.integration.processes import Program, nodescope
 

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from nodescope.api import Run
-from nodescope.cli import parser, port, server, size
+from nodescope.cli import server
+from nodescope.cli.grammar import parser, port, size
 from nodescope.cli.run import Starting, kept_by
 from nodescope.cli.script import MAX_LINE, Tee
-from nodescope.debug.spelling import describe, parse_breakpoint
+from nodescope.debug.breakpoints.syntax import describe, parse_breakpoint
 from nodescope.errors import BreakpointError, ConditionError, LinkError
 from nodescope.events import Level
 from nodescope.link.address import Address
@@ -157,7 +158,7 @@ class _Slow:
         self.did: list[str] = []
 
     def reach(self) -> None:
-        assert self.ran.wait(30.0)
+        assert self.ran.wait(60)
         if self.error:
             raise LinkError(self.error)
         self.did.append("reached")

@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.e2e import chromium
+from tests.e2e import chromium, slowness
+from tests.e2e.waiting import TIMEOUT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "digits_mlp.py"
 # A busy machine is slow to paint; what never comes fails all the same.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=TIMEOUT_S * 1000)
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 
@@ -34,7 +35,7 @@ class Debuggee:
     lines: list[str] = field(default_factory=list)
     fresh: queue.Queue[str] = field(default_factory=queue.Queue)
 
-    def expect(self, pattern: str, timeout_s: float = 30) -> re.Match[str]:
+    def expect(self, pattern: str, timeout_s: float = 2 * TIMEOUT_S) -> re.Match[str]:
         """Wait for a line of output that matches, and return the match."""
         found = re.compile(pattern)
         for line in list(self.lines):
@@ -54,6 +55,10 @@ class Debuggee:
     def address(self) -> str:
         """The one-time address that was printed."""
         return self.expect(ADDRESS.pattern).group()
+
+    def wait(self) -> int:
+        """Wait for its end, and return its status."""
+        return self.process.wait(2 * TIMEOUT_S)
 
     def interrupt(self) -> None:
         """Ctrl-C."""
@@ -113,11 +118,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A fresh page, 1600 x 1000, dark. A script error on it fails the test."""
+    slow = request.config.getoption("--slow-page")
     context = browser.new_context(
         viewport={"width": 1600, "height": 1000}, color_scheme="dark", accept_downloads=True
     )
+    if slow > 1:
+        slowness.delay_answers(context, slow)
+        context.on("page", lambda page: slowness.throttle(page, slow))
     opened = context.new_page()
     faults: list[str] = []
     opened.on("pageerror", lambda error: faults.append(str(error)))

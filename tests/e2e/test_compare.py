@@ -7,13 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from nodescope.engine.codegen import backend as backends
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
+from tests.e2e.waiting import eventually, settled
 
 Start = Callable[..., Debuggee]
+# What is scrolled is drawn in the next frame, and measured after it.
+TWO_FRAMES = """() => new Promise((done) => {
+    requestAnimationFrame(() => requestAnimationFrame(() => done()));
+})"""
 BACKENDS = [each for each in ("numpy", "c") if not backends.get(each).missing()]
 
 FATES = ["kept", "renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
@@ -28,7 +33,7 @@ def compare(start: Start, page: Page, *args: Any) -> None:
     )
     program.expect("open http", timeout_s=90)
     page.goto(program.address)
-    expect(by(page, "fates")).to_be_visible(timeout=20_000)
+    expect(by(page, "fates")).to_be_visible()
 
 
 def fn(page: Page, what: str) -> Any:
@@ -45,7 +50,7 @@ def table(page: Page, name: str) -> dict[str, list[str]]:
     top = 0
     while True:
         scroller.evaluate("(element, top) => { element.scrollTop = top; }", top)
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
+        page.evaluate(TWO_FRAMES)
         rows |= dict(
             scroller.locator("[data-name]:visible").evaluate_all(
                 "rows => rows.map(row => [row.dataset.name,"
@@ -59,22 +64,31 @@ def table(page: Page, name: str) -> dict[str, list[str]]:
 
 
 def click_node(page: Page, side: str, node: int) -> None:
-    """Click on a node of a canvas, once it is drawn and stands still."""
-    page.wait_for_function(
-        """([side, id]) => {
-            const box = window.__nodescope.sides[side]?.boundsOf({kind: 'node', id});
-            const before = window.lastBox;
-            window.lastBox = JSON.stringify(box);
-            return box !== undefined && before === window.lastBox;
-        }""",
-        arg=[side, node],
-        polling=150,
-    )
-    box = page.evaluate(
-        "([side, id]) => window.__nodescope.sides[side].boundsOf({kind: 'node', id})", [side, node]
+    """Click on a node of a canvas, once it stands where it stays."""
+    settled(page, f"sides.{side}")
+    box = eventually(
+        page,
+        "([side, id]) => window.__nodescope.sides[side].boundsOf({kind: 'node', id})",
+        lambda box: box is not None,
+        [side, node],
     )
     host = by(page, f"side-{side}").locator(".graph-host")
     host.click(position={"x": box["x"] + box["width"] * 0.6, "y": box["y"] + box["height"] / 2})
+
+
+# How many nodes of the eager side there are, and how many of them lie within its canvas.
+WHOLE = """
+() => {
+  const { compare, sides } = window.__nodescope;
+  const host = document.querySelector('[data-testid=side-eager] .graph-host');
+  const bounds = compare.fn().nodes
+    .filter((node) => node.family !== 'leaf')
+    .map((node) => sides.eager.boundsOf({ kind: 'node', id: node.eager }));
+  const seen = bounds.filter((box) => box.x >= 0 && box.y >= 0
+    && box.x + box.width <= host.clientWidth && box.y + box.height <= host.clientHeight);
+  return [bounds.length, seen.length];
+}
+"""
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -86,6 +100,9 @@ def test_the_sample_is_compared(
     expect(by(page, "side-eager")).to_contain_text("Eager")
     expect(by(page, "side-compiled")).to_contain_text("final graph")
     expect(page).to_have_title(re.compile("digits_mlp.py"))
+    # all of a graph is seen at first
+    settled(page, "sides.eager")
+    eventually(page, WHOLE, lambda counts: counts[0] == counts[1] > 40)
 
     # every traced node shows its fate, and matched values their error
     by(page, "tab-nodes").click()
@@ -122,7 +139,7 @@ def test_the_sample_is_compared(
     rare = min((fate for fate in FATES if counted[fate]), key=lambda fate: counted[fate])
     by(page, "tab-nodes").click()
     by(page, f"fate-{rare}").click()
-    assert len(table(page, "node-table")) == counted[rare]
+    eventually(page, lambda: len(table(page, "node-table")), counted[rare])
     by(page, f"fate-{rare}").click()
 
 
@@ -144,7 +161,7 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
 
     # the place is kept
     page.reload()
-    expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul", timeout=20_000)
+    expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
     page.keyboard.press("Escape")
     expect(by(page, "whole-verdict")).to_be_visible()
 
@@ -178,9 +195,17 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
     compare(start, page, "--level", "summary")
     stages = fn(page, "f.stages.map(s => [s.name, s.nodes, s.changes.length])")
     assert len(stages) > 2
+    expect(by(page, "side-compiled")).to_contain_text("final graph")
+    # a graph that is not there yet is not told of as if it were
+    held: list[Route] = []
+    page.route("**/captured/*", lambda route: held.append(route))
     slider = by(page, "pass-slider")
     slider.focus()
     page.keyboard.press("Home")
+    expect(by(page, "side-compiled")).to_contain_text("loading the graph…")
+    eventually(page, lambda: len(held), 1)
+    held[0].continue_()
+    page.unroute("**/captured/*")
     expect(by(page, "side-compiled")).to_contain_text(f"as traced · {stages[0][1]} nodes")
     expect(by(page, "pass-words")).to_contain_text("traced")
     page.wait_for_url(re.compile("stage=0"))
@@ -194,8 +219,8 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
     page.keyboard.press("End")
     expect(by(page, "side-compiled")).to_contain_text(f"final graph · {stages[-1][1]} nodes")
     # the graph of the stage is on the canvas
-    shown = fn(page, "c.graph().nodes.filter(n => n.family !== 'leaf').length")
-    assert shown == stages[-1][1]
+    shown = "window.__nodescope.compare.graph()?.nodes.filter(n => n.family !== 'leaf').length"
+    assert page.evaluate(shown) == stages[-1][1]  # the words were those of what is drawn
 
     # and on to the run itself
     by(page, "open-compiled").click()

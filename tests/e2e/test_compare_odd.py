@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.test_compare import Start, fn
 from tests.e2e.test_first_flow import by
+from tests.e2e.waiting import eventually
 
 ODD = """
 import os
@@ -78,9 +79,9 @@ def compare(start: Start, page: Page, folder: Path, text: str) -> None:
     program = folder / "program.py"
     program.write_text(text, encoding="utf-8")
     running = start("compare", "--no-browser", "--no-timing", "--port", "0", program)
-    running.expect("open http", timeout_s=60)
+    running.expect("open http", timeout_s=90)
     page.goto(running.address)
-    expect(by(page, "fates")).to_be_visible(timeout=20_000)
+    expect(by(page, "fates")).to_be_visible()
 
 
 def choose(page: Page, owner: str) -> None:
@@ -100,19 +101,20 @@ def test_odd_names_and_functions_of_nothing(start: Start, page: Page, tmp_path: 
         page.set_viewport_size({"width": width, "height": 800})
         for owner in owners[:6]:
             choose(page, owner)
-            assert page.evaluate(STICKS_OUT) == []
+            eventually(page, STICKS_OUT, [])
     # a long name is cut, and whole in its title
-    assert by(page, "function-select").get_attribute("title") == "x" * 5000
+    expect(by(page, "function-select")).to_have_attribute("title", "x" * 5000)
     node = fn(page, "f.nodes.find(n => n.name.startsWith('xxx') && n.family !== 'leaf')")
     pick(page, node)
     expect(by(page, "pair-verdict")).to_have_text("Bit-equal")
     expect(by(page, "pair-values")).to_contain_text("no error at this step")
-    assert by(page, "pair-fate").locator("[title]").first.get_attribute("title") == node["name"]
-    assert page.evaluate(STICKS_OUT) == []
+    titled = by(page, "pair-fate").locator("[title]").first
+    expect(titled).to_have_attribute("title", node["name"])
+    eventually(page, STICKS_OUT, [])
     for tab in ("nodes", "kernels"):
         by(page, f"tab-{tab}").click()
         expect(page.locator(".vlist [role=row]").first).to_be_visible()
-        assert page.evaluate(STICKS_OUT) == []
+        eventually(page, STICKS_OUT, [])
     by(page, "tab-pair").click()
     page.keyboard.press("Escape")
     # names are text
@@ -147,7 +149,7 @@ def test_many_nodes_and_a_run_that_ends_badly(start: Start, page: Page, tmp_path
     page.locator(".vlist").evaluate("each => { each.scrollTop = each.scrollHeight; }")
     expect(page.locator("[data-testid=node-row][data-name=tanh_799]")).to_be_visible()
     # rows that are not in sight do not exist
-    assert page.locator("*").count() < 1500
+    eventually(page, "document.querySelectorAll('*').length", lambda count: count < 1500)
     last = fn(page, "f.nodes.find(n => n.name === 'tanh_799')")
     page.locator("[data-testid=node-row][data-name=tanh_799]").click()
     page.wait_for_url(re.compile(rf"left={last['eager']}\b"))

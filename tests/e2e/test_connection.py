@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
+from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
 
@@ -50,10 +51,10 @@ def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(start: Start, page:
     expect(by(page, "continue")).to_be_disabled()
     page.evaluate("() => { cut.off = false; }")
     # it comes back by itself, before the program would have gone on alone
-    expect(by(page, "banner")).to_have_count(0, timeout=15_000)
+    expect(by(page, "banner")).to_have_count(0)
     expect(by(page, "state")).to_contain_text("Stopped")
     expect(by(page, "continue")).to_be_enabled()
-    assert page.evaluate("window.__nodescope.store.model().seq") == seq
+    eventually(page, "window.__nodescope.store.model().seq", seq)
     by(page, "continue").click()
     expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
 
@@ -62,5 +63,5 @@ def test_a_page_of_another_version_is_told_so(start: Start, page: Page) -> None:
     page.add_init_script(OTHER_VERSION)
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)
-    expect(page.locator("body")).to_contain_text(re.compile("protocol 99"), timeout=15_000)
+    expect(page.locator("body")).to_contain_text(re.compile("protocol 99"))
     expect(page.locator("body")).to_contain_text("protocol 1")

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.waiting import eventually, settled
 
 Start = Callable[..., Debuggee]
+DECIMALS = re.compile(r"\d\.\d+")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -35,26 +37,33 @@ def expand(page: Page, name: str) -> None:
 
 
 def bounds(page: Page, node: int) -> dict[str, float]:
-    """Where a node is on the canvas, once it is drawn, in page coordinates."""
-    page.wait_for_function(
-        "id => window.__nodescope.view.boundsOf({kind: 'node', id}) !== undefined", arg=node
-    )
-    return page.evaluate(
+    """Where a node is on the canvas, once it stands where it stays, in page coordinates."""
+    settled(page)
+    return eventually(
+        page,
         """id => {
             const box = window.__nodescope.view.boundsOf({kind: 'node', id});
             const host = document.querySelector('[data-testid="graph"]').getBoundingClientRect();
             return {x: host.x + box.x, y: host.y + box.y, width: box.width, height: box.height};
         }""",
+        lambda box: box is not None,
         node,
     )
 
 
 def node_id(page: Page, name: str) -> int:
     """The id of a node by its name."""
-    page.wait_for_function(
-        "name => window.__nodescope.nodeByName(name) !== undefined", arg=name, timeout=30_000
-    )
-    return page.evaluate("name => window.__nodescope.nodeByName(name)", name)
+    found = "name => window.__nodescope.nodeByName(name)"
+    return eventually(page, found, lambda node: node is not None, name)
+
+
+def number(page: Page) -> str:
+    """The first number with decimals of the value that is inspected."""
+    value = by(page, "inspector-value")
+    expect(value).to_contain_text(DECIMALS)
+    match = DECIMALS.search(value.inner_text())
+    assert match
+    return match.group()
 
 
 def test_a_training_run_is_debugged(start: Start, page: Page) -> None:
@@ -90,12 +99,7 @@ def test_a_training_run_is_debugged(start: Start, page: Page) -> None:
     expect(by(page, "inspector-source")).to_contain_text("digits_mlp.py")
 
     # steps into the backward pass
-    for _ in range(5):
-        if "backward" in (by(page, "state").inner_text()):
-            break
-        before = by(page, "state").inner_text()
-        by(page, "step-node").click()
-        expect(by(page, "state")).not_to_have_text(before)
+    by(page, "step-node").click()
     expect(by(page, "state")).to_contain_text("backward")
 
     # removes the breakpoint, continues, and sees the run finish with its accuracy in the log
@@ -121,14 +125,13 @@ def test_the_past_can_be_looked_at(start: Start, page: Page) -> None:
     expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
     expand(page, "loss")
     row(page, "loss/mean").click()
-    expect(by(page, "inspector-value")).to_contain_text("float32")
-    latest = by(page, "inspector-value").inner_text()
+    latest = number(page)
     slider = by(page, "slider")
     slider.focus()
     page.keyboard.press("Home")
-    expect(by(page, "inspector-value")).not_to_have_text(latest, use_inner_text=True)
+    expect(by(page, "inspector-value")).not_to_contain_text(latest)
     by(page, "back-to-live").click()
-    expect(by(page, "inspector-value")).to_have_text(latest, use_inner_text=True)
+    expect(by(page, "inspector-value")).to_contain_text(latest)
 
 
 def test_a_lost_server_is_said_and_the_program_goes_on(start: Start, page: Page) -> None:
@@ -136,8 +139,8 @@ def test_a_lost_server_is_said_and_the_program_goes_on(start: Start, page: Page)
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
     page.close()
-    program.expect(r"accuracy 0\.\d+", timeout_s=40)
-    assert program.process.wait(20) == 0
+    program.expect(r"accuracy 0\.\d+", timeout_s=60)
+    assert program.wait() == 0
 
 
 def test_a_wrong_token_is_refused_in_words(start: Start, page: Page) -> None:

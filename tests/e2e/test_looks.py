@@ -12,8 +12,10 @@ from playwright.sync_api import Page, expect
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
 from tests.e2e.test_moments import go_to
+from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
+WIDTHS = (1440, 900, 400)
 
 PROGRAM = """
 import numpy as np
@@ -67,9 +69,8 @@ CUT_NUMBERS = """
 """
 
 
-@pytest.mark.parametrize("width", [1440, 900, 400])
-def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path, width: int) -> None:
-    stopped(start, page, tmp_path, width=width)
+def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path) -> None:
+    stopped(start, page, tmp_path)
     page.keyboard.press("F8")
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
     go_to(page, "net/multiply")
@@ -78,20 +79,22 @@ def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path, wi
     expect(grid.get_by_role("gridcell").first).to_contain_text(re.compile(r"\de\W\d"))
 
     def check() -> None:
-        found = page.evaluate(CUT_NUMBERS)
-        assert found["shown"] > 12
-        assert found["cut"] == []
+        eventually(page, CUT_NUMBERS, lambda seen: seen["shown"] > 12 and seen["cut"] == [])
 
-    check()
-    # By keyboard to the end of a row, and back by one; then why that element is what it is.
-    grid.focus()
-    page.keyboard.press("End")
-    last = page.locator(".numbers-head > span").last
-    expect(last).to_have_text("29")
-    check()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowLeft")
-    check()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        # By keyboard to the end of a row, and back by one.
+        grid.focus()
+        page.keyboard.press("Control+Home")
+        check()
+        page.keyboard.press("End")
+        last = page.locator(".numbers-head > span").last
+        expect(last).to_have_text("29")
+        check()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowLeft")
+        check()
+    # Then why that element is what it is.
     page.keyboard.press("Enter")
     expect(by(page, "why-sentence")).to_contain_text("net/multiply at [1, 28]")
 
@@ -110,16 +113,16 @@ COVERED = """
 """
 
 
-@pytest.mark.parametrize("width", [1440, 900, 400])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_a_note_lies_over_the_graph_alone(
     start: Start, page: Page, tmp_path: Path, width: int
 ) -> None:
     stopped(start, page, tmp_path, width=width)
     page.keyboard.press("F11")
-    expect(by(page, "inspector-reason")).to_contain_text("Stepped to")
+    expect(by(page, "inspector-reason")).to_contain_text("A step ended here")
     page.keyboard.press("m")
     expect(by(page, "notice")).to_contain_text("Held as A")
-    assert page.evaluate(COVERED) == []
+    eventually(page, COVERED, [])
 
 
 INSIDE = """
@@ -137,7 +140,7 @@ def test_the_first_hint_is_read_whole_where_it_is_narrow(
 ) -> None:
     stopped(start, page, tmp_path, width=400)
     expect(by(page, "next-hint")).to_be_visible()
-    assert page.evaluate(INSIDE, [".next-hint", ".mid"])
+    eventually(page, INSIDE, True, [".next-hint", ".mid"])
 
 
 PARTS = """
@@ -153,20 +156,21 @@ PARTS = """
 """
 
 
-@pytest.mark.parametrize("width", [1440, 900, 400])
 def test_what_changed_and_an_error_leave_room_for_the_rest(
-    start: Start, page: Page, tmp_path: Path, width: int
+    start: Start, page: Page, tmp_path: Path
 ) -> None:
-    stopped(start, page, tmp_path, width=width)
+    stopped(start, page, tmp_path)
     page.keyboard.press("F5")
     expect(by(page, "state")).to_contain_text("Stopped by an error")
     expect(by(page, "graph-changes")).to_be_visible()
-    assert page.evaluate(INSIDE, ["[data-testid=fit]", ".canvas-head"])
-    parts = page.evaluate(PARTS)
-    assert {how for _, how in parts} == {"whole"}
-    assert len(parts) >= 3
-    by(page, "theme").click()
-    assert page.evaluate(INSIDE, ["[data-testid=theme]", ".top"])
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        eventually(page, INSIDE, True, ["[data-testid=fit]", ".canvas-head"])
+        eventually(
+            page, PARTS, lambda parts: len(parts) >= 3 and {how for _, how in parts} == {"whole"}
+        )
+        by(page, "theme").click()
+        eventually(page, INSIDE, True, ["[data-testid=theme]", ".top"])
 
 
 def test_what_is_open_is_closed_by_escape_from_anywhere(
@@ -174,7 +178,7 @@ def test_what_is_open_is_closed_by_escape_from_anywhere(
 ) -> None:
     stopped(start, page, tmp_path)
     page.keyboard.press("F11")
-    expect(by(page, "inspector-reason")).to_contain_text("Stepped to")
+    expect(by(page, "inspector-reason")).to_contain_text("A step ended here")
     page.keyboard.press("e")
     expect(by(page, "edit-form")).to_be_visible()
     page.keyboard.press("Control+F9")
@@ -192,6 +196,24 @@ def test_what_is_open_is_closed_by_escape_from_anywhere(
     by(page, "theme").focus()
     page.keyboard.press("Escape")
     expect(rule).to_have_count(0)
+
+
+def test_an_outline_over_the_graph_goes_when_the_graph_is_wanted(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    stopped(start, page, tmp_path, width=780)
+    show = page.get_by_role("button", name="Show or hide the outline")
+    rows = by(page, "outline-row")
+    expect(rows.first).to_be_hidden()
+    show.click()
+    expect(rows.first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(rows.first).to_be_hidden()
+    show.click()
+    rows.first.click()
+    expect(rows.first).to_be_visible()
+    by(page, "theme").click()
+    expect(rows.first).to_be_hidden()
 
 
 def test_function_keys_are_the_debuggers_in_a_form_too(
@@ -220,36 +242,75 @@ def test_function_keys_are_the_debuggers_in_a_form_too(
 def test_branches_of_one_node_are_told_apart(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path, "--break", "net/multiply", width=1440)
     page.keyboard.press("F5")
-    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint 1")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint net/multiply")
     page.keyboard.press("e")
     by(page, "edit-number").fill("0.125")
     by(page, "edit-what-if").click()
     expect(by(page, "branch")).to_contain_text("net/multiply set to 0.125")
     end = page.locator(".branch-end")
     expect(end).to_have_text("to 0.125")
-    assert page.evaluate(INSIDE, [".branch-end", ".branch-name"])
+    eventually(page, INSIDE, True, [".branch-end", ".branch-name"])
 
 
 def test_the_search_says_what_it_is(start: Start, page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(start("run", "--no-browser", SAMPLE, "--epochs", "1").address)
     expect(by(page, "state")).to_contain_text("Stopped")
-    assert "Find" in page.locator(".palette-open").inner_text()
+    expect(page.locator(".palette-open")).to_contain_text("Find", use_inner_text=True)
     page.keyboard.press("Control+k")
     expect(by(page, "palette-input")).to_have_accessible_name("Find a node, a scope or a command")
 
 
-@pytest.mark.parametrize("width", [900, 400])
+@pytest.mark.parametrize("width", WIDTHS[1:])
 def test_all_of_a_breakpoint_can_be_said_where_it_is_narrow(
     start: Start, page: Page, tmp_path: Path, width: int
 ) -> None:
     stopped(start, page, tmp_path, width=width)
     page.keyboard.press("k")
     tab = "[data-testid=tab-breakpoints]"
-    page.wait_for_function(INSIDE, arg=[tab, ".dock .tabs"])
+    eventually(page, INSIDE, True, [tab, ".dock .tabs"])
     page.keyboard.press("Control+F9")
     by(page, "breakpoint-target").fill("loss/sum")
     by(page, "breakpoint-more").click()
     by(page, "breakpoint-log").fill("sum {value:.2f}")
     by(page, "breakpoint-add").click()
     expect(by(page, "breakpoint-row")).to_contain_text("sum {value:.2f}")
+
+
+ABOVE = """
+([upper, lower, width]) => {
+  const boxOf = (id) => document.querySelector(`[data-testid=${id}]`).getBoundingClientRect();
+  return innerWidth === width && boxOf(upper).height > 0 && boxOf(lower).height > 0
+    && boxOf(upper).bottom <= boxOf(lower).top;
+}
+"""
+
+
+def test_the_first_hint_lies_over_no_legend(start: Start, page: Page, tmp_path: Path) -> None:
+    stopped(start, page, tmp_path)
+    expect(page.locator(".overview-count")).to_have_text("1 op")
+    for width in (1600, 1280, 780):
+        page.set_viewport_size({"width": width, "height": 900})
+        eventually(page, ABOVE, True, ["next-hint", "legend", width])
+
+
+def test_lines_of_the_stack_end_where_the_source_does(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / "called.py"
+    path.write_text(
+        "import numpy as np, nodescope as ns\n"
+        "def inner(x):\n    return np.tanh(x)\n"
+        "inner(ns.tensor(np.ones(3)))\n"
+    )
+    page.goto(start("run", "--no-browser", path).address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    rows = page.locator(".stack button")
+    expect(rows).to_have_count(2)
+    eventually(
+        page,
+        """() => [...document.querySelectorAll(
+            '[data-testid=inspector-source] .h .mi, .stack button .mi')]
+            .map((each) => Math.round(each.getBoundingClientRect().right))""",
+        lambda ends: len(ends) == 3 and len(set(ends)) == 1,
+    )

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import ROOT, Debuggee
 from tests.e2e.test_first_flow import by, expand, row
+from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
 SAMPLES = sorted((ROOT / "samples").glob("*.py"))
@@ -26,19 +27,17 @@ NO_GRADIENTS = {"graph_by_hand"}
 VALUE = re.compile(r"\d\s*([KM]i)?B.*\d", re.S)
 
 
-def stopped_elsewhere(page: Page, button: str) -> str:
-    """Press a button of the debugger, and return where the program stands then."""
-    state = by(page, "state")
-    before = state.inner_text()
+def stop_elsewhere(page: Page, button: str) -> None:
+    """Press a button of the debugger, and wait until the program stands again."""
+    stops = page.evaluate("window.__nodescope.store.stops()")
     by(page, button).click()
-    expect(state).not_to_have_text(before, use_inner_text=True, timeout=20_000)
-    expect(state).to_contain_text("Stopped", timeout=20_000)
-    return state.inner_text()
+    eventually(page, "window.__nodescope.store.stops()", stops + 1)
+    expect(by(page, "state")).to_contain_text("Stopped")
 
 
 def step_number(page: Page) -> int:
     """The training step that the page shows."""
-    return int(page.evaluate("() => window.__nodescope.store.step()"))
+    return int(page.evaluate("window.__nodescope.store.step()"))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda each: each.stem)
@@ -48,22 +47,23 @@ def test_a_sample_is_debugged(start: Start, page: Page, sample: Path) -> None:
 
     # stopped on entry; one node on, and its value is there
     expect(by(page, "state")).to_contain_text("Stopped")
-    assert "forward" in stopped_elsewhere(page, "step-node")
+    stop_elsewhere(page, "step-node")
+    expect(by(page, "state")).to_contain_text("forward")
     expect(by(page, "inspector-value")).to_contain_text(VALUE)
 
     # the next training step, and the one after
     first = step_number(page)
-    stopped_elsewhere(page, "next-step")
-    second = step_number(page)
-    assert second > first
+    stop_elsewhere(page, "next-step")
+    second = eventually(page, lambda: step_number(page), lambda step: step > first)
     if second == 1:  # what came before was no step
-        stopped_elsewhere(page, "next-step")
+        stop_elsewhere(page, "next-step")
 
     # into the backward pass, whose scope the step before has made known
     if sample.stem not in NO_GRADIENTS:
         row(page, "backward").get_by_test_id("gutter").click()
         expect(by(page, "breakpoint-row")).to_contain_text("backward")
-        assert "backward" in stopped_elsewhere(page, "continue")
+        stop_elsewhere(page, "continue")
+        expect(by(page, "state")).to_contain_text("backward")
         expect(by(page, "inspector-reason")).to_contain_text("backward")
         expect(by(page, "inspector-value")).to_contain_text(VALUE)
         by(page, "breakpoint-remove").click()
@@ -71,8 +71,8 @@ def test_a_sample_is_debugged(start: Start, page: Page, sample: Path) -> None:
 
     # to its end, and what ran can be looked at again
     by(page, "continue").click()
-    expect(by(page, "state")).to_contain_text("Finished", timeout=40_000)
-    assert page.evaluate("() => window.__nodescope.store.model().info.status") == 0
+    expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
+    eventually(page, "window.__nodescope.store.model().info.status", 0)
     by(page, "slider").focus()
     page.keyboard.press("Home")
     expect(by(page, "state")).to_contain_text("In the past")
@@ -85,8 +85,8 @@ def test_changes_of_a_dynamic_graph_are_seen(start: Start, page: Page) -> None:
     chip = by(page, "graph-changes")
     said = ""
     for step in range(2, 8):
-        stopped_elsewhere(page, "next-step")
-        assert step_number(page) == step
+        stop_elsewhere(page, "next-step")
+        eventually(page, lambda: step_number(page), step)
         # of the step just over; in the first one everything is new, which is no change
         if step == 2:
             expect(chip).to_have_count(0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
+from tests.e2e.waiting import eventually
 
 TRAIN = """
 import sys
@@ -33,7 +34,7 @@ def recorded(start: Callable[..., Debuggee], *args: str | Path) -> None:
         "--no-stop-on-entry",
         "--exit",
     )
-    start(*run, *args).process.wait(60)
+    assert start(*run, *args).wait() == 0
 
 
 def test_from_the_list_to_a_run_and_back(
@@ -63,7 +64,7 @@ def test_from_the_list_to_a_run_and_back(
     expect(entries).to_have_count(1)
     search.press("Enter")
     summary = page.get_by_test_id("summary")
-    expect(page.get_by_test_id("summary-outcome")).to_have_text("Finished")
+    expect(page.get_by_test_id("summary-outcome")).to_have_text("Finished, Inf since step 3")
     expect(summary).to_contain_text("train.py 2.0")
     expect(page.get_by_test_id("summary-curve")).to_contain_text("3 of 5 not finite")
     page.get_by_test_id("summary-trouble").first.click()
@@ -74,6 +75,7 @@ def test_from_the_list_to_a_run_and_back(
     # Back to the list; what nothing can be seen of is advised.
     page.get_by_test_id("all-runs").click()
     search.fill("plain")
+    expect(entries).to_have_count(1)
     search.press("Enter")
     advice = page.get_by_test_id("advice")
     expect(advice).to_contain_text("plain NumPy")
@@ -84,6 +86,7 @@ def test_from_the_list_to_a_run_and_back(
     search.fill("0.5")
     expect(entries).to_have_count(1)
     search.press("ArrowDown")
+    expect(entries.first).to_be_focused()
     page.keyboard.press("Space")
     page.get_by_test_id("start-delete").click()
     page.keyboard.press("Escape")
@@ -91,7 +94,8 @@ def test_from_the_list_to_a_run_and_back(
     page.keyboard.press("Delete")
     page.get_by_test_id("start-delete-confirm").click()
     expect(entries).to_have_count(0)
-    assert len(list((tmp_path / ".nodescope" / "runs").glob("train-*.nscope"))) == 1
+    kept = tmp_path / ".nodescope" / "runs"
+    eventually(page, lambda: len(list(kept.glob("train-*.nscope"))), 1)
 
 
 def test_a_run_that_ends_is_summed_up(

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
 from tests.e2e.test_first_flow import by
+from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
 
@@ -33,12 +34,19 @@ for batch in ns.steps(batches()):
 LINE = 1 + PROGRAM[: PROGRAM.index("for batch in ns")].count("\n")
 # Below the axis and the names of steps; the first row of bars, where an item was fetched.
 PHASES_Y = 48
+WITHIN = """
+([inner, outer]) => {
+  const [words, pane] = [inner, outer].map((each) => document.querySelector(each)
+    .getBoundingClientRect());
+  return words.height > 0 && words.bottom <= pane.bottom;
+}
+"""
 
 
 def test_every_step_is_there_with_its_loader_and_what_was_held(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
-    script = tmp_path / "slow.py"
+    script = tmp_path / "slow_batches_of_images.py"
     script.write_text(PROGRAM)
     program = start("run", "--no-browser", script)
     page.goto(program.address)
@@ -47,35 +55,67 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
     by(page, "continue").click()
     expect(by(page, "state")).to_contain_text("Finished")
-    page.evaluate(
-        "window.__nodescope.store.seek(window.__nodescope.store.model().steps[1].end_seq)"
-    )
+    over = "window.__nodescope.store.model().steps[1].end_seq"
+    end = eventually(page, over, lambda seq: seq is not None and seq > 0)
+    page.evaluate("seq => window.__nodescope.store.seek(seq)", end)
     words = by(page, "timeline-words")
     took = r"[\d.]+\s(ms|s)"
     expect(words).to_have_text(
         re.compile(rf"step 2 · {took}: data loading {took}, .*; held by the debugger for {took}")
     )
     timeline = page.get_by_label("Timeline. Arrow keys")
-    box = timeline.bounding_box()
-    assert box is not None
     tip = by(page, "timeline-tip")
 
-    def hover(part: float, y: float) -> None:
-        page.mouse.move(box["x"] + 76 + part * (box["width"] - 86), box["y"] + y)
+    def at(part: float, y: float) -> tuple[float, float]:
+        """A place on it: y from its upper edge, or from the lower one."""
+        box = timeline.bounding_box()
+        assert box is not None
+        return box["x"] + 76 + part * (box["width"] - 86), box["y"] + y % box["height"]
+
+    def hover(part: float, y: float, words: str) -> None:
+        """Point to a place, again and again until what is told there is drawn."""
+
+        def told() -> str:
+            page.mouse.move(0, 0)
+            page.mouse.move(*at(part, y))
+            return "\n".join(tip.all_inner_texts())
+
+        eventually(page, told, re.compile(words).search)
 
     by(page, "timeline-step").click()
-    hover(0.15, PHASES_Y)
-    expect(tip).to_contain_text(re.compile(rf"data loading · slow\.py:{LINE}"))
-    expect(tip).to_contain_text("most of it waiting in time.sleep · slow.py:9")
+    hover(0.15, PHASES_Y, rf"data loading · {script.stem}\.py:{LINE}")
+    expect(tip).to_contain_text(f"most of it waiting in time.sleep · {script.name}:9")
+    # It has three lines of words, and lies within the pane with all of them.
+    eventually(page, WITHIN, True, ["[data-testid=timeline-tip]", ".timeline-pane"])
     by(page, "timeline-all").click()
-    hover(0.9, box["height"] - 40)
-    expect(tip).to_contain_text(re.compile(r"step \d\d · "))
+    hover(0.9, -40, r"step \d\d · ")
     expect(tip).to_contain_text("data loading")
+    expect(tip).to_contain_text("Click to go to this step, double-click to zoom in")
+    pointed = re.match(r"step (\d+)", tip.inner_text())
+    assert pointed is not None
     page.mouse.down()
-    page.mouse.up()  # a step that is clicked is shown whole
-    hover(0.15, PHASES_Y)
-    expect(tip).to_contain_text(re.compile(r"step \d\d, at"))
+    page.mouse.up()  # it is gone to, and the columns stay
+    expect(words).to_contain_text(f"step {pointed[1]} · ")
+    expect(tip).to_contain_text(f"step {pointed[1]} · ")
+    page.mouse.dblclick(*at(0.6, -40))  # a step that is clicked twice is shown whole
+    hover(0.15, PHASES_Y, r"step \d\d, at")
     timeline.focus()
     page.keyboard.press("Home")
-    hover(0.9, box["height"] - 40)
-    expect(tip).to_contain_text(re.compile(r"^step \d\d · "))
+    hover(0.9, -40, r"^step \d\d · ")
+
+
+def test_it_is_there_again_at_a_stop_that_expects_more(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    script = tmp_path / "again.py"
+    script.write_text(PROGRAM)
+    page.goto(start("run", "--no-browser", script).address)
+    for step in (2, 3):
+        by(page, "next-step").click()
+        expect(by(page, "state")).to_contain_text(re.compile(f"Stopped.*step {step}", re.S))
+    words = by(page, "timeline-words")
+    expect(words).to_contain_text("step 3 · ")
+    page.keyboard.press("o")
+    expect(words).to_have_count(0)
+    page.keyboard.press("y")
+    expect(words).to_contain_text("step 3 · ")

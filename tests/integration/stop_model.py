@@ -16,12 +16,14 @@ import numpy as np
 
 from nodescope.events import (
     Bus,
+    Demand,
     Event,
     GradientReached,
     GraphExtended,
     NodeFailed,
     NodeFinished,
     NodeStarted,
+    Opens,
 )
 from nodescope.ir.graph import Node
 from nodescope.protocol import (
@@ -83,9 +85,8 @@ class Listening:
 
     def __init__(self, bus: Bus, *, opened: bool) -> None:
         self.bus = bus
-        bus.starts = bus.gradients = True
-        if opened:
-            bus.opened = (lambda node: True,)
+        opens: tuple[Opens, ...] = (lambda node: True,) if opened else ()
+        bus.want(self, Demand(starts=True, gradients=True, arrays=True, opened=opens))
         self.all: list[Happened] = []
         self._makers: dict[int, Node] = {}
         bus.add(self)

@@ -260,5 +260,5 @@ def stepped(
         done.set()
         stopped.release()
         run.finish()
-        controller.join(10)
+        controller.join(60)
     return weights, stops

@@ -170,7 +170,7 @@ def test_an_observed_static_run_looks_as_the_eager_one(name: str) -> None:
         if node.forward is not None:
             names = [{n.id: n.name for n in e.nodes.values()} for e in (eager, static_events)]
             assert names[1][other.forward] == names[0][node.forward]
-        if node.family != "leaf":
+        if not node.is_leaf:
             assert other.source == node.source, key
     pairs = [len(events.of(GradientComputed)) for events in (eager, static_events)]
     assert pairs[0] == pairs[1]

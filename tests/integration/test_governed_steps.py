@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import nodescope as ns
 from nodescope import nn, optim
 from nodescope.api import Run
+from nodescope.errors import ShapeError
 from nodescope.protocol import Breakpoint
+from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.recording import Recording
 
 STEPS = 120
@@ -107,14 +110,15 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     lines: list[str] = []
     run = Run(tmp_path / "r.nscope", level="timing", max_slowdown=1e9, say=lines.append)
     run.start()
-    boundaries = run.recorder._boundaries  # type: ignore[attr-defined]
+    boundaries = run.recorder._step_meter  # type: ignore[attr-defined]
     boundaries.stepping.wants = lambda: boundaries.stepping.steps != 4
     with pytest.raises(ValueError, match="on purpose") as caught:
         train(compiled=False, steps=9, raise_in=5)
     run.finish(1, "ValueError: on purpose")
     assert caught.value
     assert any(
-        "raised in step 5 or after it, and that step ran unobserved" in each for each in lines
+        "raised in step 5 or after it, and what ran there was not observed" in each
+        for each in lines
     )
 
 
@@ -127,3 +131,97 @@ def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
     database.close()
     with Recording.open(path) as recording:
         assert [each.observed for each in recording.steps()] == [True, True, True]
+
+
+class Deep(nn.Module):
+    """Many small operations, so that observing them costs many times what they take."""
+
+    def __init__(self) -> None:
+        self.layers = [nn.Linear(4, 4, rng=np.random.default_rng(each)) for each in range(6)]
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = np.tanh(layer(x)) * 0.5 + x
+        return x
+
+
+def evaluate(*, raise_in: int = 0, tape: bool = False) -> list[np.ndarray[Any, Any]]:
+    model = Deep()
+    for _ in ns.steps(range(3)):
+        model(ns.tensor(np.ones((2, 4), np.float32)))
+    found = []
+    for number in range(60):
+        with ns.name_scope("evaluation"), contextlib.ExitStack() as stack:
+            if not tape:
+                stack.enter_context(ns.no_grad())
+            guess = model(ns.tensor(np.full((2, 4), number / 60, np.float32)))
+            if number + 1 == raise_in:
+                model(ns.tensor(np.ones((2, 3), np.float32)))
+            found.append((guess + 1).numpy())
+    return found
+
+
+@pytest.fixture
+def no_call_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first calls, all are left out: how long anything takes decides nothing."""
+    monkeypatch.setattr(
+        StepSampling, "wants_call", lambda stepping: stepping._calls_since_step < 2, raising=True
+    )
+
+
+@pytest.mark.usefixtures("no_call_wanted")
+def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(tmp_path: Path) -> None:
+    free = evaluate()
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
+        governed = evaluate()
+    for one, other in zip(free, governed, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+        scopes = {each.node.id: each.node.scope for each in recording.nodes()}
+        ran = Counter(scopes[each.node] for each in recording.executions())
+        spans = [each for each in recording.host(0, 1 << 62, 1000) if each.kind == "unobserved"]
+    assert found is not None
+    assert (found.calls, found.calls_left_out) == (60, 58)
+    inside = [count for scope, count in ran.items() if scope.startswith("evaluation/layers_")]
+    assert inside
+    assert all(count % 2 == 0 for count in inside)
+    assert ran["evaluation"] >= 60  # what is outside of the calls is observed
+    assert len(spans) == 58
+    assert all(each.file.endswith("test_governed_steps.py") for each in spans)
+
+
+@pytest.mark.usefixtures("no_call_wanted")
+def test_calls_that_make_a_tape_are_observed(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
+        evaluate(tape=True)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+    assert found is not None
+    assert (found.calls, found.calls_left_out) == (0, 0)
+
+
+@pytest.mark.usefixtures("no_call_wanted")
+def test_an_error_in_a_call_that_was_left_out_is_told(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run = Run(tmp_path / "r.nscope", max_slowdown=1000, say=lines.append)
+    run.start()
+    with pytest.raises(ShapeError) as raised:
+        evaluate(raise_in=30)
+    run.finish(1, str(raised.value))
+    assert any("or after it, and what ran there was not observed" in each for each in lines)
+
+
+def test_a_short_run_is_kept_whole_by_default(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope", newest=True, max_slowdown=1.01, explicit=False,
+              level="summary", say=lambda _: None)  # fmt: skip
+    run.start()
+    train(compiled=False, steps=6)
+    run.finish()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+        summaries = recording._all("SELECT count(DISTINCT seq) FROM summary")
+        ran = recording._all("SELECT count(*) FROM execution WHERE node IN (SELECT id FROM node)")
+    assert found is not None
+    assert (found.lowered, found.steps_left_out, found.summaries) == (0, 0, 0)
+    assert summaries == ran

@@ -25,6 +25,7 @@ from nodescope_server import wire
 from tests.integration.conftest import Open, Start
 from tests.integration.processes import (
     RUN,
+    SOON_S,
     TRAIN,
     UNSTOPPED,
     control,
@@ -71,7 +72,7 @@ def test_a_killed_server_lets_a_paused_run_complete(
     os.kill(program.server_pid(), signal.SIGKILL)
     killed = time.monotonic()
     program.expect("trained 9.0")
-    assert time.monotonic() - killed < 10.0
+    assert time.monotonic() - killed < SOON_S
     assert program.end() == 0
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert len(recording.steps()) == 3
@@ -86,7 +87,7 @@ def test_a_closed_page_lets_a_paused_run_go_on(start: Start, new_page: Open) -> 
     page.close()
     closed = time.monotonic()
     program.expect("trained 9.0")
-    assert CONTROLLER_GRACE_S - 1 < time.monotonic() - closed < 10.0
+    assert CONTROLLER_GRACE_S - 1 < time.monotonic() - closed < SOON_S
     assert program.end() == 0
 
 
@@ -178,7 +179,7 @@ def test_a_recording_that_is_deleted_ends_the_recording_only(tmp_path: Path, sta
     assert "Traceback" not in "".join(program.lines)
 
 
-def test_a_full_disk_ends_the_recording_only(tmp_path: Path, start: Start) -> None:
+def test_a_full_disk_costs_elements_only(tmp_path: Path, start: Start) -> None:
     text = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -187,8 +188,9 @@ def test_a_full_disk_ends_the_recording_only(tmp_path: Path, start: Start) -> No
     )
     program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
     program.expect("trained 9.0")
-    line = program.expect("the recording stopped, your program continues")
-    assert "disk" in line
+    program.expect("the recording is paused, your program continues")
+    program.expect("the disk was full: ")
+    program.expect("script.py finished, 3 steps")
     assert program.end() == 0
     assert "Traceback" not in "".join(program.lines)
 
@@ -244,7 +246,7 @@ def test_a_server_that_hangs_lets_a_paused_run_go_on(start: Start, new_page: Ope
     os.kill(program.server_pid(), signal.SIGSTOP)
     held = time.monotonic()
     program.expect("trained 9.0")
-    assert time.monotonic() - held < 11.0  # ten, and what a busy machine adds
+    assert time.monotonic() - held < SOON_S
     assert program.end() == 0
 
 
@@ -260,7 +262,7 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
     program.process.send_signal(sign)
     told = time.monotonic()
     status = program.end()
-    assert time.monotonic() - told < 5.0
+    assert time.monotonic() - told < SOON_S
     assert status == (130 if sign == signal.SIGINT else -sign)
     assert os.path.join("core", "nodescope") not in "".join(program.lines)
     with Recording.open(tmp_path / "run.nscope") as recording:

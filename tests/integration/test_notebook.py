@@ -83,15 +83,17 @@ def kernel(environment: None) -> Iterator[Kernel]:
 
 
 def test_cells_are_recorded_under_their_numbers(kernel, tmp_path) -> None:
-    kernel.cell("import numpy as np\nimport nodescope as ns\nfrom nodescope.debug import stack")
+    kernel.cell(
+        "import numpy as np\nimport nodescope as ns\nfrom nodescope.debug.gate import python_stack"
+    )
     kernel.cell("def f(x):\n    return np.exp(x)")
     kernel.cell(
         "with ns.record('cell.nscope', 'values') as run:\n"
         "    y = f(ns.tensor([1.0]))\n"
-        "    frames = stack.user_stack()",
+        "    frames = python_stack.user_stack()",
     )
     frames = kernel.cell("print([(frame.file, frame.line, frame.code) for frame in frames])")
-    assert frames.strip() == "[('In[3]', 3, 'frames = stack.user_stack()')]"
+    assert frames.strip() == "[('In[3]', 3, 'frames = python_stack.user_stack()')]"
     assert "matmul" in (raised := kernel.cell("y @ np.ones((2, 3))"))
     assert "(In[5]:1)" in raised
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 import nodescope as ns
-from nodescope.debug.gate import Gate
-from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
+from nodescope.debug.gate.gate import Gate
 from nodescope.engine import tracer
 from nodescope.errors import NodescopeError
 from nodescope.events import Bus
@@ -33,6 +33,7 @@ from nodescope.protocol import (
 )
 from nodescope.record.recorder import Recorder
 from tests.core.debug.debugged import debugged
+from tests.depth import examples
 from tests.integration.stop_programs import Running, programs
 from tests.integration.test_stops_and_model import WAIT_S, in_time
 
@@ -168,7 +169,7 @@ def beside(number: int, program) -> bytes:
         return Running(program).run_body()
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.settings(max_examples=examples(25), deadline=None)
 @hypothesis.given(
     program=programs,
     specs=st.lists(

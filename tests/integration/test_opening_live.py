@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.record.folding import fold
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.wal_checkpoint import fold
 from nodescope.record.writer import Writer
 from tests.core.record.runs import chain, finished
 

@@ -20,6 +20,7 @@ import pytest
 import nodescope as ns
 from nodescope import nn
 from nodescope.engine.static.program import Program
+from tests.depth import count
 
 DTYPES = (
     np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.int8, np.uint8, np.bool_,
@@ -231,7 +232,7 @@ def by_hand(number: int) -> Bits:
     return found
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(count(60)))
 def test_every_form_of_a_random_program_has_the_same_bits(number: int, tmp_path: Path) -> None:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -15,7 +15,7 @@ import hypothesis
 import msgspec
 from hypothesis import strategies as st
 
-from nodescope.debug.gate import Gate
+from nodescope.debug.gate.gate import Gate
 from nodescope.engine import tracer
 from nodescope.errors import UsageError
 from nodescope.events import Bus, Event, Logged
@@ -38,6 +38,7 @@ from nodescope.protocol import (
     StepTwin,
     Stop,
 )
+from tests.depth import examples
 from tests.integration import stop_programs
 from tests.integration.stop_model import CONDITIONS, Armed, Listening, Model, Stopped, with_kernels
 from tests.integration.stop_programs import Running, programs
@@ -254,7 +255,7 @@ def all_of(program: dict[str, Any]) -> tuple[Model, bytes]:
     return Model(with_kernels(*lists), []), result
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=examples(60), deadline=None)
 @hypothesis.given(program=programs, first=_sets, script=answers, entry=st.booleans())
 def test_a_program_stops_where_the_model_says(
     program: dict[str, Any], first: list[Breakpoint], script: list[Any], entry: bool

@@ -33,3 +33,16 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
     assert any(each.startswith(f"{page}/fonts/") for each in names)
     strays = [each for each in names if each.split("/")[0] in ("tests", "web", "bench", "samples")]
     assert not strays
+    generators = {
+        "nodescope/debug/watch/document.py", "nodescope/engine/coverage.py",
+        "nodescope_server/typescript.py",
+    }  # fmt: skip
+    assert not generators & names
+    for generator in generators:  # nothing that is shipped needs them
+        module = generator.removesuffix(".py").replace("/", ".")
+        package, _, name = module.rpartition(".")
+        imports = (f"import {module}", f"from {module} ", f"from {package} import {name}")
+        assert [each for each in names if each.endswith(".py") and any(
+            line.strip().startswith(imports)
+            for line in zipfile.ZipFile(wheel).read(each).decode().splitlines()
+        )] == []  # fmt: skip

@@ -29,7 +29,7 @@ from nodescope_server.app import App, Config, create_app
 
 T = TypeVar("T")
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 BEARER = "bearer-of-the-test"
 
 
@@ -66,7 +66,7 @@ class Live:
             f"ws://127.0.0.1:{self.port}{path}",
             additional_headers=headers,
             open_timeout=WAIT_S,
-            close_timeout=2,
+            close_timeout=2,  # a server that is killed does not answer
             max_size=None,
             compression=None,
             proxy=None,

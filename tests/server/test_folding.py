@@ -10,9 +10,9 @@ import pytest
 from nodescope.errors import RecordingError
 from nodescope.link import messages
 from nodescope_server import wire
-from nodescope_server.runs import Runs
+from nodescope_server.runs.runs import Runs
+from tests.core.record.files.test_validate import COUNT, hot_journal
 from tests.core.record.runs import recorded
-from tests.core.record.test_opening import COUNT, hot_journal
 from tests.server.support import Page, Program
 
 

@@ -11,14 +11,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import msgspec
 import pytest
 
+from nodescope import protocol
 from nodescope_server import __main__ as entry
-from nodescope_server import listen
+from nodescope_server import listen, wire
+from nodescope_server.sockets.endpoint import HELLO_DEADLINE_S
 from tests.server.support import WAIT_S, Live, Page, Program, serving
 
 BEARER = "a-secret-bearer"
@@ -64,11 +66,56 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
         asked = time.monotonic()
         process.send_signal(sign)
         out, errors = process.communicate(timeout=WAIT_S)
-        assert time.monotonic() - asked < 2.5
+        assert time.monotonic() - asked < HELLO_DEADLINE_S  # which it gives who says nothing
         assert process.returncode == 0
         assert out == ""  # nothing after the one line
         assert errors == ""
         held.close()
+
+
+def test_a_page_has_time_to_hear_that_the_server_ends() -> None:
+    """Otherwise a page that just sends something sees a reset connection, and reconnects."""
+    with started("--port", "0") as process, httpx.Client() as browser:
+        told = ready(process)
+        origin = f"http://127.0.0.1:{told['port']}"
+        browser.get(told["url"])
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        with socket.create_connection(("127.0.0.1", told["port"]), timeout=WAIT_S) as page:
+            page.sendall(
+                f"GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:{told['port']}\r\n"
+                f"Origin: {origin}\r\nCookie: {cookie}\r\nUpgrade: websocket\r\n"
+                "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                f"Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode()
+            )
+            frames = page.makefile("rb")
+            assert frames.readline().startswith(b"HTTP/1.1 101 ")
+            while frames.readline() != b"\r\n":
+                pass
+            hello = wire.Initialize("page", protocol.PROTOCOL_VERSION)
+            page.sendall(masked(0x82, msgspec.msgpack.encode(wire.Request(1, hello))))
+            while b"initialized" not in frame(frames)[1]:
+                pass
+            process.terminate()
+            while (got := frame(frames))[0] != 0x88:
+                pass
+            assert got[1] == (1012).to_bytes(2, "big")
+            # What comes after it is still read: the connection stays until the page has closed it.
+            page.sendall(masked(0x82, b"x" * 100_000))
+            assert frames.read() == b""
+        assert process.wait(WAIT_S) == 0
+
+
+def masked(opcode: int, payload: bytes) -> bytes:
+    """A WebSocket frame of a browser; its mask is all zeros."""
+    return bytes((opcode, 0x80 | 127)) + len(payload).to_bytes(8, "big") + bytes(4) + payload
+
+
+def frame(stream: IO[bytes]) -> tuple[int, bytes]:
+    """The next frame of the server: its first byte and its payload."""
+    first, size = stream.read(2)
+    if size >= 126:
+        size = int.from_bytes(stream.read(2 if size == 126 else 8), "big")
+    return first, stream.read(size)
 
 
 def test_it_ends_with_its_parent() -> None:

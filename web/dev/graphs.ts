@@ -4,7 +4,7 @@
  * Invariant: built by the same calls that a program makes; ids in order of first execution.
  */
 
-import type { Family, GraphModel, GraphNode, GraphValue, Phase } from "@/render/types";
+import type { Family, GraphModel, GraphNode, GraphValue, Phase } from "@/render/scene/types";
 
 const FAMILY: Readonly<Record<string, Family>> = {
   matmul: "matmul", add: "elementwise", multiply: "elementwise", subtract: "elementwise",

@@ -1,7 +1,7 @@
 /** The canvas alone, driven by the address: graph, theme, fold state, marks. */
 
-import { createGraphView } from "@/render/graph_view";
-import type { GraphItem, NodeStates } from "@/render/types";
+import { createGraphView } from "@/render/view/graph_view";
+import type { GraphItem, NodeStates } from "@/render/scene/types";
 import { digitsMlp, transformer } from "./graphs";
 
 const query = new URLSearchParams(location.search);

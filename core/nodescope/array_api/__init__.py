@@ -1,19 +1,17 @@
-"""The names of the Python array API standard, 2024.12, which the module `nodescope` answers to.
+"""The names of the Python array API standard, 2024.12, which the module `nodescope` implements.
 
-One file per section of the standard. Where a function of NumPy has the standard's meaning, ours
-only fixes the signature and calls it: the dispatch of `nodescope.engine` does the rest. The
-extensions are `nodescope.linalg` and `nodescope.fft`.
+One file per section of the standard. Where a NumPy function has the standard's meaning, ours only
+fixes the signature and calls it: the dispatch of `nodescope.engine` does the rest. The extensions
+are `nodescope.linalg` and `nodescope.fft`.
 
 Invariant: results are tensors, and every function that NumPy would run on floats is traced and
-differentiated as NumPy's is. A section is loaded when one of its names is first asked for.
+differentiated like NumPy's. A section is loaded when one of its names is first used.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
-
-from nodescope.ops import lowprecision
 
 VERSION = "2024.12"
 
@@ -55,6 +53,8 @@ NAMES = {name: section for section, names in _SECTIONS.items() for name in names
 
 def find(name: str) -> Any:
     """What a name of the standard, or bfloat16, stands for. Raises `KeyError` for others."""
-    if name == lowprecision.BFLOAT16:  # no name of the standard's; its library takes time to load
-        return lowprecision.bfloat16()
+    if name == "bfloat16":  # no name of the standard's; its library takes time to load
+        from nodescope.ir.dtypes import bfloat16
+
+        return bfloat16()
     return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)

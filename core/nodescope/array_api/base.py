@@ -1,4 +1,4 @@
-"""What the sections are written with.
+"""Shared building blocks of the sections.
 
 Invariant: an argument that a function cannot honour is refused, never ignored.
 """
@@ -14,7 +14,7 @@ from nodescope.engine.numpy_functions.base import tensor_of
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, check_dtype, make
 from nodescope.errors import DomainError, UsageError
-from nodescope.ops.lowprecision import as_dtype
+from nodescope.ir.dtypes import as_dtype
 
 __all__ = [
     "DEVICE", "check_device", "converted", "dtype_of", "made", "no_copy", "tensor_of", "traced",
@@ -58,4 +58,4 @@ def converted(x: Tensor, dtype: Any) -> Tensor:
 
 def no_copy(name: str, why: str) -> DomainError:
     """The error where ``copy=False`` cannot be kept; a ValueError, as the standard wants."""
-    return DomainError(f"{name}: copy=False, but {why}", source=where(), hint="leave copy out")
+    return DomainError(f"{name}: copy=False, but {why}", source=where(), hint="omit copy")

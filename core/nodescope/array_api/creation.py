@@ -1,6 +1,6 @@
-"""New tensors.
+"""Array creation.
 
-Invariant: a tensor never shares memory with what the user can write to.
+Invariant: a tensor never shares memory with anything that the user can write to.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def arange(
     """
     check_device("arange", device)
     if step == 0:
-        raise UsageError("arange: a step of 0 never arrives", source=where())
+        raise UsageError("arange: step must not be 0", source=where())
     if stop is None:
         start, stop = 0, start
     return made(np.arange(start, stop, step, dtype=dtype_of(dtype)))
@@ -186,11 +186,13 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
         UsageError: Another ``indexing``.
     """
     if indexing not in ("xy", "ij"):
-        raise UsageError(f"meshgrid: no indexing {indexing!r}", source=where(), hint='"xy", "ij"')
-    found = [tensor_of(each) for each in arrays]
+        raise UsageError(
+            f"meshgrid: unknown indexing {indexing!r}", source=where(), hint='"xy", "ij"'
+        )
+    found = [tensor_of(array) for array in arrays]
     for each in found:
         if each.ndim > 1:
-            raise ShapeError(f"meshgrid: takes vectors, not shape {each.shape}", source=where())
+            raise ShapeError(f"meshgrid: expected vectors, got shape {each.shape}", source=where())
     order = list(range(len(found)))
     if indexing == "xy" and len(found) > 1:
         order[:2] = [1, 0]
@@ -228,6 +230,6 @@ def _shape(name: str, shape: Shape) -> tuple[int, ...]:
         sizes = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(shape)
     except TypeError:
         raise ShapeError(f"{name}: {shape!r} is not a shape", source=where()) from None
-    if any(each < 0 for each in sizes):
+    if any(size < 0 for size in sizes):
         raise ShapeError(f"{name}: sizes cannot be negative: {shape}", source=where())
     return sizes

@@ -18,6 +18,7 @@ from nodescope.engine.numpy_functions.base import tensor_of
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import DtypeError
+from nodescope.ir.dtypes import BFLOAT16
 from nodescope.ops import lowprecision
 
 NUMERIC = (
@@ -124,7 +125,7 @@ _KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
     "real floating": "fV", "complex floating": "c", "numeric": "iufcV",
 }  # fmt: skip
-_NAMES = {"bool", *NUMERIC, "float16", lowprecision.BFLOAT16}
+_NAMES = {"bool", *NUMERIC, "float16", BFLOAT16}
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
@@ -140,7 +141,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
         return wanted.kind in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
         raise DtypeError(
-            f"isdtype: {kind!r} is not a kind of dtype", source=where(), hint=", ".join(_KINDS)
+            f"isdtype: {kind!r} is not a dtype kind", source=where(), hint=", ".join(_KINDS)
         )
     return wanted == _dtype(kind)
 

@@ -1,4 +1,4 @@
-"""Taking elements by their places.
+"""Selecting elements by index.
 
 Invariant: reads only.
 """
@@ -24,7 +24,7 @@ def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
     if axis is None:
         if found.ndim != 1:
             raise ShapeError(
-                f"take: along which axis of {found.shape}?", source=where(), hint="pass axis="
+                f"take: axis is required for shape {found.shape}", source=where(), hint="pass axis="
             )
         axis = 0
     return traced("take", found, tensor_of(indices), axis=axis)

@@ -1,6 +1,6 @@
-"""What the namespace can do, as it tells who asks.
+"""Introspection of the namespace's capabilities.
 
-Invariant: says nothing that another section does not keep.
+Invariant: claims nothing that another section does not implement.
 """
 
 from __future__ import annotations

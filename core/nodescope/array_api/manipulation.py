@@ -1,6 +1,6 @@
-"""The same elements in another shape or order.
+"""Shape and order manipulation.
 
-Invariant: every function here is layout only; gradients go back to where the elements came from.
+Invariant: every function here only changes the layout; gradients flow back to the elements' origin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
     """All in their common shape."""
-    found = [tensor_of(each) for each in arrays]
+    found = [tensor_of(array) for array in arrays]
     shape = broadcast_shapes(*(each.shape for each in found))
     return [broadcast_to(each, shape) for each in found]
 
@@ -42,9 +42,9 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """One behind the other along an axis; flattened first without one."""
-    parts = [tensor_of(each) for each in arrays]
+    parts = [tensor_of(array) for array in arrays]
     if axis is None:
-        parts, axis = [each.ravel() for each in parts], 0
+        parts, axis = [part.ravel() for part in parts], 0
     return traced("concatenate", parts, axis=axis)
 
 
@@ -88,7 +88,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     found = tensor_of(x)
     result = found.reshape(shape)
     if copy is False and not np.may_share_memory(result.data, found.data) and found.size:
-        raise no_copy("reshape", "the elements lie in another order")
+        raise no_copy("reshape", "the elements are in a different order in memory")
     return result.copy() if copy else result
 
 
@@ -104,7 +104,7 @@ def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     """Side by side along a new axis."""
-    return traced("stack", [tensor_of(each) for each in arrays], axis=axis)
+    return traced("stack", [tensor_of(array) for array in arrays], axis=axis)
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:

@@ -1,6 +1,6 @@
-"""Where something is.
+"""Searching: indices of elements.
 
-Invariant: results are places, so that no gradient flows, except through `where`.
+Invariant: results are indices, so no gradient flows, except through `where`.
 """
 
 from __future__ import annotations

@@ -79,7 +79,9 @@ def _running(
     if axis is None:
         if found.ndim != 1:
             raise ShapeError(
-                f"{name}: along which axis of {found.shape}?", source=where(), hint="pass axis="
+                f"{name}: axis is required for shape {found.shape}",
+                source=where(),
+                hint="pass axis=",
             )
         axis = 0
     total: Tensor = converted(run(converted(found, dtype), axis=axis), dtype)

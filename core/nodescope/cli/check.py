@@ -1,13 +1,15 @@
 """``nodescope check``: a program run under watches, without stops, for CI.
 
-Invariant: status 0 says that every watch that could be asked found nothing and the program ended
-with 0; status 1 that one found something or failed, or that none could be asked; else it is the
-program's own.
+Invariant: status 0 means that at least one watch was evaluated, none had hits, and the program
+ended with 0; status 1 that a watch had hits or failed, or that none could be evaluated; otherwise
+the status is the program's own.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -17,12 +19,13 @@ import msgspec
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
 from nodescope.cli.script import Ending, is_child, load, run_script
-from nodescope.debug.checking import Report
-from nodescope.debug.checking import check as checked
-from nodescope.debug.recommending import WORD as RECOMMENDED
-from nodescope.debug.watch.judging import Judging
+from nodescope.debug.watch.check_report import Report
+from nodescope.debug.watch.check_report import check as checked
+from nodescope.debug.watch.evaluator import WatchEvaluator
+from nodescope.debug.watch.first_step import WORD as RECOMMENDED
 from nodescope.debug.watch.watch import Watch, parse_watches
 from nodescope.errors import RecordingError, UsageError
+from nodescope.events import Demand, Opens
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 from nodescope.telling import last_line, say, show
@@ -33,12 +36,13 @@ _MAGIC = b"SQLite format 3\0"
 def check(options: argparse.Namespace) -> int:
     """Run and ask, or ask a recording; the exit status."""
     watches: list[Watch] = []
-    for each in options.watches:
-        watches += parse_watches(each) if each.strip() != RECOMMENDED else ()
+    for spec in options.watches:
+        watches += parse_watches(spec) if spec.strip() != RECOMMENDED else ()
     recommended = not options.watches or RECOMMENDED in map(str.strip, options.watches)
-    if not recommended and not any(each.enabled for each in watches):
+    if not recommended and not any(watch.enabled for watch in watches):
         raise UsageError(
-            "no watch is on", hint="use --watch nan, or leave out --watch for the recommended ones"
+            "no watch is enabled",
+            hint="use --watch nan, or leave out --watch for the recommended ones",
         )
     home, out = Path.cwd(), sys.stdout  # the program may change them
     written = [
@@ -48,30 +52,29 @@ def check(options: argparse.Namespace) -> int:
     ]
     for path, _ in written:
         if not path.parent.is_dir():
-            raise UsageError(f"there is no folder {str(path.parent)!r}")
-    what: Path = options.what
+            raise UsageError(f"no such folder: {str(path.parent)!r}")
+    target: Path = options.what
     keep = True
-    if _is_recording(what):
+    if _is_recording(target):
         if options.args:
-            raise UsageError("a recording takes no arguments")
-        file, ending = what.absolute(), None
+            raise UsageError("arguments are for a program, not for a recording")
+        file, ending = target.absolute(), None
     else:
-        code = load(what)
+        code = load(target)
         if isinstance(code, Ending):
             return code.status
-        file = (options.record or api.recording_path(what.stem, say)).absolute()
+        file = (options.record or api.recording_path(target.stem, say)).absolute()
         keep = options.keep or options.record is not None
         observed = api.Run(
-            file, name=what.name, argv=(str(what), *options.args), level=options.level,
+            file, name=target.name, argv=(str(target), *options.args), level=options.level,
             budget_bytes=options.budget, say=say,
         )  # fmt: skip
-        judging = Judging(watches)
-        observed.bus.opened = (
-            lambda node: judging.wants(node) or (recommended and _telling(node)),
-        )  # fmt: skip
+        judging = WatchEvaluator(watches)
+        opens: Opens = lambda node: judging.wants(node) or (recommended and _telling(node))  # noqa: E731
+        observed.bus.want(judging, Demand(opened=(opens,)))
         try:
             observed.start()
-            ending = run_script(code, what, options.args, observed.log)
+            ending = run_script(code, target, options.args, observed.log)
             if is_child(observed):
                 return ending.status
         except BaseException as error:
@@ -93,7 +96,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _print(text: str, out: TextIO) -> None:
-    """A program may have closed its output; it is a report all the same."""
+    """Print the report, even if the program has closed its output."""
     try:
         show(text, out, end="")
     except ValueError:
@@ -101,7 +104,7 @@ def _print(text: str, out: TextIO) -> None:
 
 
 def _is_recording(path: Path) -> bool:
-    """Whether it is, or is meant to be: a recording that is empty or damaged is no script."""
+    """Whether a path is, or is meant to be, a recording; a damaged one is not a script."""
     if path.suffix == ".nscope" and path.exists():
         return True  # and what is no plain file is refused there
     if not path.is_file():
@@ -116,20 +119,25 @@ def _is_recording(path: Path) -> bool:
 
 
 def _telling(node: Node) -> bool:
-    """Whether a recommended watch may be about a node, so that kernels that cover it are opened."""
+    """Whether a recommended watch may cover a node, so that its kernels must be expanded."""
     return node.phase == "forward" and node.family in ("activation", "loss")
 
 
 def _status(report: Report, ending: Ending | None, *, strict: bool) -> int:
-    in_doubt = strict and any(each.caveat for each in report.verdicts)
+    in_doubt = strict and any(verdict.caveat for verdict in report.verdicts)
     if in_doubt or report.having("hit", "failed"):
         return 1
-    own = ending.status if ending is not None else 0
-    return own or int(report.vacuous)
+    program_status = ending.status if ending is not None else 0
+    return program_status or int(report.vacuous)
 
 
 def _write(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0)
     try:
-        path.write_bytes(content)
+        descriptor = os.open(path, flags, 0o666)  # a pipe that nobody reads is an error at once
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
     except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+        reason = "nobody reads the pipe" if error.errno == errno.ENXIO else error.strerror or error
+        raise UsageError(f"cannot write {str(path)!r}: {reason}") from error

@@ -1,6 +1,6 @@
-"""What `nodescope check` found, as lines, as JSON and as JUnit XML.
+"""Reports of `nodescope check` as text, JSON and JUnit XML.
 
-Invariant: functions of the report alone. The XML is well formed whatever names and messages hold.
+Invariant: functions of the report alone. The XML is well-formed whatever names contain.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from nodescope.debug.advising import lines as advice_lines
-from nodescope.debug.checking import Report, Verdict
+from nodescope.debug.report.advice import lines as advice_lines
+from nodescope.debug.watch.check_report import Report, Verdict
 
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
 _SIGNS: Final = {"clean": "ok", "hit": "HIT", "unasked": "-", "failed": "FAILED"}
-# What these find is what `nodescope why` explains best.
+# Rules whose findings `nodescope why` explains best.
 _BIRTHS: Final = (
     "operator_overflow",
     "tensor_overflow",
@@ -37,54 +37,66 @@ def words(report: Report, home: Path | None = None) -> str:
     hits = report.having("hit")
     steps = f"{report.steps} step{'s'[: report.steps != 1]}"
     ended = "" if report.status is None else f" ended with status {report.status},"
-    many = len(report.verdicts)
+    watch_count = len(report.verdicts)
     unasked = len(report.having("unasked"))
     lines = [
-        f"{report.program}{ended} {steps}: {many} watch{'es'[: 2 * (many != 1)]}, "
+        f"{report.program}{ended} {steps}: {watch_count} watch{'es'[: 2 * (watch_count != 1)]}, "
         f"{len(hits) or 'none'} with hits" + (f", {unasked} not evaluated" if unasked else "")
     ]
     if report.error:
-        lines.append(f"the program ended with {report.error}")
-    width = max((len(_SIGNS[each.state]) for each in report.verdicts), default=0)
-    for each in sorted(report.verdicts, key=lambda each: not each.hits):
-        lines += _lines(each, width)
+        lines.append(f"the program failed: {report.error}")
+    width = max((len(_SIGNS[verdict.state]) for verdict in report.verdicts), default=0)
+    for verdict in sorted(report.verdicts, key=lambda verdict: not verdict.hits):
+        lines += _lines(verdict, width)
     if report.vacuous:
-        why = " (the recording has only times)" if report.level in ("timing", "graph") else ""
-        none = "no watch could be evaluated" if many else "no watch applies to what it computed"
+        reason = (
+            " (the recording holds only timings)" if report.level in ("timing", "graph") else ""
+        )
+        none = (
+            "no watch could be evaluated"
+            if watch_count
+            else "no watch applies to anything it computed"
+        )
         if not report.nodes:
-            none = "the program used no nodescope tensors"
-        lines.append(f"nothing was checked: {none}{why}")
+            none = "the program computed nothing with nodescope's tensors"
+        lines.append(f"nothing was checked: {none}{reason}")
         if report.advice is not None:
             lines += advice_lines(report.advice)
     if any(report.lost.values()):
-        said = ", ".join(f"{many:,} {what}" for what, many in report.lost.items() if many)
-        lines.append(f"the recording lost {said}")
+        losses = ", ".join(f"{count:,} {noun}" for noun, count in report.lost.items() if count)
+        lines.append(f"the recording lost {losses}")
     if report.recording:
         file = Path(report.recording)
         inside = home is not None and file.is_relative_to(home)
-        shown = str(file.relative_to(home) if home is not None and inside else file)
-        lines.append(f"recording: {shown}")
+        shown_path = str(file.relative_to(home) if home is not None and inside else file)
+        lines.append(f"recording: {shown_path}")
         if hits:
-            first = min(hits, key=lambda each: (each.rule not in _BIRTHS, each.found[0].seq))
-            lines.append(f"next: nodescope why {_shell(shown)} {_shell(first.found[0].target)}")
+            first = min(
+                hits, key=lambda verdict: (verdict.rule not in _BIRTHS, verdict.found[0].seq)
+            )
+            lines.append(
+                f"next: nodescope why {_shell(shown_path)} {_shell(first.found[0].target)}"
+            )
     return "\n".join(lines) + "\n"
 
 
 def _lines(verdict: Verdict, width: int) -> list[str]:
-    said = f"{_SIGNS[verdict.state]:<{width}}  {verdict.watch}"
+    head = f"{_SIGNS[verdict.state]:<{width}}  {verdict.watch}"
     pad = " " * (width + 4)
     if verdict.state == "unasked":
-        return [f"{said}: {verdict.caveat}"]
-    many = verdict.hits
-    lines = [said if not many else f"{said}: {many:,} hit{'s'[: many != 1]}"]
+        return [f"{head}: {verdict.caveat}"]
+    count = verdict.hits
+    lines = [head if not count else f"{head}: {count:,} hit{'s'[: count != 1]}"]
     # The first of each value: what lasts is found in every step.
-    firsts = list({(each.node, each.port): each for each in reversed(verdict.found)}.values())
-    shown = firsts[::-1][:MOST_SHOWN]
-    lines += [f"{pad}{each.text}" for each in sorted(shown, key=lambda each: each.seq)]
-    if many > len(shown):
-        last = verdict.found[-1].step if many == len(verdict.found) else None
-        until = f", the last in step {last}" if last is not None else ""
-        lines.append(f"{pad}and {many - len(shown):,} more{until}")
+    firsts = list(
+        {(finding.node, finding.port): finding for finding in reversed(verdict.found)}.values()
+    )
+    listed = firsts[::-1][:MOST_SHOWN]
+    lines += [f"{pad}{finding.text}" for finding in sorted(listed, key=lambda finding: finding.seq)]
+    if count > len(listed):
+        last = verdict.found[-1].step if count == len(verdict.found) else None
+        until = f", last in step {last}" if last is not None else ""
+        lines.append(f"{pad}and {count - len(listed):,} more{until}")
     if verdict.caveat:
         lines.append(f"{pad}{verdict.caveat}")
     return lines
@@ -96,8 +108,8 @@ def _shell(text: str) -> str:
 
 def json_text(report: Report) -> bytes:
     """The report for a program. A number that is not finite is null."""
-    whole = {"version": _VERSION, **msgspec.to_builtins(report)}
-    return msgspec.json.format(msgspec.json.encode(whole)) + b"\n"
+    document = {"version": _VERSION, **msgspec.to_builtins(report)}
+    return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
 
 
 def junit_text(report: Report) -> bytes:
@@ -122,16 +134,16 @@ def junit_text(report: Report) -> bytes:
         ("level", report.level), ("steps", str(report.steps)),
     ):  # fmt: skip
         ET.SubElement(properties, "property", {"name": name, "value": _fit(value)})
-    for each in report.verdicts:
-        _case(suite, report, each)
+    for verdict in report.verdicts:
+        _case(suite, report, verdict)
     if report.vacuous:
-        case = _named(suite, report, "anything was checked")
+        case = _named(suite, report, "something was checked")
         message = report.advice.headline if report.advice else "no watch could be evaluated"
         ET.SubElement(case, "error", {"message": _fit(message), "type": "nothing"})
     if crashed:
-        case = _named(suite, report, "the program's own status")
-        said = f"status {report.status}{f': {report.error}' if report.error else ''}"
-        ET.SubElement(case, "error", {"message": _fit(said), "type": "status"})
+        case = _named(suite, report, "the program's exit status")
+        crash = f"status {report.status}{f': {report.error}' if report.error else ''}"
+        ET.SubElement(case, "error", {"message": _fit(crash), "type": "status"})
     ET.SubElement(suite, "system-out").text = _fit(words(report))
     ET.SubElement(suite, "system-err")
     ET.indent(root)
@@ -142,12 +154,12 @@ def junit_text(report: Report) -> bytes:
 def _case(suite: ET.Element, report: Report, verdict: Verdict) -> None:
     case = _named(suite, report, verdict.watch)
     if verdict.state == "hit":
-        told = "\n".join(each.text for each in verdict.found)
+        text = "\n".join(finding.text for finding in verdict.found)
         if verdict.hits > len(verdict.found):
-            told += f"\nand {verdict.hits - len(verdict.found):,} more"
+            text += f"\nand {verdict.hits - len(verdict.found):,} more"
         ET.SubElement(
             case, "failure", {"message": _fit(verdict.found[0].text), "type": verdict.rule}
-        ).text = _fit(told)
+        ).text = _fit(text)
     elif verdict.state == "failed":
         ET.SubElement(case, "error", {"message": _fit(verdict.caveat), "type": verdict.rule})
     elif verdict.state == "unasked":

@@ -1,13 +1,13 @@
 """``nodescope compare``: an eager and a compiled run of a program, side by side.
 
-The program is recorded twice, one run after the other, each in a process of its own: with the same
-arguments, environment, hash seed and seeds, once plainly and once with its compiled functions as
-graphs. Before that both forms are timed unobserved, in short runs that take turns, and the times go
-into the recording of the compiled run. Both recordings are then served, and the page opens on their
-comparison.
+The program is recorded twice, one run after the other, each in its own process: with the same
+arguments, environment, hash seed and seeds, once eager and once with its compiled functions as
+graphs. Before that, both forms are timed unobserved, in short alternating runs, and the times are
+stored in the recording of the compiled run. Both recordings are then served, and the page opens on
+their comparison.
 
-Invariant: nothing is compared that was not recorded; a program without compiled functions is told
-so in one line.
+Invariant: only recorded data is compared; a program without compiled functions gets one line that
+says so.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from nodescope.cli.timed import Timed
 from nodescope.compare.timing import WARM_UP, Times, timings
 from nodescope.engine.static.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
-from nodescope.processes import program_command
-from nodescope.record.captured import functions
+from nodescope.processes import program_command, refused
+from nodescope.record.compiled_functions import functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 from nodescope.record.schema import SUFFIX
@@ -53,8 +53,8 @@ def compare(options: argparse.Namespace) -> int:
         left, right = _given(options)
     else:
         left, right = _recorded(options)
-    with Recording.open(left) as one, Recording.open(right) as two:
-        place = f"#compare={one.run().id},{two.run().id}"
+    with Recording.open(left) as eager, Recording.open(right) as compiled:
+        place = f"#compare={eager.run().id},{compiled.run().id}"
     server = Server(options.port, (left.absolute(), right.absolute()))
     return stay(server, browser=not options.no_browser, place=place)
 
@@ -67,10 +67,10 @@ def _given(options: argparse.Namespace) -> tuple[Path, Path]:
             hint="nodescope compare eager.nscope compiled.nscope, or nodescope compare program.py",
         )
     paths = options.what, Path(options.args[0])
-    for each in paths:
-        if not each.is_file():
-            raise RecordingError(f"no recording {str(each)!r}")
-    compiled = [_has_functions(each) for each in paths]
+    for path in paths:
+        if not path.is_file():
+            raise RecordingError(f"no recording {str(path)!r}")
+    compiled = [_has_functions(path) for path in paths]
     if not any(compiled):
         raise UsageError(
             f"no compiled function ran in {paths[0].name} or in {paths[1].name}",
@@ -85,7 +85,7 @@ def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
     if not script.is_file():
         raise UsageError(f"no script or recording {str(script)!r}")
     timings = None if options.no_timing else _timed(options, script)
-    paths = tuple(_path(options, script, each) for each in SIDES)
+    paths = tuple(_path(options, script, name) for name in SIDES)
     status = 0
     for side, path in zip(SIDES, paths, strict=True):
         say(f"{side} run of {script.name}, recorded to {path}")
@@ -151,7 +151,11 @@ def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:
     streams: dict[str, Any] = {}
     if quiet:
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    child = subprocess.Popen(command, env=environment, **streams)
+    try:
+        child = subprocess.Popen(command, env=environment, **streams)
+    except OSError as error:
+        reason = refused(error) or error.strerror
+        raise UsageError(f"the {side} run cannot be started: {reason}") from None
     while True:
         try:
             return child.wait()

@@ -1,8 +1,8 @@
 """``nodescope dap``: the Debug Adapter Protocol on standard streams, a port, or a Unix socket.
 
-Invariant: on standard streams nothing but messages is written to standard output. Whoever speaks
-with the adapter can start programs, so nobody but its own user may: a port is open on loopback only
-and hangs up on other users, a Unix socket is that user's file. One editor comes after another.
+Invariant: on standard streams, nothing but messages is written to standard output. Anyone who can
+talk to the adapter can start programs, so only its own user may: a port listens on loopback only
+and rejects other users, a Unix socket is that user's file. It serves one editor after another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from nodescope import api
 from nodescope.cli.terminal_commands import BY_NAME, Console
 from nodescope.dap.adapter import Adapter
-from nodescope.dap.attaching import Door
+from nodescope.dap.attaching import EditorListener
 from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
 from nodescope.debug.controller import Controller
@@ -80,8 +80,8 @@ def _on_file(path: Path) -> socket.socket:
         listener.listen()
     except (OSError, ValueError) as error:
         listener.close()
-        why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"--socket: {str(path)!r} cannot be used: {why}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"--socket: {str(path)!r} cannot be used: {reason}") from None
     finally:
         os.umask(mask)
     say(f"debug adapter on {path}")
@@ -93,27 +93,27 @@ def _remove_stale(path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-            asked.connect(str(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.connect(str(path))
     except ConnectionRefusedError:
         path.unlink(missing_ok=True)
     except FileNotFoundError:
         pass
 
 
-def reached(observed: api.Run, where: tuple[str, int, str, bool]) -> Debuggee:
+def reached(observed: api.Run, address: tuple[str, int, str, bool]) -> Debuggee:
     """The debuggee of a run, connected with its adapter, which has configured everything."""
-    host, port, token, ends = where
+    host, port, token, ends = address
     controller = observed.controller()
     debuggee = Debuggee(controller, ends=ends, console=console_of(controller))
     debuggee.connect(host, port, token)
     return debuggee
 
 
-def let_in(observed: api.Run) -> Door:
+def let_in(observed: api.Run) -> EditorListener:
     """Let editors come to a run, one after another."""
     controller = observed.controller(attend=False)
-    return Door(controller, observed.info.name, console_of(controller))
+    return EditorListener(controller, observed.info.name, console_of(controller))
 
 
 def console_of(controller: Controller) -> Callable[[str], str | None]:
@@ -121,17 +121,17 @@ def console_of(controller: Controller) -> Callable[[str], str | None]:
 
     None for what is no command. What is both, such as ``step`` or ``step * 2``, is the expression.
     """
-    said: list[str] = []
-    console = Console(controller, said.append)
+    output: list[str] = []
+    console = Console(controller, output.append)
 
     def run(line: str) -> str | None:
-        word, _, rest = line.partition(" ")
+        word, _, argument_text = line.partition(" ")
         spec = BY_NAME.get(word)
-        if spec is None or (rest.strip() and not spec.arguments):
+        if spec is None or (argument_text.strip() and not spec.arguments):
             return None
-        said.clear()
+        output.clear()
         console.run(line)
-        return "\n".join(said)
+        return "\n".join(output)
 
     return run
 

@@ -1,6 +1,6 @@
-"""The commands besides ``run``: open, serve, demo, export, passes, doctor.
+"""The other commands: open, serve, demo, export, passes, doctor.
 
-Invariant: they only put together what other modules do.
+Invariant: they only combine what other modules do.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def export_recording(options: argparse.Namespace) -> int:
         theme=options.theme,
         expand="all" if options.all else "fit" if options.depth is None else options.depth,
         scope=options.scope,
+        step=options.step,
         limits=Limits(seconds=options.time_limit),
         tell=say,
     )
@@ -97,12 +98,13 @@ def passes(options: argparse.Namespace) -> int:
     """List the compiler's passes in order, each with its rules; unsafe ones are marked."""
     from nodescope.passes import all_passes
 
-    for each in all_passes():
-        said = "" if each.exact else ", not exact"
-        usual = "usual" if each.default else "if asked for"
-        print(f"{each.name} (stage {each.stage}, {usual}{said}): {each.help}")
-        width = max((len(rule.name) for rule in each.rules), default=0)
-        for rule in each.rules:
+    for compiler_pass in all_passes():
+        suffix = "" if compiler_pass.exact else ", not exact"
+        usual = "usual" if compiler_pass.default else "if asked for"
+        head = f"{compiler_pass.name} (stage {compiler_pass.stage}, {usual}{suffix})"
+        print(f"{head}: {compiler_pass.help}")
+        width = max((len(rule.name) for rule in compiler_pass.rules), default=0)
+        for rule in compiler_pass.rules:
             print(f"  {rule.name:<{width}}  {'' if rule.exact else 'unsafe: '}{rule.help}")
     return 0
 

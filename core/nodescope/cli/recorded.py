@@ -67,16 +67,16 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="nodescope compare", allow_abbrev=False)
-    found.add_argument("--record", type=Path, required=True)
-    found.add_argument("--label", default="")
-    found.add_argument("--level", choices=LEVELS, default="values")
-    found.add_argument("--budget", type=int, default=api.DEFAULT_BUDGET_BYTES)
-    found.add_argument("--steps", type=int)
-    found.add_argument("--timings", type=Path)
-    found.add_argument("script", type=Path)
-    found.add_argument("args", nargs=argparse.REMAINDER)
-    return found
+    parser = argparse.ArgumentParser(prog="nodescope compare", allow_abbrev=False)
+    parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--label", default="")
+    parser.add_argument("--level", choices=LEVELS, default="values")
+    parser.add_argument("--budget", type=int, default=api.DEFAULT_BUDGET_BYTES)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--timings", type=Path)
+    parser.add_argument("script", type=Path)
+    parser.add_argument("args", nargs=argparse.REMAINDER)
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """``nodescope run``: a script, observed and stoppable, with a server and a page.
 
-Invariant: whatever is wrong with the command line is said before anything is started, and the
-script runs even if no page can be served.
+Invariant: errors in the command line are reported before anything starts, and the script runs even
+if no page can be served.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodescope import api
-from nodescope.cli.dap import lasting_streams, let_in, reached
 from nodescope.cli.script import INTERRUPTED, Ending, is_child, load, run_script
 from nodescope.cli.server import Server
-from nodescope.cli.terminal import Terminal
-from nodescope.cli.terminal_lines import Lines, lines_of
-from nodescope.dap.debuggee import address
-from nodescope.debug.advising import lines as lines_of_advice
-from nodescope.debug.recommending import WORD as RECOMMENDED
-from nodescope.debug.saved import Saved
-from nodescope.debug.spelling import parse_breakpoint
-from nodescope.debug.summing import last_words
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
+from nodescope.debug.project_settings import ProjectSettings
+from nodescope.debug.report.advice import lines as lines_of_advice
+from nodescope.debug.report.run_summary import last_words
+from nodescope.debug.watch.first_step import WORD as RECOMMENDED
 from nodescope.debug.watch.watch import describe, parse_watches
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.events import Level
+from nodescope.processes import refused
 from nodescope.protocol import Detach
-from nodescope.record.folding import fold
 from nodescope.record.recording import Recording
+from nodescope.record.wal_checkpoint import fold
 from nodescope.telling import last_line, say
+
+if TYPE_CHECKING:
+    from nodescope.cli.terminal_lines import Lines
 
 # The end of a program is not held up for larger recordings.
 _SUMMED_BYTES: Final = 256 << 20
@@ -46,16 +46,14 @@ End = Callable[[int], None]
 
 def run(options: argparse.Namespace) -> int:
     """Run the script; its exit status."""
-    breakpoints = tuple(parse_breakpoint(each) for each in options.breaks)
+    breakpoints = tuple(parse_breakpoint(spec) for spec in options.breaks)
     watches = tuple(watches_of(options.watches))
     if options.commands is not None and not options.cli:
         raise UsageError("-x is for the terminal debugger", hint="add --cli")
     if options.editor and options.cli:
         raise UsageError("--editor and --cli cannot be combined", hint="leave out one of them")
-    adapter = address() if options.dap else None
-    if adapter is not None:
-        lasting_streams()
-    lines = lines_of(options.commands, Path(".nodescope", "history")) if options.cli else None
+    adapter = _adapter() if options.dap else None
+    lines = _lines(options) if options.cli else None
     script: Path = options.script
     code = load(script)
     if isinstance(code, Ending):
@@ -70,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         stop_on_entry=not options.no_stop_on_entry,
         breakpoints=breakpoints,
         watches=watches,
-        saved=Saved(script),
+        saved=ProjectSettings(script),
         opened=options.opened,
         select=options.select,
         say=say,
@@ -82,6 +80,26 @@ def run(options: argparse.Namespace) -> int:
     if lines is not None:
         return _under(lambda: _in_terminal(observed, options, lines), observed, code, options)
     return _with_page(observed, code, options)
+
+
+# What only some runs need is imported where it is needed: a program waits for none of it.
+
+
+def _adapter() -> tuple[str, int, str, bool] | None:
+    """Where the debug adapter that started this process waits, if one did."""
+    from nodescope.cli.dap import lasting_streams
+    from nodescope.dap.debuggee import address
+
+    adapter = address()
+    if adapter is not None:
+        lasting_streams()
+    return adapter
+
+
+def _lines(options: argparse.Namespace) -> tuple[Lines, TextIO]:
+    from nodescope.cli.terminal_lines import lines_of
+
+    return lines_of(options.commands, Path(".nodescope", "history"))
 
 
 def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -> int:
@@ -98,8 +116,10 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         )
         if is_child(observed):
             return ending.status
+        observed.end(ending.status, ending.error)  # what a server takes to start is not its time
         if starting is not None:
-            server = starting.wait()
+            # Whoever leaves at once does not wait for a page that nobody has opened.
+            server = starting.leave() if options.exit and not starting.there else starting.wait()
     except BaseException as error:
         if not is_child(observed):
             observed.finish(1, last_line(error))
@@ -155,8 +175,13 @@ def kept_by(level: Level | None, limit: float | None) -> dict[str, Any]:
     if not explicit:
         limit = api.DEFAULT_SLOWDOWN
     newest = bool(limit) and level in (None, "values")
-    most = level or ("summary" if limit else "values")
-    return {"level": most, "max_slowdown": limit or None, "newest": newest, "explicit": explicit}
+    ceiling = level or ("summary" if limit else "values")
+    return {
+        "level": ceiling,
+        "max_slowdown": limit or None,
+        "newest": newest,
+        "explicit": explicit,
+    }
 
 
 def watches_of(texts: Iterable[str]) -> Iterator[str]:
@@ -165,28 +190,34 @@ def watches_of(texts: Iterable[str]) -> Iterator[str]:
     Raises:
         WatchError: One makes no sense.
     """
-    for each in texts:
-        if each.strip() == RECOMMENDED:
+    for text in texts:
+        if text.strip() == RECOMMENDED:
             yield RECOMMENDED
         else:
-            yield from map(describe, parse_watches(each))
+            yield from map(describe, parse_watches(text))
 
 
 def _in_terminal(
     observed: api.Run, options: argparse.Namespace, lines: tuple[Lines, TextIO]
 ) -> End:
+    from nodescope.cli.terminal import Terminal
+
     terminal = Terminal(observed.controller(), *lines, color=not options.no_color)
     terminal.start()
     return lambda status: terminal.finish(status, observed.info.recording)
 
 
-def _in_editor(observed: api.Run, where: tuple[str, int, str, bool]) -> End:
-    debuggee = reached(observed, where)
+def _in_editor(observed: api.Run, address: tuple[str, int, str, bool]) -> End:
+    from nodescope.cli.dap import reached
+
+    debuggee = reached(observed, address)
     return lambda status: debuggee.finish()
 
 
 def _let_in(observed: api.Run, options: argparse.Namespace) -> End:
     """Editors may come and go."""
+    from nodescope.cli.dap import let_in
+
     door = let_in(observed)
     standing = "" if options.no_stop_on_entry else "; it is stopped before its first node"
     say(f"editors may attach to process {observed.info.pid}{standing}")
@@ -243,14 +274,20 @@ class Starting:
         self._observed, self._browser = observed, not options.no_browser
         self._stream = sys.stderr  # the program may put another one there
         self._server = Server(options.port, later=True)
-        self._there = self._left = False
+        self.there = self._left = False
+        """Whether the server can be reached."""
         self._thread = threading.Thread(target=self._reach, name="nodescope-start", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            _without_page(observed, refused(error) or str(error))
+            self._left = True
 
     def wait(self) -> Server | None:
         """The server, once its address was told; None if it does not start."""
-        self._thread.join()
-        return self._server if self._there else None
+        if not self._left:
+            self._thread.join()
+        return self._server if self.there else None
 
     def leave(self) -> Server:
         """The server in whatever state, to be stopped; nothing is told of it any more."""
@@ -262,7 +299,7 @@ class Starting:
         try:
             server.reach()
             self._observed.connect(server.address, timeout_s=5.0)
-            self._there = True
+            self.there = True
             if not self._left:
                 server.show(browser=self._browser, stream=self._stream)
                 server.keep()
@@ -272,16 +309,16 @@ class Starting:
                 _without_page(self._observed, error.message)
         except (OSError, ValueError) as error:
             # The program has closed all files that it found open, ours among them.
-            if not self._left and not self._there:
+            if not self._left and not self.there:
                 server.stop()
                 _without_page(self._observed, f"the server cannot be reached: {error}")
 
 
-def _without_page(observed: api.Run, why: str) -> None:
+def _without_page(observed: api.Run, reason: str) -> None:
     if observed.gate is not None:
         observed.gate.command(Detach())  # nobody can come, so nothing waits for anybody
-    where = observed.info.recording
-    say(f"{why}; the program runs without a page and is recorded to {where}")
+    recording = observed.info.recording
+    say(f"{reason}; the program runs without a page and is recorded to {recording}")
 
 
 def _tell_advice(observed: api.Run) -> None:

@@ -1,6 +1,6 @@
 """``nodescope runs``: the recordings of this folder, and recent ones elsewhere, as a table.
 
-Invariant: nothing is opened for writing, and a file that cannot be read is a line like any other.
+Invariant: nothing is opened for writing, and an unreadable file is a row like any other.
 """
 
 from __future__ import annotations
@@ -13,35 +13,38 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from nodescope.record.glance import Glance, glance
+from nodescope.record.overview import Glance, glance
 from nodescope.record.recent import recent, recordings_of
 
 _THREADS: Final = 4
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
-_HEAD: Final = ("STARTED", "PROGRAM", "DURATION", "STEPS", "OUTCOME", "SIZE", "RECORDING")
+_HEAD: Final = ("STARTED", "PROGRAM", "RUN TIME", "STEPS", "OUTCOME", "SIZE", "RECORDING")
 
 
 def runs(options: argparse.Namespace) -> int:
     """Print the table, the latest first; the exit status."""
-    here = Path.cwd()
-    paths = dict.fromkeys(recordings_of(here))
+    folder = Path.cwd()
+    paths = dict.fromkeys(recordings_of(folder))
     if options.all:
         paths |= dict.fromkeys(recent())
     dated = sorted(((_changed(path), path) for path in paths), reverse=True)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        chosen = [path for at, path in dated if at][: options.number]
-        seen = list(zip(chosen, pool.map(glance, chosen), strict=True))
+    chosen = [path for at, path in dated if at][: options.number]
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            glances = list(zip(chosen, pool.map(glance, chosen), strict=True))
+    except RuntimeError:  # the system refuses another thread
+        glances = [(path, glance(path)) for path in chosen]
     # A run that took long was written after those that began later.
-    seen.sort(key=lambda run: run[1].started_unix_ns or run[1].changed_unix_ns, reverse=True)
-    rows = [_row(path, run, here) for path, run in seen]
+    glances.sort(key=lambda run: run[1].started_unix_ns or run[1].changed_unix_ns, reverse=True)
+    rows = [_row(path, run, folder) for path, run in glances]
     if not rows:
-        more = "" if options.all else "; --all lists recent ones elsewhere"
-        print(f"no recordings here; 'nodescope run train.py' makes one{more}")
+        hint = "" if options.all else "; --all lists recent ones elsewhere"
+        print(f"no recordings here; 'nodescope run train.py' makes one{hint}")
         return 0
     widths = [max(len(row[i]) for row in (_HEAD, *rows)) for i in range(len(_HEAD))]
     for row in (_HEAD, *rows):
         cells = [
-            text.rjust(width) if name in ("DURATION", "STEPS", "SIZE") else text.ljust(width)
+            text.rjust(width) if name in ("RUN TIME", "STEPS", "SIZE") else text.ljust(width)
             for text, width, name in zip(row, widths, _HEAD, strict=True)
         ]
         print("  ".join(cells).rstrip())
@@ -59,34 +62,35 @@ def _changed(path: Path) -> float:
     return at.st_mtime if at.st_size else 0.0
 
 
-def _row(path: Path, seen: Glance, here: Path) -> tuple[str, ...]:
-    started = (seen.started_unix_ns or seen.changed_unix_ns) / 1e9
-    program = " ".join([seen.name, *map(shlex.quote, seen.argv[1:])])
-    shown = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-    unreadable = seen.outcome == "unreadable"
+def _row(path: Path, run: Glance, folder: Path) -> tuple[str, ...]:
+    started = (run.started_unix_ns or run.changed_unix_ns) / 1e9
+    program = " ".join([run.name, *map(shlex.quote, run.argv[1:])])
+    shown_path = str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    unreadable = run.outcome == "unreadable"
     return tuple(
         map(
             _clean,
             (
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)),
                 program if len(program) <= 60 else program[:59] + "…",
-                "-" if unreadable else _duration(seen.duration_ns),
-                "-" if unreadable else f"{seen.steps:,}",
-                outcome_word(seen),
-                _size(seen.nbytes),
-                os.fspath(shown),
+                "-" if unreadable else _duration(run.ran_ns),
+                "-" if unreadable else f"{run.steps:,}",
+                outcome_word(run),
+                _size(run.nbytes),
+                os.fspath(shown_path),
             ),
         )
     )
 
 
-def outcome_word(seen: Glance) -> str:
-    """How it ended, in a word or two: ``finished``, ``ValueError``, ``status 3``, ``killed``."""
-    if seen.outcome != "failed":
-        return seen.outcome
-    kind = seen.error.partition(":")[0]
-    plain = kind.replace(".", "_").isidentifier() and kind != "SystemExit"
-    return kind if plain else f"status {seen.status}"
+def outcome_word(run: Glance) -> str:
+    """How it ended: ``finished``, ``ValueError``, ``status 3``, ``finished, NaN since step 4``."""
+    word: str = run.outcome
+    if run.outcome == "failed":
+        kind = run.error.partition(":")[0]
+        plain = kind.replace(".", "_").isidentifier() and kind != "SystemExit"
+        word = kind if plain else f"status {run.status}"
+    return word if run.broken_loss is None else f"{word}, {run.broken_loss}"
 
 
 def _duration(ns: int) -> str:

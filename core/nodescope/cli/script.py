@@ -1,7 +1,7 @@
-"""Runs a script as plain ``python`` would, and tells how it ended.
+"""Runs a script as plain ``python`` would, and reports how it ended.
 
 Invariant: the script sees its own ``sys.argv``, ``sys.path``, ``__main__`` and streams, and exits
-with the status that it would have without us. Tracebacks show no frame of ours.
+with the status that it would have without nodescope. Tracebacks show no frames of nodescope.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import Any, Final, NamedTuple, TextIO
 from nodescope import api
 from nodescope.cli.warned import at_user_lines
 from nodescope.errors import UsageError
+from nodescope.origins import is_ours
+from nodescope.plain_files import read_plain
 from nodescope.telling import last_line, printable
 
 MAX_LINE: Final = 10_000
 INTERRUPTED: Final = 130
 
 # What Python can make an exit status of; anything else is -1.
+_MOST_BYTES: Final = 64 << 20
 _LONG: Final = range(-(1 << 63), 1 << 63)
-_OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Ending(NamedTuple):
@@ -53,9 +55,9 @@ def load(path: Path) -> types.CodeType | Ending:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageError(f"{str(path)!r} is a pipe or a device, not a script")
-        source = path.read_bytes()
+        source = read_plain(path, _MOST_BYTES) if path.is_file() else path.read_bytes()
     except FileNotFoundError:
-        near = sorted(each.name for each in path.absolute().parent.glob("*.py"))[:3]
+        near = sorted(file.name for file in path.absolute().parent.glob("*.py"))[:3]
         hint = f"there are {', '.join(near)}" if near else ""
         raise UsageError(f"no script {str(path)!r}", hint=hint) from None
     except OSError as error:
@@ -143,11 +145,11 @@ def _exit(code: object) -> Ending:
         status = code if code in _LONG else -1
         return Ending(status & 0xFF, f"SystemExit: {code}" if code else "")
     try:
-        said = str(code)
+        message = str(code)
     except Exception:
-        said = ""
-    _write(said + "\n", sys.__stderr__)
-    return Ending(1, printable(f"SystemExit: {said}".splitlines()[0]))
+        message = ""
+    _write(message + "\n", sys.__stderr__)
+    return Ending(1, printable(f"SystemExit: {message}".splitlines()[0]))
 
 
 def show(error: BaseException) -> None:
@@ -200,13 +202,8 @@ def _strip(printed: traceback.TracebackException) -> None:
             _strip(inner)
             if was_raised and not inner.stack:
                 setattr(printed, name, None)
-    for each in printed.exceptions or ():
-        _strip(each)
-
-
-def is_ours(file: str) -> bool:
-    """Whether a frame of this file is nodescope's."""
-    return file.startswith(_OURS)
+    for exception in printed.exceptions or ():
+        _strip(exception)
 
 
 class Tee:
@@ -245,8 +242,8 @@ class Tee:
         except (OSError, ValueError):
             pass  # the reader is gone, as in `| head`
         if self._rest:
-            rest, self._rest = self._rest, ""
-            self._hand_on(rest)
+            unfinished, self._rest = self._rest, ""
+            self._hand_on(unfinished)
 
     def _hand_on(self, line: str) -> None:
         # A progress bar overwrites its line: what is seen last is what counts.
@@ -262,8 +259,8 @@ class Tee:
         self._stream.__enter__()
         return self
 
-    def __exit__(self, *given: Any) -> None:
-        self._stream.__exit__(*given)
+    def __exit__(self, *exception: Any) -> None:
+        self._stream.__exit__(*exception)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stream)

@@ -1,8 +1,8 @@
 """The server as a child process of a command.
 
-Invariant: its token travels in its environment only. It ends when its parent ends, however that is,
-and Ctrl-C in the terminal reaches the parent alone. One that is kept and dies is started again at
-the same port, until it is told to end; nobody waits for that.
+Invariant: its token is passed in its environment only. It ends when its parent ends, however that
+happens, and Ctrl-C in the terminal reaches the parent alone. If it dies, it is restarted on the
+same port, until it is told to end; nothing waits for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 from nodescope.errors import LinkError, NodescopeError
 from nodescope.link.address import TOKEN_VARIABLE, Address
 from nodescope.link.owner import can_tell
-from nodescope.processes import own_command, own_environment
+from nodescope.processes import own_command, own_environment, refused
 from nodescope.telling import say, show
 
 # A busy machine takes its time to load a web server.
@@ -120,7 +120,8 @@ class Server:
                         pass_fds=() if listener is None else (listener.fileno(),),
                     )
             except OSError as error:
-                raise LinkError(f"the server cannot be started: {error.strerror}") from None
+                reason = refused(error) or error.strerror
+                raise LinkError(f"the server cannot be started: {reason}") from None
             try:
                 ready = self._ready()
             except BaseException:
@@ -137,7 +138,10 @@ class Server:
     def keep(self) -> None:
         """From now on, start it again if it dies without having been told to end."""
         self._kept = threading.Thread(target=self._keep, name="nodescope-server", daemon=True)
-        self._kept.start()
+        try:
+            self._kept.start()
+        except RuntimeError:  # the system refuses another thread
+            self._kept = None
 
     def reopen(self, recording: Path) -> None:
         """Open a recording when it is started again: its program is no longer there to tell."""
@@ -145,29 +149,29 @@ class Server:
 
     def _keep(self) -> None:
         starts: deque[float] = deque(maxlen=RESTARTS)
-        why = ""
+        reason = ""
         while (status := self.process.wait()) != 0 and not self._ending:
             now = time.monotonic()
             if len(starts) == RESTARTS and now - starts[0] < RESTARTS_WITHIN_S:
-                why = f" ({why})" if why else ""
+                reason = f" ({reason})" if reason else ""
                 say(
-                    f"the server {_ended(status)}, {RESTARTS + 1} times by now, and is not started "
-                    f"again{why}; the program goes on without a page"
+                    f"the server {_ended(status)}, {RESTARTS + 1} times by now, and is not "
+                    f"restarted{reason}; the program continues without a page"
                 )
                 return
             starts.append(now)
             try:
                 self._start_again()
             except OSError as error:
-                say(f"the server {_ended(status)} and is not started again: its port is no longer "
-                    f"free ({error.strerror}); the program goes on without a page")  # fmt: skip
+                say(f"the server {_ended(status)} and is not restarted: its port is no longer "
+                    f"free ({error.strerror}); the program continues without a page")  # fmt: skip
                 return
             except NodescopeError as error:
-                why = error.message
+                reason = error.message
             else:
-                why = ""
+                reason = ""
                 if not self._ending:
-                    say(f"the server {_ended(status)} and was started again; open {self.url}")
+                    say(f"the server {_ended(status)} and was restarted; open {self.url}")
 
     def _start_again(self) -> None:
         """Start it at the port that it had.
@@ -191,7 +195,10 @@ class Server:
         assert self.process.stdout is not None
         # A server that hangs is ended, so that reading its line comes to an end, too.
         overdue = threading.Timer(START_S, self._hangs)
-        overdue.start()
+        try:
+            overdue.start()
+        except RuntimeError as error:
+            raise LinkError(f"the server cannot be started: {refused(error) or error}") from None
         try:
             line = self.process.stdout.readline()
         finally:
@@ -200,8 +207,8 @@ class Server:
             ready = msgspec.json.decode(line, type=Ready)
         except msgspec.MsgspecError:
             raise self._failure(line) from None
-        for said in self._said():
-            show(said, sys.stderr)
+        for message in self._said():
+            show(message, sys.stderr)
         return ready
 
     def _failure(self, line: bytes) -> LinkError:

@@ -1,9 +1,9 @@
 """The terminal debugger: ``nodescope run --cli``.
 
 The program keeps the main thread; commands are read on a thread of their own, and only while the
-program stands. Ctrl-C pauses a program that runs. At the prompt it gives another prompt, as in
-other debuggers; where the program does not come to a node, or a command to its end, a second one is
-the program's own, as without nodescope.
+program is stopped. Ctrl-C pauses a running one. At the prompt it gives a new prompt, as in other
+debuggers; if the program does not reach a node, or a command does not finish, a second Ctrl-C goes
+to the program, as without nodescope.
 
 Invariant: reading ends with the program, and the terminal is left as it was found.
 """
@@ -107,12 +107,12 @@ class Terminal:
         return show_at_once(self._out, f"\n{_BUSY}\n")
 
     def _changed(self, info: SessionInfo) -> None:
-        held = info.stop is not None
-        if held and not self._held:
+        stands = info.stop is not None
+        if stands and not self._held:
             self._stops += 1
-        self._held = held
+        self._held = stands
         self._news.put((self._stops, info))
-        if not held and self._reading:
+        if not stands and self._reading:
             self._lines.wake()
 
     # ------------------------------------------------------------ the terminal's thread
@@ -128,7 +128,7 @@ class Terminal:
                 elif isinstance(news, tuple):
                     self._take(*news)
             except Exception as error:
-                self._say(f"the debugger failed ({last_line(error)}); the program runs on without")
+                self._say(f"the debugger failed ({last_line(error)}); the program continues")
                 self._controller.leave()
 
     def _pause(self) -> None:

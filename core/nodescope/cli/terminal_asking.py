@@ -1,8 +1,8 @@
-"""What the terminal debugger can ask of a run besides its values: why, what if, since when.
+"""Queries of the terminal debugger about a run: why, what if, history.
 
-Each function takes a controller that stands somewhere and what was typed, and gives lines.
+Each function takes a controller that has stopped and the typed text, and returns lines.
 
-Invariant: nothing of the program changes; what takes longer than `PATIENCE_S` is given up.
+Invariant: nothing in the program changes; anything that takes longer than `PATIENCE_S` is stopped.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.debug.conditions import compile_expression
 from nodescope.debug.controller import Controller
-from nodescope.debug.edit_text import parse_edit
-from nodescope.debug.edits import edited
-from nodescope.debug.frames import ScopeFrame
-from nodescope.debug.moments import Seen
-from nodescope.debug.recommending import WORD as RECOMMENDED
+from nodescope.debug.edits.apply import edited
+from nodescope.debug.edits.syntax import parse_edit
+from nodescope.debug.expressions.compiler import compile_expression
+from nodescope.debug.history.history import Seen
+from nodescope.debug.history.scope_frames import ScopeFrame
+from nodescope.debug.history.value_format import clean, seen_line
 from nodescope.debug.replay import Difference, Replay
 from nodescope.debug.replay.arrays import difference
+from nodescope.debug.watch.first_step import WORD as RECOMMENDED
 from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import describe
 from nodescope.debug.why import Target, parse_target, render, render_spread, spread, why
-from nodescope.debug.why.births import told_apart
-from nodescope.debug.words import clean, seen_line
+from nodescope.debug.why.nonfinite_origins import distinct_texts
 from nodescope.errors import ConditionError, NodescopeError, UsageError
 from nodescope.events import Array
+from nodescope.ir.attrs import plain_attrs
 from nodescope.protocol import SetWatches
-from nodescope.telling import index_text, last_line
+from nodescope.telling import index_text, last_line, shape_words
 
 PATIENCE_S: Final = 30.0
 MAX_CHANGES: Final = 12
@@ -46,14 +47,14 @@ _FIELD: Final = re.compile(r"(?P<name>.+)\.(?P<field>[A-Za-z_]\w*)")
 
 
 def whole(text: str) -> int:
-    """A whole number that a person wrote."""
+    """Parse a whole number."""
     if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"{text!r} is not a whole number, 0 or more")
+        raise UsageError(f"{text!r} is not an integer, 0 or more")
     return int(text)
 
 
 def times(text: str) -> int:
-    """How often something is to be done; once, if nothing is said."""
+    """Parse a repeat count; 1 for empty text."""
     count = whole(text) if text else 1
     if not count:
         raise UsageError("a count starts at 1")
@@ -64,12 +65,12 @@ def in_thread(ident: int) -> str:
     """``, thread NAME``; nothing for the main thread, which most programs have alone."""
     if ident == threading.main_thread().ident:
         return ""
-    names = [each.name for each in threading.enumerate() if each.ident == ident]
+    names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
     return f", thread {names[0] if names else ident}"
 
 
 def told(error: Exception) -> str:
-    """An error for the person who asked: ours says where it is, any other what it is."""
+    """An error as text: ours with its column, any other with its type."""
     if not isinstance(error, NodescopeError):
         return f"that failed: {last_line(error)}"
     column = getattr(error, "column", -1)
@@ -79,20 +80,20 @@ def told(error: Exception) -> str:
 def place(file: str, line: int) -> str:
     """``train.py:42``, relative to the folder where that is shorter."""
     try:
-        shown = os.path.relpath(file) if os.path.isabs(file) else file
+        relative = os.path.relpath(file) if os.path.isabs(file) else file
     except OSError:  # the program has deleted its own folder
-        shown = file
-    return clean(f"{file if shown.startswith('..') else shown}:{line}")
+        relative = file
+    return clean(f"{file if relative.startswith('..') else relative}:{line}")
 
 
 def source_lines(controller: Controller, frame: ScopeFrame) -> Iterator[str]:
     """``l``: the lines around that of a frame."""
     lines = linecache.getlines(frame.file)
     if not lines:
-        kept = controller.history.recording.source(frame.file) if frame.file else None
-        if kept is None:
+        text = controller.history.recording.source(frame.file) if frame.file else None
+        if text is None:
             raise UsageError(f"the source of {frame.name} is not known")
-        lines = kept.splitlines()
+        lines = text.splitlines()
     first = max(0, frame.line - 1 - _AROUND)
     for index in range(first, min(len(lines), frame.line + _AROUND)):
         mark = "->" if index + 1 == frame.line else "  "
@@ -106,23 +107,23 @@ def seen_named(controller: Controller, name: str) -> Seen:
         UsageError: There is none.
     """
     at = controller.moment
-    for each in (*controller.outputs(at), *controller.inputs(at)):
-        if name == each.role or (name == "value" and each.role == "outputs[0]"):
-            return each
+    for value in (*controller.outputs(at), *controller.inputs(at)):
+        if name == value.role or (name == "value" and value.role == "outputs[0]"):
+            return value
     if _PORT.fullmatch(name):
-        there = ", ".join(each.role for each in (*controller.inputs(at), *controller.outputs(at)))
-        raise UsageError(f"{at.node.name} has no {name}", hint=f"it has {there}" if there else "")
+        ports = ", ".join(value.role for value in (*controller.inputs(at), *controller.outputs(at)))
+        raise UsageError(f"{at.node.name} has no {name}", hint=f"it has {ports}" if ports else "")
     node, _, field = name.rpartition(".")
     if name == "grad" or (field == "grad" and node):
         gradient = controller.gradient(at if name == "grad" else controller.of_node(node))
         if gradient is None:
-            raise UsageError(f"no gradient is recorded for {node or at.node.name}")
+            raise UsageError(f"no gradient was recorded for {node or at.node.name}")
         return gradient
-    seen = controller.named(name)
-    if seen is None:
+    named = controller.named(name)
+    if named is None:
         controller.find(name)  # says what is near
         raise UsageError(f"{name} has no value")
-    return seen
+    return named
 
 
 def part_of(controller: Controller, text: str) -> Any:
@@ -133,49 +134,49 @@ def part_of(controller: Controller, text: str) -> Any:
     Raises:
         NodescopeError: It is none of these.
     """
-    found = _PORT.fullmatch(text)
-    head, rest = (found["name"], found["rest"]) if found else (text, "")
-    if not found and text.endswith("]"):
+    match = _PORT.fullmatch(text)
+    head, suffix = (match["name"], match["rest"]) if match else (text, "")
+    if not match and text.endswith("]"):
         head, bracket, inside = text.partition("[")
-        rest = bracket + inside
-    head, rest = head.strip(), rest.strip()
-    indexed = rest.startswith("[")
-    field = _FIELD.fullmatch(head if indexed else head + rest)
+        suffix = bracket + inside
+    head, suffix = head.strip(), suffix.strip()
+    indexed = suffix.startswith("[")
+    field = _FIELD.fullmatch(head if indexed else head + suffix)
     if field is not None and field["field"] != "grad" and not indexed:
         return _attribute(controller, field["name"], field["field"])
-    if rest.startswith(".grad"):
+    if suffix.startswith(".grad"):
         raise UsageError("grad needs a node's value", hint="grad, or NODE.grad")
     of_a_fact = field is not None and field["field"] in ("shape", "dtype")
-    if of_a_fact or (rest and not indexed):
+    if of_a_fact or (suffix and not indexed):
         raise UsageError(
             f"{text!r} is not an element or slice of a value",
             hint="value[0, :3], or shape(value)[0]",
         )
-    seen = seen_named(controller, head)
-    if not rest:
-        return seen
-    if seen.array is None:
-        raise UsageError(f"{seen.name} is not there: {seen.missing}")
-    index = parse_target(f"x{rest}").index
+    value = seen_named(controller, head)
+    if not suffix:
+        return value
+    if value.array is None:
+        raise UsageError(f"{value.name} is not available: {value.missing}")
+    index = parse_target(f"x{suffix}").index
     if not isinstance(index, tuple):
-        raise UsageError(f"{rest} is not an index", hint="numbers and slices, as in value[0, :3]")
+        raise UsageError(f"{suffix} is not an index", hint="numbers and slices, as in value[0, :3]")
     try:
-        return seen.array[index]
+        return value.array[index]
     except IndexError as error:
-        raise UsageError(f"{head} has shape {seen.array.shape}: {error}") from None
+        raise UsageError(f"{head} has shape {shape_words(value.array.shape)}: {error}") from None
 
 
 def _attribute(controller: Controller, name: str, field: str) -> str:
-    seen = seen_named(controller, name)
-    if field in ("shape", "dtype", "ndim", "size") and seen.array is not None:
-        return str(getattr(seen.array, field))
+    value = seen_named(controller, name)
+    if field in ("shape", "dtype", "ndim", "size") and value.array is not None:
+        return str(getattr(value.array, field))
     at = controller.of_node(name) if name not in ("value",) and "[" not in name else None
     node = at.node if at is not None else controller.moment.node
     facts: dict[str, object] = {"op": node.op, "phase": node.phase, "scope": node.scope,
-                                "source": node.source, **node.attrs}  # fmt: skip
+                                "source": node.source, **plain_attrs(node.attrs)}  # fmt: skip
     if field not in facts:
-        known = ", ".join(("shape", "dtype", "grad", *facts))
-        raise UsageError(f"{node.name} has no {field!r}", hint=f"it has {known}")
+        fields = ", ".join(("shape", "dtype", "grad", *facts))
+        raise UsageError(f"{node.name} has no {field!r}", hint=f"it has {fields}")
     return clean(str(facts[field]))
 
 
@@ -187,25 +188,25 @@ def target_at(controller: Controller, text: str) -> tuple[Target, Seen | None]:
     if not text or text.startswith("["):
         text = f"value{text}"
     port = None
-    if found := _PORT.fullmatch(text):
-        port = seen_named(controller, found["name"])
+    if match := _PORT.fullmatch(text):
+        port = seen_named(controller, match["name"])
         if port.missing and (controller.moment.error or controller.moment.when == "before"):
-            raise UsageError(f"{port.name} is not there: {port.missing}")
-        text = port.name + found["rest"]
+            raise UsageError(f"{port.name} is not available: {port.missing}")
+        text = port.name + match["rest"]
     target = parse_target(text)
-    if target.step is None and (seen := controller.named(target.name)) is not None:
+    if target.step is None and (value := controller.named(target.name)) is not None:
         # A parameter is what was assigned to it last.
-        return replace(target, name=seen.name), port
+        return replace(target, name=value.name), port
     return target, port
 
 
-def _as_of(controller: Controller, seen: Seen | None) -> int:
+def _as_of(controller: Controller, value: Seen | None) -> int:
     """Up to where the run is to be known: a node may have taken what is older than that value."""
     at = controller.moment
-    if seen is None or not seen.role.startswith("inputs") or seen.seq in (0, at.seq):
+    if value is None or not value.role.startswith("inputs") or value.seq in (0, at.seq):
         return at.seq
-    latest = controller.history.recording.latest_at(seen.value, at.seq)
-    return at.seq if latest is None or latest.seq == seen.seq else seen.seq
+    latest = controller.history.recording.latest_at(value.value, at.seq)
+    return at.seq if latest is None or latest.seq == value.seq else value.seq
 
 
 def why_lines(controller: Controller, text: str) -> Iterator[str]:
@@ -215,8 +216,8 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
     if text in ("nan", "inf"):
         yield from clean(render_spread(spread(recording, at.step))).splitlines()
         return
-    target, seen = target_at(controller, text)
-    seq = None if target.step is not None else _as_of(controller, seen)
+    target, value = target_at(controller, text)
+    seq = None if target.step is not None else _as_of(controller, value)
     replay = Replay(recording, target.step, seq=seq, patience_s=PATIENCE_S)
     yield from clean(render(why(recording, target, seq=seq, replay=replay))).splitlines()
 
@@ -227,41 +228,42 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
         raise UsageError("fork takes a value and a change", hint="fork w *= 0.5")
     name, command = parse_edit(text)
     recording = controller.history.recording
-    seen = seen_named(controller, name)
-    replay = Replay(recording, seq=_as_of(controller, seen), patience_s=PATIENCE_S)
-    old = replay.value(seen.value).array
-    branch = replay.fork({seen.value: edited(old, command)}, until=recording.last_seq())
-    changed = [each for each in branch.changes if not each.edited]
-    yield clean(f"with {seen.name} changed in step {replay.step}: {len(changed):,} value"
+    value = seen_named(controller, name)
+    replay = Replay(recording, seq=_as_of(controller, value), patience_s=PATIENCE_S)
+    old = replay.value(value.value).array
+    branch = replay.fork({value.value: edited(old, command)}, until=recording.last_seq())
+    changed = [candidate for candidate in branch.changes if not candidate.edited]
+    yield clean(f"with {value.name} changed in step {replay.step}: {len(changed):,} value"
                 f"{'s' * (len(changed) != 1)} would differ, "
                 f"{len(branch.same):,} stay bit-identical")  # fmt: skip
-    shown = sorted(changed, key=lambda each: (each.new.size > 1, -each.seq))[:MAX_CHANGES]
-    for change in sorted(shown, key=lambda each: each.seq):
+    ordered = sorted(changed, key=lambda candidate: (candidate.new.size > 1, -candidate.seq))
+    listed = ordered[:MAX_CHANGES]
+    for change in sorted(listed, key=lambda candidate: candidate.seq):
         healed = _bad(change.old) != _bad(change.new)
         bad = f"; {_bad(change.old)} NaN or Inf became {_bad(change.new)}" if healed else ""
         yield clean(f"  {change.node}: {_changed(change.difference)}{bad}")
-    if len(changed) > len(shown):
-        yield f"  and {len(changed) - len(shown)} more"
-    for each in branch.blocked[:MAX_CHANGES]:
-        yield clean(f"  {each.node} could not be re-run: {each.reason}")
+    if len(changed) > len(listed):
+        yield f"  and {len(changed) - len(listed)} more"
+    for node in branch.blocked[:MAX_CHANGES]:
+        yield clean(f"  {node.node} could not be re-run: {node.reason}")
     if not changed and not branch.blocked and not branch.same:
         yield "  nothing that has run so far depends on it; continue, then try again"
 
 
 def _bad(array: Array) -> int:
-    """How many elements are no finite numbers."""
+    """The number of elements that are not finite."""
     return int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0
 
 
-def _changed(found: Difference) -> str:
-    if found.note:
-        return found.note
-    one, other = told_apart(found.one, found.other, digits=6)
-    if found.size == 1:
-        return f"{one} became {other}"
-    largest = f", by at most {found.largest:.4g}" if found.largest is not None else ""
-    return (f"{found.count:,} of {found.size:,} elements differ{largest}; "
-            f"{index_text(found.at)} {one} became {other}")  # fmt: skip
+def _changed(gap: Difference) -> str:
+    if gap.note:
+        return gap.note
+    before, after = distinct_texts(gap.one, gap.other, digits=6)
+    if gap.size == 1:
+        return f"{before} became {after}"
+    largest = f", by at most {gap.largest:.4g}" if gap.largest is not None else ""
+    return (f"{gap.count:,} of {gap.size:,} elements differ{largest}; "
+            f"{index_text(gap.at)} {before} became {after}")  # fmt: skip
 
 
 def diff_lines(controller: Controller, text: str) -> Iterator[str]:
@@ -274,57 +276,71 @@ def diff_lines(controller: Controller, text: str) -> Iterator[str]:
         raise UsageError(
             f"{text!r} is not a value and up to two steps", hint="diff loss/matmul 1 2"
         )
-    here = seen_named(controller, words[0] if words else "value")
+    value = seen_named(controller, words[0] if words else "value")
     at = controller.moment
     if not steps:
-        edits = [each for each in controller.history.recording.edits() if each.value == here.value]
+        edits = [edit for edit in controller.history.recording.edits() if edit.value == value.value]
         if edits and edits[-1].step == at.step and not words:
             yield clean(f"changed in this step: {edits[-1].how}")
-    later = here if len(steps) < 2 else _in_step(controller, here, steps[1])
-    earlier = _in_step(controller, here, steps[0] if steps else (later.step or at.step) - 1)
+    later = value if len(steps) < 2 else _in_step(controller, value, steps[1])
+    earlier = _in_step(controller, value, steps[0] if steps else (later.step or at.step) - 1)
     yield clean(f"step {earlier.step}: {seen_line(earlier)}")
     yield clean(f"step {later.step or at.step}: {seen_line(later)}")
-    for each in (earlier, later):
-        if each.array is None:
-            raise UsageError(f"{each.name} of step {each.step} is not there: {each.missing}")
+    for side in (earlier, later):
+        if side.array is None:
+            raise UsageError(f"{side.name} of step {side.step} is not available: {side.missing}")
     assert earlier.array is not None
     assert later.array is not None
-    found = difference(earlier.array, later.array, here.name, here.value, later.seq)
-    yield "bit-identical" if found is None else _changed(found)
+    gap = difference(earlier.array, later.array, value.name, value.value, later.seq)
+    yield "bit-identical" if gap is None else _changed(gap)
 
 
-def _in_step(controller: Controller, seen: Seen, step: int) -> Seen:
+def _in_step(controller: Controller, value: Seen, step: int) -> Seen:
     """A value as it was at the end of a step."""
-    ended = [each for each in controller.history.recording.steps() if each.step == step]
+    ended = [row for row in controller.history.recording.steps() if row.step == step]
     until = ended[-1].end_seq if ended else controller.moment.seq
     history = controller.history
-    known = history.recording.latest_at(seen.value, until)
-    if known is None or known.step != step:
-        raise UsageError(f"{seen.name} was not computed in step {step}")
-    array = history.recording.array(seen.value, known.seq) if known.summary.blob else None
-    missing = "" if array is not None else "its elements are not recorded"
-    return Seen(seen.value, seen.name, seen.role, array, known.summary, missing, known.seq, step)
+    recorded = history.recording.latest_at(value.value, until)
+    if recorded is None or recorded.step != step:
+        ran = history.recording.ran_last(
+            value.value, history.recording.last_seq() if until is None else until
+        )
+        executions = history.recording.executions(ran - 1, ran)
+        if executions and executions[0].step == step:
+            raise UsageError(f"{value.name} has no statistics in step {step}")
+        raise UsageError(f"{value.name} was not computed in step {step}")
+    array = history.recording.array(value.value, recorded.seq) if recorded.summary.blob else None
+    missing = "" if array is not None else "its elements were not recorded"
+    return Seen(
+        value.value, value.name, value.role, array, recorded.summary, missing, recorded.seq, step
+    )
 
 
 def rule_lines(controller: Controller, text: str) -> Iterator[str]:
     """``rule``: watch rules; without, what they have found."""
     now = controller.info.watches
-    word, _, rest = text.partition(" ")
+    word, _, argument = text.partition(" ")
     if word == "off":
-        gone = [each for each in now if str(each.id) == rest.strip()]
-        if not gone:
-            raise UsageError(f"there is no rule {rest.strip() or '?'}", hint="rule lists them")
-        controller.command(SetWatches(tuple(each.text for each in now if each not in gone)))
+        removed = [status for status in now if str(status.id) == argument.strip()]
+        if not removed:
+            raise UsageError(f"there is no rule {argument.strip() or '?'}", hint="rule lists them")
+        controller.command(
+            SetWatches(tuple(status.text for status in now if status not in removed))
+        )
     elif text:
-        known = [each.text for each in now]
+        texts = [status.text for status in now]
         new = _recommended(controller) if text == RECOMMENDED else [text]
-        controller.command(SetWatches((*known, *(each for each in new if each not in known))))
+        controller.command(
+            SetWatches((*texts, *(addition for addition in new if addition not in texts)))
+        )
     now = controller.info.watches
-    for each in now:
-        many = f"{each.hits:,} hit{'s'[: each.hits != 1]}"
-        found = f", {many}, the last: {each.last.partition(': ')[2]}" if each.hits else ""
-        said = f"; {each.message}" if each.message else ""
-        yield clean(f"rule {each.id}: {each.text}{found}{said}")
+    for status in now:
+        hit_count = f"{status.hits:,} hit{'s'[: status.hits != 1]}"
+        last_hit = (
+            f", {hit_count}, the last: {status.last.partition(': ')[2]}" if status.hits else ""
+        )
+        message = f"; {status.message}" if status.message else ""
+        yield clean(f"rule {status.id}: {status.text}{last_hit}{message}")
     if not now:
         yield "no rules; docs/watches.md lists them, such as rule nan"
 
@@ -334,7 +350,9 @@ def _recommended(controller: Controller) -> list[str]:
     if controller.stop.step < 2:
         raise UsageError("no training step has ended, so no rules can be recommended yet",
                          hint="step, then rule recommended")  # fmt: skip
-    return [describe(each.watch) for each in recommend_for(controller.history.recording)]
+    return [
+        describe(recommended.watch) for recommended in recommend_for(controller.history.recording)
+    ]
 
 
 def shown(controller: Controller, text: str) -> Any:
@@ -343,9 +361,9 @@ def shown(controller: Controller, text: str) -> Any:
     Raises:
         NodescopeError: It is none of these.
     """
-    seen = controller.named(text)
-    if seen is not None:
-        return seen
+    value = controller.named(text)
+    if value is not None:
+        return value
     try:
         return controller.evaluate(text)
     except ConditionError:
@@ -361,8 +379,8 @@ def check_readable(text: str) -> None:
     Raises:
         ConditionError: It cannot be parsed, or calls what is no function; with the column.
     """
-    name, colon, rest = text.partition(": ")
-    before = len(text) - len(rest) if colon and "[" not in name else 0
+    name, colon, expression = text.partition(": ")
+    before = len(text) - len(expression) if colon and "[" not in name else 0
     body = _OF_STEP.sub("", text[before:])
     try:
         compile_expression(body)

@@ -1,7 +1,7 @@
-"""The commands of the terminal debugger: a line in, lines out.
+"""Commands of the terminal debugger: a line in, lines out.
 
-Invariant: one table, which help, completion and the document are made from. What goes wrong is one
-line; nothing raises but what belongs to the program.
+Invariant: one table, from which help, completion and the documentation are generated. An error is
+one line; only exceptions that belong to the program propagate.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ from nodescope.cli.terminal_asking import (
 )
 from nodescope.cli.terminal_completion import complete
 from nodescope.cli.terminal_help import HELP, folded
+from nodescope.debug.breakpoints.syntax import check_name, describe, parse_breakpoint
 from nodescope.debug.controller import Controller, Moved, SeveralError
-from nodescope.debug.moments import Moment, Seen
-from nodescope.debug.spelling import check_name, describe, parse_breakpoint
-from nodescope.debug.words import clean, numbers, result_line, seen_line
-from nodescope.errors import NodescopeError, UsageError
+from nodescope.debug.history.history import Moment, Seen
+from nodescope.debug.history.value_format import clean, numbers, result_line, seen_line
+from nodescope.debug.watch.rule import WatchError
+from nodescope.debug.watch.watch import parse_watch
+from nodescope.errors import ConditionError, NodescopeError, UsageError
+from nodescope.ir.attrs import plain
 from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     Breakpoint,
@@ -99,18 +102,18 @@ class Console:
             line = self._again
             if not line:
                 return False
-        word, _, rest = line.partition(" ")
+        word, _, argument = line.partition(" ")
         spec = BY_NAME.get(word)
         if spec is None:
             near = did_you_mean(word, BY_NAME) or "help lists the commands"
             self._fault(f"no command {word!r}; {near}")
             return False
-        if rest.strip() and not spec.arguments:
+        if argument.strip() and not spec.arguments:
             self._fault(f"{word} takes no arguments")
             return False
         self._again = line if spec.names[0] in REPEATED else ""
         try:
-            return bool(spec.run(self, rest.strip()))
+            return bool(spec.run(self, argument.strip()))
         except Exception as error:
             # Whatever it is, the program stands, and the next command is answered again.
             self._fault(told(error))
@@ -118,18 +121,19 @@ class Console:
 
     def stopped(self, stop: Stop) -> bool:
         """Tell where the program stands, and why; whether it goes on at once, as was asked for."""
-        more, self._more = self._more, None
-        if more is not None and stop.reason == "step" and more[0] > 0:
-            self._more = (more[0] - 1, more[1])
+        repeats, self._more = self._more, None
+        if repeats is not None and stop.reason == "step" and repeats[0] > 0:
+            self._more = (repeats[0] - 1, repeats[1])
             try:
-                self._controller.command(more[1])
+                self._controller.command(repeats[1])
                 return True
             except NodescopeError:
                 self._more = None
-        where = ", before it runs" if stop.when == "before" else ""
-        where += f", step {stop.step}" if stop.reason != "watch" else ""  # its text has the step
-        where += clean(in_thread(stop.thread))
-        self._say(self._paint(clean(stop.text), "bold") + where)
+        place_text = ", before it runs" if stop.when == "before" else ""
+        if stop.reason != "watch":  # the text of a watch has the step
+            place_text += f", step {stop.step}"
+        place_text += clean(in_thread(stop.thread))
+        self._say(self._paint(clean(stop.text), "bold") + place_text)
         try:
             self._show(self._controller.moment)
         except Exception as error:
@@ -158,17 +162,17 @@ class Console:
             frame = self._controller.frames()[0]
             code = f"  {clean(frame.code)}" if frame.code else ""
             self._say(self._paint(f"  {place(frame.file, frame.line)}{code}", "dim"))
-        shown = self._controller.outputs(at)
+        values = self._controller.outputs(at)
         if at.when == "before":
-            shown = self._controller.inputs(at)
-        for each in shown:
-            self._value(each, at)
+            values = self._controller.inputs(at)
+        for value in values:
+            self._value(value, at)
         for number, text in self._watches.items():
             self._say(f"  w{number} {text} = {self._watched(text)}")
 
-    def _value(self, seen: Seen, at: Moment) -> None:
-        role = seen.role.replace("outputs[0]", "value")
-        self._say(f"  {role} {self._paint(clean(seen.name), 'node')}: {seen_line(seen, at.step)}")
+    def _value(self, value: Seen, at: Moment) -> None:
+        role = value.role.replace("outputs[0]", "value")
+        self._say(f"  {role} {self._paint(clean(value.name), 'node')}: {seen_line(value, at.step)}")
 
     def _watched(self, text: str) -> str:
         try:
@@ -180,10 +184,10 @@ class Console:
         self._say(self._paint(clean(f"{self.place}{text}"), "error"))
 
     def _result(self, text: str) -> str:
-        found = shown(self._controller, text)
-        if isinstance(found, Seen):
-            return seen_line(found, self._controller.moment.step)
-        return result_line(found)
+        result = shown(self._controller, text)
+        if isinstance(result, Seen):
+            return seen_line(result, self._controller.moment.step)
+        return result_line(result)
 
     # ------------------------------------------------------------ looking
 
@@ -193,18 +197,20 @@ class Console:
             self._say(self._result(text))
             return
         at = self._controller.moment
-        for each in (*self._controller.inputs(at), *self._controller.outputs(at)):
-            self._value(each, at)
+        for value in (*self._controller.inputs(at), *self._controller.outputs(at)):
+            self._value(value, at)
 
     def values(self, text: str) -> None:
         """``values``: the elements."""
-        found = shown(self._controller, text or "value")
-        if isinstance(found, Seen):
-            if found.array is None:
-                raise UsageError(f"{found.name} is not there: {found.missing}")
-            found = found.array
-        told = numbers(found, self.width) if hasattr(found, "shape") else result_line(found)
-        for line in told.splitlines():
+        result = shown(self._controller, text or "value")
+        if isinstance(result, Seen):
+            if result.array is None:
+                raise UsageError(f"{result.name} is not available: {result.missing}")
+            result = result.array
+        text_lines = (
+            numbers(result, self.width) if hasattr(result, "shape") else result_line(result)
+        )
+        for line in text_lines.splitlines():
             self._say(line)
 
     def ask(self, lines: Callable[[Controller, str], Iterable[str]], text: str) -> None:
@@ -221,9 +227,9 @@ class Console:
         if node.source is not None:
             self._say(f"  made at {place(node.source.file, node.source.line)}")
         for name, attribute in node.attrs.items():
-            self._say(f"  {name} = {clean(str(attribute))[:200]}")
-        for each in (*self._controller.inputs(at), *self._controller.outputs(at)):
-            self._value(each, at)
+            self._say(f"  {name} = {clean(str(plain(name, attribute)))[:200]}")
+        for value in (*self._controller.inputs(at), *self._controller.outputs(at)):
+            self._value(value, at)
         gradient = self._controller.gradient(at)
         if gradient is not None:
             self._value(gradient, at)
@@ -232,12 +238,14 @@ class Console:
 
     def backtrace(self, _: str) -> None:
         """``bt``: scopes and lines."""
-        for number, each in enumerate(self._controller.frames()):
-            mark = {"node": "node ", "scope": "scope ", "python": "in "}[each.kind]
-            where = place(each.file, each.line) if each.file else ""
-            self._say(f"#{number} {mark}{self._paint(clean(each.name), 'node')}  {where}".rstrip())
-            if each.code:
-                self._say(self._paint(f"     {clean(each.code)}", "dim"))
+        for number, frame in enumerate(self._controller.frames()):
+            mark = {"node": "node ", "scope": "scope ", "python": "in "}[frame.kind]
+            location = place(frame.file, frame.line) if frame.file else ""
+            self._say(
+                f"#{number} {mark}{self._paint(clean(frame.name), 'node')}  {location}".rstrip()
+            )
+            if frame.code:
+                self._say(self._paint(f"     {clean(frame.code)}", "dim"))
 
     def source(self, text: str) -> None:
         """``l``: lines around a frame."""
@@ -259,36 +267,42 @@ class Console:
 
     def nodes(self, pattern: str) -> None:
         """``nodes``: which there are."""
-        found = sorted(self._controller.history.names)
+        names = sorted(self._controller.history.names)
         if pattern:
             glob = pattern if any(char in pattern for char in "*?[") else f"*{pattern}*"
-            found = [each for each in found if fnmatchcase(each, glob)]
-        for each in found[:MAX_LISTED]:
-            self._say(self._paint(clean(each), "node"))
-        if len(found) > MAX_LISTED:
-            self._say(f"and {len(found) - MAX_LISTED} more; nodes PATTERN shows some of them")
-        if not found:
+            names = [name for name in names if fnmatchcase(name, glob)]
+        for name in names[:MAX_LISTED]:
+            self._say(self._paint(clean(name), "node"))
+        if len(names) > MAX_LISTED:
+            self._say(f"and {len(names) - MAX_LISTED} more; nodes PATTERN shows some of them")
+        if not names:
             self._say("none so far")
 
     def watch(self, text: str) -> None:
         """``w``: expressions that are shown at each stop."""
-        word, _, rest = text.partition(" ")
+        word, _, expression = text.partition(" ")
         if word == "off":
-            number = whole(rest.removeprefix("w"))
+            number = whole(expression.removeprefix("w"))
             if self._watches.pop(number, None) is None:
-                raise UsageError(f"there is no watch {number}; w lists them")
+                raise UsageError(f"no watch {number}; w lists them")
         elif text:
             number = max(self._watches, default=0) + 1
             try:
                 result = self._result(text)
             except NodescopeError as error:
-                check_readable(text)
+                try:
+                    check_readable(text)
+                except ConditionError as fault:
+                    if not _is_rule(text):
+                        raise
+                    hint = f"'rule {text}' adds a watch rule"
+                    raise ConditionError(fault.message, column=fault.column, hint=hint) from None
                 result = f"({error})"
             self._watches[number] = text
             self._say(f"w{number} {text} = {result}")
             return
-        for number, each in self._watches.items():
-            self._say(f"w{number} {each} = {self._watched(each)}")
+        for number, watched_text in self._watches.items():
+            self._say(f"w{number} {watched_text} = {self._watched(watched_text)}")
         if not self._watches:
             self._say("no expressions watched; w max(value) shows one at each stop")
 
@@ -300,59 +314,67 @@ class Console:
         if once and not text:
             raise UsageError("which node?", hint="tb loss/mean")
         if not text:
-            for each in old:
-                self._status(each)
+            for status in old:
+                self._status(status)
             if not old:
                 self._say("no breakpoints")
             return
-        wanted = parse_breakpoint(text)
+        new_breakpoint = parse_breakpoint(text)
         if once:
-            wanted = msgspec.structs.replace(wanted, once=True)
-        self._status(self._controller.set_breakpoints([*_all(old), wanted])[-1])
+            new_breakpoint = msgspec.structs.replace(new_breakpoint, once=True)
+        self._status(self._controller.set_breakpoints([*_all(old), new_breakpoint])[-1])
 
     def _status(self, status: Any) -> None:
         hits = f", held {status.hits} time{'s'[: status.hits != 1]}" if status.hits else ""
         state = "" if status.verified or status.message else ", not seen yet"
         message = f"; {status.message}" if status.message else ""
-        each = status.breakpoint
-        self._say(clean(f"breakpoint {each.id}: {describe(each)}{hits}{state}{message}"))
+        breakpoint = status.breakpoint
+        self._say(
+            clean(f"breakpoint {breakpoint.id}: {describe(breakpoint)}{hits}{state}{message}")
+        )
 
     def delete(self, text: str) -> None:
         """``d``."""
-        gone = self._chosen(text)
-        left = [each for each in _all(self._controller.breakpoints) if each.id not in gone]
+        deleted = self._chosen(text)
+        left = [
+            breakpoint
+            for breakpoint in _all(self._controller.breakpoints)
+            if breakpoint.id not in deleted
+        ]
         self._controller.set_breakpoints(left)
 
     def switch(self, text: str, on: bool) -> None:
         """``on`` and ``off``."""
         chosen = self._chosen(text)
         self._controller.set_breakpoints(
-            msgspec.structs.replace(each, enabled=on) if each.id in chosen else each
-            for each in _all(self._controller.breakpoints)
+            msgspec.structs.replace(breakpoint, enabled=on)
+            if breakpoint.id in chosen
+            else breakpoint
+            for breakpoint in _all(self._controller.breakpoints)
         )
 
     def _chosen(self, text: str) -> set[int]:
         """Ids that are meant by numbers, the name of a group, or ``all``."""
         old = _all(self._controller.breakpoints)
         if text == "all":
-            return {each.id for each in old}
-        if grouped := {each.id for each in old if text and each.group == text}:
+            return {breakpoint.id for breakpoint in old}
+        if grouped := {breakpoint.id for breakpoint in old if text and breakpoint.group == text}:
             return grouped
-        chosen = {whole(each) for each in text.replace(",", " ").split()}
-        unknown = chosen - {each.id for each in old}
+        chosen = {whole(word) for word in text.replace(",", " ").split()}
+        unknown = chosen - {breakpoint.id for breakpoint in old}
         if unknown or not chosen:
-            said = f"there is no breakpoint {min(unknown)}" if unknown else "no breakpoints given"
-            raise UsageError(said, hint="b lists them; numbers, a group, or all")
+            problem = f"no breakpoint {min(unknown)}" if unknown else "no breakpoints given"
+            raise UsageError(problem, hint="b lists them; numbers, a group, or all")
         return chosen
 
     def set(self, text: str) -> None:
         """``set``."""
         self._controller.edit(text)  # the run says what was done
         at = self._controller.moment
-        taken = at.when == "before" or text.startswith("inputs")
-        shown = self._controller.inputs(at) if taken else ()
-        for each in shown or self._controller.outputs(at):
-            self._value(each, at)
+        is_input = at.when == "before" or text.startswith("inputs")
+        values = self._controller.inputs(at) if is_input else ()
+        for value in values or self._controller.outputs(at):
+            self._value(value, at)
 
     # ------------------------------------------------------------ back, and the end
 
@@ -372,10 +394,10 @@ class Console:
 
     def over(self, scope: str) -> Done:
         """``o``."""
-        here = self._controller.moment.node
-        if scope and not is_within(here.scope, scope):
-            around = f"it is in {here.scope}" if here.scope else "it is in no scope"
-            raise UsageError(f"{here.name} is not in scope {scope!r}", hint=around)
+        node = self._controller.moment.node
+        if scope and not is_within(node.scope, scope):
+            around = f"it is in {node.scope}" if node.scope else "it is in no scope"
+            raise UsageError(f"{node.name} is not in scope {scope!r}", hint=around)
         return self._go(StepOver(scope or None))
 
     def run_to(self, name: str) -> Done:
@@ -389,8 +411,8 @@ class Console:
         except UsageError as error:
             check_name(name, name)  # a condition is no node that is still to come
             if self._controller.moment.step >= _MET:
-                said = f"{error.hint} " if error.hint else ""
-                wait = f"{said}`b {name}` and `c` wait for a node that has not run yet"
+                prefix = f"{error.hint} " if error.hint else ""
+                wait = f"{prefix}`b {name}` and `c` wait for a node that has not run yet"
                 raise UsageError(str(error.args[0]), hint=wait) from None
         return self._go(RunTo(name))  # it may come; if nothing is near, the session says so
 
@@ -430,18 +452,18 @@ class Console:
             for line in (spec.help, *HELP.get(spec.names[0], "").splitlines()):
                 self._say(f"  {line}".rstrip())
             return
-        for each in COMMANDS:
-            usage = f"{', '.join(each.names)} {each.arguments}".rstrip()
+        for command in COMMANDS:
+            usage = f"{', '.join(command.names)} {command.arguments}".rstrip()
             if self.width >= 2 * _USAGE:
                 begin, indent = f"{usage:{_USAGE}} ", " " * (_USAGE + 1)
             else:
                 begin, indent = f"{usage}\n  ", "  "
-            for line in folded(begin + each.help, self.width, indent):
+            for line in folded(begin + command.help, self.width, indent):
                 self._say(line)
 
 
 def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:
-    return [each.breakpoint for each in statuses]
+    return [status.breakpoint for status in statuses]
 
 
 COMMANDS: Final[tuple[Spec, ...]] = (
@@ -490,7 +512,7 @@ COMMANDS: Final[tuple[Spec, ...]] = (
     Spec(("rb", "back"), "[COUNT]", "look back one execution", Console.back),
     Spec(("rc",), "", "look back to the last execution that hits a breakpoint",
          lambda console, text: console._moved(console._controller.reverse_continue())),
-    Spec(("now",), "", "return to where the program is paused",
+    Spec(("now",), "", "return to where the program has stopped",
          lambda console, text: console._moved(console._controller.now())),
     Spec(("log",), "[COUNT]", "show the last lines of output", Console.log),
     Spec(("nodes",), "[PATTERN]", "list the nodes so far", Console.nodes),
@@ -501,3 +523,12 @@ COMMANDS: Final[tuple[Spec, ...]] = (
 BY_NAME: Final = {name: spec for spec in COMMANDS for name in spec.names}
 # An empty line does these again.
 REPEATED: Final = frozenset({"n", "s", "o", "u", "step", "c", "rb", "rc", "until"})
+
+
+def _is_rule(text: str) -> bool:
+    """Whether it is a watch rule, which ``rule`` takes."""
+    try:
+        parse_watch(text)
+    except WatchError:
+        return False
+    return True

@@ -1,7 +1,7 @@
-"""Completion: what the last word of a terminal debugger's line may become.
+"""Completion of the last word of a terminal debugger's line.
 
-Invariant: reads what is known of the run, and fails at nothing: where nothing is known, there is
-nothing to offer.
+Invariant: reads what is known of the run, and never fails: where nothing is known, nothing is
+offered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodescope.debug.controller import Controller
-from nodescope.debug.vocabulary import CONSTANTS, FUNCTIONS, NAMES
+from nodescope.debug.expressions.builtins import CONSTANTS, FUNCTIONS, NAMES
 from nodescope.debug.watch import all_rules
 from nodescope.errors import NodescopeError
 
@@ -33,13 +33,13 @@ def complete(controller: Controller, commands: Iterable[str], text: str, line: s
         text: The word, up to the cursor.
         line: The whole line.
     """
-    word, space, rest = line.lstrip().partition(" ")
+    word, space, remainder = line.lstrip().partition(" ")
     if not space:
         return _fitting(commands, text)
     if word in ("h", "help", "?"):
         return _fitting(commands, text)
-    given = rest.split()
-    first = len(given) - (1 if text and given else 0) == 0
+    typed = remainder.split()
+    first = len(typed) - (1 if text and typed else 0) == 0
     try:
         return _fitting(_words(controller, word, first), text) or _inner(controller, word, text)
     except NodescopeError:
@@ -48,29 +48,30 @@ def complete(controller: Controller, commands: Iterable[str], text: str, line: s
 
 def _words(controller: Controller, word: str, first: bool) -> Iterable[str]:
     if word in _NUMBERS:
-        held = [each.breakpoint for each in controller.breakpoints]
-        return [*(str(each.id) for each in held), *{each.group for each in held if each.group},
-                "all"]  # fmt: skip
+        breakpoints = [status.breakpoint for status in controller.breakpoints]
+        numbers = (str(breakpoint.id) for breakpoint in breakpoints)
+        groups = {breakpoint.group for breakpoint in breakpoints if breakpoint.group}
+        return [*numbers, *groups, "all"]
     if word in _BREAKPOINTS:
         return [*_KINDS, *controller.names()] if first else ["if", "log", *NAMES, *FUNCTIONS]
     if word == "rule":
         if first:
-            return [*(each.name for each in all_rules()), "off"]
+            return [*(rule.name for rule in all_rules()), "off"]
         return ["on", "->", *controller.names()]
     if word in ("set", "fork") and not first:
         return _HOW
-    names = [each for each in controller.names() if ":" not in each]
+    names = [name for name in controller.names() if ":" not in name]
     if word in _NODES:
         return names
     if word in _VALUES:
         at = controller.moment
-        return ["value", *(each.role for each in controller.inputs(at)), *names,
+        return ["value", *(value.role for value in controller.inputs(at)), *names,
                 *(("nan",) if word == "why" else ())]  # fmt: skip
     if word in _EXPRESSIONS:
         return [*NAMES, *FUNCTIONS, *CONSTANTS, *names]
     if word in ("o", "over"):
-        return [each.removeprefix("scope:") for each in controller.names()
-                if each.startswith("scope:")]  # fmt: skip
+        return [name.removeprefix("scope:") for name in controller.names()
+                if name.startswith("scope:")]  # fmt: skip
     return ()
 
 
@@ -78,11 +79,13 @@ def _inner(controller: Controller, word: str, text: str) -> list[str]:
     """As the word behind the last operator or parenthesis: ``max(loss/sq``."""
     if word not in (*_EXPRESSIONS, *_BREAKPOINTS):
         return []
-    place = max(text.rfind(each) for each in _BEFORE.rstrip("/")) + 1
+    place = max(text.rfind(sign) for sign in _BEFORE.rstrip("/")) + 1
     names = [*NAMES, *FUNCTIONS, *CONSTANTS]
-    names += [each for each in controller.names() if ":" not in each]
-    return [text[:place] + each for each in _fitting(names, text[place:])] if place else []
+    names += [name for name in controller.names() if ":" not in name]
+    return (
+        [text[:place] + completion for completion in _fitting(names, text[place:])] if place else []
+    )
 
 
 def _fitting(words: Iterable[str], text: str) -> list[str]:
-    return sorted(each for each in set(words) if each.startswith(text))
+    return sorted(candidate for candidate in set(words) if candidate.startswith(text))

@@ -1,6 +1,6 @@
-"""Help: what ``help COMMAND`` says beyond the line of the table, and how lines are folded.
+"""Help: the text of ``help COMMAND`` beyond the table's line, and line wrapping.
 
-Invariant: each line of an example is a command that works; a test runs them.
+Invariant: each line of an example is a working command; a test runs them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ set value load x.npy""",
 
 def folded(text: str, width: int, indent: str) -> list[str]:
     """Lines of at most ``width``; the further ones begin with ``indent``."""
-    found = []
-    for each in text.splitlines():
-        found += textwrap.wrap(each, width, subsequent_indent=indent, break_on_hyphens=False)
-    return found
+    lines = []
+    for line in text.splitlines():
+        lines += textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+    return lines

@@ -1,29 +1,33 @@
-"""Where a terminal debugger's commands come from: a file, a terminal, a terminal with readline.
+"""Sources of the terminal debugger's commands: a file, a terminal, a terminal with readline.
 
-Invariant: nothing is read while the program runs, so that what it reads itself is its own; and what
-can be woken never keeps the process from ending.
+Invariant: nothing is read while the program runs, so that its own input stays its own; and a
+waiting reader never keeps the process from ending.
 """
 
 from __future__ import annotations
 
 import builtins
+import errno
 import os
-import select
+import selectors
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 
 from nodescope.errors import UsageError
+from nodescope.plain_files import is_plain, read_plain
+from nodescope.record.files.descriptors import high
 from nodescope.telling import own_print
 
 HISTORY_LINES: Final = 1000
+_MOST_BYTES: Final = 16 << 20
 _input: Final = builtins.input  # the program may have one of its own
 Complete = Callable[[str, str], list[str]]
 
 
 class Woken(Exception):
-    """What a line was read for is no longer wanted."""
+    """The line that is being read is no longer needed."""
 
 
 class Lines(Protocol):
@@ -64,17 +68,20 @@ class FileLines:
 
     def __init__(self, path: Path, out: TextIO) -> None:
         try:
-            text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise UsageError(f"cannot read the commands in {str(path)!r}: {why}") from None
+            text = _stdin_text() if str(path) == "-" else _file_text(path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            hint = "- reads them from standard input" if path.exists() else ""
+            raise UsageError(
+                f"cannot read the commands in {str(path)!r}: {reason}", hint=hint
+            ) from None
         self.complete: Complete = _nothing
         self.name = str(path)
         self._out = out
         self.place = ""
-        lines = ((number, each.strip()) for number, each in enumerate(text.splitlines(), 1))
+        lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
         self._rest: list[tuple[int, str]]
-        self._rest = [each for each in lines if each[1] and not each[1].startswith("#")]
+        self._rest = [entry for entry in lines if entry[1] and not entry[1].startswith("#")]
 
     @property
     def left(self) -> int:
@@ -101,6 +108,29 @@ class FileLines:
         """Nothing to do."""
 
 
+def _file_text(path: Path) -> str:
+    return "" if str(path) == os.devnull else read_plain(path, _MOST_BYTES).decode()
+
+
+def _stdin_text() -> str:
+    text = sys.stdin.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, f"more than {_MOST_BYTES >> 20} MiB")
+    return text
+
+
+def _readable(*descriptors: int) -> set[int]:
+    """Wait until descriptors are readable; returns those that are.
+
+    Not by `select.select` where there is better: it takes no descriptor beyond 1023.
+    """
+    selector = getattr(selectors, "PollSelector", selectors.SelectSelector)()
+    with selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        return {key.fd for key, _ in selector.select()}
+
+
 class PlainLines:
     """Lines of a terminal, as the terminal itself lets one edit them."""
 
@@ -110,7 +140,8 @@ class PlainLines:
         self._out = out
         self._rest = b""
         self._prompt = ""
-        self._woken, self._wake = os.pipe()
+        with high():  # where the program runs, too
+            self._woken, self._wake = os.pipe()
 
     def read(self, prompt: str) -> str | None:
         """The next line."""
@@ -118,19 +149,18 @@ class PlainLines:
         self._out.write(prompt)
         self._out.flush()
         while b"\n" not in self._rest:
-            ready, _, _ = select.select([self._descriptor, self._woken], [], [])
-            if self._woken in ready:
+            if self._woken in _readable(self._descriptor, self._woken):
                 os.read(self._woken, 4096)
                 raise Woken
             try:
-                got = os.read(self._descriptor, 4096)
+                received = os.read(self._descriptor, 4096)
             except OSError:  # the terminal is gone
-                got = b""
-            if not got:
+                received = b""
+            if not received:
                 self._rest = b""
                 self._out.write("\n")
                 return None
-            self._rest += got
+            self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode("utf-8", "replace")
 
@@ -204,7 +234,7 @@ class ReadLines:
         self._plain.wake()
 
     def prompt_again(self, note: str) -> bool:
-        """With what was typed so far: nobody can take it out of readline's hands."""
+        """Show the prompt with the text typed so far, which readline does not give up."""
         if not self._prompt:
             return self._plain.prompt_again(note)
         typed = self._readline.get_line_buffer()
@@ -269,9 +299,11 @@ def lines_of(commands: Path | None, history: Path | None = None) -> tuple[Lines,
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         readline = _readline()
         if readline is not None:
-            kept = history.absolute() if history is not None else None
+            history_file = history.absolute() if history is not None else None
+            if history_file is not None and history_file.exists() and not is_plain(history_file):
+                history_file = None
             out = _terminal() or sys.stdout
-            return ReadLines(readline, kept, PlainLines(sys.stdin.fileno(), out)), out
+            return ReadLines(readline, history_file, PlainLines(sys.stdin.fileno(), out)), out
         return PlainLines(sys.stdin.fileno(), sys.stdout), sys.stdout
     terminal = _terminal()
     if terminal is not None:
@@ -295,19 +327,23 @@ def _readline() -> Any:
 def _terminal() -> TextIO | None:
     try:
         # Commands are read from its descriptor.
-        return open(os.open("/dev/tty", os.O_RDWR), "w", buffering=1, errors="replace")
+        with high():
+            descriptor = os.open("/dev/tty", os.O_RDWR)
+        return open(descriptor, "w", buffering=1, errors="replace")
     except (OSError, ValueError):
         return None
 
 
 def _streams_are_terminals() -> bool:
     """Whether the standard streams are what they were, as `input` asks for its editing."""
-    streams: tuple[Any, ...] = tuple(getattr(sys, each, None) for each in ("stdin", "stdout"))
+    streams: tuple[Any, ...] = tuple(getattr(sys, name, None) for name in ("stdin", "stdout"))
     try:
-        own = all(each.fileno() == number and each.isatty() for number, each in enumerate(streams))
+        unchanged = all(
+            stream.fileno() == number and stream.isatty() for number, stream in enumerate(streams)
+        )
     except Exception:  # whatever the program has put there
         return False
-    return own and getattr(sys, "stderr", None) is not None
+    return unchanged and getattr(sys, "stderr", None) is not None
 
 
 def _is_terminal(stream: Any) -> bool:

@@ -1,12 +1,12 @@
-"""Runs a script unobserved and times its compiled functions: ``nodescope compare`` starts it.
+"""Runs a script unobserved and times its compiled functions; started by ``nodescope compare``.
 
     python -m nodescope.cli.timed --result FILE --calls N --seconds S script.py [args]
 
-Nothing is recorded and nobody watches: what is measured is what the program does by itself. Only
-the outermost call of a compiled function is timed, from its call to its return.
+Nothing is recorded or observed: only the program itself is measured. Only the outermost call of a
+compiled function is timed, from its call to its return.
 
 Invariant: the run ends at its end, after N calls of each function, or after S seconds, whichever
-comes first; what was measured till then is written.
+comes first; the measurements up to that point are written.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class _Stopwatch:
 
     def install(self) -> None:
         plain = Compiled._call
-        here, took = self._here, self._took
+        local, took = self._here, self._took
 
         def call(self: Compiled, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if getattr(here, "inside", False):
+            if getattr(local, "inside", False):
                 return plain(self, owner, args, kwargs)
-            here.inside = True
+            local.inside = True
             began = time.perf_counter_ns()
             try:
                 return plain(self, owner, args, kwargs)
             finally:
                 ended = time.perf_counter_ns()
-                here.inside = False
+                local.inside = False
                 took(self.name, ended - began)
 
         Compiled._call = call  # type: ignore[method-assign]
@@ -71,7 +71,7 @@ class _Stopwatch:
         times = self._times.setdefault(name, [])
         if len(times) < self._most:
             times.append(took)
-        elif all(len(each) >= self._most for each in self._times.values()):
+        elif all(len(durations) >= self._most for durations in self._times.values()):
             self.end(f"after {self._most} calls")
         if time.monotonic() > self._until:
             self.end(f"after {self._seconds:g} s")

@@ -1,9 +1,9 @@
-"""Warnings of the program's arithmetic, at the program's own lines.
+"""Arithmetic warnings of the program, attributed to the program's own lines.
 
-NumPy warns at the innermost Python line, which is the one of ours that calls an op's impl. There,
-what is shown once per line would be shown once for the whole program.
+NumPy warns at the innermost Python line, which is the one of ours that calls an op's impl. There, a
+warning shown once per line would be shown once for the whole program.
 
-Invariant: costs nothing until something warns. What the program's filters say is done.
+Invariant: costs nothing until a warning occurs. The program's warning filters are respected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 def at_user_lines(is_ours: Callable[[str], bool]) -> Iterator[None]:
     """Show warnings that arise within ours at the line of the program that led there."""
     before = warnings.showwarning
-    seen: set[Any] = set()
+    shown_keys: set[Any] = set()
 
     def show(
         message: Warning | str, category: type[Warning], filename: str, lineno: int,
@@ -38,9 +38,9 @@ def at_user_lines(is_ours: Callable[[str], bool]) -> Iterator[None]:
                 registry = frame.f_globals.get("__warningregistry__", {})
                 registry.pop((str(message), category, lineno), None)
                 key = (str(message), category, user.f_code.co_filename, user.f_lineno)
-                if key in seen:
+                if key in shown_keys:
                     return
-                seen.add(key)
+                shown_keys.add(key)
             filename, lineno = user.f_code.co_filename, user.f_lineno
         before(message, category, filename, lineno, file, line)
 
@@ -55,11 +55,11 @@ def at_user_lines(is_ours: Callable[[str], bool]) -> Iterator[None]:
 def _action(text: str, category: type[Warning], frame: FrameType, lineno: int) -> str:
     """What the filters say of a warning, as `warnings.warn_explicit` asks them."""
     module = str(frame.f_globals.get("__name__", "<unknown>"))
-    for action, message, kind, where, line in warnings.filters:
+    for action, message, kind, module_pattern, line in warnings.filters:
         if (
             (message is None or _matches(message, text))
             and issubclass(category, kind)
-            and (where is None or _matches(where, module))
+            and (module_pattern is None or _matches(module_pattern, module))
             and line in (0, lineno)
         ):
             return str(action)

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from nodescope.debug.report.run_summary import first_words
 from nodescope.debug.why import parse_target, render, render_spread, spread, why
+from nodescope.debug.why.first_nonfinite import nonfinite_origin
 from nodescope.errors import RecordingError
 from nodescope.record.recording import Recording
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
+from nodescope.record.rows import HAS_SUMMARY, Execution
 from nodescope.telling import say, show
 
 _PAGE: Final = 5000
@@ -33,35 +35,30 @@ def tell(options: argparse.Namespace) -> int:
             target = parse_target(options.element)
             show(render(why(recording, target, step=options.step)), end="")
             return 0
-        step = options.step if options.step is not None else first_broken_step(recording)
-        if step is None:
-            show(_none_found(recording))
-        else:
+        origin = nonfinite_origin(recording) if options.step is None else None
+        if origin is not None and origin.unseen_step:
+            nodes = {row.node.id: row.node for row in recording.nodes()}
+            show(f"{first_words(origin, nodes)}; --max-slowdown 0 observes every step")
+        if options.step is not None or (origin is not None and origin.node):
+            step = options.step if origin is None else origin.step
             show(render_spread(spread(recording, step)), end="")
+        elif origin is None:
+            show(_none_found(recording))
     return 0
 
 
 def _none_found(recording: Recording) -> str:
     """That nothing was found, and in how much of the run it could have been."""
-    seen, known = recording.run().name, 0
+    name, with_statistics = recording.run().name, 0
     for page in _pages(recording):
-        known += sum(bool(each.flags & HAS_SUMMARY) for each in page)
-    if not known:
-        return f"NaN and Inf are unknown for {seen}: no statistics; run with --level summary"
+        with_statistics += sum(bool(execution.flags & HAS_SUMMARY) for execution in page)
+    if not with_statistics:
+        return f"NaN and Inf are unknown for {name}: no statistics; run with --level summary"
     steps = recording.steps()
-    left_out = sum(not each.observed for each in steps)
+    left_out = sum(not step.observed for step in steps)
     count = len(steps) - left_out
-    said = f"no NaN or Inf in {count:,} step{'s'[: count != 1]} of {seen}"
-    return said + (f"; {left_out:,} more ran unobserved" if left_out else "")
-
-
-def first_broken_step(recording: Recording) -> int | None:
-    """The first training step in which a node gave NaN or Inf; None if there is none."""
-    for page in _pages(recording):
-        for each in page:
-            if each.flags & (HAS_NAN | HAS_INF):
-                return each.step
-    return None
+    text = f"no NaN or Inf in {count:,} step{'s'[: count != 1]} of {name}"
+    return text + (f"; {left_out:,} more ran unobserved" if left_out else "")
 
 
 def _pages(recording: Recording) -> Iterator[list[Execution]]:

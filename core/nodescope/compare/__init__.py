@@ -1,4 +1,4 @@
-"""Comparison of an eager run with a compiled one: who became whom, how far apart, in what time.
+"""Comparison of an eager run with a compiled one: matching nodes, errors, times.
 
-Invariant: over two recordings; nothing here knows how they came about.
+Invariant: works on two recordings; nothing here knows how they were made.
 """

@@ -1,10 +1,9 @@
-"""Which node of an eager run is which node of a traced graph.
+"""Alignment: which node of an eager run corresponds to which node of a traced graph.
 
-A traced graph's nodes stand under the names that the eager run gives them, inside the scope in
-which the function is called. So they are matched by scope path, op, phase and how-many-th, among
-those of the same line of the program and the same shape where there are such, behind those of the
-calls before; what does not fit that way by the order of ops and shapes; leaves by who takes them.
-The reason is kept.
+A traced graph's nodes have the names that the eager run gives them, inside the scope in which the
+function is called. So they are matched by scope path, op, phase and ordinal, preferring nodes of
+the same source line and shape, after the nodes of earlier calls; the rest by the order of ops and
+shapes; leaves by their users. The reason for each match is kept.
 
 Invariant: pure; a node is matched at most once, and never with a node of another op unless both are
 leaves.
@@ -19,16 +18,15 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from nodescope.ir.graph import Graph, Node, TensorSpec
-from nodescope.ir.scopes import join
+from nodescope.ir.graph import Graph, Node, Spec
+from nodescope.ir.scopes import base_of, join, placed
 
 Reason = Literal["", "name", "order", "inputs"]
-LEAF = "leaf"
 _MOST_BASES = 64
 
 Key = tuple[str, str, str]
 Line = tuple[str, int] | None
-Sign = tuple[Key, Line, tuple[TensorSpec | None, ...] | None]
+Sign = tuple[Key, Line, tuple[Spec | None, ...] | None]
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -62,7 +60,7 @@ class Called(NamedTuple):
 def align(
     traced: Graph,
     eager: Sequence[Node],
-    specs: Mapping[int, TensorSpec] | None = None,
+    specs: Mapping[int, Spec] | None = None,
     *,
     base: str | None = None,
     before: Sequence[Called] = (),
@@ -77,13 +75,13 @@ def align(
         before: The calls of compiled functions before this one in the step: their nodes come
             first where several calls have nodes alike.
     """
-    inner = [node for node in traced.nodes if node.family != LEAF]
-    outer = [node for node in eager if node.family != LEAF]
+    inner = [node for node in traced.nodes if not node.is_leaf]
+    outer = [node for node in eager if not node.is_leaf]
     by_key: dict[Key, list[Node]] = defaultdict(list)
     for node in outer:
         by_key[_key(node)].append(node)
     if base is None:
-        base = _base(inner, outer, by_key)
+        base = _likeliest_base(inner, outer, by_key)
     matches: dict[int, Match] = {}
     _by_name(traced, by_key, specs or {}, base, before, matches)
     _by_order(traced, inner, outer, specs or {}, matches)
@@ -94,7 +92,7 @@ def align(
 def _by_name(
     traced: Graph,
     by_key: Mapping[Key, Sequence[Node]],
-    specs: Mapping[int, TensorSpec],
+    specs: Mapping[int, Spec],
     base: str,
     before: Sequence[Called],
     matches: dict[int, Match],
@@ -130,28 +128,28 @@ def _by_name(
 
 def _signs(traced: Graph, base: str, level: int) -> list[tuple[Sign, Node]]:
     """What alike nodes have in common, leaves left out: the key, the line (1), the shapes (2)."""
-    specs = {each.id: each.spec for each in traced.values}
+    specs = {value.id: value.spec for value in traced.values}
     return [
         (
             (
-                placed(node, base),
+                _placed(node, base),
                 _line(node) if level > 0 else None,
-                tuple(specs.get(each) for each in node.outputs) if level > 1 else None,
+                tuple(specs.get(value) for value in node.outputs) if level > 1 else None,
             ),
             node,
         )
         for node in traced.nodes
-        if node.family != LEAF
+        if not node.is_leaf
     ]
 
 
-def _fits(node: Node, sign: Sign, specs: Mapping[int, TensorSpec]) -> bool:
+def _fits(node: Node, sign: Sign, specs: Mapping[int, Spec]) -> bool:
     _, line, results = sign
     if line is not None and _line(node) != line:
         return False
     if results is None:
         return True
-    known = tuple(specs.get(each) for each in node.outputs)
+    known = tuple(specs.get(value) for value in node.outputs)
     return len(known) == len(results) and all(
         one is None or other is None or one == other
         for one, other in zip(known, results, strict=True)
@@ -162,22 +160,18 @@ def _line(node: Node) -> Line:
     return (node.source.file, node.source.line) if node.source is not None else None
 
 
-def placed(node: Node, base: str) -> Key:
+def _placed(node: Node, base: str) -> Key:
     """Scope, op and phase that a traced node has when its function is called in scope ``base``."""
-    scope = node.scope
-    if base and node.phase == "backward":
-        inside = scope.removeprefix("backward").removeprefix("/")
-        scope = join(join("backward", base), inside) if inside else join("backward", base)
-    elif base and node.phase != "optimizer":
-        scope = join(base, scope) if scope else base
-    return scope, node.op, node.phase
+    return placed(node.scope, node.phase, base), node.op, node.phase
 
 
 def _key(node: Node) -> Key:
     return node.scope, node.op, node.phase
 
 
-def _base(inner: Iterable[Node], outer: Iterable[Node], by_key: Mapping[Key, list[Node]]) -> str:
+def _likeliest_base(
+    inner: Iterable[Node], outer: Iterable[Node], by_key: Mapping[Key, list[Node]]
+) -> str:
     """The scope in which most traced nodes are found."""
     counts = Counter(node.op for node in outer)
     wanted = list(inner)
@@ -187,13 +181,12 @@ def _base(inner: Iterable[Node], outer: Iterable[Node], by_key: Mapping[Key, lis
         for other in outer:
             if other.op != node.op or other.phase != "forward":
                 continue
-            if not node.scope:
-                candidates.setdefault(other.scope)
-            elif other.scope.endswith("/" + node.scope):
-                candidates.setdefault(other.scope[: -len(node.scope) - 1])
+            candidate = base_of(other.scope, node.scope, node.phase)
+            if candidate is not None:
+                candidates.setdefault(candidate)
 
     def found(base: str) -> int:
-        keys = Counter(placed(node, base) for node in wanted)
+        keys = Counter(_placed(node, base) for node in wanted)
         return sum(min(count, len(by_key.get(key, ()))) for key, count in keys.items())
 
     return max(list(candidates)[:_MOST_BASES], key=found)
@@ -203,14 +196,14 @@ def _by_order(
     traced: Graph,
     inner: Sequence[Node],
     outer: Sequence[Node],
-    specs: Mapping[int, TensorSpec],
+    specs: Mapping[int, Spec],
     matches: dict[int, Match],
 ) -> None:
     taken = {each.eager for each in matches.values()}
-    ours = {each.id: each.spec for each in traced.values}
+    ours = {value.id: value.spec for value in traced.values}
 
-    def sign(node: Node, known: Mapping[int, TensorSpec]) -> tuple[object, ...]:
-        shapes = tuple(known[each].shape for each in node.outputs if each in known)
+    def sign(node: Node, known: Mapping[int, Spec]) -> tuple[object, ...]:
+        shapes = tuple(known[value].shape for value in node.outputs if value in known)
         return (node.op, node.phase, shapes if specs else ())
 
     left = [node for node in inner if node.id not in matches]
@@ -232,7 +225,7 @@ def _by_order(
 def _leaves(
     traced: Graph,
     eager: Sequence[Node],
-    specs: Mapping[int, TensorSpec],
+    specs: Mapping[int, Spec],
     base: str,
     matches: dict[int, Match],
 ) -> None:
@@ -247,15 +240,15 @@ def _leaves(
             continue
         for value, other in zip(node.inputs, by_id[match.eager].inputs, strict=False):
             leaf, there = ours.get(value), makers.get(other)
-            if leaf is None or there is None or leaf.family != LEAF or there.family != LEAF:
+            if leaf is None or there is None or not leaf.is_leaf or not there.is_leaf:
                 continue
             if leaf.id not in matches and there.id not in taken:
                 matches[leaf.id] = Match(leaf.id, there.id, "inputs")
                 taken.add(there.id)
-    names = {node.name: node for node in eager if node.family == LEAF}
+    names = {node.name: node for node in eager if node.is_leaf}
     shapes = {each.id: each.spec for each in traced.values}
     for node in traced.nodes:
-        if node.family != LEAF or node.id in matches:
+        if not node.is_leaf or node.id in matches:
             continue
         found = names.get(join(base, node.name)) or names.get(node.name)
         results = tuple(shapes.get(each) for each in node.outputs)

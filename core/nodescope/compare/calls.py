@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from nodescope.ir.graph import Graph, Node
-
-BACKWARD = "backward"
+from nodescope.ir.scopes import base_of
 
 
 class Call(NamedTuple):
@@ -52,20 +51,6 @@ def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[Call]:
             seen[node.graph] += 1
         at = latest[node.graph]
         if found[at].base is None and key in scopes[node.graph]:
-            found[at] = Call(node.graph, base_of(node, scopes[node.graph][key]))
+            final = scopes[node.graph][key]
+            found[at] = Call(node.graph, base_of(node.scope, final.scope, final.phase))
     return found
-
-
-def base_of(ran: Node, final: Node) -> str | None:
-    """The scope of the call, by what stands before a node's own scope."""
-    scope, inside = ran.scope, final.scope
-    if final.phase == "optimizer":
-        return None
-    if final.phase == "backward":
-        scope = scope.removeprefix(BACKWARD).removeprefix("/")
-        inside = inside.removeprefix(BACKWARD).removeprefix("/")
-    if scope == inside:
-        return ""
-    if not inside:
-        return scope
-    return scope[: -len(inside) - 1] if scope.endswith("/" + inside) else None

@@ -1,7 +1,8 @@
-"""How far two values are apart.
+"""Errors: how much two values differ.
 
-Invariant: pure; never raises for odd values. Errors are over the elements that are finite in both;
-what is finite in one alone is a mismatch. What was measured from, arrays or statistics, is said.
+Invariant: pure; never raises for unusual values. Errors are over the elements that are finite in
+both; an element that is finite in only one is a mismatch. States whether arrays or statistics were
+compared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from nodescope.events import Array
 from nodescope.record.summary import TensorSummary
+from nodescope.telling import shape_words
 
 Source = Literal["arrays", "summaries", "none"]
 
@@ -66,7 +68,8 @@ class Measure(msgspec.Struct, frozen=True):
 def measure_arrays(eager: Array, compiled: Array) -> Measure:
     """Compare elements. Arrays of different shapes or kinds are not measured."""
     if eager.shape != compiled.shape:
-        return Measure("none", why=f"the shapes differ: {eager.shape} and {compiled.shape}")
+        one, other = shape_words(eager.shape), shape_words(compiled.shape)
+        return Measure("none", why=f"the shapes differ: {one} and {other}")
     if eager.dtype != compiled.dtype:
         return Measure("none", why=f"the dtypes differ: {eager.dtype} and {compiled.dtype}")
     kind = eager.dtype.kind
@@ -191,7 +194,7 @@ def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
 
 def worst_of(measures: list[Measure]) -> Measure | None:
     """The one with the largest error; unmeasured ones count only if there is nothing else."""
-    known = [each for each in measures if each.source != "none"]
+    known = [measure for measure in measures if measure.source != "none"]
     if not known:
         return measures[-1] if measures else None
 

@@ -1,28 +1,31 @@
-"""What each node of a stage stands for, and how a function's stages follow from one another.
+"""What each node of a stage stands for, and how a function's stages are derived from each other.
 
-Invariant: pure; told from the recorded rewrites alone, as the passes told them.
+Invariant: pure; derived only from the recorded rewrites.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from nodescope.ir.graph import Graph
-from nodescope.record.captured import Function
+from nodescope.ir.provenance import Change
+from nodescope.record.compiled_functions import Function
 
 
-class Change(msgspec.Struct, frozen=True):
+class StageChange(msgspec.Struct, frozen=True):
     """One rewrite of a pass, with nodes by name as far as they are known.
 
     Attributes:
         rule: Which rule of the pass.
-        kind: What happened: renamed, rewritten, folded, merged, fused, recomputed, eliminated.
+        kind: What happened to the nodes before.
         before, after: Names of the nodes.
         note: What else there is to say.
     """
 
     rule: str
-    kind: str
+    kind: Change
     before: tuple[str, ...]
     after: tuple[str, ...]
     note: str
@@ -43,7 +46,7 @@ class Stage(msgspec.Struct, frozen=True):
     name: str
     graph: int
     nodes: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[StageChange, ...] = ()
     took_ns: int = 0
     notes: tuple[str, ...] = ()
 
@@ -59,14 +62,14 @@ def stages(function: Function) -> tuple[Stage, ...]:
         if each.after == each.before or each.after not in graphs:
             continue
         changes = tuple(
-            Change(
-                str(one.get("rule", "")),
-                str(one.get("change", "")),
-                _named(one.get("before", ()), names),
-                _named(one.get("after", ()), names),
-                str(one.get("note", "")),
+            StageChange(
+                rewrite.rule,
+                rewrite.change,
+                _named(rewrite.before, names),
+                _named(rewrite.after, names),
+                rewrite.note,
             )
-            for one in each.rewrites
+            for rewrite in each.rewrites
         )
         count = _count(graphs[each.after])
         found.append(Stage(each.name, each.after, count, changes, each.took_ns, each.notes))
@@ -85,13 +88,13 @@ def with_origins(function: Function, graph_id: int) -> Graph | None:
     standing: dict[int, set[int]] = {node.id: {node.id} for node in function.traced.nodes}
     if graph.id != function.traced.id:
         for each in function.passes:
-            for one in each.rewrites:
-                if len(one["before"]) > 1 and set(one["before"]) == set(one["after"]):
-                    continue  # only another order
+            for rewrite in each.rewrites:
+                if rewrite.only_reorders:
+                    continue
                 known: set[int] = set()
-                for before in one.get("before", ()):
+                for before in rewrite.before:
                     known |= standing.get(before, set())
-                for after in one.get("after", ()):
+                for after in rewrite.after:
                     standing.setdefault(after, set()).update(known)
             if each.after == graph.id:
                 break
@@ -105,8 +108,8 @@ def with_origins(function: Function, graph_id: int) -> Graph | None:
 
 
 def _count(graph: Graph) -> int:
-    return sum(node.family != "leaf" for node in graph.nodes)
+    return sum(not node.is_leaf for node in graph.nodes)
 
 
-def _named(ids: object, names: dict[int, str]) -> tuple[str, ...]:
-    return tuple(names.get(each, f"@{each}") for each in ids)  # type: ignore[attr-defined]
+def _named(ids: Iterable[int], names: Mapping[int, str]) -> tuple[str, ...]:
+    return tuple(names.get(node, f"@{node}") for node in ids)

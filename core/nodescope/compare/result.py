@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 import msgspec
 
-from nodescope.compare.align import LEAF, Reason
+from nodescope.compare.align import Reason
 from nodescope.compare.measure import Measure, worst_of
 from nodescope.compare.provenance import Stage, stages
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import Pair, Reader, sampled
 from nodescope.errors import UsageError
-from nodescope.ir.graph import Node, TensorSpec
-from nodescope.record.captured import Function, functions
+from nodescope.ir.graph import LEAF_ROLES, Node, Role, Spec
+from nodescope.ir.provenance import Fate, FateKind, KernelCost, MemoryReport
+from nodescope.record.compiled_functions import Function, functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 
@@ -39,7 +39,7 @@ class ComparedValue(msgspec.Struct, frozen=True):
     port: int
     eager: int
     compiled: int
-    spec: TensorSpec
+    spec: Spec
     worst: Measure | None
     steps: tuple[int, ...]
     why: str = ""
@@ -49,8 +49,8 @@ class ComparedNode(msgspec.Struct, frozen=True):
     """A traced node: what became of it, and which node it is in the eager run.
 
     Attributes:
-        id, name, op, family, phase: Of the traced node.
-        fate: kept, renamed, rewritten, folded, merged, fused, recomputed or eliminated.
+        id, name, op, family, role, phase: Of the traced node.
+        fate: As of `nodescope.ir.provenance.Fate.kind`.
         by: Pass and rule of each change, ``pass/rule``.
         into: Ids of the final nodes that do its work.
         eager: Id of the eager run's node, or 0.
@@ -63,8 +63,9 @@ class ComparedNode(msgspec.Struct, frozen=True):
     name: str
     op: str
     family: str
+    role: Role
     phase: str
-    fate: str
+    fate: FateKind
     by: tuple[str, ...]
     into: tuple[int, ...]
     eager: int
@@ -84,7 +85,7 @@ class Kernel(msgspec.Struct, frozen=True):
         times: How often it ran.
         ns: Median time of an execution.
         eager_ns: Sum of the median times of the eager nodes that it stands for.
-        cost: Flops, bytes, intensity and bound, as the compiler estimates; may be empty.
+        cost: As the compiler estimates; None if it did not.
     """
 
     id: int
@@ -96,7 +97,7 @@ class Kernel(msgspec.Struct, frozen=True):
     times: int
     ns: float | None
     eager_ns: float | None
-    cost: dict[str, Any]
+    cost: KernelCost | None
 
 
 class ComparedFunction(msgspec.Struct, frozen=True):
@@ -105,7 +106,7 @@ class ComparedFunction(msgspec.Struct, frozen=True):
     Attributes:
         owner: The function and the number of its trace.
         base: The scope in which it is called.
-        backend, fallback, compile_ms, unfused, memory: See `nodescope.events.Compiled`.
+        backend, fallback, compile_ns, unfused, memory: See `nodescope.events.Compiled`.
         steps: The training steps in which it ran.
         stages: The traced graph, then one for each pass that changed it.
         nodes, kernels: The traced nodes and the final ones, in order.
@@ -120,18 +121,18 @@ class ComparedFunction(msgspec.Struct, frozen=True):
     base: str
     backend: str
     fallback: str
-    compile_ms: float
+    compile_ns: int
     steps: tuple[int, ...]
     stages: tuple[Stage, ...]
     nodes: tuple[ComparedNode, ...]
     kernels: tuple[Kernel, ...]
-    fates: dict[str, int]
+    fates: dict[FateKind, int]
     beside: tuple[int, ...]
     unmatched: tuple[int, ...]
     eager_ns: float
     compiled_ns: float
     unfused: tuple[str, ...]
-    memory: dict[str, Any]
+    memory: MemoryReport | None
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -201,7 +202,7 @@ def history(
     if function is not None:
         traced = next((each for each in function.traced.nodes if each.id == node), None)
     if function is None or traced is None:
-        raise UsageError(f"there is no node {node} in a compiled function {owner!r}")
+        raise UsageError(f"no node {node} in a compiled function {owner!r}")
     reader = Reader(eager, compiled)
     sides = Sides(function, reader, found)
     pair = sides.pair(traced, 0)
@@ -228,18 +229,18 @@ def _function(
 ) -> ComparedFunction:
     sides = Sides(function, reader, beside)
     measured = reader.to_measure(sides.steps, samples)
-    about = function.about
-    fates = {each["node"]: each for each in about.get("fates", ())}
+    compiled = function.compiled
+    fates = {fate.node: fate for fate in compiled.fates}
     nodes = tuple(_node(node, fates, sides, reader, measured) for node in function.traced.nodes)
     kernels = _kernels(sides, reader)
     matched = {each.eager for each in sides.alignment.matches.values()}
-    inner = [node for node in nodes if node.family != LEAF]
+    inner = [node for node in nodes if node.role not in LEAF_ROLES]
     return ComparedFunction(
         owner=function.owner,
         base=sides.alignment.base,
-        backend=str(about.get("backend", "")),
-        fallback=str(about.get("fallback", "")),
-        compile_ms=float(about.get("compile_ms", 0.0)),
+        backend=compiled.backend,
+        fallback=compiled.fallback,
+        compile_ns=compiled.compile_ns,
         steps=sides.steps,
         stages=stages(function),
         nodes=nodes,
@@ -247,33 +248,34 @@ def _function(
         fates=dict(Counter(node.fate for node in inner)),
         beside=tuple(node.id for node in sides.eager),
         unmatched=tuple(
-            node.id for node in sides.eager if node.id not in matched and node.family != LEAF
+            node.id for node in sides.eager if node.id not in matched and not node.is_leaf
         ),
         eager_ns=sum(node.eager_ns or 0.0 for node in inner),
-        compiled_ns=sum(each.ns or 0.0 for each in kernels),
-        unfused=tuple(map(str, about.get("unfused", ()))),
-        memory=dict(about.get("memory") or {}),
+        compiled_ns=sum(kernel.ns or 0.0 for kernel in kernels),
+        unfused=compiled.unfused,
+        memory=compiled.memory,
     )
 
 
 def _node(
     node: Node,
-    fates: Mapping[int, Any],
+    fates: Mapping[int, Fate],
     sides: Sides,
     reader: Reader,
     steps: tuple[int, ...],
 ) -> ComparedNode:
-    fate = fates.get(node.id, {})
+    fate = fates.get(node.id) or Fate(node.id, "kept", ())
     match = sides.alignment.matches.get(node.id)
     return ComparedNode(
         id=node.id,
         name=node.name,
         op=node.op,
         family=node.family,
+        role=node.role,
         phase=node.phase,
-        fate=str(fate.get("kind", "kept")),
-        by=tuple(fate.get("by", ())),
-        into=tuple(fate.get("into", ())),
+        fate=fate.kind,
+        by=fate.by,
+        into=fate.into,
         eager=match.eager if match else 0,
         matched=match.reason if match else "",
         eager_ns=reader.eager_times.get(match.eager) if match else None,
@@ -284,14 +286,14 @@ def _node(
 
 
 def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
-    families = {node.id: node.family for node in sides.function.traced.nodes}
-    costs = sides.function.about.get("costs") or {}
+    computed = {node.id for node in sides.function.traced.nodes if not node.is_leaf}
+    costs = sides.function.compiled.costs
     found = []
     for node in sides.function.final.nodes:
-        if node.family == LEAF:
+        if node.is_leaf:
             continue
         ran = sides.run.get(node.id)
-        covered = [each for each in node.origin if families.get(each, LEAF) != LEAF]
+        covered = [each for each in node.origin if each in computed]
         eager = [each.id for each in map(sides.eager_of, covered) if each is not None]
         known = [reader.eager_times[each] for each in eager if each in reader.eager_times]
         durations = reader.compiled_durations.get(ran.id, []) if ran else []
@@ -306,7 +308,7 @@ def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
                 times=len(durations),
                 ns=float(median(durations)) if durations else None,
                 eager_ns=sum(known) if known else None,
-                cost=dict(costs.get(str(node.id)) or {}),
+                cost=costs.get(node.id),
             )
         )
     return tuple(found)
@@ -317,7 +319,7 @@ def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
     measures = [reader.measure(pair, step) for step in steps] if there else []
     why = pair.why or ("" if pair.eager else "no match in the eager run")
     if there and not steps:
-        why = "nothing of the function runs, so there is no step to measure it at"
+        why = "no node of the function runs, so there is no step to measure"
     return ComparedValue(
         port=pair.port,
         eager=pair.eager_value,

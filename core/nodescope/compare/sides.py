@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodescope.compare.align import LEAF, Called, align
+from nodescope.compare.align import Called, align
 from nodescope.compare.calls import calls
 from nodescope.compare.values import Pair, Reader
 from nodescope.ir.graph import Node
-from nodescope.record.captured import Function
+from nodescope.record.compiled_functions import Function
 
 
 class Sides:
@@ -32,9 +32,12 @@ class Sides:
         self.function = function
         ran = reader.run_nodes(function.final.id)
         self.steps = reader.steps(ran)
-        self.eager = reader.eager_nodes(self.steps[0] if self.steps else None)
+        step = self.steps[0] if self.steps else None
+        self.eager = reader.eager_nodes(step)
+        self._eager_by_id = reader.as_of(step).nodes
         base, before = _calls_before(function, reader, self.steps, beside)
-        self.alignment = align(function.traced, self.eager, reader.specs, base=base, before=before)
+        specs = reader.as_of(step).specs
+        self.alignment = align(function.traced, self.eager, specs, base=base, before=before)
         self.run = _running(function, ran)
         self._reader = reader
         self._fed = _fed(function, self.run)
@@ -46,7 +49,7 @@ class Sides:
     def eager_of(self, traced: int) -> Node | None:
         """The eager node that a traced one is."""
         match = self.alignment.matches.get(traced)
-        return self._reader.eager_node(match.eager) if match else None
+        return self._eager_by_id.get(match.eager) if match else None
 
     def pair(self, node: Node, port: int) -> Pair:
         """Where a value of a traced node is."""
@@ -58,24 +61,24 @@ class Sides:
             number = compiled.outputs[at] if compiled is not None else 0
             return Pair(eager, there, compiled, number, port, self._specs[value], why)
 
-        if node.family == LEAF:
+        if node.is_leaf:
             return self._leaf(node, found)
-        about = self.function.about
-        final = (about.get("values") or {}).get(str(value))
+        compiled = self.function.compiled
+        final = compiled.values.get(value)
         if final is not None and final in self._made:
             maker = self._made[final]
             ran = self.run.get(maker.id)
             if ran is not None:
                 return found(ran, maker.outputs.index(final))
-            if maker.family == LEAF and final in self._traced:
+            if maker.is_leaf and final in self._traced:
                 return self._leaf(self._traced[final], found)
-            why = "a constant now" if maker.family == LEAF else "its node was not recorded"
+            why = "now a constant" if maker.is_leaf else "its node was not recorded"
             return found(None, 0, why)
-        within = (about.get("inside") or {}).get(str(value))
-        if within is not None:
-            name = self._names.get(within[0], "")
-            return found(None, 0, f"inside the kernel {name}, which does not give it out")
-        return found(None, 0, "nothing computes it any more")
+        kernel = compiled.inside.get(value)
+        if kernel is not None:
+            name = self._names.get(kernel[0], "")
+            return found(None, 0, f"inside the kernel {name}, which does not output it")
+        return found(None, 0, "no longer computed")
 
     def _leaf(self, leaf: Node, found: Any) -> Pair:
         eager = self.eager_of(leaf.id)
@@ -121,6 +124,6 @@ def _running(function: Function, ran: Iterable[Node]) -> dict[int, Node]:
     found = {}
     for node in function.final.nodes:
         there = waiting.get((node.op, node.origin))
-        if node.family != LEAF and there:
+        if not node.is_leaf and there:
             found[node.id] = there.pop(0)
     return found

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from nodescope.compare.align import LEAF
 from nodescope.compare.measure import Measure, measure_arrays, measure_summaries
 from nodescope.events import Array
-from nodescope.ir.graph import Node, TensorSpec
-from nodescope.record.recording import Recording
+from nodescope.ir.graph import Node, Spec
+from nodescope.record.graphs import defined, end_of
+from nodescope.record.recording import MAX_SEQ, Recording
 from nodescope.record.rows import ValueAt
 
 BUDGET_BYTES = 256 << 20
@@ -32,8 +32,15 @@ class Pair(NamedTuple):
     compiled: Node | None
     compiled_value: int
     port: int
-    spec: TensorSpec
+    spec: Spec
     why: str
+
+
+class AsOf(NamedTuple):
+    """The eager run's nodes and the specs of its values, by id, as they were in a step."""
+
+    nodes: dict[int, Node]
+    specs: dict[int, Spec]
 
 
 class Reader:
@@ -42,16 +49,15 @@ class Reader:
     def __init__(self, eager: Recording, compiled: Recording) -> None:
         self._eager, self._compiled = eager, compiled
         self._left = BUDGET_BYTES
-        self._eager_nodes = {row.node.id: row.node for row in eager.nodes()}
         self._rows = [row.node for row in compiled.nodes()]
-        leaves = [node for node in self._rows if node.family == LEAF]
+        leaves = [node for node in self._rows if node.is_leaf]
         self._leaves = {node.name: node for node in leaves}
         self._leaf_of = {value: node for node in leaves for value in node.outputs}
         self._by_id = {node.id: node for node in self._rows}
-        self.specs = {row.value.id: row.value.spec for row in eager.values()}
         self.eager_times = {node: float(median(found)) for node, found in _durations(eager).items()}
         self.compiled_durations = _durations(compiled)
         self._seqs = functools.lru_cache(maxsize=256)(self._read_seqs)
+        self.as_of = functools.lru_cache(maxsize=16)(self._read_as_of)
 
     def run_nodes(self, graph: int) -> list[Node]:
         """The nodes of the compiled run that run in a captured graph, in order."""
@@ -69,21 +75,18 @@ class Reader:
 
         Without a step, all it defined.
         """
+        known = self.as_of(step).nodes
         if step is not None:
             found = {node: None for node, _ in self._eager.ran_in(step)}
-            ran = [self._eager_nodes[node] for node in found if node in self._eager_nodes]
+            ran = [known[node] for node in found if node in known]
             if ran:
                 taken = {value for node in ran for value in node.inputs}
                 return [
                     node
-                    for node in self._eager_nodes.values()
-                    if node.family == LEAF and node.id not in found and taken & {*node.outputs}
+                    for node in known.values()
+                    if node.is_leaf and node.id not in found and taken & {*node.outputs}
                 ] + ran
-        return list(self._eager_nodes.values())
-
-    def eager_node(self, node: int) -> Node | None:
-        """A node of the eager run."""
-        return self._eager_nodes.get(node)
+        return list(known.values())
 
     def compiled_nodes(self, step: int) -> list[Node]:
         """What the compiled run executed in a step, in order."""
@@ -107,7 +110,7 @@ class Reader:
     def of_both(self, steps: Sequence[int]) -> list[int]:
         """Those of some steps that the eager run has, too."""
         there = {row.step for row in self._eager.steps()}
-        return [each for each in steps if each == 0 or each in there]
+        return [step for step in steps if step == 0 or step in there]
 
     def measure(self, pair: Pair, step: int) -> Measure:
         """How far a value is apart in a step."""
@@ -152,18 +155,25 @@ class Reader:
         seq = seqs.get(node.id)
         if seq is None:
             # Data that was made before the step is still there.
-            before = node.family == LEAF and seqs
+            before = node.is_leaf and seqs
             return recording.latest_at(value, max(seqs.values())) if before else None
         found = recording.latest_at(value, seq)
         return found if found is not None and found.seq == seq else None
+
+    def _read_as_of(self, step: int | None) -> AsOf:
+        until = MAX_SEQ if step is None else end_of(self._eager, step)
+        nodes, values = defined(self._eager, until)
+        return AsOf(
+            {node.id: node for node in nodes}, {row.value.id: row.value.spec for row in values}
+        )
 
     def _read_seqs(self, eager: bool, step: int) -> dict[int, int]:
         return dict((self._eager if eager else self._compiled).ran_in(step))
 
 
-def _most_bytes(spec: TensorSpec) -> int:
+def _most_bytes(spec: Spec) -> int:
     """How large a value is at most, in bytes."""
-    return math.prod(spec.shape) * _WIDEST
+    return math.prod(size or 1 for size in spec.shape) * _WIDEST
 
 
 def sampled(steps: Sequence[int], samples: int) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
 """The adapter: between an editor and the program that it launches.
 
-It starts and ends the program, shows what it writes, and hands everything else on to the debuggee,
+It starts and ends the program, forwards its output, and passes everything else on to the debuggee,
 which is in the program's process.
 
-Invariant: every request is answered exactly once, the program's end at the latest; ``terminated``
-is the last event of a session. A lost editor is a lost adapter: the program runs on, or is ended if
-its launch says so.
+Invariant: every request is answered exactly once, at the latest when the program ends;
+``terminated`` is the last event of a session. A lost editor is a lost adapter: the program
+continues, or is ended if its launch says so.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Adapter:
     def _attach(self, request: Message) -> None:
         if self._child is not None:
             raise UsageError("this session already has a program")
-        found = self._child = attached(request.get("arguments") or {})
-        found.channel.request("initialize", self._editor)
-        threading.Thread(target=self._until_end, args=(found.channel,), daemon=True).start()
+        program = self._child = attached(request.get("arguments") or {})
+        program.channel.request("initialize", self._editor)
+        threading.Thread(target=self._until_end, args=(program.channel,), daemon=True).start()
         self._client.respond(request)
         self._client.event("process", {
-            "name": found.place.name, "systemProcessId": found.place.pid,
+            "name": program.place.name, "systemProcessId": program.place.pid,
             "isLocalProcess": True, "startMethod": "attach",
         })  # fmt: skip
         self._client.event("initialized")
@@ -82,15 +82,15 @@ class Adapter:
         launch = launch_of(request.get("arguments") or {})
         child = self._child = Child(launch)
         pumps = [
-            threading.Thread(target=self._pump, args=each, name="nodescope-output", daemon=True)
-            for each in child.streams
+            threading.Thread(target=self._pump, args=stream, name="nodescope-output", daemon=True)
+            for stream in child.streams
         ]
-        for each in pumps:
-            each.start()
+        for pump in pumps:
+            pump.start()
         channel = child.connected()
         if channel is None:
-            for each in pumps:
-                each.join(_JOIN_S)
+            for pump in pumps:
+                pump.join(_JOIN_S)
             status = child.process.wait()
             self._client.refuse(request, f"the program did not start: it ended with status {status}"
                                 "; the debug console shows what it wrote")  # fmt: skip
@@ -127,11 +127,11 @@ class Adapter:
         self._client.respond(request)
 
     def _disconnect(self, request: Message) -> None:
-        given = request.get("arguments") or {}
+        arguments = request.get("arguments") or {}
         self._gone = True
         child = self._child
         if child is not None and child.channel is not None:
-            if given.get("terminateDebuggee", isinstance(child, Child)):
+            if arguments.get("terminateDebuggee", isinstance(child, Child)):
                 child.end()
                 self._ended.wait(_JOIN_S)
             else:
@@ -167,10 +167,10 @@ class Adapter:
 
     def _wait(self, child: Child, threads: list[threading.Thread]) -> None:
         status = child.process.wait()
-        for each in threads:
+        for thread in threads:
             # What a grandchild still holds open is not waited for.
-            if each.ident is not None:
-                each.join(_JOIN_S)
+            if thread.ident is not None:
+                thread.join(_JOIN_S)
         self._end(status)
 
     def _until_end(self, channel: Channel) -> None:

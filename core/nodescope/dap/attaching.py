@@ -1,14 +1,15 @@
-"""Attaching: how an editor's adapter finds a program that runs, and comes in.
+"""Attaching: how an editor's adapter finds and connects to a running program.
 
-A program that lets editors in listens on a port of the loopback interface, and leaves a file that
-says where, with a token that only its own user can read. Editors come one after another; without
+A program that accepts editors listens on a port of the loopback interface, and writes a file with
+its address and a token that only its own user can read. It serves one editor after another; without
 one the program runs, unless it is stopped before its first node.
 
-Invariant: nobody comes in without the token; who leaves takes the breakpoints along.
+Invariant: nobody connects without the token; a leaving editor's breakpoints are removed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -25,9 +26,12 @@ from nodescope.dap.looking import Console
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
 from nodescope.link.owner import is_foreign
+from nodescope.plain_files import read_plain
+from nodescope.record.files.descriptors import Own, moved
 
 FOLDER: Final = Path(".nodescope", "attach")
 _GREET_S: Final = 10.0
+_PLACE_BYTES: Final = 1 << 16
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -39,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
     name: str
 
 
-class Door:
+class EditorListener:
     """The program's side: lets editors in, one after another.
 
     Args:
@@ -54,7 +58,7 @@ class Door:
     def __init__(self, controller: Controller, name: str, console: Console) -> None:
         self._controller = controller
         self._console = console
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = moved(socket.create_server(("127.0.0.1", 0)), Own)
         self._guest: Debuggee | None = None
         port = self._listener.getsockname()[1]
         self._place = Place(os.getpid(), port, secrets.token_hex(16), name)
@@ -83,7 +87,7 @@ class Door:
     def _work(self) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection = moved(self._listener.accept()[0], Own)
             except OSError:
                 return  # it was closed
             if is_foreign(connection):  # else others could keep the door busy
@@ -92,9 +96,9 @@ class Door:
             connection.settimeout(_GREET_S)
             channel = Channel.of(connection)
             request = channel.read() or {}
-            given = request.get("arguments")
-            told = str(given.get("token") if isinstance(given, dict) else "")
-            if secrets.compare_digest(told.encode(), self._place.token.encode()):
+            arguments = request.get("arguments")
+            token = str(arguments.get("token") if isinstance(arguments, dict) else "")
+            if secrets.compare_digest(token.encode(), self._place.token.encode()):
                 connection.settimeout(None)
                 channel.respond(request)
                 self._guest = Debuggee(self._controller, console=self._console)
@@ -128,7 +132,7 @@ class Attached:
         if not (self.channel.read() or {}).get("success"):
             self.channel.close()
             raise UsageError(f"attach: process {place.pid} refuses connections",
-                             hint="another editor may be there")  # fmt: skip
+                             hint="another editor may be attached")  # fmt: skip
         connection.settimeout(None)
 
     def interrupt(self) -> None:
@@ -146,39 +150,44 @@ class Attached:
             pass  # it has ended
 
 
-def attached(given: dict[str, Any]) -> Attached:
+def attached(arguments: dict[str, Any]) -> Attached:
     """Find the program that is meant, and come in.
 
     Raises:
         UsageError: There is none, or it is not clear which; the message says what to do.
     """
     try:
-        wanted = msgspec.convert(given, Attach)
+        request = msgspec.convert(arguments, Attach)
     except msgspec.ValidationError as error:
         raise UsageError(f"attach: {error}") from None
-    folder = Path(wanted.cwd or ".") / FOLDER
-    found = [place for each in sorted(folder.glob("*.json")) if (place := _read(each)) is not None]
-    if wanted.process_id is not None:
-        found = [each for each in found if each.pid == wanted.process_id]
-    if not found:
-        which = f"process {wanted.process_id}" if wanted.process_id is not None else "no program"
-        raise UsageError(f"attach: {which} waits for an editor in {folder}",
-                         hint="start it with nodescope run --editor")  # fmt: skip
-    if len(found) > 1:
-        known = ", ".join(f"{each.pid} ({each.name})" for each in found)
-        raise UsageError(
-            f"attach: several programs wait: {known}", hint="choose one with processId"
+    folder = Path(request.cwd or ".") / FOLDER
+    places = [place for file in sorted(folder.glob("*.json")) if (place := _read(file)) is not None]
+    if request.process_id is not None:
+        places = [candidate for candidate in places if candidate.pid == request.process_id]
+    if not places:
+        description = (
+            f"process {request.process_id}" if request.process_id is not None else "no program"
         )
-    return Attached(found[0])
+        raise UsageError(f"attach: {description} waits for an editor in {folder}",
+                         hint="start it with nodescope run --editor")  # fmt: skip
+    if len(places) > 1:
+        programs = ", ".join(f"{program.pid} ({program.name})" for program in places)
+        raise UsageError(
+            f"attach: several programs wait: {programs}", hint="choose one with processId"
+        )
+    return Attached(places[0])
 
 
 def _read(file: Path) -> Place | None:
     """What a file says; None, and the file is gone, if its program is."""
     try:
-        place = msgspec.json.decode(file.read_bytes(), type=Place)
+        place = msgspec.json.decode(read_plain(file, _PLACE_BYTES, links=False), type=Place)
+        if place.pid <= 0:  # that would be a group of processes
+            raise ProcessLookupError
         os.kill(place.pid, 0)
-    except (ProcessLookupError, msgspec.DecodeError):
-        file.unlink(missing_ok=True)
+    except (ProcessLookupError, OverflowError, msgspec.DecodeError):
+        with contextlib.suppress(OSError):
+            file.unlink()
         return None
     except OSError:
         return None

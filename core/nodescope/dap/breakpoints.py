@@ -1,10 +1,10 @@
-"""Breakpoints as editors set them, as nodescope's.
+"""Translation of an editor's breakpoints into nodescope's.
 
 An editor replaces the breakpoints of one file, or all function breakpoints, or all data
-breakpoints; the gate has one set. Each keeps its id, and with it its hits, as long as it is the
-same.
+breakpoints; the gate has a single set. Each breakpoint keeps its id, and with it its hits, as long
+as it is unchanged.
 
-Invariant: one that makes no sense is answered unverified with its reason, and the others are set.
+Invariant: an invalid breakpoint is answered as unverified with the reason, and the others are set.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from nodescope.debug.breakpoints import validate
+from nodescope.debug.breakpoints.matching import validate
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.controller import Controller
-from nodescope.debug.spelling import parse_breakpoint
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Breakpoint, BreakpointStatus
 
@@ -31,41 +31,41 @@ class BreakpointSets:
         self._sets: dict[str, list[Breakpoint]] = {}
         self._told: dict[int, Given] = {}
 
-    def source(self, path: str, given: list[Given], first_line: int) -> list[Given]:
+    def source(self, path: str, entries: list[Given], first_line: int) -> list[Given]:
         """Those of a file; lines count from ``first_line``."""
 
-        def made(each: Given) -> Breakpoint:
-            line = int(each["line"]) + 1 - first_line
-            return _with(Breakpoint("source", f"{path}:{line}"), each)
+        def made(entry: Given) -> Breakpoint:
+            line = int(entry["line"]) + 1 - first_line
+            return _with(Breakpoint("source", f"{path}:{line}"), entry)
 
-        return self._set(f"source:{path}", given, made)
+        return self._set(f"source:{path}", entries, made)
 
-    def function(self, given: list[Given]) -> list[Given]:
+    def function(self, entries: list[Given]) -> list[Given]:
         """Nodes, globs, ``op:exp``, ``scope:loss``: as they are written on the command line."""
         return self._set(
-            "function", given, lambda each: _with(parse_breakpoint(str(each["name"])), each)
+            "function", entries, lambda entry: _with(parse_breakpoint(str(entry["name"])), entry)
         )
 
-    def data(self, given: list[Given]) -> list[Given]:
+    def data(self, entries: list[Given]) -> list[Given]:
         """Values, by the name of the node that makes them."""
         return self._set(
-            "data", given, lambda each: _with(Breakpoint("node", str(each["dataId"])), each)
+            "data", entries, lambda entry: _with(Breakpoint("node", str(entry["dataId"])), entry)
         )
 
     def clear(self) -> None:
-        """Take away all that the editor has set."""
+        """Remove all breakpoints of the editor."""
         for name in tuple(self._sets):
-            self._set(name, [], lambda each: Breakpoint("node", ""))
+            self._set(name, [], lambda entry: Breakpoint("node", ""))
 
     def kind_of(self, number: int) -> str:
         """``breakpoint``, ``function breakpoint`` or ``data breakpoint``, for an id."""
-        for name, held in self._sets.items():
-            if any(each.id == number for each in held):
+        for name, members in self._sets.items():
+            if any(member.id == number for member in members):
                 return "breakpoint" if name.startswith("source:") else f"{name} breakpoint"
         return "breakpoint"
 
     def changes(self) -> list[Given]:
-        """What became of breakpoints since it was told last."""
+        """Changes of breakpoints since the last report."""
         changed = []
         for status in self._controller.breakpoints:
             answer = _answer(status)
@@ -75,32 +75,40 @@ class BreakpointSets:
         return changed
 
     def _set(
-        self, name: str, given: list[Given], made: Callable[[Given], Breakpoint]
+        self, name: str, entries: list[Given], make: Callable[[Given], Breakpoint]
     ) -> list[Given]:
-        old = {msgspec.structs.replace(each, id=0): each for each in self._sets.get(name, [])}
-        wanted: list[Breakpoint] = []
+        old = {
+            msgspec.structs.replace(breakpoint, id=0): breakpoint
+            for breakpoint in self._sets.get(name, [])
+        }
+        valid: list[Breakpoint] = []
         answers: list[Given | int] = []
-        for each in given:
+        for entry in entries:
             try:
-                found = made(each)
-                validate(found)
+                breakpoint = make(entry)
+                validate(breakpoint)
             except (NodescopeError, KeyError, ValueError) as error:
                 answers.append({"verified": False, "message": str(error)})
                 continue
-            answers.append(len(wanted))
-            wanted.append(old.pop(found, found))
-        others = [each for key, held in self._sets.items() if key != name for each in held]
-        held_ids = {each.id for held in self._sets.values() for each in held}
-        # Those of the project, and those that were set in the console, are nobody's to replace.
-        more = [each.breakpoint for each in self._controller.breakpoints
-                if each.breakpoint.id not in held_ids]  # fmt: skip
-        statuses = self._controller.set_breakpoints([*wanted, *others, *more])
-        self._sets[name] = [status.breakpoint for status in statuses[: len(wanted)]]
-        left = len(wanted)
-        for key, held in self._sets.items():
+            answers.append(len(valid))
+            valid.append(old.pop(breakpoint, breakpoint))
+        of_others = [
+            breakpoint
+            for key, members in self._sets.items()
+            if key != name
+            for breakpoint in members
+        ]
+        held_ids = {member.id for members in self._sets.values() for member in members}
+        # Breakpoints of the project and of the console are not replaced.
+        unowned = [status.breakpoint for status in self._controller.breakpoints
+                if status.breakpoint.id not in held_ids]  # fmt: skip
+        statuses = self._controller.set_breakpoints([*valid, *of_others, *unowned])
+        self._sets[name] = [status.breakpoint for status in statuses[: len(valid)]]
+        left = len(valid)
+        for key, members in self._sets.items():
             if key != name:
-                count = len(held)
-                self._sets[key] = [each.breakpoint for each in statuses[left : left + count]]
+                count = len(members)
+                self._sets[key] = [status.breakpoint for status in statuses[left : left + count]]
                 left += count
         self._told = {status.breakpoint.id: _answer(status) for status in statuses}
         return [
@@ -108,13 +116,13 @@ class BreakpointSets:
         ]
 
 
-def _with(breakpoint: Breakpoint, given: Given) -> Breakpoint:
+def _with(breakpoint: Breakpoint, entry: Given) -> Breakpoint:
     """With the condition, hit count and message that came in fields of their own."""
     return msgspec.structs.replace(
         breakpoint,
-        condition=str(given.get("condition") or breakpoint.condition),
-        hits=str(given.get("hitCondition") or breakpoint.hits),
-        log=str(given.get("logMessage") or breakpoint.log),
+        condition=str(entry.get("condition") or breakpoint.condition),
+        hits=str(entry.get("hitCondition") or breakpoint.hits),
+        log=str(entry.get("logMessage") or breakpoint.log),
     )
 
 

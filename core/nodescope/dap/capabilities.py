@@ -1,6 +1,7 @@
-"""What the adapter says of itself, and which request each capability stands for.
+"""The adapter's capabilities, and which request each one stands for.
 
-Invariant: what is said here is there, and nothing else; a test compares it with the handlers.
+Invariant: exactly the capabilities that exist are announced; a test compares them with the
+handlers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CAPABILITIES: Final[dict[str, Any]] = {
         {
             "filter": OVERFLOW,
             "label": "NaN and Inf",
-            "description": "Stop where a node makes NaN or Inf of finite inputs",
+            "description": "Stop where a node produces NaN or Inf from finite inputs",
             "default": False,
             "supportsCondition": True,
             "conditionDescription": "where, as in watches: scope:loss, op:log",

@@ -1,8 +1,8 @@
 """The debuggee's end: answers an adapter's requests from within the program's process.
 
-Invariant: the program never waits for the adapter but where a debugger stops it; once the adapter
-is gone the program runs on, or is ended if that was asked for. Requests are answered in order, and
-what a request causes is told after its answer.
+Invariant: the program waits for the adapter only where a debugger stops it; once the adapter is
+gone, the program continues, or is ended if that was requested. Requests are answered in order, and
+their effects are reported after the answer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from nodescope.dap.breakpoints import BreakpointSets
 from nodescope.dap.capabilities import OVERFLOW, RAISING
 from nodescope.dap.frames import Frames
 from nodescope.dap.framing import Channel, Message
-from nodescope.dap.looking import Console, Looking
+from nodescope.dap.looking import Console, Inspection
 from nodescope.dap.threads import Threads
 from nodescope.dap.variables import Variables
 from nodescope.debug.controller import Controller, Moved
+from nodescope.debug.history.value_format import clean
 from nodescope.debug.watch.watch import describe as describe_watch
 from nodescope.debug.watch.watch import parse_watch
-from nodescope.debug.words import clean
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import (
     Command,
@@ -40,6 +40,7 @@ from nodescope.protocol import (
     StepOver,
     Stop,
 )
+from nodescope.record.files.descriptors import Own, moved
 
 CONNECT_S: Final = 10.0
 VARIABLE: Final = "NODESCOPE_DAP"
@@ -84,7 +85,7 @@ class Debuggee:
         self._configured = threading.Event()
         self._breakpoints = BreakpointSets(controller)
         self._variables = Variables(controller)
-        self._looking = Looking(controller, self._variables, console)
+        self._looking = Inspection(controller, self._variables, console)
         self._threads = Threads()
         self._stopped_thread = 1
         self._frames = Frames(controller, self._threads)
@@ -99,7 +100,7 @@ class Debuggee:
             UsageError: Nobody listens there.
         """
         try:
-            connection = socket.create_connection((host, port), CONNECT_S)
+            connection = moved(socket.create_connection((host, port), CONNECT_S), Own)
         except OSError as error:
             raise UsageError(f"no adapter at {host}:{port}: {error}") from None
         connection.settimeout(None)
@@ -126,7 +127,7 @@ class Debuggee:
         """A guest takes along what it has set."""
         self.finish()
         self._controller.listeners = tuple(
-            each for each in self._controller.listeners if each != self._news.put
+            listener for listener in self._controller.listeners if listener != self._news.put
         )
         self._breakpoints.clear()
         self.set_exceptions({"filters": [RAISING]})
@@ -165,18 +166,18 @@ class Debuggee:
     def _answer(self, request: Message) -> None:
         command = str(request.get("command"))
         if command not in HANDLED:
-            self._channel.refuse(request, f"no request {command!r} here")
+            self._channel.refuse(request, f"unknown request {command!r}")
             return
-        given = request.get("arguments") or {}
+        arguments = request.get("arguments") or {}
         cursor = self._controller.cursor
         body: Any
         try:
             if command in _LOOKS:
-                body = _LOOKS[command](self._looking, given)
+                body = _LOOKS[command](self._looking, arguments)
             elif command in _STACKS:
-                body = _STACKS[command](self._frames, given)
+                body = _STACKS[command](self._frames, arguments)
             else:
-                body = _REQUESTS[command](self, given)
+                body = _REQUESTS[command](self, arguments)
         except NodescopeError as error:
             self._channel.refuse(request, str(error))
             return
@@ -198,18 +199,18 @@ class Debuggee:
         if request.get("command") == "configurationDone":
             self._configured.set()
 
-    def initialize(self, given: Message) -> None:
+    def initialize(self, arguments: Message) -> None:
         """How the editor counts."""
-        self._first_line = 1 if given.get("linesStartAt1", True) else 0
+        self._first_line = 1 if arguments.get("linesStartAt1", True) else 0
         self._frames.first_line = self._first_line
         self._looking.first_column = self._frames.first_column = (
-            1 if given.get("columnsStartAt1", True) else 0
+            1 if arguments.get("columnsStartAt1", True) else 0
         )
 
-    def configured(self, given: Message) -> None:
+    def configured(self, arguments: Message) -> None:
         """The program may run."""
 
-    def detach(self, given: Message) -> None:
+    def detach(self, arguments: Message) -> None:
         """The program runs on by itself."""
         if self._guest:
             return  # it leaves when the adapter does, which is at once
@@ -217,67 +218,69 @@ class Debuggee:
         self._controller.leave()
         self._configured.set()
 
-    def set_breakpoints(self, given: Message) -> Message:
+    def set_breakpoints(self, arguments: Message) -> Message:
         """Lines of a file."""
-        path = str(given["source"].get("path") or given["source"].get("name") or "")
-        wanted = given.get("breakpoints")
-        if wanted is None:
-            wanted = [{"line": line} for line in given.get("lines") or []]
-        found = self._breakpoints.source(path, wanted, self._first_line)
-        for each in found:
-            if "line" in each:
-                each["line"] += self._first_line - 1
-        return {"breakpoints": found}
+        path = str(arguments["source"].get("path") or arguments["source"].get("name") or "")
+        entries = arguments.get("breakpoints")
+        if entries is None:
+            entries = [{"line": line} for line in arguments.get("lines") or []]
+        answers = self._breakpoints.source(path, entries, self._first_line)
+        for answer in answers:
+            if "line" in answer:
+                answer["line"] += self._first_line - 1
+        return {"breakpoints": answers}
 
-    def set_function_breakpoints(self, given: Message) -> Message:
+    def set_function_breakpoints(self, arguments: Message) -> Message:
         """Nodes, globs, ops, scopes."""
-        return {"breakpoints": self._breakpoints.function(given["breakpoints"])}
+        return {"breakpoints": self._breakpoints.function(arguments["breakpoints"])}
 
-    def set_data_breakpoints(self, given: Message) -> Message:
+    def set_data_breakpoints(self, arguments: Message) -> Message:
         """Values."""
-        return {"breakpoints": self._breakpoints.data(given["breakpoints"])}
+        return {"breakpoints": self._breakpoints.data(arguments["breakpoints"])}
 
-    def data_breakpoint_info(self, given: Message) -> Message:
+    def data_breakpoint_info(self, arguments: Message) -> Message:
         """Which node makes a variable."""
         try:
-            if "variablesReference" not in given:
-                node = self._controller.find(str(given["name"])).name
+            if "variablesReference" not in arguments:
+                node = self._controller.find(str(arguments["name"])).name
             else:
-                node = self._variables.maker(int(given["variablesReference"]), str(given["name"]))
+                node = self._variables.maker(
+                    int(arguments["variablesReference"]), str(arguments["name"])
+                )
         except UsageError as error:
             return {"dataId": None, "description": str(error)}
         return {"dataId": node, "description": f"whenever {node} has run",
                 "accessTypes": ["write"], "canPersist": True}  # fmt: skip
 
-    def set_exceptions(self, given: Message) -> Message:
+    def set_exceptions(self, arguments: Message) -> Message:
         """Whether nodes stop that raise, and those that make NaN or Inf of finite inputs."""
-        chosen = [(str(each), "") for each in given.get("filters", [])]
-        chosen += [(str(each["filterId"]), str(each.get("condition") or ""))
-                   for each in given.get("filterOptions", [])]  # fmt: skip
+        chosen = [(str(filter_id), "") for filter_id in arguments.get("filters", [])]
+        chosen += [(str(option["filterId"]), str(option.get("condition") or ""))
+                   for option in arguments.get("filterOptions", [])]  # fmt: skip
         answers: list[Message] = []
-        wanted = []
-        for name, where in chosen:
-            text = f"operator_overflow on {where}" if where else "operator_overflow"
+        texts = []
+        for name, condition in chosen:
+            text = f"operator_overflow on {condition}" if condition else "operator_overflow"
             answer: Message = {"verified": name in (RAISING, OVERFLOW)}
             if not answer["verified"]:
-                answer["message"] = f"there are {RAISING!r} and {OVERFLOW!r}, no {name!r}"
+                answer["message"] = f"no filter {name!r}; there are {RAISING!r} and {OVERFLOW!r}"
             try:
                 if name == OVERFLOW:
-                    wanted.append(describe_watch(parse_watch(text)))
+                    texts.append(describe_watch(parse_watch(text)))
             except NodescopeError as error:
                 answer = {"verified": False, "message": str(error)}
             answers.append(answer)
-        others = [each.text for each in self._controller.info.watches
-                  if each.text not in self._overflows]  # fmt: skip
+        other_texts = [watch.text for watch in self._controller.info.watches
+                  if watch.text not in self._overflows]  # fmt: skip
         self._controller.command(SetExceptions(any(name == RAISING for name, _ in chosen)))
-        if wanted or self._overflows:
-            self._controller.command(SetWatches((*others, *wanted)))
-        self._overflows = wanted
+        if texts or self._overflows:
+            self._controller.command(SetWatches((*other_texts, *texts)))
+        self._overflows = texts
         return {"breakpoints": answers}
 
     # ------------------------------------------------------------ where it is
 
-    def threads(self, given: Message) -> Message:
+    def threads(self, arguments: Message) -> Message:
         """The program's threads."""
         self._tell_threads()
         also = 0
@@ -285,35 +288,35 @@ class Debuggee:
             also = self._threads.number(self._controller.moment.thread)
         return {"threads": self._threads.listed(also)}
 
-    def scopes(self, given: Message) -> Message:
+    def scopes(self, arguments: Message) -> Message:
         """Inputs, outputs, gradient, node; the nodes of a scope."""
-        return {"scopes": self._variables.scopes(self._frames.of(int(given["frameId"])))}
+        return {"scopes": self._variables.scopes(self._frames.of(int(arguments["frameId"])))}
 
-    def variables(self, given: Message) -> Message:
+    def variables(self, arguments: Message) -> Message:
         """What a reference unfolds to."""
-        found = self._variables.variables(
-            int(given["variablesReference"]), int(given.get("start") or 0),
-            int(given.get("count") or 0), str(given.get("filter") or ""),
+        variables = self._variables.variables(
+            int(arguments["variablesReference"]), int(arguments.get("start") or 0),
+            int(arguments.get("count") or 0), str(arguments.get("filter") or ""),
         )  # fmt: skip
-        return {"variables": found}
+        return {"variables": variables}
 
-    def set_variable(self, given: Message) -> Message:
+    def set_variable(self, arguments: Message) -> Message:
         """Change a value."""
-        found = self._variables.set(
-            int(given["variablesReference"]), str(given["name"]), str(given["value"])
+        variable = self._variables.set(
+            int(arguments["variablesReference"]), str(arguments["name"]), str(arguments["value"])
         )
-        kept = ("value", "type", "variablesReference", "indexedVariables")
-        return {key: found[key] for key in kept if key in found}
+        fields = ("value", "type", "variablesReference", "indexedVariables")
+        return {key: variable[key] for key in fields if key in variable}
 
     # ------------------------------------------------------------ going on
 
-    def _ident(self, given: Message) -> int | None:
+    def _ident(self, arguments: Message) -> int | None:
         """The thread that a request is about; None if it is the one that stopped, or names none."""
-        if "threadId" not in given:
+        if "threadId" not in arguments:
             return None
-        ident = self._threads.ident(int(given["threadId"]))
+        ident = self._threads.ident(int(arguments["threadId"]))
         if ident is None:
-            raise UsageError(f"there is no thread {given['threadId']}")
+            raise UsageError(f"no thread {arguments['threadId']}")
         stop = self._controller.info.stop
         return None if stop is not None and stop.thread == ident else ident
 
@@ -328,40 +331,42 @@ class Debuggee:
             self._asked = False
         return moved
 
-    def continue_(self, given: Message) -> Any:
+    def continue_(self, arguments: Message) -> Any:
         """To the next breakpoint; in the past, to the next that was recorded."""
-        alone = bool(given.get("singleThread"))
-        moved = self._go(Continue(thread=self._ident(given), alone=alone))
+        alone = bool(arguments.get("singleThread"))
+        moved = self._go(Continue(thread=self._ident(arguments), alone=alone))
         return moved or {"allThreadsContinued": not alone}
 
-    def _step(self, given: Message, step: type[StepNode | StepOver | StepOut]) -> Moved | None:
-        return self._go(step(thread=self._ident(given), alone=bool(given.get("singleThread"))))
+    def _step(self, arguments: Message, step: type[StepNode | StepOver | StepOut]) -> Moved | None:
+        return self._go(
+            step(thread=self._ident(arguments), alone=bool(arguments.get("singleThread")))
+        )
 
-    def next(self, given: Message) -> Moved | None:
+    def next(self, arguments: Message) -> Moved | None:
         """Over scopes."""
-        return self._step(given, StepOver)
+        return self._step(arguments, StepOver)
 
-    def step_in(self, given: Message) -> Moved | None:
+    def step_in(self, arguments: Message) -> Moved | None:
         """To the next node, however deep; or into a scope that was chosen."""
-        if "targetId" not in given:
-            return self._step(given, StepNode)
-        scope = self._frames.target(int(given["targetId"]))
-        alone = bool(given.get("singleThread"))
-        return self._go(StepIn(scope, thread=self._ident(given), alone=alone))
+        if "targetId" not in arguments:
+            return self._step(arguments, StepNode)
+        scope = self._frames.target(int(arguments["targetId"]))
+        alone = bool(arguments.get("singleThread"))
+        return self._go(StepIn(scope, thread=self._ident(arguments), alone=alone))
 
-    def step_out(self, given: Message) -> Moved | None:
+    def step_out(self, arguments: Message) -> Moved | None:
         """Out of the scope."""
-        return self._step(given, StepOut)
+        return self._step(arguments, StepOut)
 
-    def step_back(self, given: Message) -> Moved:
+    def step_back(self, arguments: Message) -> Moved:
         """To the execution before."""
         return self._controller.back()
 
-    def reverse_continue(self, given: Message) -> Moved:
+    def reverse_continue(self, arguments: Message) -> Moved:
         """To the last breakpoint that was passed."""
         return self._controller.reverse_continue()
 
-    def pause(self, given: Message) -> None:
+    def pause(self, arguments: Message) -> None:
         """At the next node."""
         self._controller.command(Pause())
 
@@ -390,10 +395,10 @@ class Debuggee:
                 self._channel.event("thread", {"reason": reason, "threadId": number})
 
     def _told(self, info: SessionInfo) -> None:
-        for each in self._breakpoints.changes():
-            if "line" in each:
-                each = {**each, "line": each["line"] + self._first_line - 1}
-            self._channel.event("breakpoint", {"reason": "changed", "breakpoint": each})
+        for change in self._breakpoints.changes():
+            if "line" in change:
+                change = {**change, "line": change["line"] + self._first_line - 1}
+            self._channel.event("breakpoint", {"reason": "changed", "breakpoint": change})
         stop = info.stop
         if stop is not None and not self._standing:
             self._standing, self._asked = True, False
@@ -459,12 +464,12 @@ _STACKS: Final[dict[str, Callable[..., Message]]] = {
     "stepInTargets": Frames.step_in_targets,
 }
 _LOOKS: Final[dict[str, Callable[..., Message]]] = {
-    "evaluate": Looking.evaluate,
-    "setExpression": Looking.set_expression,
-    "readMemory": Looking.read_memory,
-    "completions": Looking.completions,
-    "exceptionInfo": Looking.exception_info,
-    "source": Looking.source,
-    "loadedSources": Looking.loaded_sources,
+    "evaluate": Inspection.evaluate,
+    "setExpression": Inspection.set_expression,
+    "readMemory": Inspection.read_memory,
+    "completions": Inspection.completions,
+    "exceptionInfo": Inspection.exception_info,
+    "source": Inspection.source,
+    "loadedSources": Inspection.loaded_sources,
 }
 HANDLED: Final = frozenset((*_REQUESTS, *_STACKS, *_LOOKS))

@@ -13,8 +13,8 @@ import os
 from nodescope.dap.framing import Message
 from nodescope.dap.threads import Threads
 from nodescope.debug.controller import Controller
-from nodescope.debug.frames import ScopeFrame
-from nodescope.debug.words import clean
+from nodescope.debug.history.scope_frames import ScopeFrame
+from nodescope.debug.history.value_format import clean
 from nodescope.errors import UsageError
 from nodescope.ir.scopes import ancestors, parent
 
@@ -29,34 +29,34 @@ class Frames:
         self.forget()
 
     def forget(self) -> None:
-        """The cursor moved: what was given out means nothing any more."""
+        """The cursor moved: ids given out before are invalid."""
         self._frames: list[ScopeFrame] = []
         self._shown: dict[int, list[tuple[int, ScopeFrame]]] = {}  # by thread, with their ids
         self._targets: list[str] = []
 
-    def stack_trace(self, given: Message) -> Message:
+    def stack_trace(self, arguments: Message) -> Message:
         """The name scopes, and the user's lines."""
-        number = int(given["threadId"])
-        held = self._frames_of(number)
-        start = int(given.get("startFrame") or 0)
-        end = start + (int(given.get("levels") or 0) or len(held))
-        return {"stackFrames": [self._frame(*each) for each in held[start:end]],
-                "totalFrames": len(held)}  # fmt: skip
+        number = int(arguments["threadId"])
+        frames = self._frames_of(number)
+        start = int(arguments.get("startFrame") or 0)
+        end = start + (int(arguments.get("levels") or 0) or len(frames))
+        return {"stackFrames": [self._frame(*entry) for entry in frames[start:end]],
+                "totalFrames": len(frames)}  # fmt: skip
 
     def _frames_of(self, number: int) -> list[tuple[int, ScopeFrame]]:
         """The frames of a thread, with their ids, which hold until the cursor moves."""
         if number not in self._shown:
             self._shown[number] = [
-                (len(self._frames) + place, each)
-                for place, each in enumerate(self._found_frames(number), 1)
+                (len(self._frames) + place, frame)
+                for place, frame in enumerate(self._found_frames(number), 1)
             ]
-            self._frames.extend(each for _, each in self._shown[number])
+            self._frames.extend(frame for _, frame in self._shown[number])
         return self._shown[number]
 
     def _found_frames(self, number: int) -> tuple[ScopeFrame, ...]:
         ident = self._threads.ident(number)
         if ident is None:
-            raise UsageError(f"there is no thread {number}")
+            raise UsageError(f"no thread {number}")
         if self._controller.info.stop is None and self._controller.held(ident):
             return self._controller.frames_of(ident)  # while another one goes on alone
         at = self._controller.moment
@@ -72,12 +72,12 @@ class Frames:
             name += "" if at.live else " (recorded)"
         elif frame.kind == "held":
             name += ", held here"
-        found: Message = {"id": number, "name": name, "line": 0, "column": 0}
+        described: Message = {"id": number, "name": name, "line": 0, "column": 0}
         if frame.file:
             source = {"name": os.path.basename(frame.file), "path": frame.file}
-            found |= {"source": source, "line": frame.line - 1 + self.first_line,
+            described |= {"source": source, "line": frame.line - 1 + self.first_line,
                       "column": self.first_column}  # fmt: skip
-        return found
+        return described
 
     def of(self, number: int) -> ScopeFrame:
         """The frame of an id. Raises `UsageError` if it was never given out, or is old."""
@@ -87,9 +87,9 @@ class Frames:
             raise UsageError("this frame belongs to an earlier stop")
         return self._frames[number - 1]
 
-    def step_in_targets(self, given: Message) -> Message:
+    def step_in_targets(self, arguments: Message) -> Message:
         """The scopes right inside that of a frame, as far as they were met before."""
-        frame = self.of(int(given["frameId"]))
+        frame = self.of(int(arguments["frameId"]))
         around = frame.name if frame.kind == "scope" else self._controller.moment.node.scope
         paths = {path for node in self._controller.history.nodes()
                  for path in ancestors(node.scope) if parent(path) == around}  # fmt: skip
@@ -100,5 +100,5 @@ class Frames:
     def target(self, number: int) -> str:
         """The scope of a target's id. Raises `UsageError` as `of`."""
         if not 1 <= number <= len(self._targets):
-            raise UsageError("this scope was offered at an earlier stop")
+            raise UsageError("this scope belongs to an earlier stop")
         return self._targets[number - 1]

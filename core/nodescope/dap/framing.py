@@ -46,8 +46,8 @@ class Channel:
         length = None
         try:
             while (line := self._reader.readline(200)).strip():
-                if found := _HEADER.fullmatch(line):
-                    length = int(found[1])
+                if match := _HEADER.fullmatch(line):
+                    length = int(match[1])
                 elif not _TYPE.fullmatch(line):
                     return None
             if not line or length is None or length > MAX_BYTES:

@@ -57,22 +57,22 @@ class Launch(msgspec.Struct, frozen=True, rename="camel"):
     terminate_on_loss: bool = False
 
 
-def launch_of(given: dict[str, Any]) -> Launch:
+def launch_of(arguments: dict[str, Any]) -> Launch:
     """Check what an editor sent.
 
     Raises:
         UsageError: Something is missing or makes no sense; the message names it.
     """
     try:
-        launch = msgspec.convert(given, Launch)
+        launch = msgspec.convert(arguments, Launch)
     except msgspec.ValidationError as error:
         hint = f"levels are {', '.join(LEVELS)}" if "level" in str(error) else ""
         raise UsageError(f"launch: {error}", hint=hint) from None
     folder = launch.cwd or "."
     if not Path(folder).is_dir():
-        raise UsageError(f"launch: there is no folder {folder!r}")
+        raise UsageError(f"launch: no folder {folder!r}")
     if not Path(folder, launch.program).is_file():
-        raise UsageError(f"launch: there is no program {launch.program!r}")
+        raise UsageError(f"launch: no program {launch.program!r}")
     return launch
 
 
@@ -140,8 +140,8 @@ class Child:
                 connection.settimeout(GREET_S)
                 channel = Channel.of(connection)
                 hello = channel.read() or {}
-                told = str((hello.get("body") or {}).get("token"))
-                if secrets.compare_digest(told.encode(), self._token.encode()):
+                token = str((hello.get("body") or {}).get("token"))
+                if secrets.compare_digest(token.encode(), self._token.encode()):
                     connection.settimeout(None)
                     self.channel = channel
                     return channel

@@ -28,34 +28,34 @@ class Threads:
 
     def number(self, ident: int) -> int:
         """The number of the thread that has this ident, or had it last."""
-        found = [number for number, each in self._known.items() if each.ident == ident]
-        return found[-1] if found else self._add(ident, None)
+        numbers = [number for number, entry in self._known.items() if entry.ident == ident]
+        return numbers[-1] if numbers else self._add(ident, None)
 
     def ident(self, number: int) -> int | None:
         """The ident of a thread; None if there is none of this number."""
-        found = self._known.get(number)
-        return found.ident if found is not None else None
+        entry = self._known.get(number)
+        return entry.ident if entry is not None else None
 
     def refresh(self) -> tuple[list[int], list[int]]:
-        """Which threads have started and which have ended since this was asked last."""
-        known = {each.thread for each in self._known.values()}
-        for each in threading.enumerate():
-            if each not in known and each.ident and not each.name.startswith(_OURS):
-                self._add(each.ident, each)
+        """The threads that have started and ended since the last call."""
+        threads = {entry.thread for entry in self._known.values()}
+        for thread in threading.enumerate():
+            if thread not in threads and thread.ident and not thread.name.startswith(_OURS):
+                self._add(thread.ident, thread)
         living = self._living()
         started, ended = living - self._told, self._told - living
         self._told = living
         return sorted(started), sorted(ended)
 
     def listed(self, also: int = 0) -> list[dict[str, Any]]:
-        """Those that live, and the one of a number though it may have ended."""
-        found = []
-        for number, each in self._known.items():
+        """The living threads, and the one numbered ``also`` even if it has ended."""
+        entries = []
+        for number, entry in self._known.items():
             if number in self._told:
-                found.append({"id": number, "name": each.name})
+                entries.append({"id": number, "name": entry.name})
             elif number == also:
-                found.append({"id": number, "name": f"{each.name} (ended)"})
-        return found
+                entries.append({"id": number, "name": f"{entry.name} (ended)"})
+        return entries
 
     def _add(self, ident: int, thread: threading.Thread | None) -> int:
         number = len(self._known) + 1
@@ -65,13 +65,13 @@ class Threads:
 
     def _living(self) -> set[int]:
         running = sys._current_frames()
-        taken = {each.ident for each in threading.enumerate()}
+        named = {thread.ident for thread in threading.enumerate()}
         return {
             number
-            for number, each in self._known.items()
+            for number, entry in self._known.items()
             if (
-                each.ident in running and each.ident not in taken
-                if each.thread is None
-                else each.thread.is_alive()
+                entry.ident in running and entry.ident not in named
+                if entry.thread is None
+                else entry.thread.is_alive()
             )
         }

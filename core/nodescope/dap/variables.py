@@ -1,8 +1,9 @@
-"""Variables: what an editor unfolds while the program stands.
+"""Variables: what an editor expands at a stop.
 
-Inputs, outputs and gradient are variables; an array unfolds by its first axis, and so on inwards.
+Inputs, outputs and gradient are variables; an array expands along its first axis, and so on
+inwards.
 
-Invariant: references live until the cursor moves; only what is asked for is made text.
+Invariant: references are valid until the cursor moves; only requested elements are formatted.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from nodescope.debug.breakpoints import is_leaf
 from nodescope.debug.controller import Controller
-from nodescope.debug.edit_text import parse_edit
-from nodescope.debug.frames import ScopeFrame
-from nodescope.debug.moments import Seen
-from nodescope.debug.words import array_line, clean, number, seen_line
+from nodescope.debug.edits.syntax import parse_edit
+from nodescope.debug.history.history import Seen
+from nodescope.debug.history.scope_frames import ScopeFrame
+from nodescope.debug.history.value_format import array_line, clean, number, seen_line
 from nodescope.errors import UsageError
 from nodescope.events import Array
+from nodescope.ir.attrs import plain
+from nodescope.telling import shape_words
 
 # An editor that does not page gets no more than so many elements at once.
 MAX_ELEMENTS: Final = 1000
@@ -49,7 +51,7 @@ class Elements(NamedTuple):
 
 
 class Variables:
-    """References, and what they unfold to."""
+    """References, and the variables that they expand to."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -57,12 +59,12 @@ class Variables:
         self._moved = 0
 
     def forget(self) -> None:
-        """The cursor moved: what was given out means nothing any more."""
+        """The cursor moved: references given out before are invalid."""
         self._held = []
         self._moved += 1
 
-    def _refer(self, held: Held | Facts | Elements) -> int:
-        self._held.append(held)
+    def _refer(self, group: Held | Facts | Elements) -> int:
+        self._held.append(group)
         return len(self._held)
 
     def _of(self, reference: int) -> Held | Facts | Elements:
@@ -83,12 +85,12 @@ class Variables:
     def _of_node(self) -> list[Variable]:
         controller = self._controller
         at = controller.moment
-        inputs = {each.name: each for each in controller.inputs(at)}
-        outputs = {each.name: each for each in controller.outputs(at)}
-        found = [self._scope("Inputs", inputs), self._scope("Outputs", outputs)]
+        inputs = {value.name: value for value in controller.inputs(at)}
+        outputs = {value.name: value for value in controller.outputs(at)}
+        groups = [self._scope("Inputs", inputs), self._scope("Outputs", outputs)]
         gradient = controller.gradient(at)
         if gradient is not None:
-            found.append(self._scope("Gradient", {gradient.name: gradient}))
+            groups.append(self._scope("Gradient", {gradient.name: gradient}))
         node = at.node
         facts = {
             "name": node.name,
@@ -100,36 +102,38 @@ class Variables:
         }
         if node.source is not None:
             facts["made at"] = str(node.source)
-        facts |= {name: str(value) for name, value in node.attrs.items()}
+        facts |= {name: str(plain(name, value)) for name, value in node.attrs.items()}
         reference = self._refer(Facts(facts))
-        return [*found, {"name": "Node", "variablesReference": reference, "expensive": False,
+        return [*groups, {"name": "Node", "variablesReference": reference, "expensive": False,
                          "namedVariables": len(facts)}]  # fmt: skip
 
-    def _scope(self, name: str, held: dict[str, Seen]) -> Variable:
-        scope: Variable = {"name": name, "expensive": False, "namedVariables": len(held)}
+    def _scope(self, name: str, values: dict[str, Seen]) -> Variable:
+        scope: Variable = {"name": name, "expensive": False, "namedVariables": len(values)}
         if name in ("Inputs", "Outputs"):
             scope["presentationHint"] = "arguments" if name == "Inputs" else "returnValue"
-        return {**scope, "variablesReference": self._refer(Held(held))}
+        return {**scope, "variablesReference": self._refer(Held(values))}
 
     def _nodes_in(self, scope: str) -> dict[str, Seen]:
         """The latest values of the nodes right inside a scope, up to the cursor."""
         controller = self._controller
         at = controller.moment
-        found = {}
+        values = {}
         for node in controller.history.nodes():
-            if node.scope == scope and node.outputs and not is_leaf(node):
-                then = at if node.id == at.node.id else controller.history.last_of(node.id, at.seq)
-                if then is not None:
-                    found[node.name.rpartition("/")[2]] = controller.outputs(then)[0]
-        return found
+            if node.scope == scope and node.outputs and not node.is_leaf:
+                moment = (
+                    at if node.id == at.node.id else controller.history.last_of(node.id, at.seq)
+                )
+                if moment is not None:
+                    values[node.name.rpartition("/")[2]] = controller.outputs(moment)[0]
+        return values
 
     # ------------------------------------------------------------ unfolding
 
     def variables(self, reference: int, start: int, count: int, kind: str) -> list[Variable]:
-        """What a reference unfolds to; elements from ``start`` on, ``count`` of them (0: all)."""
+        """The variables of a reference; ``count`` elements from ``start`` on (0: all)."""
         match self._of(reference):
-            case Held(seen=seen):
-                return [] if kind == "indexed" else [self._seen(*each) for each in seen.items()]
+            case Held(seen=values):
+                return [] if kind == "indexed" else [self._seen(*entry) for entry in values.items()]
             case Facts(facts=facts):
                 if kind == "indexed":
                     return []
@@ -140,19 +144,19 @@ class Variables:
                 return [] if kind == "named" else self._elements(elements, start, count)
         return []
 
-    def _seen(self, name: str, seen: Seen) -> Variable:
+    def _seen(self, name: str, value: Seen) -> Variable:
         step = self._controller.moment.step
-        found: Variable = {"name": clean(name), "value": seen_line(seen, step)}
-        expression = "value" if seen.role == "outputs[0]" else seen.role
-        if seen.role == "gradient":
+        variable: Variable = {"name": clean(name), "value": seen_line(value, step)}
+        expression = "value" if value.role == "outputs[0]" else value.role
+        if value.role == "gradient":
             expression = "grad"
-        if seen.array is None:
-            return {**found, "variablesReference": 0,
+        if value.array is None:
+            return {**variable, "variablesReference": 0,
                     "presentationHint": {"attributes": ["readOnly"]}}  # fmt: skip
-        found["type"] = f"{seen.array.dtype} {seen.array.shape}"
+        variable["type"] = f"{value.array.dtype} {shape_words(value.array.shape)}"
         if not expression.startswith("outputs"):
-            found["evaluateName"] = expression
-        return {**found, **self.unfolds(seen.array, seen.value, expression)}
+            variable["evaluateName"] = expression
+        return {**variable, **self.unfolds(value.array, value.value, expression)}
 
     def unfolds(self, array: Array, value: int = 0, expression: str = "") -> Variable:
         """The reference of an array, and how many elements its first axis has."""
@@ -173,30 +177,30 @@ class Variables:
         moved, _, number = reference.partition(".")
         if not (moved == str(self._moved) and number.isdecimal() and len(number) < 10):
             raise UsageError("this memory belongs to an earlier stop")
-        held = self._of(int(number))
-        if not isinstance(held, Elements):
+        group = self._of(int(number))
+        if not isinstance(group, Elements):
             raise UsageError("this memory belongs to an earlier stop")
-        array: Array = held.array[held.at]
+        array: Array = group.array[group.at]
         return array
 
     def _elements(self, elements: Elements, start: int, count: int) -> list[Variable]:
         part = elements.array[elements.at]
         end = min(len(part), start + (count or MAX_ELEMENTS))
-        found = []
+        variables = []
         for place in range(max(0, start), end):
             index = (*elements.at, place)
             inner = part[place]
-            each: Variable = {"name": f"[{place}]", "variablesReference": 0}
+            variable: Variable = {"name": f"[{place}]", "variablesReference": 0}
             if elements.expression:
-                each["evaluateName"] = f"{elements.expression}[{', '.join(map(str, index))}]"
+                variable["evaluateName"] = f"{elements.expression}[{', '.join(map(str, index))}]"
             if inner.ndim:
-                each["value"] = array_line(inner)
-                each["variablesReference"] = self._refer(elements._replace(at=index))
-                each["indexedVariables"] = len(inner)
+                variable["value"] = array_line(inner)
+                variable["variablesReference"] = self._refer(elements._replace(at=index))
+                variable["indexedVariables"] = len(inner)
             else:
-                each["value"] = number(inner)
-            found.append(each)
-        return found
+                variable["value"] = number(inner)
+            variables.append(variable)
+        return variables
 
     # ------------------------------------------------------------ changing and watching
 
@@ -206,27 +210,27 @@ class Variables:
         Raises:
             EditError, UsageError: It cannot be changed so.
         """
-        held = self._of(reference)
+        group = self._of(reference)
         place = ""
-        if isinstance(held, Held) and name in held.seen:
-            value = held.seen[name].value
-        elif isinstance(held, Elements) and held.value:
-            value = held.value
-            place = ", ".join(map(str, (*held.at, name.strip("[]"))))
+        if isinstance(group, Held) and name in group.seen:
+            value = group.seen[name].value
+        elif isinstance(group, Elements) and group.value:
+            value = group.value
+            place = ", ".join(map(str, (*group.at, name.strip("[]"))))
         else:
             raise UsageError(f"{name} cannot be changed")
         _, command = parse_edit(f"value[{place}] {_how(text)}")
         self._controller.command(msgspec.structs.replace(command, value=value))
         at = self._controller.moment
-        seen = (*self._controller.outputs(at), *self._controller.inputs(at))
-        found = next(each for each in seen if each.value == value)
+        values = (*self._controller.outputs(at), *self._controller.inputs(at))
+        changed = next(candidate for candidate in values if candidate.value == value)
         if not place:
-            return self._seen(name, found)
-        assert found.array is not None
-        inner = found.array[tuple(map(int, place.split(", ")))]
-        if isinstance(held, Elements):
+            return self._seen(name, changed)
+        assert changed.array is not None
+        inner = changed.array[tuple(map(int, place.split(", ")))]
+        if isinstance(group, Elements):
             # What is unfolded already shows the new elements.
-            self._held[reference - 1] = held._replace(array=found.array)
+            self._held[reference - 1] = group._replace(array=changed.array)
         text = array_line(inner) if inner.ndim else number(inner)
         return {"value": text, "variablesReference": 0}
 
@@ -240,11 +244,11 @@ class Variables:
         Raises:
             UsageError: It is none; or a leaf, which never runs.
         """
-        held = self._of(reference)
-        if not isinstance(held, Held) or name not in held.seen:
+        group = self._of(reference)
+        if not isinstance(group, Held) or name not in group.seen:
             raise UsageError(f"{name} is not a value of a node")
-        node = self._controller.find(held.seen[name].name.partition(":")[0])
-        if is_leaf(node):
+        node = self._controller.find(group.seen[name].name.partition(":")[0])
+        if node.is_leaf:
             raise UsageError(f"{node.name} only holds data and never runs")
         return node.name
 

@@ -1,1 +1,1 @@
-"""Debugging: a pure session, and the gate that holds the program for it."""
+"""Debugging: a pure session, and the gate that pauses the program on its behalf."""

@@ -1,11 +1,11 @@
-"""Controller: drives a gate from within the program's process, for front ends of its own.
+"""Controller: drives a gate from within the program's process, for front ends in that process.
 
-It sends commands, waits for stops, and shows what is there: the node, its values by name, frames,
-expressions. While the program stands it can look back: a cursor moves over what was recorded, and
-stepping forward from there ends where the program stands.
+It sends commands, waits for stops, and shows the state: the node, its values by name, frames,
+expressions. While the program is stopped it can look back: a cursor moves through the recording;
+stepping forward from there ends where the program has stopped.
 
-Invariant: called from any thread but the one that stands; what it says of the past is what was
-recorded. It blocks nobody but its caller, and that never without a limit.
+Invariant: can be called from any thread except a stopped one; what it says about the past is what
+was recorded. It blocks only its caller, and always with a limit.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from typing import Any
 
 import msgspec
 
-from nodescope.debug import rewind
-from nodescope.debug.breakpoints import is_leaf
-from nodescope.debug.conditions import Expression, compile_expression
-from nodescope.debug.edit_text import parse_edit
-from nodescope.debug.frames import ScopeFrame, frames
-from nodescope.debug.gate import Gate
-from nodescope.debug.looking_back import goal_of, leads_back
-from nodescope.debug.moments import History, Moment, Seen
-from nodescope.debug.stack import user_stack
-from nodescope.debug.state import Goal
-from nodescope.debug.vocabulary import NAMES, Scene
-from nodescope.debug.watching import Watching
+from nodescope.debug.edits.syntax import parse_edit
+from nodescope.debug.expressions.builtins import NAMES, Scene
+from nodescope.debug.expressions.compiler import Expression, compile_expression
+from nodescope.debug.gate.gate import Gate
+from nodescope.debug.gate.python_stack import user_stack
+from nodescope.debug.history import navigation
+from nodescope.debug.history.breakpoint_search import goal_of, leads_back
+from nodescope.debug.history.history import History, Moment, Seen
+from nodescope.debug.history.scope_frames import ScopeFrame, frames
+from nodescope.debug.session.state import Goal
+from nodescope.debug.watch.live_watches import LiveWatches
 from nodescope.errors import EditError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors
@@ -76,12 +75,19 @@ class Controller:
         gate: Whose ``on_change`` calls `changed`.
         recording: The file that the run is recorded into.
         elapsed: Gives the seconds since the run began, without those that it was held.
+        flush: Has all that was met so far written, with its elements.
     """
 
     def __init__(
-        self, gate: Gate, recording: str | Path, *, elapsed: Callable[[], float] = lambda: 0.0
+        self,
+        gate: Gate,
+        recording: str | Path,
+        *,
+        elapsed: Callable[[], float] = lambda: 0.0,
+        flush: Callable[[], object] = lambda: None,
     ) -> None:
         self._gate = gate
+        self._flush = flush
         self._path = Path(recording)
         self._elapsed = elapsed
         self._history: History | None = None
@@ -89,7 +95,7 @@ class Controller:
         self._info = gate.info
         self._cursor: Moment | None = None
         self.listeners: tuple[Listener, ...] = ()
-        self.watching: Watching | None = None
+        self.watching: LiveWatches | None = None
 
     # ------------------------------------------------------------ the session
 
@@ -124,8 +130,8 @@ class Controller:
                 self._cursor = None
             self._info = info
             self._news.notify_all()
-        for each in self.listeners:
-            each(info)
+        for listener in self.listeners:
+            listener(info)
 
     @property
     def info(self) -> SessionInfo:
@@ -156,7 +162,7 @@ class Controller:
         """
         with self._news:
             if not self._news.wait_for(lambda: self._info.phase != "running", timeout_s):
-                raise TimeoutError(f"the program still runs after {timeout_s:g} s")
+                raise TimeoutError(f"the program is still running after {timeout_s:g} s")
             return self._info
 
     def command(self, command: Command) -> Moved | None:
@@ -175,8 +181,8 @@ class Controller:
             return self.back(command)
         if self._cursor is not None:
             if isinstance(command, SetValue):
-                raise UsageError("the past cannot be changed",
-                                 hint="go back to the present first: now")  # fmt: skip
+                raise UsageError("a past moment cannot be changed",
+                                 hint="return to the present first: now")  # fmt: skip
             if isinstance(command, Continue):
                 return self._continue_forward(self._cursor)
             goal = goal_of(command, self._cursor)
@@ -192,13 +198,13 @@ class Controller:
         """The breakpoints, and what became of them."""
         return self._gate.info.breakpoints
 
-    def set_breakpoints(self, wanted: Iterable[Breakpoint]) -> tuple[BreakpointStatus, ...]:
+    def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> tuple[BreakpointStatus, ...]:
         """Replace the whole set; the statuses are in the order that was given.
 
         Raises:
             BreakpointError, ConditionError: One makes no sense; nothing has changed.
         """
-        self._gate.command(SetBreakpoints(tuple(wanted)))
+        self._gate.command(SetBreakpoints(tuple(breakpoints)))
         return self.breakpoints
 
     # ------------------------------------------------------------ what is there
@@ -210,6 +216,7 @@ class Controller:
         Raises:
             RecordingError: It cannot be read.
         """
+        self._flush()
         if self._history is None:
             self._history = History(Recording.open(self._path))
         self._history.refresh()
@@ -246,15 +253,15 @@ class Controller:
 
     def inputs(self, at: Moment | None = None) -> tuple[Seen, ...]:
         """The inputs of the cursor's node, by port."""
-        return self.history.inputs(at or self.moment, self._gate.live_value)
+        return self.history.inputs(at or self.moment, self._gate.live_array)
 
     def outputs(self, at: Moment | None = None) -> tuple[Seen, ...]:
         """Its outputs, by port."""
-        return self.history.outputs(at or self.moment, self._gate.live_value)
+        return self.history.outputs(at or self.moment, self._gate.live_array)
 
     def gradient(self, at: Moment | None = None) -> Seen | None:
         """The gradient of its first output, as far as known by then."""
-        return self.history.gradient(at or self.moment, self._gate.live_value)
+        return self.history.gradient(at or self.moment, self._gate.live_array)
 
     def frames(self) -> tuple[ScopeFrame, ...]:
         """The name scopes around the cursor as frames, innermost first."""
@@ -269,8 +276,8 @@ class Controller:
         stack = user_stack(thread)
         node = self._gate.standing().get(thread)
         if node is None:
-            return tuple(ScopeFrame("python", each.function, each.file, each.line, each.code)
-                         for each in stack)  # fmt: skip
+            return tuple(ScopeFrame("python", frame.function, frame.file, frame.line, frame.code)
+                         for frame in stack)  # fmt: skip
         first, *outer = frames(node, stack)
         return (msgspec.structs.replace(first, kind="held"), *outer)
 
@@ -291,10 +298,10 @@ class Controller:
         node = self.find(name)
         if node.id == at.node.id:
             return at
-        found = self.history.last_of(node.id, at.seq)
-        if found is None:
-            raise UsageError(f"{node.name} has not run yet at this moment")
-        return found
+        moment = self.history.last_of(node.id, at.seq)
+        if moment is None:
+            raise UsageError(f"{node.name} has not run yet at this point")
+        return moment
 
     def find(self, name: str) -> Node:
         """A node by its name, or by the end of it if that is enough.
@@ -305,15 +312,21 @@ class Controller:
         history = self.history
         number = history.names.get(name)
         if number is None:
-            ends = [each for each in history.names if each.endswith(f"/{name}")]
+            ends = [full_name for full_name in history.names if full_name.endswith(f"/{name}")]
             # A backward node has the name of its forward node; who means it says so.
-            ends = [each for each in ends if not each.startswith("backward/")] or ends
+            ends = [
+                full_name for full_name in ends if not full_name.startswith("backward/")
+            ] or ends
             if len(ends) > 1:
                 raise SeveralError(f"several nodes are named {name!r}",
                                    hint=f"such as {' and '.join(ends[:3])}")  # fmt: skip
             if not ends:
-                short = {each.rpartition("/")[2] for each in history.names}
+                short = {full_name.rpartition("/")[2] for full_name in history.names}
                 near = did_you_mean(name, history.names) or did_you_mean(name, short)
+                scope = f"/{name}/"
+                inside = [full_name for full_name in history.names if scope in f"/{full_name}"]
+                if inside:
+                    near = f"a scope has no value; its nodes: {', '.join(inside[-3:])}"
                 raise UsageError(f"no node named {name!r} so far", hint=near)
             number = history.names[ends[0]]
         node = history.node(number)
@@ -323,9 +336,9 @@ class Controller:
     def names(self) -> list[str]:
         """What can be named: nodes, ops and scopes, each once."""
         nodes = self.history.nodes()
-        found = {node.name for node in nodes} | {f"op:{node.op}" for node in nodes}
-        found |= {f"scope:{path}" for node in nodes for path in ancestors(node.scope)}
-        return sorted(found)
+        names = {node.name for node in nodes} | {f"op:{node.op}" for node in nodes}
+        names |= {f"scope:{path}" for node in nodes for path in ancestors(node.scope)}
+        return sorted(names)
 
     def evaluate(self, text: str, at: Moment | None = None) -> Any:
         """The value of an expression of the conditions' language at the cursor.
@@ -335,9 +348,9 @@ class Controller:
         Raises:
             ConditionError, UsageError: It has no value here; the message says why.
         """
-        name, colon, rest = text.partition(": ")
+        name, colon, expression_text = text.partition(": ")
         if colon and at is None and "[" not in name:  # not a part such as w[1: 3]
-            return self.evaluate(rest, self._holding(name.strip()))
+            return self.evaluate(expression_text, self._holding(name.strip()))
         expression = compile_expression(text)
         return expression(self._scene(expression, at or self.moment))
 
@@ -360,14 +373,14 @@ class Controller:
     def _holding(self, name: str) -> Moment:
         """As `of_node`; of a parameter that was assigned to since it was read, the assignment."""
         at = self.of_node(name)
-        if at.when == "after" and is_leaf(at.node):
+        if at.when == "after" and at.node.is_leaf:
             return self.history.assigned(at, self.moment.seq) or at
         return at
 
     def _scene(self, expression: Expression, at: Moment) -> Scene:
-        found = rewind.scene(self.history, expression, at, self._gate.live_value)
-        found.elapsed = self._elapsed()
-        return found
+        scene = navigation.scene(self.history, expression, at, self._gate.live_array)
+        scene.elapsed = self._elapsed()
+        return scene
 
     def edit(self, text: str) -> str:
         """Change a value at the node where the program stands; what was done, in words.
@@ -380,27 +393,27 @@ class Controller:
         at = self.moment
         if self.looking_back:
             self.command(command)  # says why not
-        found = [
-            each
-            for each in (*self.outputs(at), *self.inputs(at))
-            if target in (each.role, each.name) or each.name.endswith(f"/{target}")
+        matches = [
+            value
+            for value in (*self.outputs(at), *self.inputs(at))
+            if target in (value.role, value.name) or value.name.endswith(f"/{target}")
         ]
         if target == "value":
-            found = list(self.outputs(at)[:1])
-        if not found:
+            matches = list(self.outputs(at)[:1])
+        if not matches:
             raise EditError(
                 f"{target!r} is not a value of {at.node.name}",
                 hint="value, inputs[0], or the name of one of them",
             )
-        meant = found[0]
-        if at.when == "after" and meant.role.startswith("inputs"):
-            made = (each.array for each in self.outputs(at) if each.value == meant.value)
-            if any(each is not meant.array for each in made):
+        chosen = matches[0]
+        if at.when == "after" and chosen.role.startswith("inputs"):
+            current = (output.array for output in self.outputs(at) if output.value == chosen.value)
+            if any(array is not chosen.array for array in current):
                 raise EditError(
-                    f"{meant.role} is an older value of {meant.name}, which has changed since",
+                    f"{chosen.role} is an older value of {chosen.name}, which has changed since",
                     hint="value is its current value; stop before the node to change its input",
                 )
-        self._gate.command(msgspec.structs.replace(command, value=meant.value))
+        self._gate.command(msgspec.structs.replace(command, value=chosen.value))
         edits = self._gate.info.stop.edits if self._gate.info.stop is not None else ()
         return edits[-1] if edits else ""
 
@@ -419,10 +432,10 @@ class Controller:
         """
         at = self.moment
         goal = None if command is None else goal_of(command, at)
-        found = rewind.step(self.history, at, goal, back=True)
-        if found is None:
+        moment = navigation.step(self.history, at, goal, back=True)
+        if moment is None:
             raise UsageError(self._nothing("before"))
-        return self._at(found, f"Back at {found.node.name}")
+        return self._at(moment, f"Back at {moment.node.name}")
 
     def reverse_continue(self) -> Moved:
         """The cursor back to the last execution that an enabled breakpoint covers.
@@ -433,30 +446,30 @@ class Controller:
         Raises:
             UsageError: There is nothing before.
         """
-        found = rewind.to_breakpoint(
-            self.history, self.moment, self.breakpoints, back=True, live=self._gate.live_value
+        result = navigation.to_breakpoint(
+            self.history, self.moment, self.breakpoints, back=True, live=self._gate.live_array
         )
-        if found.moment is not None and found.breakpoint is not None:
-            name = f"breakpoint {found.breakpoint.id}: {found.moment.node.name}"
-            return self._at(found.moment, f"Back at {name}{found.note}")
-        if found.last is None:
+        if result.moment is not None and result.breakpoint is not None:
+            name = f"breakpoint {result.breakpoint.id}: {result.moment.node.name}"
+            return self._at(result.moment, f"Back at {name}{result.note}")
+        if result.last is None:
             raise UsageError(self._nothing("before"))
-        name = found.last.node.name
-        return self._at(found.last, f"No earlier breakpoint; back at {name}{found.note}", False)
+        name = result.last.node.name
+        return self._at(result.last, f"No earlier breakpoint; back at {name}{result.note}", False)
 
     def _continue_forward(self, at: Moment) -> Moved:
-        found = rewind.to_breakpoint(
+        result = navigation.to_breakpoint(
             self.history, at, self.breakpoints, back=False, until=self.stop.seq - 1,
-            live=self._gate.live_value,
+            live=self._gate.live_array,
         )  # fmt: skip
-        if found.moment is None or found.breakpoint is None:
+        if result.moment is None or result.breakpoint is None:
             return self._arrive()
-        name = f"breakpoint {found.breakpoint.id}: {found.moment.node.name}"
-        return self._at(found.moment, f"At {name}{found.note}")
+        name = f"breakpoint {result.breakpoint.id}: {result.moment.node.name}"
+        return self._at(result.moment, f"At {name}{result.note}")
 
     def _forward(self, at: Moment, goal: Goal) -> Moved:
-        found = rewind.step(self.history, at, goal, back=False, until=self.stop.seq - 1)
-        return self._arrive() if found is None else self._at(found, f"At {found.node.name}")
+        moment = navigation.step(self.history, at, goal, back=False, until=self.stop.seq - 1)
+        return self._arrive() if moment is None else self._at(moment, f"At {moment.node.name}")
 
     def _arrive(self) -> Moved:
         moved = self.now()
@@ -466,7 +479,7 @@ class Controller:
         self._cursor = moment
         return Moved(moment, f"{text}, step {moment.step}", found)
 
-    def _nothing(self, where: str) -> str:
+    def _nothing(self, side: str) -> str:
         if self.history.level == "graph":
-            return "level graph keeps no history to look back at"
-        return f"nothing {where} this is recorded"
+            return "level graph keeps no history"
+        return f"nothing {side} this is recorded"

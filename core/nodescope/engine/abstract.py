@@ -1,10 +1,10 @@
-"""Abstract: what stands for an array whose values are not known yet.
+"""Abstract: the placeholder for an array whose values are not known yet.
 
 While a function is traced to a graph, and in graphs built by hand, a tensor's ``data`` is one of
-these: shape and dtype, and the value of the graph that it will be.
+these: a shape, a dtype, and the value of the graph that it stands for.
 
-Invariant: whatever needs elements raises `TraceError` at the user's line; nothing ever becomes an
-array by itself.
+Invariant: any use of elements raises `TraceError` at the user's line; nothing is converted to an
+array implicitly.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Abstract:
         raise refused(self, name)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return int(self.shape[0])
 
     def __repr__(self) -> str:
         return f"<{TensorSpec(self.shape, self.dtype.name)}, not known yet>"

@@ -1,12 +1,12 @@
-"""Builder: records what the engine would run as the nodes of a graph, and runs nothing.
+"""Builder: records operations as the nodes of a graph, and runs nothing.
 
 While a thread builds (`modes.building`), every op on its way to `run` comes here instead, with the
-thread's scope, phase and source line. Tensors from outside become inputs (`captures`), arrays that
-enter during the building become constants; what is assigned to outside tensors becomes state that
-the graph reads and writes (`writes`, `grads`).
+thread's scope, phase and source line. Tensors from outside become inputs (`captures`), arrays
+introduced while building become constants; assignments to outside tensors become state that the
+graph reads and writes (`writes`, `grads`).
 
-Invariant: no tensor outside is changed by building; node and value ids only grow, and a value's
-producer comes before its users.
+Invariant: building changes no tensor outside; node and value ids only grow, and a value's producer
+comes before its users.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Any, cast
 import numpy as np
 
 from nodescope import ops
+from nodescope.emit.frames import user_source
+from nodescope.emit.losses import Instruction
+from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine.abstract import Abstract, escaped
-from nodescope.engine.phases import backward_phase, optimizer_phase
 from nodescope.engine.run import explained
-from nodescope.engine.source import user_source, where
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import (
     LEAF,
@@ -38,7 +39,6 @@ from nodescope.engine.tensor import (
     settled,
     spec_of,
 )
-from nodescope.errors import TraceError
 from nodescope.ir.graph import Graph, GraphKind, Node, TensorSpec, Value
 from nodescope.ir.scopes import join
 from nodescope.ops.index import Port, check_masks
@@ -64,6 +64,7 @@ class Builder:
             function that gives them by name, and their value ids by name.
         arrays: The constants' arrays by value id.
         gradients: Value id of a tensor to value id of its gradient.
+        losses: Value ids of the numbers at which backward passes began, with where.
         made: Identities of the tensors with known elements that the program made here.
         shown: Of values that came of writing to something that others see: the value whose memory
             they show, and which of its elements (`nodescope.engine.writing.traced`).
@@ -83,6 +84,7 @@ class Builder:
         self.hosts: list[tuple[Callable[[], dict[str, float]], dict[str, int]]] = []
         self.arrays: dict[int, Array] = {}
         self.gradients: dict[int, int] = {}
+        self.losses: dict[int, Instruction] = {}
         self.made: set[int] = set()
         self.shown: dict[int, tuple[int, Array]] = {}
         self.lock = threading.RLock()
@@ -178,6 +180,10 @@ class Builder:
     def pair(self, value: Tensor, gradient: Tensor) -> None:
         """Note that ``gradient`` is the gradient of ``value``."""
         self.gradients[self.value_of(value)] = self.value_of(gradient)
+
+    def began(self, root: Tensor, site: Instruction) -> None:
+        """Note that a backward pass begins at a number."""
+        self.losses[self.value_of(root)] = site
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[Callable[[Any], None]]:
@@ -376,6 +382,8 @@ class Builder:
                 device=self.device(op.name),
                 source=user_source(),
                 forward=state.forward,
+                role=op.role,
+                writes=op.writes,
             )
             self.nodes.append(node)
             self.values.extend(values)
@@ -490,8 +498,3 @@ def _selected(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any,
         index.extend(Port(len(given) + i) for i in range(len(places)))
         given.extend(places)
     return (*inputs[:first], *given), {**attrs, "index": tuple(index)}
-
-
-def no_graph(value: Any) -> TraceError:
-    """The error for something that is no tensor where a graph's value is needed."""
-    return TraceError(f"{type(value).__name__} is not a value of a graph", source=where())

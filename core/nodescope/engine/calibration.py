@@ -1,6 +1,6 @@
-"""What observing takes on this machine, before anything is known of the program.
+"""The cost of observing on this machine, measured before anything is known of the program.
 
-Invariant: steps, scopes and random numbers of the engine are as they were.
+Invariant: the engine's steps, scopes and random numbers are left as they were.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.emit.emitter import Emitter
 from nodescope.engine import modes, tracer
 from nodescope.engine.autodiff.grad import parameter
 from nodescope.engine.optim import SGD
@@ -37,18 +38,18 @@ def prices() -> Prices | None:
     for _ in range(_RUNS):
         bus, counted = Bus(), _Counted()
         bus.add(counted)
-        tracer.observe(bus)
+        observer = Emitter(bus)
+        observer.attachments = (tracer.attach(observer),)
         try:
-            observer = modes.observer()
-            observer.start_step()
+            observer.begin_step()
             first.append(sum(step.times()))
             nodes = sum(counted.nodes.values())
             for _ in range(_ROUNDS):
-                observer.start_step()
+                observer.begin_step()
                 counted.nodes.clear()
                 rounds.append(step.times())
         finally:
-            tracer.unobserve()
+            modes.set_observer(None)
     observed = _least(rounds)
     each = {
         phase: max(mine - free, 0) / max(counted.nodes[phase], 1)

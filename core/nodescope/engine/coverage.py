@@ -104,7 +104,7 @@ def report() -> str:
                 missing.setdefault(kind, []).extend(names)
     for group, names in sorted(missing.items()):
         known = refused.KINDS.get(group)
-        reason = "no reason is known: cover them" if known is None else known.reason
+        reason = "no reason given: cover them" if known is None else known.reason
         lines.append(f"  {group} ({reason}):\n    {', '.join(sorted(set(names)))}")
     return "\n".join(lines)
 
@@ -122,12 +122,12 @@ def current(readme: Path, *, write: bool = False) -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; its exit code."""
     parser = argparse.ArgumentParser(prog="python -m nodescope.engine.coverage")
-    parser.add_argument("--write", action="store_true", help="bring the README up to date")
+    parser.add_argument("--write", action="store_true", help="update the README")
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
     given = parser.parse_args(argv)
     print(report())
     if not current(given.readme, write=given.write):
-        print(f"{given.readme}: the table of ops is old: run this with --write", file=sys.stderr)
+        print(f"{given.readme}: the table of ops is out of date: run with --write", file=sys.stderr)
         return 1
     return 0
 

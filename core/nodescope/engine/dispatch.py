@@ -91,7 +91,7 @@ def _wrong_arguments(name: str, error: TypeError) -> UnsupportedError:
     else:
         said = re.sub(r"^\S*\(\) ", "it ", str(error))
     return UnsupportedError(
-        f"{name}: {said}", source=where(), hint="leave that argument out, or use .numpy() first"
+        f"{name}: {said}", source=where(), hint="omit that argument, or use .numpy() first"
     )
 
 

@@ -20,7 +20,7 @@ from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
 from nodescope.errors import ShapeError, UsageError
-from nodescope.ops.lowprecision import as_dtype
+from nodescope.ir.dtypes import as_dtype
 
 Shape = int | tuple[int, ...] | list[int]
 
@@ -262,7 +262,7 @@ def _name(dtype: Any) -> str:
 def _shape(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, int | np.integer):
         shape = (shape,)
-    found = tuple(int(each) for each in shape)
+    found = tuple(int(size) for size in shape)
     if any(each < 0 for each in found):
         raise ShapeError(f"random: shape {found} has a negative size", source=where())
     return found
@@ -277,9 +277,9 @@ def shape_like(shape: Any, *parameters: Any) -> tuple[int, ...]:
     """``shape``, or what the parameters broadcast to if it is None."""
     if shape is not None:
         return _shape(shape)
-    shapes = [getattr(each, "shape", None) for each in parameters]
-    known = [np.shape(each) if found is None else found
-             for each, found in zip(parameters, shapes, strict=True)]  # fmt: skip
+    shapes = [getattr(parameter, "shape", None) for parameter in parameters]
+    known = [np.shape(parameter) if found is None else found
+             for parameter, found in zip(parameters, shapes, strict=True)]  # fmt: skip
     try:
         return np.broadcast_shapes(*known)
     except ValueError:

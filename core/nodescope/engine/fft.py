@@ -1,4 +1,4 @@
-"""`nodescope.fft`: Fourier transforms, by the names of the array API standard and of `numpy.fft`.
+"""`nodescope.fft`: Fourier transforms, under the names of the array API and of `numpy.fft`.
 
 Invariant: only names, and frequencies, which are constants.
 """

@@ -1,6 +1,6 @@
-"""The field's usual functions on tensors.
+"""Common machine-learning functions on tensors.
 
-Invariant: written in ops and other functions only, so they are traced and differentiated as such.
+Invariant: built only from ops and other functions, so they are traced and differentiated as such.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ relu, sigmoid, softplus, silu = map(_elementwise, ("relu", "sigmoid", "softplus"
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
-    """``x`` times the normal distribution function; ``approximate="tanh"`` is the quicker form.
+    """``x`` times the normal distribution function; ``approximate="tanh"`` is the faster form.
 
     Raises:
-        UsageError: ``approximate`` is something else.
+        UsageError: ``approximate`` is neither ``"none"`` nor ``"tanh"``.
     """
     if approximate not in ("none", "tanh"):
         raise UsageError(
@@ -47,17 +47,17 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
 
 
 def softmax(x: Any, axis: int = -1) -> Tensor:
-    """``exp(x)`` over its sum along ``axis``; any finite input is fine."""
+    """``exp(x)`` over its sum along ``axis``; does not overflow for finite ``x``."""
     return call("softmax", tensor_of(x), axis=axis)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Tensor:
-    """The logarithm of `softmax`, without computing it."""
+    """The logarithm of `softmax`, computed directly."""
     return call("log_softmax", tensor_of(x), axis=axis)
 
 
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """``log(sum(exp(x)))`` along ``axis``; any finite input is fine."""
+    """``log(sum(exp(x)))`` along ``axis``; does not overflow for finite ``x``."""
     return call("logsumexp", tensor_of(x), axis=axis, keepdims=keepdims)
 
 
@@ -73,13 +73,13 @@ def cross_entropy(
 
     Args:
         logits: (batch, classes, …), floating point, unnormalised.
-        labels: (batch, …), class numbers from 0; or probabilities in the shape of the logits.
-        label_smoothing: Share of each label that is spread over all classes.
-        ignore_index: Rows with this label do not count.
-        reduction: ``mean`` over the rows that count, ``sum``, or ``none`` for the loss of each.
+        labels: (batch, …), class indices from 0; or probabilities in the shape of the logits.
+        label_smoothing: Share of each label that is spread evenly over all classes.
+        ignore_index: Rows with this label are ignored.
+        reduction: ``mean`` over the rows that are not ignored, ``sum``, or ``none`` for each loss.
 
     Raises:
-        ShapeError, DtypeError: They do not fit together, or a label is no class.
+        ShapeError, DtypeError: Logits and labels do not match, or a label is not a class.
     """
     attrs: dict[str, Any] = {}
     if label_smoothing:
@@ -92,5 +92,5 @@ def cross_entropy(
 
 
 def mse(prediction: Any, target: Any) -> Tensor:
-    """Mean squared difference; the two broadcast."""
+    """Mean squared difference of two tensors, which may broadcast."""
     return call("mse", tensor_of(prediction), tensor_of(target))

@@ -1,9 +1,9 @@
-"""What NumPy's arrays have besides operators: methods, properties, protocols; and what is missing.
+"""Methods, properties and protocols of NumPy arrays, besides operators; and what is missing.
 
 A method named like a NumPy function is that function, through the same dispatch.
 
-Invariant: a name that NumPy's arrays have is here, or is refused with the way out; ``hasattr`` then
-says False.
+Invariant: every attribute of NumPy arrays is implemented, or refused with an alternative;
+``hasattr`` is then False.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
             f"to_device: no device {device!r}", source=where(), hint='the only one is "cpu"'
         )
     if stream is not None:
-        raise UsageError("to_device: the CPU has no streams", source=where(), hint="leave it out")
+        raise UsageError("to_device: the CPU has no streams", source=where(), hint="omit it")
     return self
 
 
@@ -144,7 +144,7 @@ def _dlpack(
     """
     if self.edge is not None:
         raise UnsupportedError(
-            "__dlpack__: this tensor wants a gradient, which would not flow out of the graph",
+            "__dlpack__: this tensor requires a gradient, which would not flow out of the graph",
             source=where(),
             hint="export x.detach()",
         )
@@ -220,13 +220,13 @@ _MISSING = {
     "permute": "use x.transpose(...)",
     "unsqueeze": "use np.expand_dims(x, axis)",
     "expand": "use np.broadcast_to(x, shape)",
-    "contiguous": "the engine chooses the layout in memory: leave it out",
+    "contiguous": "the engine chooses the layout in memory: omit it",
     "clone": "use x.copy()",
     "to": "use x.astype(dtype)",
     "float": "use x.astype('float32')", "double": "use x.astype('float64')",
     "half": "use x.astype('float16')", "long": "use x.astype('int64')",
-    "cpu": "tensors are on the CPU: leave it out",
-    "cuda": "tensors are on the CPU: leave it out",
+    "cpu": "tensors are on the CPU: omit it",
+    "cuda": "tensors are on the CPU: omit it",
     "requires_grad_": "make it with nodescope.tensor(x, requires_grad=True)",
     "zero_": "set x.grad = None, or use optimizer.zero_grad()",
     "add_": _INPLACE.format("+"), "sub_": _INPLACE.format("-"),

@@ -1,6 +1,6 @@
-"""Which road ops take: the fast one, or the checked one while somebody observes or a tape is off.
+"""Which path ops take: the fast one, or the checked one if anything observes or a tape is off.
 
-Invariant: the fast road is taken only if no thread needs anything else.
+Invariant: the fast path is taken only if no thread needs anything else.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def attending() -> Any:
     """What counts this thread's steps: as `observer`, or the tracer that rests."""
     found = observer()
     return _resting if found is None else found
+
+
+def tracer() -> Any:
+    """What observes this process and does not rest; None as well while a graph is built."""
+    return None if _builders and current().builder is not None else _observer
 
 
 def observing() -> bool:
@@ -157,7 +162,7 @@ def recording(on: bool) -> Iterator[None]:
 
 
 def no_grad() -> contextlib.AbstractContextManager[None]:
-    """Operations inside make no tape and their results have no gradient. Also a decorator."""
+    """Operations inside are not taped, and their results have no gradient. Also a decorator."""
     return recording(False)
 
 

@@ -1,4 +1,4 @@
-"""Operators between two tensors under observation: most nodes of most programs.
+"""Observed operators between two tensors: most nodes of most programs.
 
 Invariant: does what `Tracer.run` would do, with the same events in the same order, or leaves it to
 `Tracer.run` before anything has happened.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]:
     """The operator method of a binary op while ``tracer`` observes: its `run`, unrolled.
 
-    All that it saves is asking: its node is known, has the inputs that it had, and nobody
-    stops before it. Whatever else is the case is left to `run`.
+    All that it saves is asking: its node is known, has the inputs that it had, shapes are what they
+    were, and nobody stops before it. Whatever else is the case is left to `run`.
     """
     name, impl, differentiable = op.name, op.impl, op.vjp is not None
-    run, bus = tracer.run, tracer.bus
+    run, bus, emitter = tracer.run, tracer.bus, tracer.emitter
     # Cells of this closure: names of the module are looked up more slowly.
     kind, array, new, thread = Tensor, np.ndarray, Tensor.__new__, local
     now = time.perf_counter_ns
@@ -44,13 +44,13 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
             nth, entries = slot
             entry = entries[nth]
             known = entry.inputs == (left._vid, right._vid)
-            here = cursor.step is tracer.epoch  # type: ignore[union-attr]
+            here = cursor.step is emitter.steady  # type: ignore[union-attr]
         except (AttributeError, KeyError, IndexError):
             return run(op, (left, right), NO_ATTRS)
-        if not known or not here or bus.starts:
+        if not known or not here or bus.demand.starts:
             return run(op, (left, right), NO_ATTRS)
         slot[0] = nth + 1
-        step = tracer.step  # another thread may begin the next one meanwhile
+        step = emitter.step  # another thread may begin the next one meanwhile
         a, b = live = (left.data, right.data)
         start = now()
         try:

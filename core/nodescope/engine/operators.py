@@ -18,9 +18,9 @@ from nodescope.engine.run import apply, binary, operator_of, operators
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
 from nodescope.errors import DtypeError, IndexTypeError, NodescopeError, UnsupportedError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ops.index import Port
 from nodescope.ops.layout import as_shape
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Op
 
 _GETITEM, _TRANSPOSE = ops.get("getitem"), ops.get("transpose")
@@ -36,7 +36,7 @@ def index_template(index: Any) -> tuple[tuple[Any, ...], list[Tensor]]:
     """What stands in ``x[index]`` as an attribute, and the index arrays that its ports name."""
     arrays: list[Tensor] = []
     items = index if isinstance(index, tuple) else (index,)
-    return tuple(_index_item(each, arrays) for each in items), arrays
+    return tuple(_index_item(item, arrays) for item in items), arrays
 
 
 def _index_item(item: Any, arrays: list[Tensor]) -> Any:
@@ -46,7 +46,7 @@ def _index_item(item: Any, arrays: list[Tensor]) -> Any:
         return int(item)
     if isinstance(item, slice):
         bounds = (item.start, item.stop, item.step)
-        if all(each is None or each.__class__ is int for each in bounds):
+        if all(bound is None or bound.__class__ is int for bound in bounds):
             return item
         return slice(*map(_bound, bounds))
     if isinstance(item, np.integer):
@@ -72,7 +72,7 @@ def _bound(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         raise IndexTypeError(
-            f"a slice's bound is an integer or None, not {type(value).__name__}",
+            f"a slice bound must be an integer or None, not {type(value).__name__}",
             source=where(),
             hint="convert it with int()",
         ) from None
@@ -142,9 +142,9 @@ def _astype(
     wanted = check_dtype(as_dtype(dtype))
     if casting != "unsafe" and not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
         raise DtypeError(
-            f"astype: {self.dtype} does not become {wanted} by the rule {casting!r}",
+            f"astype: {self.dtype} cannot be cast to {wanted} by the rule {casting!r}",
             source=where(),
-            hint="leave casting= out to convert all the same",
+            hint="omit casting= to convert anyway",
         )
     if not copy and wanted == self.dtype:
         return self

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.autodiff.grad import assign, store
@@ -22,7 +23,6 @@ from nodescope.engine.graphs.gradients import minimize
 from nodescope.engine.graphs.variables import slot_variable
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, changed, make
 from nodescope.errors import ShapeError, UsageError
@@ -62,7 +62,7 @@ class Optimizer:
         if not lr >= 0:
             raise UsageError(f"{type(self).__name__}: lr must not be negative, got {lr}",
                              source=where(),
-                             hint="steps go against the gradient by themselves")  # fmt: skip
+                             hint="steps already go against the gradient")  # fmt: skip
         builder = modes.builder()
         if builder is not None:
             builder.new_optimizer(self)
@@ -127,7 +127,7 @@ class Optimizer:
             raise UsageError(
                 f"{type(self).__name__}.load_state_dict: missing or unexpected: {', '.join(wrong)}",
                 source=where(),
-                hint="make the optimizer as it was made when the state was saved",
+                hint="create the optimizer with the same settings as when the state was saved",
             )
         for name, each in own.items():
             if np.shape(state[name]) != each.shape:
@@ -135,7 +135,7 @@ class Optimizer:
                     f"{type(self).__name__}.load_state_dict: {name} is {each.shape}, "
                     f"not {np.shape(state[name])}",
                     source=where(),
-                    hint="make the optimizer as it was made when the state was saved",
+                    hint="create the optimizer with the same settings as when the state was saved",
                 )
         for name, each in own.items():
             assign(each, np.asarray(state[name]))

@@ -1,7 +1,7 @@
-"""Running one op: the road that every operation on tensors takes.
+"""Running one op: the path that every operation on tensors takes.
 
 Invariant: unobserved, an operator between tensors tests one global (`_slow`), calls its ufunc and
-makes one tuple; every failure is explained by the op's own `infer`, with the user's line.
+creates one tuple; every failure is explained by the op's own `infer`, with the user's line.
 """
 
 from __future__ import annotations
@@ -56,11 +56,6 @@ def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
     return run(op, inputs, attrs, True)
 
 
-def apply_many(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[Tensor, ...]:
-    """`apply` for ops with several outputs."""
-    return apply(op, inputs, attrs)  # type: ignore[return-value]
-
-
 def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tensor:
     """Run an op unobserved, and put it on the tape if ``recording``."""
     tracked = False
@@ -100,7 +95,7 @@ def several(
     ids: tuple[int, ...] = (),
 ) -> Any:
     """The results of an op with several outputs, as a tuple of tensors."""
-    arrays = tuple(each if each.__class__ is _ndarray else _asarray(each) for each in arrays)
+    arrays = tuple(array if array.__class__ is _ndarray else _asarray(array) for array in arrays)
     ids = ids or (0,) * len(arrays)
     bundle = Bundle(arrays, (next_seq(), op, inputs, attrs), ids)
     found = bundle.tensors()
@@ -139,7 +134,7 @@ def out_of_bounds(op: Op, error: Exception, source: str) -> BoundsError:
     """What to raise for an index array with an element that points nowhere."""
     hint = "look at the elements of the index array; np.clip keeps them inside"
     if "out of bounds" not in str(error):
-        hint = "index arrays broadcast together; a mask counts as many places as it holds True"
+        hint = "index arrays broadcast together; a mask counts as one index per True"
     return BoundsError(f"{op.name}: {error}", source=source, hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What a thread is doing: its scope, its phase, and whether it records a tape.
+"""What a thread of the engine is doing: where it is, and whether it records a tape.
 
 Invariant: each thread has its own; nothing here is shared.
 """
@@ -9,46 +9,28 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nodescope.ir.graph import Phase, SourceLocation
-from nodescope.ir.identity import Cursor
+from nodescope.emit import state as places
+from nodescope.emit.state import ThreadState
 
 
-class State:
-    """The state of one thread.
+class State(ThreadState):
+    """The state of one thread: its place, and what the engine does there.
 
     Attributes:
-        scope: Path of the name scopes around the running code.
-        phase: What part of training it is.
-        cursor: The tracer's count for this scope and phase, or None if it has to be looked up.
-        cursors: All counts of this thread.
         recording: Whether operations are put on the tape.
-        forward: While a backward rule runs, the id of the node that it differentiates.
-        thread: The thread's identifier.
-        builder: What records operations instead of running them, or None.
         transforms: How many functions around are being differentiated from outside.
         noted: Told of each tensor that is about to be assigned or written to, or None.
         ran: Begin and end of the kernel that has just run, where it has read the clock itself
             (nanoseconds of `time.perf_counter_ns`); else None.
-        source: The line that made the node which a graph runs now, or None to look for it.
     """
 
-    __slots__ = (
-        "builder", "cursor", "cursors", "forward", "noted", "phase", "ran", "recording", "scope",
-        "source", "thread", "transforms",
-    )  # fmt: skip
+    __slots__ = ("noted", "ran", "recording", "transforms")
 
     def __init__(self) -> None:
-        self.scope = ""
-        self.phase: Phase = "forward"
-        self.cursor: Cursor | None = None
-        self.cursors: dict[tuple[str, Phase], Cursor] = {}
+        super().__init__()
         self.recording = True
-        self.forward: int | None = None
-        self.thread = threading.get_ident()
-        self.builder: Any = None
         self.transforms = 0
         self.noted: Callable[[Any], None] | None = None
-        self.source: SourceLocation | None = None
         self.ran: tuple[int, int] | None = None
 
 
@@ -65,5 +47,10 @@ def current() -> State:
     try:
         return local.state
     except AttributeError:
-        local.state = State()
-        return local.state
+        made = State()
+        before: ThreadState | None = getattr(places.local, "place", None)
+        if before is not None:  # it was somewhere before it first used the engine
+            for name in ThreadState.__slots__:
+                setattr(made, name, getattr(before, name))
+        local.state = places.local.place = made
+        return made

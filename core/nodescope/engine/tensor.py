@@ -44,12 +44,12 @@ SMOOTH = "fcV"
 class Tensor(Operators):
     """An n-dimensional array of numbers that is traced and differentiated.
 
-    Made by `nodescope.tensor`, `nodescope.parameter` and by every operation on tensors; NumPy's
-    functions take it. ``x += y``, ``x[i] = y`` and ``out=x`` give this tensor, and whatever is a
-    view of it, new elements, as they do NumPy's arrays; see `engine.writing.inplace`.
+    Created by `nodescope.tensor`, `nodescope.parameter` and every operation on tensors; NumPy's
+    functions accept it. ``x += y``, ``x[i] = y`` and ``out=x`` write to this tensor, and to every
+    view of it, as for NumPy arrays; see `engine.writing.inplace`.
 
     Attributes:
-        data: The array. Do not write to it; `numpy` gives a read-only view of it as it is now.
+        data: The underlying array. Do not write to it; `numpy` returns a read-only view of it.
     """
 
     __slots__ = (
@@ -89,17 +89,17 @@ class Tensor(Operators):
 
     @property
     def name(self) -> str:
-        """The name it was given, with its scope, or ``""``."""
+        """The tensor's name, with its scope, or ``""``."""
         return getattr(self, "_name", "")
 
     @property
     def requires_grad(self) -> bool:
-        """Whether it is, or was made from, a tensor that wants a gradient."""
+        """Whether the tensor requires a gradient, or was computed from one that does."""
         return self.edge is not None
 
     @property
     def grad(self) -> Tensor | None:
-        """What `backward` has added up for this leaf so far, or None."""
+        """The gradient that `backward` has accumulated for this leaf, or None."""
         builder = current().builder
         if builder is not None and not self._within():
             return builder.read_grad(self)  # type: ignore[no-any-return]
@@ -139,10 +139,11 @@ class Tensor(Operators):
         return view
 
     def item(self) -> Any:
-        """The only element as a Python number.
+        """One element as a Python number: the only one, the n-th in C order, or one by index.
 
         Raises:
-            ShapeError: There is not exactly one.
+            ShapeError: The tensor has more or fewer than one element, and no index is given.
+            BoundsError: The index is out of range.
         """
         check_known(self, "item")
         if self.data.size != 1:
@@ -159,22 +160,22 @@ class Tensor(Operators):
         return self.data.tolist()
 
     def detach(self) -> Tensor:
-        """The same value without its history: no gradient flows through."""
+        """The same value without its history: no gradient flows through it."""
         return _alias(self)
 
     def backward(
         self, gradient: Any = None, *, retain_graph: bool = False, create_graph: bool = False
     ) -> None:
-        """Add the gradient of this tensor to ``.grad`` of every leaf that it was made from.
+        """Add the gradient of this tensor to ``.grad`` of every leaf that it was computed from.
 
         Args:
-            gradient: What to start from; 1 for a scalar.
-            retain_graph: Keep the tape, so that it can be run again.
-            create_graph: Make gradients that can themselves be differentiated.
+            gradient: The gradient to start with; 1 for a scalar.
+            retain_graph: Whether to keep the tape, so that it can be used again.
+            create_graph: Whether the gradients can themselves be differentiated.
 
         Raises:
-            GradientError: It has no history, its tape was already used, or it is not a scalar and
-                ``gradient`` is missing.
+            GradientError: The tensor has no history, its tape was already used, or it is not a
+                scalar and ``gradient`` is missing.
         """
         from nodescope.engine.autodiff.backward import backward
 
@@ -183,8 +184,8 @@ class Tensor(Operators):
     def register_hook(self, function: Callable[[Tensor], Any]) -> Any:
         """Call ``function`` with the gradient of this tensor in each backward pass.
 
-        What it returns, unless that is None, takes the gradient's place, for this tensor and for
-        everything behind it. Hooks run in order of registration. PyTorch's method of this name.
+        If it returns a gradient instead of None, that replaces the gradient, for this tensor and
+        for everything it was computed from. Hooks run in order of registration. As in PyTorch.
 
         Returns:
             A handle with `remove`.
@@ -197,7 +198,7 @@ class Tensor(Operators):
         return register_hook(self, function)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this computed tensor as its ``.grad``; leaves do so anyhow.
+        """Keep the gradient of this computed tensor in ``.grad``, as leaves always do.
 
         Raises:
             GradientError: No gradient flows to this tensor.
@@ -263,9 +264,9 @@ class Tensor(Operators):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         raise UnsupportedError(
-            "a tensor does not turn into an array by itself: it would drop out of the graph",
+            "a tensor is not converted to an array implicitly: it would leave the graph",
             source=where(),
-            hint="say x.numpy() to leave the graph, gradients included; np.stack, np.concatenate "
+            hint="use x.numpy() to leave the graph, gradients included; np.stack, np.concatenate "
             "and np.column_stack join tensors, np.broadcast_to repeats one, and "
             "nodescope.tensor(array)[x] indexes by one",
         )
@@ -412,7 +413,7 @@ alias = _alias
 def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Refuse what is not numbers. Raises `DtypeError`."""
     if (dtype.kind not in _KINDS or foreign(dtype)) and not low(dtype):
-        other = "give text and objects numbers first, such as class numbers"
+        other = "encode text and objects as numbers first, such as class indices"
         raise DtypeError(
             f"a tensor holds numbers or booleans, not {_WORDS.get(dtype.kind, dtype.name)}",
             source=where(),
@@ -455,7 +456,7 @@ def listed(data: Any, dtype: Any = None) -> Array:
         if "inhomogeneous" not in str(error):
             raise
         raise ShapeError(
-            "nested lists of different lengths make no tensor",
+            "nested lists of different lengths cannot form a tensor",
             source=where(),
             hint="pad them to one length, or make one tensor of each",
         ) from None

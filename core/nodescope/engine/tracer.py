@@ -1,16 +1,15 @@
 """Tracer: turns what the engine runs into events.
 
-Value ids stand on the tensors (`Tensor._vid`); they only grow over the life of the process, so an
-id from an earlier observation is recognised by being too small, and its tensor enters as a leaf.
+Value ids are stored on the tensors (`Tensor._vid`); they only grow over the life of the process, so
+an id from an earlier observation is recognised by being too small, and its tensor enters as a leaf.
 
-Invariant: the observed road calls the same impls on the same arrays in the same order.
+Invariant: the observed path calls the same impls on the same arrays in the same order.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import threading
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -18,35 +17,23 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.emit.emitter import Emitter, activate
+from nodescope.emit.frames import user_source
+from nodescope.emit.losses import Instruction
+from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine import modes
 from nodescope.engine.observed import observed_operator
-from nodescope.engine.phases import backward_phase, optimizer_phase
 from nodescope.engine.run import cause, explained, several
-from nodescope.engine.source import call_site, calling_line, user_source
+from nodescope.engine.specs import dtype_name, is_loose, scalars, specs_of
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.errors import UsageError
-from nodescope.events import (
-    Bus,
-    GradientComputed,
-    GradientReached,
-    GraphExtended,
-    HostSpan,
-    NodeFailed,
-    NodeFinished,
-    NodeStarted,
-    StepFinished,
-    StepStarted,
-)
-from nodescope.ir.graph import TensorSpec
-from nodescope.ir.identity import LOOPED, UNROLLED, Cursor, Entry, Identity, Site
-from nodescope.ops.index import Port
+from nodescope.events import Bus, NodeFinished, NodeStarted
+from nodescope.ir.attrs import GraphRef
+from nodescope.ir.graph import Graph, TensorSpec, usual_role
+from nodescope.ir.identity import UNTOLD, Cursor, Entry, Site
 from nodescope.ops.op import Op, port_name
 
-# Fetching an item is told of from here on.
-LEAST_FETCH_NS = 50_000
-
-_value_ids = itertools.count(1)
 _now = time.perf_counter_ns
 _new = Tensor.__new__
 _ndarray = np.ndarray
@@ -57,11 +44,11 @@ def observe(bus: Bus) -> None:
     """Send events of everything that the engine does from now on to ``bus``.
 
     Raises:
-        UsageError: A bus is observing already.
+        UsageError: The engine is observed already.
     """
-    if modes.attending() is not None:
-        raise UsageError("the engine is observed already", hint="call unobserve() first")
-    modes.set_observer(Tracer(bus))
+    emitter = Emitter(bus)
+    emitter.attachments = (attach(emitter),)
+    activate(emitter)
 
 
 def unobserve() -> None:
@@ -69,94 +56,98 @@ def unobserve() -> None:
     tracer = modes.attending()
     if tracer is not None:
         modes.set_observer(None)
-        tracer.finish_step()
+        tracer.emitter.end_step()
+        activate(None)
+
+
+def attach(emitter: Emitter) -> Tracer:
+    """Let an emitter tell everything that the engine does from now on.
+
+    Raises:
+        UsageError: The engine is observed already.
+    """
+    if modes.attending() is not None:
+        raise UsageError("the engine is already observed", hint="call unobserve() first")
+    tracer = Tracer(emitter)
+    modes.set_observer(tracer)
+    return tracer
 
 
 class Tracer:
-    """One observation of the engine.
+    """What the engine tells an emitter. An `Attachment`.
+
+    The emitter's identity and counts are used here directly: each call between would be felt at
+    operations on tiny tensors.
 
     Args:
-        bus: Where events go.
+        emitter: Of the run.
     """
 
-    def __init__(self, bus: Bus) -> None:
-        self.bus = bus
-        self.base = next(_value_ids)
-        self.identity = Identity(_value_ids.__next__)
-        self.step = 0
-        self.epoch = object()  # of this step: a cursor that holds another counts from zero
-        self._step_open = False
-        self._observed = True  # this step
-        self._lock = threading.RLock()  # a signal handler may compute here, too
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.bus = emitter.bus
+        self.base = emitter.base
+        self.identity = emitter.identity
+        self.graph_id = emitter.graph_id
         # Parameters that were read in this step; which of them stay alive is the program's affair.
         self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
-        self._pairs: dict[int, int] = {}
-        self.graph_id = itertools.count(1).__next__
-        """Gives ids of captured graphs."""
+        # Without steps: parameters and their nodes, for when they are read again.
+        self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
 
-    # Steps
+    @property
+    def step(self) -> int:
+        """The number of the training step; 0 before the first."""
+        return self.emitter.step
 
-    def start_step(self) -> None:
-        """Begin the next step, ending the one before. It may be left out: see `Bus.leaves_out`."""
-        self.finish_step()
-        bus = self.bus
-        self._observed = not bus.leave_out(self.step + 1)
-        with self._lock:
-            if self._observed:
-                for found, _ in self._used:
-                    parameter = found()
-                    if parameter is not None:
-                        parameter._vid = 0
-                self._used = []
-                self.epoch = object()
-            self.step += 1
-            self._step_open = True
-        if self._observed:
-            modes.wake()
-        else:
-            modes.rest()
-        bus.emit(StepStarted(self.step, bus.now_ns(), self._observed))
+    @property
+    def epoch(self) -> object:
+        """See `Emitter.epoch`."""
+        return self.emitter.epoch
 
-    def fetched(self, asked_ns: int) -> None:
-        """Emit that the item of the next step was waited for, unless it was there at once."""
-        bus = self.bus
-        now = _now()
-        if now - asked_ns < LEAST_FETCH_NS:
-            return
-        file, line, function = calling_line()
-        start = max(asked_ns - bus.origin_ns, 0)
-        bus.emit(
-            HostSpan("data", current().thread, self.step + 1, start, now - bus.origin_ns,
-                     file, line, function)
-        )  # fmt: skip
+    @property
+    def steady(self) -> object:
+        """See `Emitter.steady`."""
+        return self.emitter.steady
 
-    def finish_step(self) -> None:
-        """End the step that is open, if any."""
-        if self._step_open:
-            self._step_open = False
-            self.bus.emit(StepFinished(self.step, self.bus.now_ns(), self._observed))
+    # As an attachment
 
-    def end_of_steps(self, *, broken: bool) -> None:
-        """No step follows for now: what runs is observed again, if the last step was left out.
+    def rest(self) -> None:
+        """Take the tracer out of the engine for a while."""
+        modes.rest()
 
-        Calls are counted on from the last step that was observed, as if it had been this one, and
-        the parameters that it read are read again.
-
-        Args:
-            broken: The last step was not gone through to its end.
-        """
-        self.bus.leave_out(-1 if broken else 0)
-        if self._observed:
-            return
-        self._observed = True
-        with self._lock:
-            used, self._used = self._used, []
+    def wake(self) -> None:
+        """See every operation again."""
         modes.wake()
+
+    def step_begins(self) -> None:
+        """Parameters are read anew in each step."""
+        for found, _ in self._used:
+            parameter = found()
+            if parameter is not None:
+                parameter._vid = 0
+        self._used = []
+
+    def steps_end(self) -> None:
+        """Read the parameters again that the last observed step read."""
+        with self.emitter.lock:
+            used, self._used = self._used, []
         state = current()
         for found, entry in used:
             parameter = found()
             if parameter is not None:
                 self._read(parameter, entry, state)
+
+    def forked(self) -> None:
+        """In a forked child nobody observes."""
+        modes.set_observer(None)
+
+    def compiled(self, name: str, file: str, line: int, start_ns: int) -> None:
+        """See `Emitter.compiled`."""
+        self.emitter.compiled(name, file, line, start_ns)
+
+    def outermost_call(self, call: Callable[[], Any]) -> Any:
+        """As of `Emitter`, for calls that make no tape."""
+        return call() if current().recording else self.emitter.outermost_call(call)
 
     # Ops
 
@@ -165,28 +156,39 @@ class Tracer:
         state = current()
         if state.builder is not None:
             return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
+        emitter = self.emitter
+        token = emitter.epoch if emitter.marked else emitter.look(state)
         key, live, args, tracked = self._inputs(inputs)
         if key is None:
             return self.run(op, tuple(map(settled, inputs)), attrs)
         cursor = state.cursor
-        if cursor is None or cursor.step is not self.epoch:
-            cursor = self._enter(state)
+        if cursor is None or (cursor.step is not token and not cursor.label):
+            cursor = emitter.cursor(state, token)
         slot = cursor.slots.get(op.name) or cursor.slot(op.name)
         nth: int = slot[0]
         slot[0] = nth + 1
-        step = self.step  # another thread may begin the next one meanwhile
+        step = emitter.step  # another thread may begin the next one meanwhile
         entries: list[Entry] = slot[1]
         entry: Entry | None = None
+        varies = emitter.steady is None
         if nth < len(entries):
             entry = entries[nth]
-            if entry.inputs != key:
+            part = cursor.loop and emitter.is_part(cursor, entry, key, tracked and state.recording)
+            if part:
+                cursor = emitter.unroll(state)
+                slot = cursor.slots.get(op.name) or cursor.slot(op.name)
+                nth, entries = slot
+                slot[0] = nth + 1
+            if part or entry.inputs != key:
                 entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
-        elif self.bus.starts:
+                varies = True
+        elif self.bus.demand.starts:
             # Whoever may stop before a node has to know it. Its spec comes from `infer`.
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
+            varies = True
         bus = self.bus
         origin = bus.origin_ns
-        if bus.starts and entry is not None:
+        if bus.demand.starts and entry is not None:
             bus.emit(NodeStarted(entry.node, live, step, state.thread, _now() - origin))
             if bus.edits:
                 self.take_edits(inputs, state)
@@ -209,6 +211,9 @@ class Tracer:
             arrays = (data if data.__class__ is _ndarray else _asarray(data),)
         if entry is None:
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, arrays)
+            varies = True  # it may be a node that is known
+        if cursor.loop:
+            entry.recent = (*map(id, arrays), *entry.recent[: len(arrays)])
         tracked = tracked and state.recording and op.vjp is not None
         result: Any
         if data.__class__ is tuple:
@@ -224,8 +229,11 @@ class Tracer:
         own: Any = None
         if attrs or len(live) != len(inputs):
             given = entry.given
-            if given is None or given[0] != attrs or given[1] != _scalars(inputs):
+            if given is None or given[0] != attrs or given[1] != scalars(inputs):
                 own = plain_attrs(op, inputs, attrs)
+                varies = True
+        if varies or entry.loose:
+            self.reshape(entry, arrays)
         bus.emit(
             NodeFinished(
                 entry.node, live, arrays, step, state.thread, start - origin, end - origin,
@@ -235,6 +243,15 @@ class Tracer:
         if bus.edits:
             self.take_edits((*(result if data.__class__ is tuple else (result,)), *inputs), state)
         return result  # type: ignore[no-any-return]
+
+    def reshape(self, entry: Entry, arrays: tuple[Any, ...]) -> None:
+        """Tell of an execution whose results have other shapes or dtypes than before.
+
+        Asking at each execution would be felt at operations on tiny tensors. Results change where
+        inputs, attributes or a leaf did, or where values decide (`Entry.loose`): there it is asked
+        always, and of every node until a whole step has changed nothing.
+        """
+        self.emitter.reshape(entry, [(each.shape, dtype_name(each.dtype)) for each in arrays])
 
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
         """Take up what was edited while this thread stood: these tensors are others from now on.
@@ -246,6 +263,9 @@ class Tracer:
             if each.__class__ is Tensor:
                 array = mine.pop(getattr(each, "_vid", 0), None)
                 if array is not None:
+                    entry = self.identity.by_value.get(each._vid)
+                    if entry is not None and entry.recent:
+                        entry.recent = (id(array), *entry.recent)
                     each.data = array
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
@@ -257,9 +277,7 @@ class Tracer:
         error: Exception,
     ) -> None:  # fmt: skip
         """Emit that a node raised."""
-        text = f"{type(error).__name__}: {error}"
-        start -= self.bus.origin_ns
-        self.bus.emit(NodeFailed(entry.node, live, step, state.thread, start, text))
+        self.emitter.failed(entry, live, step, state.thread, start, error)
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
         """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge.
@@ -267,6 +285,8 @@ class Tracer:
         No ids at all if a tensor was written to: what it is now has to take its place.
         """
         base = self.base
+        if not self.emitter.marked:
+            self._forget_old(inputs)
         if len(inputs) == 2:  # most ops, unrolled
             a, b = inputs
             try:
@@ -280,7 +300,7 @@ class Tracer:
         ids: list[int] = []
         args: list[Any] = []
         tracked = False
-        for each in inputs:
+        for port, each in enumerate(inputs):
             if each.__class__ is not Tensor:
                 if each.__class__ is Written:
                     return None, None, None, False
@@ -290,21 +310,24 @@ class Tracer:
                 vid = each._vid
             except AttributeError:
                 vid = 0
-            ids.append(vid if vid > base else self.leaf(each))
+            ids.append(vid if vid > base else self._leaf(each, port))
             arrays.append(each.data)
             args.append(each.data)
             tracked = tracked or each.edge is not None
         return tuple(ids), tuple(arrays), args, tracked
 
-    def _enter(self, state: State) -> Cursor:
-        key = (state.scope, state.phase)
-        cursor = state.cursors.get(key)
-        if cursor is None or cursor.owner is not self.identity:
-            cursor = state.cursors[key] = Cursor(self.identity, state.scope, state.phase)
-        if cursor.step is not self.epoch:
-            cursor.restart(self.epoch)
-        state.cursor = cursor
-        return cursor
+    def _forget_old(self, inputs: tuple[Any, ...]) -> None:
+        """Of a value that a round of a loop gave, and later rounds again: it is read as a leaf.
+
+        Else nobody could tell which of its executions it is of.
+        """
+        base, by_value = self.base, self.identity.by_value
+        for each in inputs:
+            if each.__class__ is Tensor:
+                vid = getattr(each, "_vid", 0)
+                entry = by_value.get(vid) if vid > base else None
+                if entry is not None and entry.recent and id(each.data) not in entry.recent:
+                    each._vid = 0
 
     def _define(
         self,
@@ -320,21 +343,22 @@ class Tracer:
     ) -> Entry:
         site: Site | None = None
         if nth >= len(entries) and not cursor.label:
-            site = self._site(cursor, op.name, state)
-            known, retell = site.again(ids, self.identity.by_value, self._unrolled())
+            site = self.emitter.site(cursor, op.name, state)
+            known, retell = site.again(ids, self.identity.by_value, self.emitter.unrolled())
             if known is not None:
                 cursor.slots[op.name][0] = nth  # it is no further one
                 if not retell:
                     return known
                 nth = known.nth
         plain = plain_attrs(op, inputs, attrs)
+        known_specs = nth < len(entries)  # `reshape` corrects them once it has run
         entry, values = self.identity.define(
             entries,
             nth,
             op=op.name,
             family=op.family,
             inputs=ids,
-            specs=_specs(op, inputs, attrs, data),
+            specs=() if known_specs else specs_of(op, inputs, attrs, data),
             attrs=plain,
             scope=cursor.scope,
             phase=cursor.phase,
@@ -345,37 +369,50 @@ class Tracer:
             control_inputs=cursor.control,
             origin=cursor.origin,
             graph=cursor.graph,
+            loop=cursor.loop,
+            role=op.role,
+            writes=op.writes,
         )
-        if site is not None and entry.site is None:
-            site.add(entry)
-        if entry.node.attrs is plain:
-            entry.given = (attrs, _scalars(inputs))
-        if values is not None:
-            self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
+        try:
+            if site is not None and entry.site is None:
+                site.add(entry)
+            if not known_specs:
+                entry.loose = is_loose(op, inputs, attrs)
+            if entry.node.attrs is plain:
+                entry.given = (attrs, scalars(inputs))
+            if values is not None:
+                self.emitter.tell(entry.node, values)
+        except BaseException:
+            entry.inputs = UNTOLD
+            raise
         return entry
-
-    def _site(self, cursor: Cursor, key: str, state: State) -> Site:
-        """The call site that the thread is at; of a backward node, with what it differentiates."""
-        where = (call_site(), state.forward)
-        return self.identity.site(cursor.scope, key, cursor.phase, where)
-
-    def _unrolled(self) -> int:
-        """How many nodes of one call site are no loop."""
-        return UNROLLED if self._step_open else LOOPED
 
     # Leaves
 
     def leaf(self, tensor: Tensor) -> Any:
         """Emit a tensor that no observed op made, and return its value id."""
+        if not self.emitter.marked:
+            self.emitter.look(current())
+        return self._leaf(tensor, 0)
+
+    def _leaf(self, tensor: Tensor, port: int) -> Any:
+        emitter = self.emitter
         kind = getattr(tensor, "_kind", "tensor")
         scope, _, label = tensor.name.rpartition("/")
         state = current()
         if kind == "parameter":
-            cursor = self._cursor(state, scope)
+            known = self._read_before.get(id(tensor)) if not emitter.marked else None
+            if known is not None and known[0]() is tensor:
+                self._read(tensor, known[1], state)
+                return known[1].outputs[0]
+            cursor = emitter.cursor_of(state, scope)
         else:
-            found = state.cursor
-            cursor = self._enter(state) if found is None or found.step is not self.epoch else found
+            token, found = emitter.token(state), state.cursor
+            at_home = found is not None and (found.step is token or found.label)
+            cursor = found if found is not None and at_home else emitter.cursor(state, token)
         key = f"{kind}:{label}" if label else kind
+        if cursor.loop and not label:  # others are read in the next round, and in another order
+            key = f"{key}@{emitter.place()}:{port}"
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
         slot[0] = nth + 1
@@ -384,58 +421,52 @@ class Tracer:
         if nth < len(entries):
             entry = entries[nth]
         else:
-            site = self._site(cursor, key, state)
-            entry, _ = site.again((), self.identity.by_value, self._unrolled())
+            site = emitter.site(cursor, key, state)
+            entry, _ = site.again((), self.identity.by_value, emitter.unrolled())
             if entry is not None:
                 slot[0] = nth  # it is no further one
-        if entry is None:
+        if entry is None or entry.inputs == UNTOLD:
             data = tensor.data
             entry, values = self.identity.define(
                 entries,
                 nth,
-                op=kind,
-                family="leaf",
-                inputs=(),
-                specs=(TensorSpec(data.shape, data.dtype.name),),
-                attrs={},
-                scope=cursor.scope,
-                phase=cursor.phase,
-                source=state.source or user_source(),
-                label=label,
-            )
-            if site is not None and entry.site is None:
-                site.add(entry)
-            if values is not None:
-                self.bus.emit(GraphExtended((entry.node,), values, self.identity.version))
+                op=kind, family="leaf", role=usual_role(kind, "leaf"), inputs=(), attrs={},
+                specs=(TensorSpec(data.shape, data.dtype.name),), scope=cursor.scope,
+                phase=cursor.phase, source=state.source or user_source(), label=label,
+                loop=cursor.loop,
+            )  # fmt: skip
+            try:
+                if site is not None and entry.site is None:
+                    site.add(entry)
+                if values is not None:
+                    emitter.tell(entry.node, values)
+            except BaseException:
+                entry.inputs = UNTOLD
+                raise
+        if kind == "parameter" and not emitter.marked:
+            self._read_before[id(tensor)] = weakref.ref(tensor), entry
         self._read(tensor, entry, state)
         return entry.outputs[0]
 
     def _read(self, tensor: Tensor, entry: Entry, state: State) -> None:
         """Emit that a leaf was read, and let the tensor be its value."""
-        bus, step = self.bus, self.step
+        bus, step = self.bus, self.emitter.step
         start = _now() - bus.origin_ns
-        if bus.starts:
+        if bus.demand.starts:
             bus.emit(NodeStarted(entry.node, (), step, state.thread, start))
         tensor._vid = entry.outputs[0]
-        if entry.node.op == "parameter":
-            with self._lock:
+        if entry.loop:
+            entry.recent = (id(tensor.data),)
+        data, spec = tensor.data, entry.values[0].spec
+        if data.shape != spec.shape or dtype_name(data.dtype) != spec.dtype:
+            self.reshape(entry, (data,))
+        if entry.node.role == "parameter":
+            with self.emitter.lock:
                 self._used.append((weakref.ref(tensor), entry))
         now = _now() - bus.origin_ns
         bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
         if bus.edits:
             self.take_edits((tensor,), state)
-
-    def _cursor(self, state: State, scope: str) -> Cursor:
-        """The count of a scope that the thread need not be in; phases stay what they are."""
-        phase = "optimizer" if scope.startswith("optimizer/") else "forward"
-        key = (scope, phase)
-        cursor = state.cursors.get(key)  # type: ignore[arg-type]
-        if cursor is None or cursor.owner is not self.identity:
-            cursor = Cursor(self.identity, scope, phase)  # type: ignore[arg-type]
-            state.cursors[key] = cursor  # type: ignore[index]
-        if cursor.step is not self.epoch:
-            cursor.restart(self.epoch)
-        return cursor
 
     # Gradients and updates
 
@@ -448,13 +479,15 @@ class Tracer:
         found = getattr(gradient, "_vid", 0)
         if found <= base:
             found = self.leaf(gradient)
-        if self._pairs.get(value) != found:
-            self._pairs[value] = found
-            self.bus.emit(GradientComputed(value, found))
-        bus = self.bus
-        if bus.gradients:
-            thread = current().thread
-            bus.emit(GradientReached(value, found, gradient.data, self.step, thread, bus.now_ns()))
+        self.emitter.gradient(value, found, gradient.data)
+
+    def began(self, root: Tensor, site: Instruction) -> None:
+        """Take down that a backward pass began at a number, if a step runs."""
+        emitter = self.emitter
+        if emitter.step_open:
+            emitter.losses.note(site, root.data, (emitter.observed and self.node_id(root)) or 0)
+        elif not emitter.marked:
+            emitter.loops.train(sys._getframe(1), sure=False)
 
     def node_id(self, tensor: Tensor) -> int | None:
         """The id of the node that made a tensor, if it was observed."""
@@ -480,58 +513,20 @@ class Tracer:
 
     def optimizer(self, path: str) -> contextlib.AbstractContextManager[None]:
         """Make what runs inside optimizer nodes under ``optimizer/<path>``."""
+        if not self.emitter.marked:
+            self.emitter.loops.train(sys._getframe(1), sure=True)
         return optimizer_phase(current(), path)
 
 
-def _specs(
-    op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: tuple[Any, ...]
-) -> tuple[TensorSpec, ...]:
-    if data:
-        return tuple(TensorSpec(each.shape, each.dtype.name) for each in data)
-    specs = tuple(
-        TensorSpec(each.data.shape, each.data.dtype.name) if each.__class__ is Tensor else each
-        for each in inputs
-    )
-    try:
-        found = op.infer(specs, attrs)
-        return found if isinstance(found, tuple) else (found,)
-    except (
-        Exception
-    ):  # it will fail, or its shape depends on values; the node is needed all the same
-        first = specs[0] if specs and isinstance(specs[0], TensorSpec) else None
-        return (TensorSpec((), first.dtype if first else "float64"),) * max(op.outputs, 1)
-
-
-def _scalars(inputs: tuple[Any, ...]) -> list[Any]:
-    """Operands that are no tensors, each with its class: 1 is not 1.0."""
-    return [(each.__class__, each) for each in inputs if each.__class__ is not Tensor]
-
-
 def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
-    """An op's attributes and scalar operands as JSON-like data."""
+    """An op's attributes and scalar operands; of the bodies of loops, which they are."""
     found = {
         port_name(op, port): each
         for port, each in enumerate(inputs)
         if each.__class__ is not Tensor
     }
-    found.update((name, _plain(value, name)) for name, value in attrs.items())
+    for name, value in attrs.items():
+        found[name] = GraphRef(value.id) if isinstance(value, Graph) else value
+    if "derivative" in found:
+        found["derivative"] = None  # only a vjp asks for it
     return found
-
-
-def _plain(value: Any, name: str) -> Any:
-    if name == "index":
-        return ", ".join(_index_text(each) for each in value)
-    if isinstance(value, tuple | list):
-        return [_plain(each, "") for each in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
-
-
-def _index_text(item: Any) -> str:
-    if isinstance(item, Port):
-        return repr(item)
-    if isinstance(item, slice):
-        ends = [str(each) if each is not None else "" for each in (item.start, item.stop)]
-        return ":".join([*ends, str(item.step)] if item.step is not None else ends)
-    return "..." if item is Ellipsis else str(item)

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nodescope.errors import ExportError
+from nodescope.export.words import visible
+from nodescope.ir.graph import Graph
+from nodescope.record.graphs import end_of, graph_of
 from nodescope.record.recording import Recording
 from nodescope.registry import Registry, did_you_mean
 
@@ -32,12 +35,14 @@ class Options(NamedTuple):
         expand: Scopes as many levels deep are open; ``"fit"`` opens what fits, as the page does at
             first, ``"all"`` every one.
         scope: Only what stands in this scope is drawn; ``""``: everything.
+        step: The graph as it was at the end of this training step; None: as it was last.
     """
 
     engine: Engine = "page"
     theme: Theme = "light"
     expand: Literal["all", "fit"] | int = "fit"
     scope: str = ""
+    step: int | None = None
 
 
 Render = Callable[[Recording, Options], bytes]
@@ -71,6 +76,7 @@ def export(
     theme: Theme = "light",
     expand: Literal["all", "fit"] | int = "fit",
     scope: str = "",
+    step: int | None = None,
     format: str | None = None,
 ) -> Path:
     """Write the graph of a recording; the suffix of ``out_path`` or ``format`` names the format.
@@ -78,8 +84,8 @@ def export(
     The other arguments are those of `Options`.
 
     Raises:
-        ExportError: The format is unknown, something it needs is missing, there is no such scope,
-            or the target cannot be written.
+        ExportError: The format is unknown, something it needs is missing, there is no such scope
+            or step, or the target cannot be written.
         RecordingError: The recording cannot be read.
     """
     out = Path(out_path)
@@ -87,10 +93,26 @@ def export(
     if engine not in (None, "page", "dot"):
         raise ExportError(f"no engine {engine!r}", hint="page or dot")
     with Recording.open(recording_path) as recording:
-        options = Options(engine or "page", theme, expand, scope)
+        options = Options(engine or "page", theme, expand, scope, step)
         content = chosen.render(recording, options)
     _write(out, content)
     return out
+
+
+def graph_and_title(recording: Recording, options: Options) -> tuple[Graph, str]:
+    """The graph to draw, and what the picture is called; the step is named if it was chosen.
+
+    Raises:
+        ExportError: There is no such step.
+    """
+    title, step = visible(recording.run().name), options.step
+    if step is None:
+        return graph_of(recording), title
+    steps = [row.step for row in recording.steps()]
+    if step not in steps:
+        known = f"steps {min(steps):,} to {max(steps):,} are" if steps else "no step is"
+        raise ExportError(f"no step {step:,}", hint=f"{known} recorded")
+    return graph_of(recording, end_of(recording, step)), f"{title}, step {step:,}"
 
 
 def _choose(out: Path, name: str | None) -> Exporter:
@@ -104,10 +126,10 @@ def _choose(out: Path, name: str | None) -> Exporter:
     by_suffix = {exporters.get(name).suffix: exporters.get(name) for name in exporters}
     if suffix in by_suffix:
         return by_suffix[suffix]
-    known = list(by_suffix)
-    hint = did_you_mean(suffix, known) or f"use one of {', '.join(known)}, or --format"
-    what = f"suffix {suffix!r}" if suffix else "file without a suffix"
-    raise ExportError(f"no export format for the {what} of {out.name!r}", hint=hint)
+    suffixes = list(by_suffix)
+    hint = did_you_mean(suffix, suffixes) or f"use one of {', '.join(suffixes)}, or --format"
+    kind = f"suffix {suffix!r}" if suffix else "file without a suffix"
+    raise ExportError(f"no export format for the {kind} of {out.name!r}", hint=hint)
 
 
 def _load() -> None:

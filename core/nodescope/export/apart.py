@@ -1,10 +1,10 @@
-"""An export in a process of its own, within limits.
+"""Running an export in a separate process, within limits.
 
 A recording may come from anybody, and a picture of a million nodes needs more memory than there is;
-the engine that draws it then aborts the process that it is in.
+the engine that draws it then aborts its process.
 
-Invariant: whatever an export comes to, the process that asked for it gets an answer or an
-`ExportError`, in the time that it allows; what was started for it is gone by then.
+Invariant: whatever happens to an export, the process that asked for it gets an answer or an
+`ExportError`, within its time limit; everything started for it has ended by then.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def export_apart(
     theme: Theme = "light",
     expand: Literal["all", "fit"] | int = "fit",
     scope: str = "",
+    step: int | None = None,
     limits: Limits = Limits(),  # noqa: B008 (a constant)
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:
@@ -75,6 +76,7 @@ def export_apart(
         theme: The colours.
         expand: Which scopes are open, as of `Options`.
         scope: Only what stands in this scope is drawn; ``""``: everything.
+        step: The training step at whose end the graph is drawn; None: as it was last.
         limits: What it may take.
         tell: Takes what it is doing and for how many seconds, every two seconds.
 
@@ -82,9 +84,11 @@ def export_apart(
         ExportError: As of `export`; or a limit was reached.
         RecordingError: The recording cannot be read.
     """
+    at_step = () if step is None else ("--step", str(step))
     command = own_command(
         "nodescope.export.apart", "--engine", engine, "--theme", theme,
-        "--expand", str(expand), f"--scope={scope}", "--memory", str(limits.memory_bytes), "--",
+        "--expand", str(expand), f"--scope={scope}", *at_step,
+        "--memory", str(limits.memory_bytes), "--",
         os.path.abspath(recording), os.path.abspath(out),
     )  # fmt: skip
     try:
@@ -108,40 +112,40 @@ def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[st
     assert process.stdout is not None
     with selectors.DefaultSelector() as ready:  # `select` refuses descriptors beyond 1,023
         ready.register(process.stdout, selectors.EVENT_READ)
-        said = _listen(process.stdout.fileno(), ready, limits, tell)
+        report = _listen(process.stdout.fileno(), ready, limits, tell)
     status = process.wait()
     if status:
-        _gave_up(status, said.doing, limits)
+        _gave_up(status, report.doing, limits)
 
 
 def _listen(
     output: int, ready: selectors.BaseSelector, limits: Limits, tell: Callable[[str], None]
 ) -> _Said:
     """What it said last, when it has closed its output."""
-    started = told = time.monotonic()
-    said, rest = _Said("reading the recording"), b""
+    started = last_told = time.monotonic()
+    report, buffer = _Said("reading the recording"), b""
     while True:
         now = time.monotonic()
         if limits.seconds is not None and now - started > limits.seconds:
             raise ExportError(
-                f"{said.doing} takes more than {limits.seconds:g} s",
+                f"{report.doing} takes more than {limits.seconds:g} s",
                 hint="--depth 1 or --scope PATH of nodescope export draw less, --time-limit gives "
                 "it longer",
             )
-        if now - told >= _TELL_S:
-            told = now
-            tell(f"{said.doing}, {now - started:.0f} s so far")
+        if now - last_told >= _TELL_S:
+            last_told = now
+            tell(f"{report.doing}, {now - started:.0f} s so far")
         if not ready.select(0.1):
             continue
         part = os.read(output, 65536)
         if not part:
-            return said
-        *lines, rest = (rest + part).split(b"\n")
+            return report
+        *lines, buffer = (buffer + part).split(b"\n")
         for line in lines:
-            said = msgspec.json.decode(line, type=_Said)
-            if said.failed:
-                kind = RecordingError if said.unreadable else ExportError
-                raise kind(said.failed, hint=said.hint)
+            report = msgspec.json.decode(line, type=_Said)
+            if report.failed:
+                kind = RecordingError if report.unreadable else ExportError
+                raise kind(report.failed, hint=report.hint)
 
 
 def _gave_up(status: int, doing: str, limits: Limits) -> NoReturn:
@@ -172,6 +176,7 @@ def main() -> int:
     parser.add_argument("--theme", required=True)
     parser.add_argument("--expand", default="fit")
     parser.add_argument("--scope", default="")
+    parser.add_argument("--step", type=int, default=None)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("recording", type=Path)
     parser.add_argument("out", type=Path)
@@ -189,6 +194,7 @@ def main() -> int:
             theme=options.theme,
             expand=int(options.expand) if options.expand.isdecimal() else options.expand,
             scope=options.scope,
+            step=options.step,
         )
     except NodescopeError as error:
         unreadable = isinstance(error, RecordingError)
@@ -205,12 +211,12 @@ def _limit(memory_bytes: int) -> None:
     except ImportError:  # not a Unix: no such limits
         return
     os.nice(5)
-    wanted = (
+    limits = (
         (resource.RLIMIT_DATA, memory_bytes),  # V8 reserves far more addresses than it uses
         (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
         (resource.RLIMIT_CORE, 0),
     )
-    for kind, limit in wanted:
+    for kind, limit in limits:
         _, hard = resource.getrlimit(kind)
         least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (least, least))
@@ -222,8 +228,8 @@ def _end_with_parent() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _say(said: _Said) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+def _say(report: _Said) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 
 

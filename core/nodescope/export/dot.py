@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import graphviz
 
-from nodescope.export import Options, Theme, exporter
+from nodescope.export import Options, Theme, exporter, graph_and_title
 from nodescope.export.folding import hidden_in, opened, within
 from nodescope.export.words import detail, label, visible
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import Graph, Node, OpaqueSpec, Spec
 from nodescope.ir.scopes import ancestors
-from nodescope.record.graphs import graph_of
 from nodescope.record.recording import Recording
+from nodescope.telling import shape_words
 
 FAMILIES: dict[Theme, dict[str, str]] = {
     "light": {
@@ -31,6 +31,8 @@ FAMILIES: dict[Theme, dict[str, str]] = {
         "update": "#ad6229",
         "control": "#4a4fd6",
         "kernel": "#c4501b",
+        "communication": "#c02a5c",
+        "other": "#6e6e6e",
     },
     "dark": {
         "matmul": "#5b9df5",
@@ -45,6 +47,8 @@ FAMILIES: dict[Theme, dict[str, str]] = {
         "update": "#d08a5b",
         "control": "#8b8ff5",
         "kernel": "#ff9d6e",
+        "communication": "#f07a9c",
+        "other": "#8c8c8c",
     },
 }
 
@@ -81,8 +85,8 @@ FEW = 12
 @exporter("dot", suffix=".dot")
 def render_dot(recording: Recording, options: Options) -> bytes:
     """DOT text in UTF-8."""
-    graph = graph_of(recording)
-    return str(dot_for(graph, visible(recording.run().name), options).source).encode()
+    graph, title = graph_and_title(recording, options)
+    return str(dot_for(graph, title, options).source).encode()
 
 
 def dot_for(graph: Graph, title: str, options: Options) -> graphviz.Digraph:
@@ -204,7 +208,7 @@ class _Drawing:
                 self._fill(cluster, child, count)
 
     def _node(self, dot: graphviz.Digraph, node: Node) -> None:
-        if node.family == "leaf":
+        if node.is_leaf:
             small = {"shape": "plaintext", "style": "", "fontsize": "8", "height": "0.15"}
             dot.node(
                 f"n{node.id}",
@@ -214,14 +218,14 @@ class _Drawing:
                 **small,
             )
             return
-        colour = self.families.get(node.family, self.families["elementwise"])
+        colour = self.families.get(node.family, self.families["other"])
         line = detail(node)
         caption = text(label(node)) + (f"\\n{text(line)}" if line else "")
         dot.node(f"n{node.id}", caption, color=colour, tooltip=text(visible(node.name)))
 
     def _fold(self, dot: graphviz.Digraph, scope: str) -> None:
         nodes = self.folded[scope]
-        ops = sum(node.family != "leaf" for node in nodes)
+        ops = sum(not node.is_leaf for node in nodes)
         name = text(visible(scope.rpartition("/")[2]))
         dot.node(
             self.boxes[nodes[0].id],
@@ -236,7 +240,7 @@ class _Drawing:
     def _edges(self) -> dict[_Edge, list[int]]:
         """What joins which boxes, with the values that it carries."""
         produced = {value: node.id for node in self.graph.nodes for value in node.outputs}
-        known = {node.id: node for node in self.graph.nodes}
+        nodes = {node.id: node for node in self.graph.nodes}
         edges: dict[_Edge, list[int]] = {}
         for node in self.graph.nodes:
             target = self.boxes[node.id]
@@ -245,13 +249,13 @@ class _Drawing:
                 if source is None or self.boxes[source] == target:
                     continue
                 # What the backward pass saved would pull the forward spine apart.
-                phases = (known[source].phase, node.phase)
+                phases = (nodes[source].phase, node.phase)
                 crossing = ">".join(phases) if phases[0] != phases[1] else ""
                 values = edges.setdefault(_Edge(self.boxes[source], target, crossing, False), [])
                 if value not in values or not target.startswith("s"):
                     values.append(value)
             for control in node.control_inputs:
-                if control in known and self.boxes[control] != target:
+                if control in nodes and self.boxes[control] != target:
                     edges.setdefault(_Edge(self.boxes[control], target, "", True), [])
         return edges
 
@@ -274,6 +278,13 @@ class _Drawing:
                 dot.edge(edge.source, edge.target, label=f"{len(values)} values")
             else:
                 spec = specs.get(values[0])
-                shape = "×".join(map(str, spec.shape)) if spec else ""
+                shape = _carried(spec) if spec else ""
                 for _ in values:
                     dot.edge(edge.source, edge.target, label=text(shape) if shape else None)
+
+
+def _carried(spec: Spec) -> str:
+    """What is written at an edge: a shape, or the class of what is no tensor."""
+    if isinstance(spec, OpaqueSpec):
+        return visible(spec.type)
+    return shape_words(spec.shape) if spec.shape else ""

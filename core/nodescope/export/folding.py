@@ -1,6 +1,6 @@
 """Which scopes a picture shows open, and which part of the graph it shows.
 
-Invariant: pure; the same rule as on the page, so that a picture begins as the page does.
+Invariant: pure; the same rule as on the page, so that both start with the same scopes open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def opened(graph: Graph, expand: Expand, scope: str = "") -> frozenset[str]:
     if expand != "fit":
         deepest = expand + (scope.count("/") + 1 if scope else 0)
         return frozenset(around | {path for path in tree if path and path.count("/") < deepest})
-    found = set(around)
+    open_scopes = set(around)
     level = tree[scope].scopes if scope in tree else []
     shown = len(level) + len(tree[scope].nodes) if scope in tree else 0
     while level:
@@ -45,10 +45,10 @@ def opened(graph: Graph, expand: Expand, scope: str = "") -> frozenset[str]:
             if shown + inside > FIRST_ROWS:
                 continue
             shown += inside
-            found.add(path)
+            open_scopes.add(path)
             below += tree[path].scopes
         level = below
-    return frozenset(found)
+    return frozenset(open_scopes)
 
 
 def within(graph: Graph, scope: str) -> Graph:
@@ -63,14 +63,21 @@ def within(graph: Graph, scope: str) -> Graph:
         hint = did_you_mean(path, list(tree)) or "see the outline of the page for its names"
         raise ExportError(f"no scope named {scope!r}", hint=hint)
     inside = [node for node in graph.nodes if is_within(node.scope, path)]
-    kept = {node.id for node in inside}
+    kept_ids = {node.id for node in inside}
     read = {value for node in inside for value in node.inputs}
     fed = [
         msgspec.structs.replace(
-            node, op="tensor", family="leaf", inputs=(), control_inputs=(), scope="", attrs={}
+            node,
+            op="tensor",
+            family="leaf",
+            role="input",
+            inputs=(),
+            control_inputs=(),
+            scope="",
+            attrs={},
         )
         for node in graph.nodes
-        if node.id not in kept and not read.isdisjoint(node.outputs)
+        if node.id not in kept_ids and not read.isdisjoint(node.outputs)
     ]
     return msgspec.structs.replace(graph, nodes=(*fed, *inside))
 

@@ -18,12 +18,11 @@ import graphviz
 import numpy as np
 
 from nodescope.errors import ExportError
-from nodescope.export import Engine, Options, Theme, _write, exporter
-from nodescope.export.dot import dot_for
+from nodescope.export import Engine, Options, Theme, _write, exporter, graph_and_title
+from nodescope.export.dot import FAMILIES, dot_for
 from nodescope.export.folding import opened, within
 from nodescope.export.words import detail, label, visible
-from nodescope.ir.graph import Graph
-from nodescope.record.graphs import graph_of
+from nodescope.ir.graph import Graph, OpaqueSpec, Spec
 from nodescope.record.recording import Recording
 
 _ELEMENTS = frozenset(
@@ -61,8 +60,7 @@ _FONTS = (("Inter NS", "400 650", "inter"), ("JetBrains Mono NS", "400 650", "je
 @exporter("svg", suffix=".svg")
 def render_svg(recording: Recording, options: Options) -> bytes:
     """SVG text in UTF-8."""
-    graph = graph_of(recording)
-    title = visible(recording.run().name)
+    graph, title = graph_and_title(recording, options)
     by_dot = options.engine == "dot"
     content = (_by_dot if by_dot else _by_page)(graph, title, options)
     check_svg(content)
@@ -106,8 +104,8 @@ def check_svg(content: bytes) -> None:
                 raise ExportError(f"the picture holds a forbidden attribute {name[:40]!r}")
             if name in ("style", "fill", "stroke", "clip-path", "marker-end", "filter"):
                 texts.append(value)
-        if any(_OUTSIDE.search(_FONT.sub("", each)) for each in texts):
-            raise ExportError(f"the picture refers to something outside in {tag!r}")
+        if any(_OUTSIDE.search(_FONT.sub("", text)) for text in texts):
+            raise ExportError(f"the picture has an external reference in {tag!r}")
 
 
 def _by_dot(graph: Graph, title: str, options: Options) -> bytes:
@@ -116,7 +114,7 @@ def _by_dot(graph: Graph, title: str, options: Options) -> bytes:
     except graphviz.ExecutableNotFound as error:
         raise ExportError(
             "Graphviz's `dot` is not installed",
-            hint="apt-get install graphviz, or leave out --engine dot",
+            hint="apt-get install graphviz, or omit --engine dot",
         ) from error
     except graphviz.CalledProcessError as error:
         raise ExportError(f"Graphviz's `dot` failed: {error}") from error
@@ -152,14 +150,14 @@ def _bundle() -> str:
     if path is not None:
         return path.read_text("utf-8")
     raise ExportError(
-        "the page is not built, and with it the painter of SVG", hint="make setup, or --engine dot"
+        "the page, which draws the SVG, is not built", hint="make setup, or --engine dot"
     )
 
 
 def _built(name: str) -> Path | None:
     """A file of the built page."""
-    found = importlib.util.find_spec("nodescope_server")
-    for place in (found.submodule_search_locations or ()) if found else ():
+    spec = importlib.util.find_spec("nodescope_server")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(place) / "_web" / name
         if path.is_file():
             return path
@@ -193,7 +191,8 @@ def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
                 "name": visible(node.name, most=1000),
                 "label": label(node),
                 "op": visible(node.op),
-                "family": node.family,
+                "family": "leaf" if node.is_leaf else _family(node.family),
+                "role": node.role,
                 "scope": visible(node.scope, most=1000),
                 "phase": node.phase,
                 "inputs": node.inputs,
@@ -204,29 +203,34 @@ def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
             }
             for node in graph.nodes
         ],
-        "values": [
-            {
-                "id": value.id,
-                "shape": value.spec.shape,
-                "dtype": value.spec.dtype,
-                "bytes": _nbytes(value.spec.shape, value.spec.dtype),
-            }
-            for value in graph.values
-        ],
+        "values": [{"id": value.id, **_spec_fields(value.spec)} for value in graph.values],
         "open": "all"
         if options.expand == "all"
-        else sorted(visible(each, most=1000) for each in shown),
+        else sorted(visible(name, most=1000) for name in shown),
         "fonts": font_faces(),
         "theme": options.theme,
         "title": title,
     }
 
 
-def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
+def _family(family: str) -> str:
+    return family if family in FAMILIES["light"] else "other"
+
+
+def _spec_fields(spec: Spec) -> dict[str, Any]:
+    if isinstance(spec, OpaqueSpec):
+        name = visible(spec.type)
+        return {"shape": (), "dtype": name, "bytes": spec.nbytes or 0, "type": name}
+    nbytes = _nbytes(spec.shape, spec.dtype)
+    return {"shape": spec.shape, "dtype": visible(spec.dtype), "bytes": nbytes}
+
+
+def _nbytes(shape: tuple[int | None, ...], dtype: str) -> int:
+    """How large it is; at least, where sizes are unknown."""
     try:
         size = np.dtype(dtype).itemsize
     except TypeError:
         size = 2 if dtype == "bfloat16" else 1
-    for each in shape:
-        size *= each
+    for length in shape:
+        size *= 1 if length is None else length
     return size

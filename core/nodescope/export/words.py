@@ -8,6 +8,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
+from nodescope.ir.attrs import GraphRef, plain
 from nodescope.ir.graph import Node
 
 _LONGEST = 120
@@ -21,7 +22,7 @@ def visible(text: str, *, most: int = _LONGEST) -> str:
     # Cn holds U+FFFE and U+FFFF, which XML forbids; Zl and Zp are line breaks.
     hidden = {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"}
     return "".join(
-        f"⟨U+{ord(each):04X}⟩" if unicodedata.category(each) in hidden else each for each in text
+        f"⟨U+{ord(char):04X}⟩" if unicodedata.category(char) in hidden else char for char in text
     )
 
 
@@ -34,8 +35,8 @@ def detail(node: Node) -> str:
     """One short line of what the op was given: ``axis 1 · keepdims``."""
     parts = []
     for key, value in node.attrs.items():
-        text = _attribute(value)
-        if value is False or value is None or len(text) > 20:
+        text = _attribute(plain(key, value))
+        if value is False or value is None or len(text) > 20 or isinstance(value, GraphRef):
             continue
         parts.append(key if value is True else f"{key} {text}")
     return visible(" · ".join(parts), most=40)

@@ -1,4 +1,4 @@
-"""The graph as data: specs, values, nodes, graphs, and their identity over steps."""
+"""The graph as data: specs, values, nodes, graphs, and their identity across steps."""
 
 from nodescope.ir.graph import (
     PHASES,

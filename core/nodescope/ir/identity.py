@@ -1,11 +1,11 @@
-"""Identity: which node of a dynamic graph a call is.
+"""Identity: which node of a dynamic graph a call belongs to.
 
-The key is (scope path, op, phase, how-many-th such in this step). The engine's tracer and the
-adapters of other frameworks count the calls; this table turns a key into a node and keeps names
-and ids unique. A call site that is reached again and again, a loop, stops making nodes: see `Site`.
+The key is (scope path, op, phase, ordinal in this step). The engine's tracer and the adapters of
+other frameworks count the calls; this table maps a key to a node and keeps names and ids unique. A
+call site that is reached again and again, in a loop, stops creating nodes: see `Site`.
 
-Invariant: a key has one node id for the whole run; a node with other inputs than before is defined
-again under the same id.
+Invariant: a key has one node id for the whole run; a node whose inputs change is defined again
+under the same id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nodescope.ir.graph import Node, Phase, SourceLocation, TensorSpec, Value
+from nodescope.ir.graph import Node, Phase, Role, SourceLocation, Spec, TensorSpec, Value
 from nodescope.ir.scopes import join
 
 LOOPED: Final = 32
@@ -32,20 +32,39 @@ _MOST: Final = 4096
 # How often the nodes of one site are defined again for other inputs. After that they stay as drawn.
 _MOST_REDEFINED: Final = 1000
 
+UNTOLD: Final = (-1,)
+"""Inputs of an entry whose node could not be told, such as at the limit of recursion: none has
+these, so that it is defined anew, and told, when it is called again."""
+
+MOST_RESHAPED: Final = 256
+"""So often another shape or dtype of one value is told; a program may give it one in each step."""
+
 
 class Entry:
     """A key's node as it is defined now. Replaced attributes, never a replaced entry.
 
     Attributes:
+        loop: Number of the loop in whose rounds it is counted, or 0.
+        recent: In a loop: identities of the arrays that its last two executions gave, or that it
+            holds, if it is a leaf.
         given: What the node's attributes were made of, as who defined it keeps it; None if unknown.
+        loose: The shapes of its values may change although those of its inputs do not.
         nth: Its place among the entries of its key.
+        reshaped: How often its values were given other shapes or dtypes.
         site: The call site that it was met at; None if that is not looked at.
     """
 
-    __slots__ = ("given", "inputs", "node", "nth", "outputs", "site", "values")
+    __slots__ = (
+        "given", "inputs", "loop", "loose", "node", "nth", "outputs", "recent", "reshaped", "site",
+        "values",
+    )  # fmt: skip
 
-    def __init__(self, node: Node, values: tuple[Value, ...], nth: int = 0) -> None:
+    def __init__(self, node: Node, values: tuple[Value, ...], nth: int = 0, loop: int = 0) -> None:
+        self.recent: tuple[int, ...] = ()
         self.nth = nth
+        self.loop = loop
+        self.loose = False
+        self.reshaped = 0
         self.site: Site | None = None
         self.node = node
         self.inputs = node.inputs
@@ -96,7 +115,7 @@ class Site:
         looped = any(made and made.site and made.site.full for made in makers)
         if count < (limit + _MOST if not looped else limit + _MORE if self._redefined else 0):
             return None, False
-        if self._redefined >= _MOST_REDEFINED:
+        if self._redefined >= _MOST_REDEFINED and last.inputs != UNTOLD:
             return last, False
         self._redefined += 1
         self._by_inputs.pop(last.inputs, None)
@@ -116,14 +135,17 @@ class Cursor:
         control: Ids of the nodes that they wait for.
         origin: Of the node of a compiled graph: the traced nodes that it stands for.
         graph: The captured graph that it is part of, or 0.
+        loop: Where no steps are told apart: the loop in whose rounds it counts, or 0.
     """
 
     __slots__ = (
-        "control", "device", "graph", "label", "origin", "owner", "phase", "scope", "slots", "step",
+        "control", "device", "graph", "label", "loop", "origin", "owner", "phase", "scope", "slots",
+        "step",
     )  # fmt: skip
 
-    def __init__(self, owner: Identity, scope: str, phase: Phase) -> None:
+    def __init__(self, owner: Identity, scope: str, phase: Phase, loop: int = 0) -> None:
         self.owner = owner
+        self.loop = loop
         self.scope = scope
         self.phase = phase
         self.step: object = None
@@ -142,7 +164,8 @@ class Cursor:
 
     def slot(self, key: str) -> list[Any]:
         """The ``[count, entries]`` of a key that this cursor has not met yet."""
-        slot = self.slots[key] = [0, self.owner.entries(self.scope, key, self.phase)]
+        entries = self.owner.entries(self.scope, key, self.phase, self.loop)
+        slot = self.slots[key] = [0, entries]
         return slot
 
 
@@ -157,21 +180,52 @@ class Identity:
         self._lock = threading.RLock()  # a signal handler may compute here, too
         self._node_ids = itertools.count(1).__next__
         self._value_ids = value_ids or itertools.count(1).__next__
-        self._entries: dict[tuple[str, str, Phase], list[Entry]] = {}
+        self._entries: dict[tuple[str, str, Phase, int], list[Entry]] = {}
         self._names: set[str] = set()
         self._sites: dict[Hashable, Site] = {}
         self.by_value: dict[int, Entry] = {}
+        self.by_node: dict[int, Entry] = {}
         self.version = 0
 
-    def entries(self, scope: str, key: str, phase: Phase) -> list[Entry]:
-        """The entries of a key, by how-many-th call. The list grows in `define` only."""
+    def entries(self, scope: str, key: str, phase: Phase, loop: int = 0) -> list[Entry]:
+        """The entries of a key, by how-many-th call. The list grows in `define` and `move` only.
+
+        Args:
+            scope, key, phase: As of `Cursor`.
+            loop: The loop in whose rounds they are counted, or 0.
+        """
         with self._lock:
-            return self._entries.setdefault((scope, key, phase), [])
+            return self._entries.setdefault((scope, key, phase, loop), [])
+
+    def move(self, loop: int, around: int) -> set[tuple[str, str, Phase]]:
+        """Count the entries of a loop in the rounds of the one around it; their keys."""
+        moved = set()
+        with self._lock:
+            for (scope, key, phase, number), entries in list(self._entries.items()):
+                if number == loop and entries:
+                    moved.add((scope, key, phase))
+                    outer = self.entries(scope, key, phase, around)
+                    for entry in entries:
+                        entry.nth, entry.loop = len(outer), around
+                        outer.append(entry)
+                    entries.clear()
+        return moved
 
     def site(self, scope: str, key: str, phase: Phase, where: Hashable) -> Site:
         """The site of a key that is called at ``where``, any token of the place in the program."""
         with self._lock:
             return self._sites.setdefault((scope, key, phase, where), Site())
+
+    def forget_loops(self) -> None:
+        """Count all entries as if they were in no loop: steps are told apart from now on."""
+        with self._lock:
+            for (scope, key, phase, number), entries in list(self._entries.items()):
+                if number:
+                    outer = self.entries(scope, key.partition("@")[0], phase)
+                    for entry in entries:
+                        entry.nth, entry.loop = len(outer), 0
+                        outer.append(entry)
+                    entries.clear()
 
     def define(
         self,
@@ -181,7 +235,7 @@ class Identity:
         op: str,
         family: str,
         inputs: tuple[int, ...],
-        specs: Sequence[TensorSpec],
+        specs: Sequence[Spec],
         attrs: dict[str, Any],
         scope: str,
         phase: Phase,
@@ -192,6 +246,12 @@ class Identity:
         control_inputs: tuple[int, ...] = (),
         origin: tuple[int, ...] = (),
         graph: int = 0,
+        role: Role = "op",
+        dialect: str = "nodescope",
+        native: str = "",
+        writes: tuple[tuple[int, int], ...] = (),
+        storages: tuple[int, ...] = (),
+        loop: int = 0,
     ) -> tuple[Entry, tuple[Value, ...] | None]:
         """Define the ``nth`` entry, anew or with other inputs.
 
@@ -212,6 +272,7 @@ class Identity:
                     attrs=attrs,
                     origin=origin,
                     graph=graph,
+                    writes=writes,
                 )
                 entry.inputs = inputs
                 self.version += 1
@@ -219,7 +280,12 @@ class Identity:
             name = self._unique(join(scope, label or op), nth)
             outputs = tuple(self._value_ids() for _ in specs)
             values = tuple(
-                Value(id, spec, f"{name}:{port}" if port else name)
+                Value(
+                    id,
+                    spec,
+                    f"{name}:{port}" if port else name,
+                    storages[port] if port < len(storages) else 0,
+                )
                 for port, (id, spec) in enumerate(zip(outputs, specs, strict=True))
             )
             node = Node(
@@ -238,13 +304,62 @@ class Identity:
                 origin=origin,
                 forward=forward,
                 graph=graph,
+                role=role,
+                dialect=dialect,
+                native=native,
+                writes=writes,
             )
-            entry = Entry(node, values, len(entries))
+            entry = Entry(node, values, len(entries), loop)
+            self.by_node[node.id] = entry
             for id in outputs:
                 self.by_value[id] = entry
             entries.append(entry)
             self.version += 1
             return entry, values
+
+    def reshape(
+        self, entry: Entry, shapes: Sequence[tuple[tuple[int, ...], str]]
+    ) -> tuple[Value, ...]:
+        """Give an entry's values these shapes and dtypes; those that had others.
+
+        Nothing any more once that was so often the case: such values are left as they were told.
+        """
+        if all(
+            value.spec.shape == shape and value.spec.dtype == dtype
+            for value, (shape, dtype) in zip(entry.values, shapes, strict=False)
+        ):
+            return ()
+        with self._lock:
+            if entry.reshaped >= MOST_RESHAPED:
+                return ()
+            entry.reshaped += 1
+            before = entry.values
+            entry.values = tuple(
+                msgspec.structs.replace(value, spec=TensorSpec(shape, dtype))
+                for value, (shape, dtype) in zip(before, shapes, strict=False)
+            )
+            self.version += 1
+            return tuple(
+                new for new, old in zip(entry.values, before, strict=False) if new.spec != old.spec
+            )
+
+    def respecify(self, entry: Entry, specs: Sequence[Spec]) -> tuple[Value, ...]:
+        """Give an entry's values these specs; those that had others. As `reshape` of what is so."""
+        with self._lock:
+            before = entry.values
+            if entry.reshaped >= MOST_RESHAPED or all(
+                value.spec == spec for value, spec in zip(before, specs, strict=False)
+            ):
+                return ()
+            entry.reshaped += 1
+            entry.values = tuple(
+                msgspec.structs.replace(value, spec=spec)
+                for value, spec in zip(before, specs, strict=True)
+            )
+            self.version += 1
+            return tuple(
+                new for new, old in zip(entry.values, before, strict=True) if new.spec != old.spec
+            )
 
     def _unique(self, wanted: str, nth: int) -> str:
         name = f"{wanted}_{nth}" if nth else wanted

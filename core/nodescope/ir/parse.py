@@ -9,27 +9,36 @@ import json
 import re
 from typing import Any, NoReturn, cast, get_args
 
+import msgspec
+
 from nodescope.errors import GraphError
+from nodescope.ir.attrs import DTYPES, Dtype, array_of, built, hexed
 from nodescope.ir.graph import (
     PHASES,
     Graph,
     GraphKind,
     Node,
+    OpaqueSpec,
+    Role,
     SourceLocation,
     TensorSpec,
     Value,
+    usual_role,
+    usual_writes,
 )
-from nodescope.ir.literals import DTYPES, Call, array_of, hexed
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LINE_SPACE = re.compile(r"[ \t]*")
+_ON = re.compile(r"[ \t]+on[ \t]+(?=\")")
+_STORAGE = re.compile(r"[ \t]+in[ \t]+([0-9]+)")
 _INT = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?(?:inf\b|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE = re.compile(r"[A-Za-z0-9_./<>+\-]+")
 _KIND = re.compile(r"[a-z\-]+")
 _PLACE = re.compile(r"([A-Za-z0-9_./<>+\-~@]*[A-Za-z0-9_/<>+\-~@]):([0-9]+)")
-_FIELD = re.compile(r"(id|scope|phase|device|after|origin|of|graph)=")
+_FIELD = re.compile(r"(id|scope|phase|device|after|origin|of|graph|role|dialect|native|writes)=")
+_WRITES = re.compile(r"-|[0-9]+>[0-9]+(?:,[0-9]+>[0-9]+)*")
 _DEEPEST = 60  # bodies within bodies, tuples within tuples
 
 
@@ -143,9 +152,10 @@ class _Parser:
         nodes: list[Node] = []
         while self.take("given"):
             self.expect("(")
-            value, spec, _ = self.made()
+            value, _ = self.made()
             self.space()
-            values.append(Value(value, spec, self.quoted(_BARE, "the value's name")))
+            name = self.quoted(_BARE, "the value's name")
+            values.append(msgspec.structs.replace(value, name=name))
             self.expect(")")
         while not self.take("}"):
             self.space()
@@ -169,24 +179,47 @@ class _Parser:
             found.append(self.number("%"))
         return tuple(found)
 
-    def made(self) -> tuple[int, TensorSpec, str | None]:
-        """``%3: f32[2]`` or ``%3 "name": f32[2]``."""
+    def made(self) -> tuple[Value, bool]:
+        """``%3: f32[2]`` or ``%3 "name": f32[2]``, and whether it has a name."""
         value = self.number("%")
         self.space()
-        name = self.string() if self.text.startswith('"', self.at) else None
+        named = self.text.startswith('"', self.at)
+        name = self.string() if named else ""
         self.expect(":")
         self.space()
-        return value, self.spec(), name
+        spec = self.opaque() if self.text.startswith("opaque(", self.at) else self.placed()
+        storage = self.match(_STORAGE)
+        return Value(value, spec, name, int(storage.group(1)) if storage else 0), named
+
+    def opaque(self) -> OpaqueSpec:
+        """``opaque("list", 80)``."""
+        self.at += len("opaque")
+        self.expect("(")
+        self.space()
+        name, nbytes = self.string(), None
+        if self.take(","):
+            self.space()
+            nbytes = int(self.need(re.compile("[0-9]+"), "a number of bytes").group())
+        self.expect(")")
+        return OpaqueSpec(name, nbytes)
+
+    def placed(self) -> TensorSpec:
+        """``f32[2]`` or ``f32[2] on "cuda:0"``."""
+        spec = self.spec()
+        device = self.string() if self.match(_ON) else ""
+        return msgspec.structs.replace(spec, device=device) if device else spec
 
     def spec(self) -> TensorSpec:
+        """``f32[2,?]``."""
         dtype = self.dtype()
         self.expect("[")
-        sizes: list[int] = []
+        sizes: list[int | None] = []
         while not self.take("]"):
             if sizes:
                 self.expect(",")
             self.space()
-            sizes.append(int(self.need(re.compile("[0-9]+"), "a size").group()))
+            size = self.need(re.compile(r"[0-9]+|\?"), "a size").group()
+            sizes.append(None if size == "?" else int(size))
         return TensorSpec(tuple(sizes), dtype)
 
     def dtype(self) -> str:
@@ -199,7 +232,7 @@ class _Parser:
         return DTYPES[word]
 
     def node(self, before: int, values: list[Value]) -> Node:
-        made: list[tuple[int, TensorSpec, str | None]] = []
+        made: list[tuple[Value, bool]] = []
         if not self.take("_"):
             made.append(self.made())
             while self.take(","):
@@ -215,9 +248,9 @@ class _Parser:
         self.match(_LINE_SPACE)
         name = self.quoted(_BARE, "the node's name")
         rest = self.rest()
-        for port, (value, spec, given) in enumerate(made):
+        for port, (value, named) in enumerate(made):
             usual = f"{name}:{port}" if port else name
-            values.append(Value(value, spec, usual if given is None else given))
+            values.append(value if named else msgspec.structs.replace(value, name=usual))
         return Node(
             id=rest.get("id", before + 1),
             name=name,
@@ -225,7 +258,7 @@ class _Parser:
             family=family,
             inputs=inputs,
             control_inputs=rest.get("after", ()),
-            outputs=tuple(each[0] for each in made),
+            outputs=tuple(value.id for value, _ in made),
             attrs=attrs,
             scope=rest.get("scope", name.rpartition("/")[0]),
             phase=rest.get("phase", "forward"),
@@ -234,6 +267,10 @@ class _Parser:
             origin=rest.get("origin", ()),
             forward=rest.get("of"),
             graph=rest.get("graph", 0),
+            role=rest.get("role", usual_role(op, family)),
+            dialect=rest.get("dialect", "nodescope"),
+            native=rest.get("native", ""),
+            writes=rest.get("writes", usual_writes(family)),
         )
 
     def arguments(self) -> tuple[tuple[int, ...], dict[str, Any]]:
@@ -280,8 +317,19 @@ class _Parser:
             if phase not in PHASES:
                 self.fail(f"one of {', '.join(PHASES)}", start)
             return phase
-        if key == "device":
+        if key in ("device", "dialect", "native"):
             return self.string()
+        if key == "role":
+            start = self.at
+            role = self.need(_WORD, "a role").group()
+            if role not in get_args(Role):
+                self.fail(f"one of {', '.join(get_args(Role))}", start)
+            return role
+        if key == "writes":
+            pairs = self.need(_WRITES, "pairs of ports, such as 0>1").group()
+            if pairs == "-":
+                return ()
+            return tuple(tuple(map(int, pair.split(">"))) for pair in pairs.split(","))
         if key == "graph":
             return int(self.need(re.compile("[0-9]+"), "the id of a graph").group())
         ids = [self.number("@")]
@@ -360,10 +408,10 @@ class _Parser:
                 raw = hexed(self.string())
             self.expect(")")
             if word == "dtype":
-                return array_of(shaped.dtype, (0,), b"").dtype
+                return Dtype(shaped.dtype).value()
             array = array_of(shaped.dtype, shaped.shape, raw)
             return array if word == "array" else cast(np.generic, array[()])
-        return Call.build(word, self.items(")"))
+        return built(word, self.items(")"))
 
     def items(self, end: str) -> list[Any]:
         found: list[Any] = []

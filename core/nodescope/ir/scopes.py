@@ -38,6 +38,28 @@ def placed(scope: str, phase: str, base: str) -> str:
     return join(base, scope) if scope else base
 
 
+def base_of(ran: str, scope: str, phase: str) -> str | None:
+    """The scope in which a graph runs, by the scope of one of its nodes there.
+
+    Args:
+        ran: The node's scope where it ran.
+        scope: Its scope within the graph; see `placed`, whose reverse this is.
+        phase: Its phase.
+
+    Returns:
+        None if the node does not tell: one of an optimizer, or one whose scopes do not fit.
+    """
+    if phase == "optimizer":
+        return None
+    if phase == "backward":
+        ran, scope = _without_backward(ran), _without_backward(scope)
+    if not scope:
+        return ran
+    if ran == scope:
+        return ""
+    return ran.removesuffix(f"/{scope}") if ran.endswith(f"/{scope}") else None
+
+
 def _without_backward(scope: str) -> str:
     if scope == "backward" or scope.startswith("backward/"):
         return scope.removeprefix("backward").removeprefix("/")

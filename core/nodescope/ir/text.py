@@ -19,9 +19,9 @@ import json
 import re
 
 from nodescope.errors import GraphError
-from nodescope.ir import literals
-from nodescope.ir.graph import Graph, Node, Value
-from nodescope.ir.literals import IDENTIFIER, dtype_text
+from nodescope.ir import attrs as attributes
+from nodescope.ir.attrs import IDENTIFIER, dtype_text
+from nodescope.ir.graph import Graph, Node, OpaqueSpec, Spec, Value, usual_role, usual_writes
 from nodescope.ir.parse import parse_graph
 
 __all__ = ["parse_graph", "print_graph"]
@@ -74,7 +74,16 @@ def _values(ids: tuple[int, ...]) -> str:
 
 def _spec(value: Value, usual: str) -> str:
     name = "" if value.name == usual or not usual else f" {json.dumps(value.name)}"
-    return f"%{value.id}{name}: {dtype_text(value.spec.dtype, value.spec.shape)}"
+    storage = f" in {value.storage}" if value.storage else ""
+    return f"%{value.id}{name}: {_spec_text(value.spec)}{storage}"
+
+
+def _spec_text(spec: Spec) -> str:
+    if isinstance(spec, OpaqueSpec):
+        size = "" if spec.nbytes is None else f", {spec.nbytes}"
+        return f"opaque({json.dumps(spec.type)}{size})"
+    device = f" on {json.dumps(spec.device)}" if spec.device else ""
+    return dtype_text(spec.dtype, spec.shape) + device
 
 
 def value_name(node: str, port: int) -> str:
@@ -90,7 +99,7 @@ def _node(node: Node, values: dict[int, Value], before: int, numbered: bool) -> 
     parts = [f"%{each}" for each in node.inputs]
     for name, value in node.attrs.items():
         word = name if IDENTIFIER.fullmatch(name) else json.dumps(name)
-        parts.append(f"{word}={literals.write(value, lambda body: _inner(body, numbered))}")
+        parts.append(f"{word}={attributes.write(value, lambda body: _inner(body, numbered))}")
     call = f"{made or '_'} = {op if node.family != node.op else _word(op)}({', '.join(parts)})"
     return f"{call}  # {'  '.join([_quoted(node.name), *_rest(node, before)])}"
 
@@ -110,6 +119,15 @@ def _rest(node: Node, before: int) -> list[str]:
         found.append(f"phase={node.phase}")
     if node.device != "cpu":
         found.append(f"device={json.dumps(node.device)}")
+    if node.role != usual_role(node.op, node.family):
+        found.append(f"role={node.role}")
+    if node.dialect != "nodescope":
+        found.append(f"dialect={json.dumps(node.dialect)}")
+    if node.native:
+        found.append(f"native={json.dumps(node.native)}")
+    if node.writes != usual_writes(node.family):
+        pairs = ",".join(f"{output}>{target}" for output, target in node.writes)
+        found.append(f"writes={pairs or '-'}")
     if node.control_inputs:
         found.append(f"after={_nodes(node.control_inputs)}")
     if node.origin:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container
 from typing import NoReturn
 
 from nodescope.errors import GraphError, NodescopeError
-from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ir.graph import Graph, Node, Spec, TensorSpec
 
 Infer = Callable[[Node, tuple[TensorSpec, ...]], tuple[TensorSpec, ...] | None]
 """Gives the specs of a node's outputs from those of its inputs; None if they depend on values.
@@ -45,9 +45,9 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
     ready = specs.keys() - makers.keys()
     for node in graph.nodes:
         if node.id in done:
-            _fault(node, f"the id @{node.id} is taken by another node")
+            _fault(node, f"the id @{node.id} is already used by another node")
         if node.name in names:
-            _fault(node, f"the name is taken by node @{names[node.name]}")
+            _fault(node, f"the name is already used by node @{names[node.name]}")
         names[node.name] = node.id
         if not ready.issuperset(node.inputs):
             for value in node.inputs:
@@ -80,9 +80,13 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
                 raise GraphError(f"the graph's {what} %{value} is unknown")
 
 
-def _check_specs(node: Node, specs: dict[int, TensorSpec], infer: Infer) -> None:
+def _check_specs(node: Node, specs: dict[int, Spec], infer: Infer) -> None:
+    taken = [specs[each] for each in node.inputs]
+    inputs = tuple(spec for spec in taken if isinstance(spec, TensorSpec))
+    if len(inputs) < len(taken):
+        _fault(node, f"{node.op} takes tensors, and one of its inputs is none")
     try:
-        found = infer(node, tuple(specs[each] for each in node.inputs))
+        found = infer(node, inputs)
     except KeyError as error:
         _fault(node, f"the attribute {error} is missing")
     except NodescopeError as error:

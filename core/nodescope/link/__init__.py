@@ -1,1 +1,1 @@
-"""The debuggee's end of the wire to the server."""
+"""The debuggee's end of the connection to the server."""

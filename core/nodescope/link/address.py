@@ -1,4 +1,4 @@
-"""Where the server of this user listens, for programs that attach by themselves.
+"""The address of this user's server, for programs that attach by themselves.
 
 Invariant: the file is readable by its owner alone, and its token appears nowhere else.
 """
@@ -12,8 +12,10 @@ from typing import Final
 import msgspec
 
 from nodescope.errors import LinkError
+from nodescope.plain_files import read_plain
 
 TOKEN_VARIABLE: Final = "NODESCOPE_LINK_TOKEN"
+_MOST_BYTES: Final = 1 << 16
 ADDRESS_VARIABLE: Final = "NODESCOPE_LINK"
 
 
@@ -62,11 +64,11 @@ def find(link: str | None = None) -> Address:
     if link and token:
         return Address(link, token)
     try:
-        known = msgspec.json.decode(place().read_bytes(), type=Address)
+        published = msgspec.json.decode(read_plain(place(), _MOST_BYTES), type=Address)
     except (OSError, msgspec.MsgspecError):
         raise LinkError(
             "no nodescope server found", hint="start one with 'nodescope serve'"
         ) from None
-    if link and link != known.link:
+    if link and link != published.link:
         raise LinkError(f"no token for {link} is known", hint=f"set {TOKEN_VARIABLE}")
-    return known
+    return published

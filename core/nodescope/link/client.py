@@ -1,11 +1,11 @@
-"""Link: the debuggee's connection to the server, in threads of its own.
+"""Link: the debuggee's connection to the server, in its own threads.
 
-What goes out is state, not history: the newest commit, the newest session, answers. So the queue
-is bounded by nature, and to reconnect is to say the newest again.
+It sends state, not history: the newest commit, the newest session, answers. So the queue is
+naturally bounded, and reconnecting means sending the newest state again.
 
 Invariant: no method waits for the network, except `connect` and `goodbye`, each for a bounded time.
-A server that is slow, gone or talks nonsense costs the program nothing. Knows neither gate nor
-recorder: it is given callables.
+A slow, lost or misbehaving server costs the program nothing. Knows neither gate nor recorder: it is
+given callables.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from nodescope.arrays import ops_of, to_numpy
 from nodescope.errors import ConditionError, LinkError, NodescopeError
 from nodescope.events import Array
 from nodescope.ir.graph import TensorSpec
@@ -45,7 +46,9 @@ from nodescope.link.messages import (
     Trouble,
     Welcome,
 )
+from nodescope.processes import refused
 from nodescope.protocol import PROTOCOL_VERSION, Command, RunInfo, SessionInfo
+from nodescope.record.files.descriptors import Own, high, moved
 
 MAX_FRAME_BYTES: Final = 16 << 20
 # Room for the message around the elements of a live value.
@@ -55,6 +58,8 @@ MAX_ANSWERS: Final = 1024
 PING_INTERVAL_S: Final = 2.0
 PING_TIMEOUT_S: Final = 2.5
 BACKOFF_S: Final = (0.1, 2.0)
+# The longest wait for the library's thread to start.
+_OPENING_S: Final = 1.0
 
 _encode_text = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FromServer).decode
@@ -74,9 +79,9 @@ def _escaped(plain: Any) -> Any:
     if isinstance(plain, str):
         return plain.encode("utf-8", "backslashreplace").decode()
     if isinstance(plain, dict):
-        return {_escaped(key): _escaped(each) for key, each in plain.items()}
+        return {_escaped(key): _escaped(value) for key, value in plain.items()}
     if isinstance(plain, list | tuple):
-        return [_escaped(each) for each in plain]
+        return [_escaped(element) for element in plain]
     return plain
 
 
@@ -106,8 +111,29 @@ _UNHEARD: Final = logging.getLogger("nodescope.link")
 _UNHEARD.setLevel(logging.CRITICAL + 1)
 
 
+class _Socket(Own):
+    """A socket that signals its first use by the library's own thread."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.used = threading.Event()
+        self._opener = threading.get_ident()
+        super().__init__(*args, **options)
+
+    def fileno(self) -> int:
+        """As of a socket."""
+        if threading.get_ident() != self._opener:
+            self.used.set()
+        return super().fileno()
+
+
 class _Connection(ClientConnection):
     """Ends in silence where the program has closed the descriptors under it."""
+
+    def __init__(self, sock: _Socket, *args: Any, **options: Any) -> None:
+        # The library opens descriptors of its own in here, and then in its thread: high ones, too.
+        with high():
+            super().__init__(sock, *args, **options)
+            sock.used.wait(_OPENING_S)
 
     def recv_events(self) -> None:
         try:
@@ -138,7 +164,7 @@ class Link:
         self._connection: ClientConnection | None = None
         self._committed = 0
         self._session: SessionInfo | None = None
-        self._unsent_commit = False
+        self._unsent_commit = self._owes = False
         self._unsent_session = False
         self._trouble = ""
         self._unsent_trouble = False
@@ -171,9 +197,13 @@ class Link:
         except (OSError, ValueError):
             self._ended = True
             raise self._unreached() from None
-        threading.Thread(
-            target=self._run, args=(patience_s,), name="nodescope-link", daemon=True
-        ).start()
+        try:
+            threading.Thread(
+                target=self._run, args=(patience_s,), name="nodescope-link", daemon=True
+            ).start()
+        except RuntimeError as error:
+            self._ended = True
+            raise LinkError(refused(error) or str(error)) from None
         with self._changed:
             self._changed.wait_for(lambda: self.connected or self._ended, patience_s)
             if self.connected:
@@ -188,10 +218,11 @@ class Link:
             hint="" if self._why else "start one with 'nodescope serve'",
         )
 
-    def committed(self, seq: int) -> None:
-        """Every record up to ``seq`` can be read from the recording."""
+    def committed(self, seq: int, *, owes: bool = False) -> None:
+        """Every record up to ``seq`` can be read from the recording, but maybe not all elements."""
         with self._changed:
             self._committed = max(seq, self._committed)
+            self._owes = owes
             self._unsent_commit = True
             self._changed.notify_all()
 
@@ -243,6 +274,7 @@ class Link:
                 number = proof.nonce()
                 with connect(
                     self._url,
+                    sock=self._reach(timeout_s),
                     additional_headers={"Authorization": self._credentials(number)},
                     compression=None,
                     max_size=MAX_FRAME_BYTES,
@@ -276,8 +308,16 @@ class Link:
                 self._changed.wait_for(lambda: self._ended, delay)
             delay = min(2 * delay, BACKOFF_S[1])
 
+    def _reach(self, timeout_s: float) -> _Socket:
+        """A connection with a high descriptor number, out of the program's reach."""
+        parts = urlsplit(self._url)
+        with socket.create_connection((parts.hostname, parts.port), timeout_s) as plain:
+            reached = moved(plain, _Socket)
+        reached.settimeout(None)
+        return reached
+
     def _credentials(self, number: str) -> str:
-        """Shows that the token is known, without saying it to whoever listens there."""
+        """A proof of knowing the token that does not reveal it to the listener."""
         return f"{proof.SCHEME} {number}:{proof.proof(self._token, 'program', self._port, number)}"
 
     @property
@@ -287,8 +327,8 @@ class Link:
     def _check(self, connection: ClientConnection, number: str) -> None:
         """Refuse a listener that does not know the token: it is another one by now."""
         answer = connection.response
-        given = answer.headers.get(proof.HEADER, "") if answer is not None else ""
-        if not proof.is_proof(given, self._token, "server", self._port, number):
+        digest = answer.headers.get(proof.HEADER, "") if answer is not None else ""
+        if not proof.is_proof(digest, self._token, "server", self._port, number):
             raise LinkError(f"the server at {self._url} is not the one that was started there")
 
     def _introduce(self, connection: ClientConnection, timeout_s: float) -> None:
@@ -317,7 +357,10 @@ class Link:
         writer = threading.Thread(
             target=self._write, args=(connection,), name="nodescope-link-writer", daemon=True
         )
-        writer.start()
+        try:
+            writer.start()
+        except RuntimeError as error:
+            raise LinkError(refused(error) or str(error)) from None
         try:
             while True:
                 self._handle(self._read(connection))
@@ -360,7 +403,7 @@ class Link:
         """What to send, in order: a session's stop comes after the commit that covers it."""
         batch: list[FromDebuggee] = []
         if self._unsent_commit:
-            batch.append(Committed(self._committed))
+            batch.append(Committed(self._committed, self._owes))
         if self._unsent_session and self._session is not None:
             batch.append(SessionUpdate(self._session))
         if self._unsent_trouble:
@@ -398,8 +441,8 @@ class Link:
             self._handlers.command(command)
         except ConditionError as error:
             # People count from 1; the page marks the place.
-            where = f" (column {error.column + 1})" if error.column >= 0 else ""
-            return CommandTaken(request, error.message + where, error.hint)
+            column = f" (column {error.column + 1})" if error.column >= 0 else ""
+            return CommandTaken(request, error.message + column, error.hint)
         except NodescopeError as error:
             return CommandTaken(request, error.message, error.hint)
         except Exception as error:
@@ -409,8 +452,9 @@ class Link:
     def _read_live(self, request: int, value: int) -> LiveValue:
         try:
             array = self._handlers.live_value(value)
-            if array is None or array.nbytes > MAX_LIVE_BYTES:
+            if array is None or ops_of(array).nbytes(array) > MAX_LIVE_BYTES:
                 return LiveValue(request, found=False)
+            array = to_numpy(array)
             spec = TensorSpec(array.shape, array.dtype.name)
             little = np.asarray(array, array.dtype.newbyteorder("<"))
             return LiveValue(request, found=True, spec=spec, data=little.tobytes())

@@ -1,7 +1,7 @@
 """Messages between debuggee and server: msgpack over one WebSocket at ``/link``.
 
-The records themselves do not travel here: the debuggee writes them to its recording, tells how far
-it has committed, and the server reads the same file. One path for live and for recorded runs.
+The records themselves are not sent: the debuggee writes them to its recording and reports how far
+it has committed, and the server reads the same file. One path for live and recorded runs.
 
 Invariant: plain data, one union per direction, tagged by ``type``.
 """
@@ -25,9 +25,14 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Committed(msgspec.Struct, frozen=True, tag="committed"):
-    """Every record up to ``seq`` can be read from the recording."""
+    """Every record up to ``seq`` can be read from the recording.
+
+    Attributes:
+        owes: Elements of some of them are still to be written; another message says when they are.
+    """
 
     seq: int
+    owes: bool = False
 
 
 class Trouble(msgspec.Struct, frozen=True, tag="trouble"):

@@ -1,10 +1,10 @@
-"""Whose process is at the other end of a connection on this machine.
+"""The owner of the process at the other end of a local connection.
 
 A port of the loopback interface is open to every user of the machine. Linux lists its connections
-with the user that made each one.
+with the user who made each one.
 
-Invariant: what is not known is said to be unknown, never guessed; a connection that its maker has
-closed already counts as nobody's, for the list says 0 of it.
+Invariant: an unknown owner is reported as unknown, never guessed; a connection that was already
+closed by its maker counts as nobody's, because the list shows 0 for it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
         server: Those of our end.
     """
     try:
-        here, there = _written(*client), _written(*server)
+        client_text, server_text = _written(*client), _written(*server)
     except ValueError:
         return None
     for table, prefix in zip(TABLES, ("", _MAPPED), strict=True):
-        wanted = f" {prefix}{here} {prefix}{there} {_ESTABLISHED} "
+        pattern = f" {prefix}{client_text} {prefix}{server_text} {_ESTABLISHED} "
         try:
             lines = table.read_text("ascii").splitlines()
         except OSError:
             continue
         for line in lines:
-            if wanted in line:
+            if pattern in line:
                 fields = line.split()
                 # Without an inode it has no process any more.
                 return int(fields[7]) if fields[9] != "0" else None

@@ -1,35 +1,49 @@
-"""Who knows the token of a server, without its being told.
+"""Proof of knowing a server's token, without sending it.
 
-A server that was killed leaves its address behind, and whoever listens at that port next would be
-told the token, and could control the program. So neither side says it: each answers a number that
-is used once with what only the token can make of it.
+A server that was killed leaves its address behind, and whatever listens on that port next would
+receive the token and could control the program. So neither side sends it: each answers a nonce with
+a digest that only the token can produce.
 
-Invariant: what one side says is of no use to the other side's place, at another port, or again.
+A nonce contains the time when it was made, by the clock of the machine: a server accepts none that
+is older than itself. So answers overheard by an earlier listener on its port are useless, although
+the server cannot know which nonces were used then.
+
+Invariant: an answer is useless to the other side, on another port, or a second time.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
+import time
 from typing import Final, Literal
 
 SCHEME: Final = "Nodescope"
 HEADER: Final = "Nodescope-Proof"
 MAX_NONCE: Final = 128
+_TIME: Final = 16
 
 
 def nonce() -> str:
-    """A number that is used once."""
-    return secrets.token_hex(32)
+    """A number that is used once, and says when it was made."""
+    return f"{time.monotonic_ns():0{_TIME}x}{secrets.token_hex(24)}"
+
+
+def made_ns(nonce: str) -> int:
+    """When a number was made, by `time.monotonic_ns`; -1 if it does not say."""
+    try:
+        return int(nonce[:_TIME], 16)
+    except ValueError:
+        return -1
 
 
 def proof(token: str, side: Literal["program", "server"], port: int, nonce: str) -> str:
     """What a side that knows the token makes of a nonce."""
-    said = f"{side} {port} {nonce}".encode()
-    return hmac.new(token.encode(), said, "sha256").hexdigest()
+    content = f"{side} {port} {nonce}".encode()
+    return hmac.new(token.encode(), content, "sha256").hexdigest()
 
 
-def is_proof(given: str, token: str, side: Literal["program", "server"], port: int, nonce: str
+def is_proof(digest: str, token: str, side: Literal["program", "server"], port: int, nonce: str
              ) -> bool:  # fmt: skip
     """Whether it is; the time it takes says nothing."""
-    return hmac.compare_digest(given.encode(), proof(token, side, port, nonce).encode())
+    return hmac.compare_digest(digest.encode(), proof(token, side, port, nonce).encode())

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import DtypeError, ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import RAW, register
 from nodescope.ops.erf import erf
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_output
 from nodescope.ops.shapes import like_ufunc, resolve, shape_of
 from nodescope.ops.windows import floating, specs_of
@@ -112,7 +112,7 @@ def _gelu_tanh(x: Array) -> Array:
 
 def _blockwise(function: Callable[..., Any], *arrays: Array) -> Array:
     """Apply an elementwise function block by block; arrays of one shape and dtype."""
-    flat = [np.ascontiguousarray(each).reshape(-1) for each in arrays]
+    flat = [np.ascontiguousarray(array).reshape(-1) for array in arrays]
     out = np.empty_like(flat[0])
     for start in range(0, out.size, _BLOCK):
         part = slice(start, start + _BLOCK)

@@ -22,7 +22,7 @@ def inferred(node: Node, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...
         KeyError: An attribute is missing.
     """
     op = ops.get(node.op)
-    if op.family == "leaf" and node.op != "read":
+    if op.is_leaf and node.op != "read":
         return None
     attrs: dict[str, Any] = dict(node.attrs)
     waiting, operands, port = list(specs), [], 0

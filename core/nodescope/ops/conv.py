@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import convolution, register
 from nodescope.ops.convolution import Plan
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.windows import (
     Sizes,
@@ -55,7 +55,8 @@ def _grouped(name: str, channels: int, outputs: int, weight: Sizes, groups: int)
     """Whether a weight (O, C / groups, …) goes with so many channels in and out."""
     if groups < 1 or channels % groups or outputs % groups:
         raise ShapeError(
-            f"{name}: {groups} groups do not divide {channels} input and {outputs} output channels"
+            f"{name}: {channels} input and {outputs} output channels are not divisible by "
+            f"{groups} groups"
         )
     if weight[1] * groups != channels:
         raise ShapeError(
@@ -123,7 +124,9 @@ def _transpose_infer(n: int, specs: tuple[Operand, ...], attrs: dict[str, Any]) 
     x, w = image(name, specs[0], n), image(f"{name} weight", specs[1], n)
     groups = attrs["groups"]
     if groups < 1 or x.shape[1] % groups:
-        raise ShapeError(f"{name}: {groups} groups do not divide {x.shape[1]} input channels")
+        raise ShapeError(
+            f"{name}: {x.shape[1]} input channels are not divisible by {groups} groups"
+        )
     if x.shape[1] != w.shape[0]:
         raise ShapeError(
             f"{name}: {x.shape[1]} input channels, but the weight {w.shape} takes {w.shape[0]}",
@@ -151,7 +154,8 @@ def _transposed_size(name: str, size: Sizes, kernel: Sizes, attrs: dict[str, Any
         length = (n - 1) * s - low - high + d * (k - 1) + 1 + more
         if n < 1 or length < 1:
             raise ShapeError(
-                f"{name}: {n} elements become {length}", hint="use less padding or a larger kernel"
+                f"{name}: {n} elements would become {length}",
+                hint="use less padding or a larger kernel",
             )
         found.append(length)
     return tuple(found)

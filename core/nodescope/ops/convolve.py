@@ -19,7 +19,7 @@ from nodescope.ops.shapes import promoted, shape_of
 def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     a, b = shape_of(specs[0]), shape_of(specs[1])
     if len(a) != 1 or len(b) != 1 or not a[0] or not b[0]:
-        raise ShapeError(f"convolve: two vectors, neither empty, not {a} and {b}")
+        raise ShapeError(f"convolve: expected two non-empty vectors, got {a} and {b}")
     return TensorSpec((a[0] + b[0] - 1,), promoted(specs).name)
 
 

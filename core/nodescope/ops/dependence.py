@@ -111,11 +111,14 @@ def _inside(body: Graph, arrays: Sequence[Any], first: int, asked: Asked) -> Mad
     makers: dict[int, tuple[Any, int]] = {}
     for node in body.nodes:
         call = call_of(node)
-        if call.op.family == "leaf" and not call.args:
-            if node.op == "constant":
+        if call.op.is_leaf and not call.args:
+            if node.role == "constant":
                 return reading.everything(asked)
             continue
-        given = [each.value if isinstance(each, Scalar) else values[each] for each in call.args]
+        given = [
+            argument.value if isinstance(argument, Scalar) else values[argument]
+            for argument in call.args
+        ]
         data = call.op.impl(*given, **call.attrs)
         results = data if isinstance(data, tuple) else (data,)
         for i, (value, each) in enumerate(zip(node.outputs, results, strict=True)):
@@ -127,7 +130,10 @@ def _inside(body: Graph, arrays: Sequence[Any], first: int, asked: Asked) -> Mad
         call = call_of(node)
         if not call.args:
             continue
-        given = [each.value if isinstance(each, Scalar) else values[each] for each in call.args]
+        given = [
+            argument.value if isinstance(argument, Scalar) else values[argument]
+            for argument in call.args
+        ]
         outs = [values[each] for each in node.outputs]
         for i, value in enumerate(node.outputs):
             for position in sorted(wanted.pop(value, ())):

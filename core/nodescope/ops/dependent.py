@@ -83,14 +83,16 @@ register(
 
 
 def _bincount_check(specs: tuple[Operand, ...]) -> None:
-    shapes = [shape_of(each) for each in specs]
+    shapes = [shape_of(spec) for spec in specs]
     if len(shapes[0]) != 1 or len(set(shapes)) != 1:
-        raise ShapeError(f"bincount: needs numbers of one dimension, and as many weights: {shapes}")
+        raise ShapeError(f"bincount: needs one-dimensional numbers and as many weights: {shapes}")
     dtype = tensor_spec(specs[0]).dtype
     if np.dtype(dtype).kind not in "iub":
         raise DtypeError(f"bincount: counts integers, not {dtype}", hint="convert with .astype")
     if len(specs) > 1 and np.dtype(tensor_spec(specs[1]).dtype).kind == "c":
-        raise DtypeError("bincount: weights are real", hint="count both parts for themselves")
+        raise DtypeError(
+            "bincount: weights are real", hint="count real and imaginary parts separately"
+        )
 
 
 def _bincount_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -98,7 +100,7 @@ def _bincount_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
     if attrs["length"] is None:
         raise ShapeError(
             "bincount: the shape of the result depends on values",
-            hint="nodescope.bincount(x, length=n) has n counts",
+            hint="nodescope.bincount(x, length=n) returns n counts",
         )
     return TensorSpec((attrs["length"],), "float64" if len(specs) > 1 else "int64")
 
@@ -143,7 +145,8 @@ def _edges_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
     bins, limits = attrs["bins"], attrs["limits"]
     if isinstance(bins, str):
         raise ShapeError(
-            f"histogram: how many bins {bins!r} makes depends on values", hint="say how many"
+            f"histogram: the number of bins for {bins!r} depends on values",
+            hint="give the number of bins",
         )
     dtype = np.dtype(tensor_spec(specs[0]).dtype)
     if dtype.kind == "c":

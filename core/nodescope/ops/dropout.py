@@ -24,11 +24,11 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     shape = broadcast("dropout", specs)
     dtype = floating("dropout", x)
     if not isinstance(mask, TensorSpec) or mask.dtype != "bool":
-        raise DtypeError("dropout: the mask says with booleans which elements stay")
+        raise DtypeError("dropout: the mask must be boolean: True where an element is kept")
     if not 0.0 <= attrs["p"] < 1.0:
         raise DomainError(
-            f"dropout: p = {attrs['p']} is not from 0 to below 1",
-            hint="p is the share that is dropped",
+            f"dropout: p = {attrs['p']} is not in [0, 1)",
+            hint="p is the fraction of elements that is dropped",
         )
     return TensorSpec(shape, dtype.name)
 

@@ -38,7 +38,7 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")
     if len(terms) != len(ndims):
-        raise ShapeError(f"einsum: {text!r} is about {len(terms)} operands, not {len(ndims)}")
+        raise ShapeError(f"einsum: {text!r} is for {len(terms)} operands, not {len(ndims)}")
     free = [each for each in reversed(string.ascii_letters) if each not in text]
     spread = 0
     for term, ndim in zip(terms, ndims, strict=True):
@@ -49,10 +49,10 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
             raise ShapeError(
                 f"einsum: {term!r} in {text!r} does not name the axes of an operand of "
                 f"{ndim} dimensions",
-                hint="one letter per axis, or ... for the axes that are left",
+                hint="one letter per axis, or ... for the remaining axes",
             )
     if spread > len(free):
-        raise ShapeError(f"einsum: there are not enough letters for {text!r}")
+        raise ShapeError(f"einsum: not enough letters for {text!r}")
     rest = "".join(reversed(free[:spread]))
     filled = [
         term.replace("...", rest[spread - (ndim - len(term) + 3) :] if "..." in term else "", 1)
@@ -61,8 +61,8 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
     if arrow:
         if rest and "..." not in output:
             raise ShapeError(
-                f"einsum: {text!r} leaves the axes of ... out of its output",
-                hint="begin the output with ...",
+                f"einsum: {text!r} omits the axes of ... from its output",
+                hint="start the output with ...",
             )
         output = output.replace("...", rest, 1)
     else:
@@ -97,7 +97,7 @@ def _sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str,
                 raise ShapeError(
                     f"einsum: {label!r} in {','.join(terms)!r} has size {before} in one operand "
                     f"and {size} in another",
-                    hint="a letter means the same size wherever it stands",
+                    hint="a letter must have the same size everywhere",
                 )
             sizes[label] = size if before == 1 else before
     return sizes
@@ -105,11 +105,11 @@ def _sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str,
 
 def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     terms, output = _terms(attrs["subscripts"])
-    shapes = [shape_of(each) for each in specs]
-    if [len(each) for each in terms] != [len(each) for each in shapes]:
+    shapes = [shape_of(spec) for spec in specs]
+    if [len(term) for term in terms] != [len(shape) for shape in shapes]:
         raise ShapeError(f"einsum: {attrs['subscripts']!r} does not fit operands {shapes}")
     sizes = _sizes(terms, shapes)
-    dtype = np.result_type(*(np.dtype(dtype_of(each)) for each in specs))
+    dtype = np.result_type(*(np.dtype(dtype_of(spec)) for spec in specs))
     return TensorSpec(tuple(sizes[each] for each in output), dtype.name)
 
 
@@ -180,8 +180,8 @@ def _pair(a: Array, b: Array, terms: tuple[str, ...], output: str) -> Any:
 
 def _count(shape: tuple[int, ...]) -> int:
     n = 1
-    for each in shape:
-        n *= each
+    for size in shape:
+        n *= size
     return n
 
 
@@ -192,7 +192,7 @@ def _einsum(*operands: Array, subscripts: str) -> Any:
     if len(operands) < 2:
         return np.einsum(subscripts, *operands)
     left, labels = list(operands), list(terms)
-    for step in _order(subscripts, tuple(each.shape for each in operands)):
+    for step in _order(subscripts, tuple(operand.shape for operand in operands)):
         chosen = [left.pop(i) for i in step]
         used = tuple(labels.pop(i) for i in step)
         last = not left
@@ -230,17 +230,17 @@ def _vjp(F: Any, ct: Any, out: Any, *operands: Any, subscripts: str, port: int) 
     terms, output = _terms(subscripts)
     x, term = operands[port], terms[port]
     labels = "".join(dict.fromkeys(term))
-    others = [each for i, each in enumerate(operands) if i != port]
+    others = [operand for i, operand in enumerate(operands) if i != port]
     given = [output, *(each for i, each in enumerate(terms) if i != port)]
     # What the product of the cotangent and the other operands says about each letter; axes along
     # which x was broadcast are summed, letters that only x had are broadcast.
     sizes = _sizes(given, [each.shape for each in (ct, *others)])
-    shape = tuple(x.shape[term.index(each)] for each in labels)
+    shape = tuple(x.shape[term.index(label)] for label in labels)
     kept = "".join(
-        each for each, size in zip(labels, shape, strict=True) if each in sizes and size != 1
+        label for label, size in zip(labels, shape, strict=True) if label in sizes and size != 1
     )
     found = F.einsum(ct, *others, subscripts=f"{','.join(given)}->{kept}")
-    fitted = tuple(sizes[each] if each in kept else 1 for each in labels)
+    fitted = tuple(sizes[label] if label in kept else 1 for label in labels)
     if found.shape != fitted:
         found = F.reshape(found, shape=fitted)
     if fitted != shape:
@@ -267,8 +267,8 @@ def _on_diagonal(F: Any, found: Any, labels: str, term: str, taken: set[str]) ->
 
 def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
     # Of the product of all sizes, which for two operands is what is multiplied.
-    sizes = sorted((shape_of(each) for each in specs), key=len)
-    return 2 * max(_count(out.shape), *(_count(each) for each in sizes), 1)
+    sizes = sorted((shape_of(spec) for spec in specs), key=len)
+    return 2 * max(_count(out.shape), *(_count(size) for size in sizes), 1)
 
 
 _CASES: list[tuple[str, list[tuple[int, ...]]]] = [
@@ -290,7 +290,9 @@ register(
         vjp=(_vjp,),
         variadic=True,
         samples=lambda rng: [
-            Sample(tuple(rng.standard_normal(each) for each in shapes), {"subscripts": subscripts})
+            Sample(
+                tuple(rng.standard_normal(shape) for shape in shapes), {"subscripts": subscripts}
+            )
             for subscripts, shapes in _CASES
         ],
         flops=_flops,

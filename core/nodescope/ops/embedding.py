@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import BoundsError, DtypeError, ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
 from nodescope.ops.windows import specs_of, working
 
@@ -38,7 +38,8 @@ def _inside(indices: Array, rows: int) -> None:
         bad = np.flatnonzero((indices < 0) | (indices >= rows))[0]
         at = tuple(int(i) for i in np.unravel_index(bad, indices.shape))
         raise BoundsError(
-            f"embedding: index {indices[at]} at position {at} is outside of a table of {rows} rows",
+            f"embedding: index {indices[at]} at position {at} is out of range for a table of "
+            f"{rows} rows",
             hint="is the vocabulary smaller than the largest token number plus 1?",
         )
 

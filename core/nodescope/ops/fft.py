@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import BoundsError, DtypeError, ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Infer, Op, Operand, Sample
 from nodescope.ops.shapes import shape_of
 
@@ -33,12 +33,14 @@ def _checked(
     (x,) = specs
     shape, lengths, axes = list(shape_of(x)), attrs["n"], attrs["axes"]
     if attrs["norm"] not in _SCALES:
-        raise ShapeError(f"{name}: norm is one of {', '.join(_SCALES)}, not {attrs['norm']!r}")
+        raise ShapeError(
+            f"{name}: norm must be one of {',  '.join(_SCALES)}, not {attrs['norm']!r}"
+        )
     for axis, length in zip(axes, lengths, strict=True):
         if not -len(shape) <= axis < len(shape):
             raise BoundsError(f"{name}: axis {axis} is out of range for {len(shape)} dimensions")
         if length < 1:
-            raise ShapeError(f"{name}: a transform has at least one point, not {length}")
+            raise ShapeError(f"{name}: a transform needs at least one point, not {length}")
         shape[axis] = length
     if len({axis % len(shape) for axis in axes}) != len(axes):
         raise ShapeError(f"{name}: axes {axes} name a dimension twice")
@@ -66,7 +68,7 @@ def _fft_infer(name: str) -> Infer:
 def _rfft_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     (x,) = specs
     if isinstance(x, TensorSpec) and np.dtype(x.dtype).kind == "c":
-        raise DtypeError("rfft: takes real numbers, not " + x.dtype, hint="use fft")
+        raise DtypeError("rfft: expected real numbers, not " + x.dtype, hint="use fft")
     shape, real = _checked("rfft", specs, attrs)
     last = attrs["axes"][-1]
     shape[last] = shape[last] // 2 + 1

@@ -35,11 +35,14 @@ def run_body(body: Graph, arrays: tuple[Any, ...], seen: Seen | None = None) -> 
     """
     values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
     for impl, args, attrs, outputs in _steps(_Identity(body)):
-        given = [each.value if isinstance(each, Scalar) else values[each] for each in args]
+        given = [
+            argument.value if isinstance(argument, Scalar) else values[argument]
+            for argument in args
+        ]
         data = impl(*given, **attrs)
         results = data if data.__class__ is tuple else (data,)
-        for value, each in zip(outputs, results, strict=True):
-            values[value] = array = np.asarray(each)
+        for value, result in zip(outputs, results, strict=True):
+            values[value] = array = np.asarray(result)
             if seen is not None:
                 seen(value, array)
     return tuple(values[each] for each in body.outputs)
@@ -63,12 +66,12 @@ class _Identity:
 @lru_cache(maxsize=4096)
 def _steps(body: _Identity) -> tuple[tuple[Any, tuple[int | Scalar, ...], Any, Any], ...]:
     calls = map(call_of, body.graph.nodes)
-    return tuple((each.op.impl, each.args, each.attrs, each.node.outputs) for each in calls)
+    return tuple((call.op.impl, call.args, call.attrs, call.node.outputs) for call in calls)
 
 
 def _infer(specs: tuple[Operand, ...], attrs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
     body: Graph = attrs["body"]
-    known = {each.id: each.spec for each in body.values}
+    known = {each.id: each.tensor for each in body.values}
     for given, value in zip(specs, body.inputs, strict=True):
         if given != known[value]:
             raise ShapeError(f"fused: the kernel takes {known[value]} as %{value}, not {given}")

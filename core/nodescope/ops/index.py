@@ -9,28 +9,16 @@ more than once.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nodescope.errors import BoundsError, IndexTypeError, ShapeError
+from nodescope.ir.attrs import Port as Port
 from nodescope.ir.graph import TensorSpec
-from nodescope.ir.literals import named
 from nodescope.ops import register
 from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
 from nodescope.ops.shapes import axes, dtype_of, shape_of
-
-
-class Port(NamedTuple):
-    """Stands in an index for the index array at this input port (counted after the indexed one)."""
-
-    port: int
-
-    def __repr__(self) -> str:
-        return f"index_{self.port}"
-
-
-named("port", Port)
 
 Index = tuple[Any, ...]
 
@@ -49,26 +37,27 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     # Boolean indices select as many elements as they hold True, which a spec does not say.
     check_masks("getitem", x.shape, attrs["index"], specs[1:])
     arrays = []
-    for each in specs[1:]:
-        assert isinstance(each, TensorSpec)
-        if each.dtype == "bool":
+    for spec in specs[1:]:
+        assert isinstance(spec, TensorSpec)
+        if spec.dtype == "bool":
             raise ShapeError(
                 "getitem: the shape of a boolean selection depends on its values",
                 hint="np.where(mask, x, y) keeps the shape",
             )
-        if np.dtype(each.dtype).kind not in "iu":
+        if np.dtype(spec.dtype).kind not in "iu":
             raise IndexTypeError(
-                f"getitem: an index array must be of integers, not {each.dtype}",
+                f"getitem: an index array must be of integers, not {spec.dtype}",
                 hint="convert it with .astype('int64'), or compare to select by a mask",
             )
-        arrays.append(np.zeros(each.shape, np.intp))
+        arrays.append(np.zeros(spec.shape, np.intp))
     # A stride-0 array of one element has any shape for free, so NumPy itself does the arithmetic.
     stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
     try:
         found = stand_in[_fill(attrs["index"], tuple(arrays))]
     except IndexError as error:
         raise BoundsError(
-            f"getitem: {error}", hint="count from 0, or from -1 for the last; slices may overhang"
+            f"getitem: {error}",
+            hint="count from 0, or from -1 for the last; slices may extend past the end",
         ) from None
     return TensorSpec(np.shape(found), x.dtype)
 
@@ -81,7 +70,7 @@ def check_masks(
     Raises:
         BoundsError: One has another size, or there are more of them than dimensions.
     """
-    sizes = [shape_of(each) if dtype_of(each) == "bool" else None for each in arrays]
+    sizes = [shape_of(array) if dtype_of(array) == "bool" else None for array in arrays]
     if not any(sizes):
         return
     taken = [
@@ -121,7 +110,7 @@ def _getitem_vjp(F: Any, ct: Any, out: Any, x: Any, *arrays: Any, index: Index, 
 
 def _index_add(ct: Array, *arrays: Array, index: Index, shape: tuple[int, ...]) -> Array:
     total = np.zeros(shape, ct.dtype)
-    if arrays and any(each.dtype != bool for each in arrays):
+    if arrays and any(array.dtype != bool for array in arrays):
         np.add.at(total, _fill(index, arrays), ct)
     else:
         # Slices and masks name each element once: plain assignment is exact and much faster.

@@ -29,7 +29,7 @@ def as_shape(shape: Any) -> Shape:
     try:
         return (int(shape.__index__()),)
     except AttributeError:
-        return tuple(int(each) for each in shape)
+        return tuple(int(size) for size in shape)
 
 
 # reshape
@@ -44,7 +44,7 @@ def _reshape_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     if not fits or len(unknown) > 1 or min(shape, default=0) < -1:
         raise ShapeError(
             f"reshape: {x.shape} has {size} elements and does not fit {shape}",
-            hint="the sizes must multiply to as many; one of them may be -1, for what is left",
+            hint="the sizes must multiply to that number; one of them may be -1, to be inferred",
         )
     return TensorSpec(tuple(size // known if n == -1 else n for n in shape), x.dtype)
 
@@ -147,7 +147,7 @@ def _squeeze_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     if any(x.shape[i] != 1 for i in gone):
         raise ShapeError(
             f"squeeze: axis {axis} of {x.shape} is not of size 1",
-            hint="only sizes of 1 can go; index to choose one of several",
+            hint="only axes of size 1 can be removed; index to select one of several elements",
         )
     return TensorSpec(tuple(n for i, n in enumerate(x.shape) if i not in gone), x.dtype)
 
@@ -229,11 +229,11 @@ register(
 def _parts(specs: tuple[Operand, ...], name: str) -> list[TensorSpec]:
     if not specs:
         raise ShapeError(f"{name}: needs at least one array")
-    return [_spec(each) for each in specs]
+    return [_spec(spec) for spec in specs]
 
 
 def _common(parts: list[TensorSpec]) -> str:
-    return np.result_type(*(np.dtype(each.dtype) for each in parts)).name
+    return np.result_type(*(np.dtype(part.dtype) for part in parts)).name
 
 
 def _concatenate_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -249,13 +249,13 @@ def _concatenate_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Ten
                 f"concatenate: {each.shape} does not fit {lead} along axis {axis}",
                 hint="all dimensions but that axis must agree",
             )
-    total = sum(each.shape[axis] for each in parts)
+    total = sum(part.shape[axis] for part in parts)
     return TensorSpec((*lead[:axis], total, *lead[axis + 1 :]), _common(parts))
 
 
 def _concatenate_vjp(F: Any, ct: Any, out: Any, *parts: Any, axis: int, port: int) -> Any:
     along = axis % ct.ndim
-    start = sum(each.shape[along] for each in parts[:port])
+    start = sum(part.shape[along] for part in parts[:port])
     stop = start + parts[port].shape[along]
     return F.getitem(ct, index=(slice(None),) * along + (slice(start, stop),))
 
@@ -282,11 +282,11 @@ register(
 def _stack_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     parts = _parts(specs, "stack")
     lead = parts[0].shape
-    for each in parts[1:]:
-        if each.shape != lead:
+    for part in parts[1:]:
+        if part.shape != lead:
             raise ShapeError(
-                f"stack: shapes differ: {lead} and {each.shape}",
-                hint="np.concatenate joins along a dimension that there is",
+                f"stack: shapes differ: {lead} and {part.shape}",
+                hint="np.concatenate joins along an existing dimension",
             )
     (axis,) = axes("stack", (attrs["axis"],), len(lead) + 1)
     return TensorSpec((*lead[:axis], len(parts), *lead[axis:]), _common(parts))

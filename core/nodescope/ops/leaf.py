@@ -5,10 +5,11 @@ Invariant: impl returns its array itself.
 
 from __future__ import annotations
 
+from nodescope.ir.graph import LEAVES
 from nodescope.ops import register
 from nodescope.ops.op import Op
 
-for _name in ("parameter", "tensor", "constant", "placeholder"):
+for _name in (each for each in LEAVES if each != "read"):
     register(
         Op(
             name=_name,

@@ -55,13 +55,13 @@ _SQUARES = ((3, 3), (1, 1), (0, 0), (2, 3, 3), (0, 2, 2), (2, 1, 4, 4))
 def _solve_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     a, b = square("solve", specs[0]), shape_of(specs[1])
     if not b:
-        raise ShapeError("solve: the right side is a vector or matrices, not a number")
+        raise ShapeError("solve: the right-hand side must be a vector or matrices, not a scalar")
     size = b[0] if len(b) == 1 else b[-2]
     if size != a[-1]:
         raise ShapeError(
-            f"solve: matrices {a} do not fit the right side {b}",
-            hint="columns of the right side stand in its last dimension; "
-            "of a stack of vectors make x[..., None]",
+            f"solve: matrices {a} do not fit the right-hand side {b}",
+            hint="the last dimension of the right-hand side holds columns; "
+            "write a stack of vectors as x[..., None]",
         )
     found = dtype("solve", *specs).name
     if len(b) == 1:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import BoundsError, DomainError, DtypeError, ShapeError, UsageError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_input, one_per_output
 from nodescope.ops.rules import unbroadcast
 from nodescope.ops.shapes import broadcast, like_ufunc, resolve, shape_of
@@ -42,7 +42,7 @@ def _classes_infer(name: str, specs: tuple[Operand, ...], attrs: dict[str, Any])
     if not soft and kind not in "iu":
         raise DtypeError(
             f"{name}: labels must be integers, not {labels.dtype}",
-            hint="convert class numbers with .astype(np.int64)",
+            hint="convert class indices with .astype(np.int64)",
         )
     expected = shape if soft else (*shape[:1], *shape[2:])
     if len(shape) < 2 or labels.shape != expected:
@@ -53,7 +53,7 @@ def _classes_infer(name: str, specs: tuple[Operand, ...], attrs: dict[str, Any])
     if shape[1] == 0:
         raise ShapeError(f"{name}: no classes in logits {shape}")
     if soft and attrs.get("ignore_index") is not None:
-        raise UsageError(f"{name}: ignore_index needs labels that are class numbers")
+        raise UsageError(f"{name}: ignore_index needs labels that are class indices")
     return TensorSpec((*shape[:1], *shape[2:]) if reduction == "none" else (), scores.dtype)
 
 
@@ -63,7 +63,7 @@ def _in_range(name: str, labels: Array, valid: Array | None, classes: int) -> No
         raise BoundsError(
             f"{name}: labels run from {used.min()} to {used.max()}, "
             f"but there are {classes} classes",
-            hint="labels are class numbers from 0",
+            hint="labels are class indices from 0",
         )
 
 

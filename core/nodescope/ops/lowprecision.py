@@ -1,4 +1,4 @@
-"""bfloat16: its dtype by name, and ops that compute in float32 and round once.
+"""bfloat16: its promotion, and ops that compute in float32 and round once.
 
 Ufuncs have bfloat16 loops of their own (ml_dtypes registers them), and layouts only move elements.
 What adds up, divides by a sum, or mixes in constants runs here on float32 copies instead: NumPy
@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.errors import DtypeError
+from nodescope.ir.dtypes import BFLOAT16, as_dtype, bfloat16
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Array, Infer, Op, Operand
 
-BFLOAT16 = "bfloat16"
 _FLOAT32 = np.dtype(np.float32)
 # Types of other libraries get numbers from here on, in the order in which they come.
 _FIRST_FOREIGN = 256
@@ -32,31 +31,6 @@ _OPS = {
     "index_add", "add_along_axis", "embedding_grad",  # they add up
     *_PROMOTING,
 }  # fmt: skip
-
-
-def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """What ``np.dtype`` gives, and bfloat16 for its name even if nobody imported ml_dtypes.
-
-    Raises:
-        DtypeError: It names no dtype.
-    """
-    if isinstance(dtype, str) and dtype == BFLOAT16:
-        return bfloat16()
-    try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError:
-        raise DtypeError(
-            f"{dtype!r} is not a dtype", hint='such as "float32", np.int64 or nodescope.bfloat16'
-        ) from None
-    return found
-
-
-def bfloat16() -> np.dtype[Any]:
-    """The dtype. The first call imports ml_dtypes, which takes some milliseconds."""
-    import ml_dtypes
-
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
 
 
 def foreign(dtype: np.dtype[Any]) -> bool:
@@ -76,15 +50,15 @@ def promote(*dtypes: Any) -> np.dtype[Any]:
     ufuncs do; a Python float is weak, as beside float16.
     """
     kinds = [np.dtype(each.dtype) if hasattr(each, "dtype") else each for each in dtypes]
-    if not any(isinstance(each, np.dtype) and low(each) for each in kinds):
+    if not any(isinstance(kind, np.dtype) and low(kind) for kind in kinds):
         return np.result_type(*kinds)
-    strong = [each for each in kinds if isinstance(each, np.dtype)]
+    strong = [kind for kind in kinds if isinstance(kind, np.dtype)]
     # Beside everything but itself, bool and bytes bfloat16 is what float32 is.
     narrow = all(low(each) or each.kind == "b" or each.itemsize == 1 for each in strong)
     if narrow:
-        weak_complex = any(isinstance(each, complex) for each in kinds)
+        weak_complex = any(isinstance(kind, complex) for kind in kinds)
         return np.dtype(np.complex64) if weak_complex else next(filter(low, strong))
-    wide = [_FLOAT32 if isinstance(each, np.dtype) and low(each) else each for each in kinds]
+    wide = [_FLOAT32 if isinstance(kind, np.dtype) and low(kind) else kind for kind in kinds]
     return np.result_type(*wide)
 
 
@@ -118,8 +92,8 @@ def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]
     kind = np.ndarray
 
     def impl(*inputs: Any, **attrs: Any) -> Any:
-        for each in inputs:
-            if each.__class__ is kind and each.dtype.kind == "V":
+        for operand in inputs:
+            if operand.__class__ is kind and operand.dtype.kind == "V":
                 return _rounded(plain, narrows, inputs, attrs)
         return plain(*inputs, **attrs)
 
@@ -129,8 +103,8 @@ def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]
 def _rounded(
     plain: Callable[..., Any], narrows: _Narrows, inputs: tuple[Any, ...], attrs: dict[str, Any]
 ) -> Any:
-    found = plain(*(_wide(each) for each in inputs), **_wide_attrs(attrs))
-    if not narrows(tuple(getattr(each, "dtype", each) for each in inputs), attrs):
+    found = plain(*(_wide(operand) for operand in inputs), **_wide_attrs(attrs))
+    if not narrows(tuple(getattr(operand, "dtype", operand) for operand in inputs), attrs):
         return found
     dtype = bfloat16()
     if isinstance(found, tuple):
@@ -170,17 +144,17 @@ def _promotes(given: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 def _narrowing(plain: Infer, narrows: _Narrows) -> Infer:
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Any:
-        if not any(isinstance(each, TensorSpec) and each.dtype == BFLOAT16 for each in specs):
+        if not any(isinstance(spec, TensorSpec) and spec.dtype == BFLOAT16 for spec in specs):
             return plain(specs, attrs)
         wide = tuple(
-            TensorSpec(each.shape, "float32")
-            if isinstance(each, TensorSpec) and each.dtype == BFLOAT16
-            else each
-            for each in specs
+            TensorSpec(spec.shape, "float32")
+            if isinstance(spec, TensorSpec) and spec.dtype == BFLOAT16
+            else spec
+            for spec in specs
         )
         found = plain(wide, _wide_attrs(attrs))
         given = tuple(
-            as_dtype(each.dtype) if isinstance(each, TensorSpec) else each for each in specs
+            as_dtype(spec.dtype) if isinstance(spec, TensorSpec) else spec for spec in specs
         )
         if not narrows(given, attrs):
             return found

@@ -26,8 +26,7 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
         )
     inner = b[0] if len(b) == 1 else b[-2]
     if a[-1] != inner:
-        hint = "transpose the right operand?" if a[-1] == b[-1] else "check the order of operands"
-        raise ShapeError(f"matmul: inner dimensions differ: {a} @ {b}", hint=hint)
+        raise ShapeError(f"matmul: inner dimensions differ: {a} @ {b}", hint=_hint(a, b, inner))
     try:
         batch = np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
@@ -35,6 +34,21 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     rows = a[-2:-1] if len(a) > 1 else ()
     columns = b[-1:] if len(b) > 1 else ()
     return TensorSpec((*batch, *rows, *columns), resolve("matmul", np.matmul, specs).name)
+
+
+def _hint(a: tuple[int, ...], b: tuple[int, ...], inner: int) -> str:
+    """What would make two shapes fit, the likeliest first."""
+    if a[-1] == b[-1]:
+        return "transpose the right operand?"
+    if len(a) > 1 and a[-2] == b[-1]:
+        return "swap the operands?"
+    if len(a) > 1 and a[-2] == inner:
+        return "transpose the left operand?"
+    where = "elements" if len(b) == 1 else "rows"
+    return (
+        f"the last dimension of the left operand is {a[-1]}: the right one needs {a[-1]} {where}, "
+        f"not {inner}"
+    )
 
 
 def _impl(a: Array, b: Array) -> Any:

@@ -43,7 +43,7 @@ def guarded(name: str, function: Callable[..., Any], infer: Infer) -> Callable[.
         try:
             return function(*arrays, **attrs)
         except np.linalg.LinAlgError as error:
-            infer(tuple(spec(each) for each in arrays), attrs)
+            infer(tuple(spec(array) for array in arrays), attrs)
             text = str(error)
             hint = next((hint for word, hint in _HINTS.items() if word in text), "")
             raise MatrixError(f"{name}: {text[:1].lower()}{text[1:]}", hint=hint) from None
@@ -63,8 +63,8 @@ def dtype(name: str, *operands: Operand) -> np.dtype[Any]:
         DtypeError: An operand is of a type that LAPACK does not know, such as float16.
     """
     found = []
-    for each in operands:
-        given = np.dtype(dtype_of(each))
+    for operand in operands:
+        given = np.dtype(dtype_of(operand))
         if given.kind in "biu":
             given = np.dtype(np.float64)
         elif given.name not in _NATIVE:
@@ -101,9 +101,7 @@ def square(name: str, operand: Operand) -> Shape:
     """
     shape = matrix(name, operand)
     if shape[-1] != shape[-2]:
-        raise MatrixShapeError(
-            f"{name}: the matrix has to be square, not {shape[-2]} x {shape[-1]}"
-        )
+        raise MatrixShapeError(f"{name}: the matrix must be square, not {shape[-2]} x {shape[-1]}")
     return shape
 
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nodescope.errors import ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import RAW, register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.rules import unbroadcast
 from nodescope.ops.windows import floating, specs_of, working
@@ -64,7 +64,9 @@ def _form(kind: str, shape: Sizes, attrs: dict[str, Any]) -> Form:
     else:
         groups = attrs["groups"]
         if groups < 1 or channels % groups:
-            raise ShapeError(f"group_norm: {groups} groups do not divide {channels} channels")
+            raise ShapeError(
+                f"group_norm: {channels} channels are not divisible by {groups} groups"
+            )
         work = (shape[0], groups, channels // groups, *shape[2:])
         form = Form(work, tuple(range(2, rank + 1)), (channels,), (*work[1:3], *ones))
     return _filled(kind, form, shape)
@@ -87,8 +89,8 @@ def _count(form: Form) -> int:
 
 
 def _parameters(kind: str, specs: tuple[Operand, ...], expected: Sizes) -> None:
-    for name, each in zip(("weight", "bias"), specs, strict=False):
-        shape = each.shape if isinstance(each, TensorSpec) else ()
+    for name, spec in zip(("weight", "bias"), specs, strict=False):
+        shape = spec.shape if isinstance(spec, TensorSpec) else ()
         if shape != expected:
             raise ShapeError(f"{kind}: the {name} has shape {shape}, expected {expected}")
 
@@ -238,8 +240,8 @@ def _given_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
     assert isinstance(x, TensorSpec)
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm_eval: expected (N, C, …), got shape {x.shape}")
-    for name, each in zip(("mean", "variance", "weight", "bias"), specs[1:], strict=False):
-        shape = each.shape if isinstance(each, TensorSpec) else ()
+    for name, spec in zip(("mean", "variance", "weight", "bias"), specs[1:], strict=False):
+        shape = spec.shape if isinstance(spec, TensorSpec) else ()
         if shape != x.shape[1:2]:
             raise ShapeError(
                 f"batch_norm_eval: the {name} has shape {shape}, expected {x.shape[1:2]}"

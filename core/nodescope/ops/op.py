@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from nodescope.ir.graph import TensorSpec
+from nodescope.ir.graph import LEAF_ROLES, Role, TensorSpec, usual_role, usual_writes
 
 Family = Literal[
     "matmul", "elementwise", "activation", "reduction", "norm", "layout", "index", "random",
@@ -96,6 +96,7 @@ class Op:
         reads: Which elements of the inputs an element of an output is made from: a kind of
             `nodescope.ops.reading`. ``""`` is what `nodescope.ops.dependence` knows of the op, or
             else of its family.
+        role, writes: Of its nodes.
     """
 
     name: str
@@ -122,8 +123,18 @@ class Op:
     special: bool = field(init=False, default=False)
     """Whether the tape has more to do than to call a rule per input."""
 
+    role: Role = field(init=False, default="op")
+    writes: tuple[tuple[int, int], ...] = field(init=False, default=())
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "role", usual_role(self.name, self.family))
+        object.__setattr__(self, "writes", usual_writes(self.family))
         object.__setattr__(self, "special", self.variadic or self.joint or self.outputs != 1)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether its nodes only hold data."""
+        return self.role in LEAF_ROLES
 
     def rule(self, port: int) -> Rule | None:
         """The rule of one input."""

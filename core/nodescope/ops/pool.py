@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import DtypeError, ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.masking import kept
 from nodescope.ops.op import Array, Op, Operand, Rule, Sample, one_per_input
 from nodescope.ops.windows import (
@@ -50,7 +50,7 @@ def _layout(name: str, size: Sizes, attrs: dict[str, Any]) -> tuple[Sizes, Paddi
         if 2 * max(low, high) > d * (k - 1) + 1:
             raise ShapeError(
                 f"{name}: padding {padding} is more than half of the window {kernel}",
-                hint="some windows would see nothing but padding",
+                hint="some windows would contain only padding",
             )
     out = positions(name, size, kernel, stride, padding, dilation)
     if not attrs["ceil_mode"]:
@@ -238,7 +238,7 @@ def _avg_grad_rule(n: int) -> Rule:
 def _pooled_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
     """Gradients have the shape of the input, picked values that of the maxima."""
     name = f"max_pool{n}d_{way}"
-    moved, x, largest = (image(name, each, n) for each in specs)
+    moved, x, largest = (image(name, spec, n) for spec in specs)
     _real(name, x)
     _real(name, moved)
     out, _ = _layout(name, x.shape[2:], attrs)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import DomainError, DtypeError, GradientError, ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array, Infer, Op, Operand, Sample, one_per_output
 from nodescope.ops.shapes import shape_of
 
@@ -99,9 +99,9 @@ def _one_key(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
 
 def _number(spec: Operand) -> None:
     if shape_of(spec) != ():
-        raise ShapeError(f"fold_in: folds in one number, not shape {shape_of(spec)}")
+        raise ShapeError(f"fold_in: expected one number, not shape {shape_of(spec)}")
     if as_dtype(spec.dtype if isinstance(spec, TensorSpec) else type(spec)).kind not in "iu":
-        raise DtypeError("fold_in: folds in a whole number", hint="such as the step or a rank")
+        raise DtypeError("fold_in: expected an integer", hint="such as the step or a rank")
 
 
 # Draws
@@ -123,7 +123,9 @@ def _of_shape(*kinds: str) -> Infer:
 
 
 def _no_draws(name: str) -> DtypeError:
-    return DtypeError(f"random: this distribution has no draws of {name}", hint="draw another type")
+    return DtypeError(
+        f"random: this distribution does not support {name}", hint="use another dtype"
+    )
 
 
 def _as(found: Any, name: str) -> Any:
@@ -137,7 +139,7 @@ def _fits(parameter: Any, shape: tuple[int, ...]) -> None:
     """Refuse a parameter (spec, array or number) that is complex or of another shape."""
     given = getattr(parameter, "shape", ())
     if as_dtype(getattr(parameter, "dtype", type(parameter))).kind == "c":
-        raise DtypeError("random: a parameter is a real number, not a complex one")
+        raise DtypeError("random: parameters must be real, not complex")
     try:
         fits = np.broadcast_shapes(given, shape) == shape
     except ValueError:
@@ -184,7 +186,7 @@ def _gamma(key: Array, alpha: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 def _gamma_rule(F: Any, ct: Any, out: Any, key: Any, alpha: Any, **attrs: Any) -> Any:
     raise GradientError(
-        "gamma: there is no gradient by the shape parameter of a draw",
+        "gamma: draws have no gradient with respect to the shape parameter",
         hint="use stop_gradient(alpha), and a score-function estimate",
     )
 
@@ -192,7 +194,7 @@ def _gamma_rule(F: Any, ct: Any, out: Any, key: Any, alpha: Any, **attrs: Any) -
 def _bernoulli(key: Array, p: Any, shape: tuple[int, ...]) -> Any:
     _fits(p, shape)
     if not (0 <= p <= 1 if isinstance(p, float | int) else np.all((p >= 0) & (p <= 1))):
-        raise DomainError("bernoulli: a probability lies between 0 and 1")
+        raise DomainError("bernoulli: probabilities must be between 0 and 1")
     return _stream(key, _DRAW).draw.random(shape) < p
 
 
@@ -275,7 +277,7 @@ def _weighted_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
     _key(specs[0])
     p = shape_of(specs[1])
     if len(p) != 1:
-        raise ShapeError(f"choice: p has one dimension, not shape {p}")
+        raise ShapeError(f"choice: p must have one dimension, not shape {p}")
     _fits(TensorSpec((), _dtype(specs[1])), ())
     size = math.prod(attrs["shape"])
     if (not attrs["replace"] and size > p[0]) or (size and not p[0]):

@@ -109,7 +109,7 @@ def stretched(shape: tuple[int, ...], full: tuple[int, ...], position: int) -> i
 
 def everything(asked: Asked) -> Made:
     """All elements of all inputs."""
-    reads = (Read(port, _all(each)) for port, each in enumerate(asked.inputs))
+    reads = (Read(port, _all(value)) for port, value in enumerate(asked.inputs))
     return Made(tuple(each for each in reads if each.at.size), exact=False)
 
 
@@ -121,8 +121,8 @@ def nothing(asked: Asked) -> Made:
 def elementwise(asked: Asked) -> Made:
     """The elements that are broadcast to this place."""
     reads = []
-    for port, each in enumerate(asked.inputs):
-        found = stretched(np.shape(each), asked.shape, asked.position)
+    for port, value in enumerate(asked.inputs):
+        found = stretched(np.shape(value), asked.shape, asked.position)
         if found is None:
             return everything(asked)
         reads.append(Read(port, _at(found), _selects(asked, port)))
@@ -156,7 +156,7 @@ def replaced(asked: Asked) -> Made:
 def moved(asked: Asked) -> Made:
     """Ops that only move elements: run on positions, twice, so that what they fill in is seen."""
     selectors = _selectors(asked)
-    sizes = [np.size(each) for each in asked.inputs]
+    sizes = [np.size(value) for value in asked.inputs]
     if sum(sizes) + math.prod(asked.shape) > MOST_STAND_IN:
         return everything(asked)
     starts = np.cumsum([1, *sizes]).tolist()
@@ -299,7 +299,7 @@ def smooth(asked: Asked) -> Made:
     """What the derivative says at generic values; integers and masks are listed as a whole."""
     if sum(map(np.size, asked.inputs)) > MOST_STAND_IN:
         return everything(asked)
-    given = tuple(_generic(asked.op, port, each) for port, each in enumerate(asked.inputs))
+    given = tuple(_generic(asked.op, port, value) for port, value in enumerate(asked.inputs))
     grads = _pulled(asked, given)
     reads = []
     other: list[Array | None] = [None] * len(given)
@@ -324,7 +324,7 @@ def local(asked: Asked) -> Made:
     """As `smooth`, but at the values themselves: which branch of the op they take matters."""
     if sum(map(np.size, asked.inputs)) > MOST_STAND_IN:
         return everything(asked)
-    given = tuple(np.asarray(each, np.float64) for each in asked.inputs)
+    given = tuple(np.asarray(value, np.float64) for value in asked.inputs)
     grads = _pulled(asked, tuple(np.nan_to_num(each, nan=1.0) for each in given))
     reads = (Read(i, np.flatnonzero(g.reshape(-1))) for i, g in enumerate(grads) if g is not None)
     return Made(tuple(each for each in reads if each.at.size))
@@ -405,12 +405,12 @@ def matrices(asked: Asked) -> Made:
 def drawn(asked: Asked) -> Made:
     """Random numbers: the key, and the parameters that are broadcast here."""
     reads = []
-    for port, each in enumerate(asked.inputs):
+    for port, value in enumerate(asked.inputs):
         key = port == 0
         # Numbers that are rejected and drawn again depend on the parameters of those before them.
         again = asked.op.name in ("random_integers", "random_gamma")
-        found = None if key or again else stretched(np.shape(each), asked.shape, asked.position)
-        reads.append(Read(port, _all(each) if found is None else _at(found), key))
+        found = None if key or again else stretched(np.shape(value), asked.shape, asked.position)
+        reads.append(Read(port, _all(value) if found is None else _at(found), key))
     return Made(tuple(each for each in reads if each.at.size), exact=False)
 
 

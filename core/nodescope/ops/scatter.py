@@ -25,7 +25,7 @@ def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
     try:
         total[_fill(index, arrays)] = value
     except ValueError as error:
-        masked = any(each.dtype == bool for each in arrays)  # else `infer` says it better
+        masked = any(array.dtype == bool for array in arrays)  # else `infer` says it better
         if masked and ("broadcast" in str(error) or "assign" in str(error)):
             raise ShapeError(
                 f"index_set: a value of shape {np.shape(value)} does not fit what the index "
@@ -39,7 +39,7 @@ def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
 def _check_imaginary(old: np.dtype[Any], new: np.dtype[Any]) -> None:
     if new.kind == "c" and old.kind != "c":
         raise DtypeError(
-            f"index_set: {new.name} does not fit into {old.name} without its imaginary part",
+            f"index_set: {new.name} cannot be stored as {old.name}: it has an imaginary part",
             hint="take .real, or convert the tensor with .astype first",
         )
 
@@ -50,15 +50,15 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
     _check_imaginary(np.dtype(x.dtype), np.dtype(dtype_of(value)))
     check_masks("index_set", x.shape, attrs["index"], specs[2:])
     arrays: list[Array] = []
-    for each in specs[2:]:
-        assert isinstance(each, TensorSpec)
-        if np.dtype(each.dtype).kind not in "biu":
+    for spec in specs[2:]:
+        assert isinstance(spec, TensorSpec)
+        if np.dtype(spec.dtype).kind not in "biu":
             raise IndexTypeError(
-                f"index_set: an index array must be of integers or bool, not {each.dtype}",
+                f"index_set: an index array must be of integers or bool, not {spec.dtype}",
                 hint="convert it with .astype('int64'), or compare to select by a mask",
             )
-        arrays.append(np.zeros(each.shape, bool if each.dtype == "bool" else np.intp))
-    masks = [each.dtype == bool for each in arrays]
+        arrays.append(np.zeros(spec.shape, bool if spec.dtype == "bool" else np.intp))
+    masks = [array.dtype == bool for array in arrays]
     if any(masks) and not all(masks):
         return x  # how many elements the mask selects is not known, so neither is what fits
     stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
@@ -66,7 +66,8 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
         selected = np.shape(stand_in[_fill(attrs["index"], tuple(arrays))])
     except IndexError as error:
         raise BoundsError(
-            f"index_set: {error}", hint="count from 0, or from -1 for the last; slices may overhang"
+            f"index_set: {error}",
+            hint="count from 0, or from -1 for the last; slices may extend past the end",
         ) from None
     given = shape_of(value)
     lead = len(given) - len(selected)
@@ -94,7 +95,7 @@ def _index_set_vjp(
         wide = F.reshape(mask, shape=mask.shape + (1,) * (ct.ndim - mask.ndim))
         return F.where(wide, ct, 0.0)
     taken = F.getitem(ct, *arrays, index=index)
-    if any(each.dtype != bool for each in arrays):
+    if any(array.dtype != bool for array in arrays):
         # Who wrote last? Write everybody's number, and see whose is there.
         numbers = np.arange(int(np.prod(taken.shape))).reshape(taken.shape)
         written = F.index_set(np.zeros(x.shape, np.intp), numbers, *arrays, index=index)

@@ -62,17 +62,19 @@ register(
 def _choose_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     kind = np.dtype(tensor_spec(specs[0]).dtype).kind
     if kind not in "iub":
-        raise DtypeError(f"choose: integers choose, not {tensor_spec(specs[0]).dtype}")
+        raise DtypeError(
+            f"choose: the selecting array must be of integers, not {tensor_spec(specs[0]).dtype}"
+        )
     return TensorSpec(broadcast("choose", specs), promoted(specs[1:]).name)
 
 
 def _choose(index: Array, *choices: Array) -> Array:
     if index.size and not 0 <= index.min() <= index.max() < len(choices):
         raise DomainError(
-            f"choose: an index lies outside of the {len(choices)} choices",
-            hint="mode='wrap' or mode='clip' brings it inside",
+            f"choose: an index is out of range for {len(choices)} choices",
+            hint="use mode='wrap' or mode='clip'",
         )
-    shape = np.broadcast_shapes(index.shape, *(each.shape for each in choices))
+    shape = np.broadcast_shapes(index.shape, *(choice.shape for choice in choices))
     dtype = np.result_type(*choices)
     found = np.zeros(shape, dtype)
     for number, each in enumerate(choices):  # np.choose takes only so many

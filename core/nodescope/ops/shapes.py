@@ -36,7 +36,7 @@ def broadcast(name: str, operands: Sequence[Operand]) -> tuple[int, ...]:
     Raises:
         ShapeError: There is none.
     """
-    shapes = [shape_of(each) for each in operands]
+    shapes = [shape_of(operand) for operand in operands]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -53,7 +53,7 @@ def resolve(name: str, ufunc: np.ufunc, operands: Sequence[Operand]) -> np.dtype
     Raises:
         DtypeError: It has no loop for these.
     """
-    dtypes = tuple(dtype_of(each) for each in operands)
+    dtypes = tuple(dtype_of(operand) for operand in operands)
     try:
         return ufunc.resolve_dtypes((*dtypes, None))[-1]
     except TypeError:
@@ -63,7 +63,7 @@ def resolve(name: str, ufunc: np.ufunc, operands: Sequence[Operand]) -> np.dtype
 def named(name: str, dtypes: Sequence[Any]) -> DtypeError:
     """The error for dtypes (or types of Python scalars) that an op is not defined for."""
     listed = ", ".join(
-        each.name if isinstance(each, np.dtype) else each.__name__ for each in dtypes
+        dtype.name if isinstance(dtype, np.dtype) else dtype.__name__ for dtype in dtypes
     )
     return DtypeError(f"{name}: not defined for {listed}", hint="convert with .astype")
 
@@ -78,7 +78,7 @@ def tensor_spec(operand: Operand) -> TensorSpec:
 def promoted(operands: Sequence[Operand]) -> np.dtype[Any]:
     """The dtype that NumPy promotes operands to; Python scalars are weak."""
     # np.result_type takes an example of a weak scalar, not its type.
-    kinds = [dtype_of(each) for each in operands]
+    kinds = [dtype_of(operand) for operand in operands]
     return np.result_type(*(k if isinstance(k, np.dtype) else k(0) for k in kinds))
 
 

@@ -151,7 +151,7 @@ register(
 
 
 def _lexsort_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-    shapes = {shape_of(each) for each in specs}
+    shapes = {shape_of(spec) for spec in specs}
     if len(shapes) != 1:
         raise ShapeError(f"lexsort: the keys differ in shape: {sorted(shapes)}")
     (shape,) = shapes

@@ -306,7 +306,9 @@ def _pinv(a: Array, rcond: Any) -> Array:
 def _lstsq_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
     a, b = shape_of(specs[0]), shape_of(specs[1])
     if len(a) != 2 or len(b) not in (1, 2) or a[0] != b[0]:
-        raise ShapeError(f"lstsq: a matrix (m, n) and a right side (m,) or (m, k), not {a} and {b}")
+        raise ShapeError(
+            f"lstsq: a matrix (m, n) and a right-hand side (m,) or (m, k), not {a} and {b}"
+        )
     found = dtype("lstsq", *specs).name
     return TensorSpec((a[1], *b[1:]), found), TensorSpec((), "int32")
 

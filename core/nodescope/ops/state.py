@@ -25,11 +25,15 @@ def _update(name: str, ufunc: np.ufunc) -> None:
         assert isinstance(old, TensorSpec)
         assert isinstance(change, TensorSpec)
         if old.shape != change.shape:
-            raise ShapeError(f"{name}: a variable of {old.shape} cannot change by {change.shape}")
+            raise ShapeError(
+                f"{name}: a variable of shape {old.shape} cannot be updated by shape {change.shape}"
+            )
         if old.dtype == "bool" or change.dtype == "bool":
-            raise DtypeError(f"{name}: booleans do not add")
+            raise DtypeError(f"{name}: booleans cannot be added")
         if not np.can_cast(np.dtype(change.dtype), np.dtype(old.dtype), "same_kind"):
-            raise DtypeError(f"{name}: {change.dtype} does not fit into a variable of {old.dtype}")
+            raise DtypeError(
+                f"{name}: {change.dtype} cannot be stored in a variable of {old.dtype}"
+            )
         return old
 
     impl: Callable[[Array, Array], Any] = lambda old, change: ufunc(  # noqa: E731

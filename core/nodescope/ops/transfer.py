@@ -38,7 +38,7 @@ register(
 
 def _alone(*_: Array, **__: Any) -> Any:
     raise UsageError(
-        "send and receive run in a partition of a graph, where there is another side",
+        "send and receive run only in a partition of a graph",
         hint="run the graph with a Session",
     )
 

@@ -129,8 +129,8 @@ def _sinc_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     terms = (-1 / 3, math.pi**2 / 30, -(math.pi**4) / 840, math.pi**6 / 45360)
     square = F.square(x)
     series: Any = terms[-1]
-    for each in terms[-2::-1]:
-        series = F.add(F.multiply(square, series), each)
+    for term in terms[-2::-1]:
+        series = F.add(F.multiply(square, series), term)
     series = F.multiply(F.multiply(series, x), math.pi**2)
     return F.multiply(ct, F.where(near, series, far))
 

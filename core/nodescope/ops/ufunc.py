@@ -62,7 +62,7 @@ def _register(
 def _several(name: str, ufunc: np.ufunc) -> Any:
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
         shape = broadcast(name, specs)
-        dtypes = tuple(dtype_of(each) for each in specs)
+        dtypes = tuple(dtype_of(spec) for spec in specs)
         try:
             found = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
         except TypeError:

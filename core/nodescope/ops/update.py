@@ -25,7 +25,7 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     assert isinstance(new, TensorSpec)
     if old.shape != new.shape:
         raise ShapeError(
-            f"assign: a parameter of shape {old.shape} cannot become {new.shape}",
+            f"assign: a parameter of shape {old.shape} cannot be assigned shape {new.shape}",
             hint="reshape the value, or make a new parameter",
         )
     return old

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import DtypeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.matrices import conjugate
 from nodescope.ops.op import Array, Op, Operand, Sample, one_per_input
 from nodescope.ops.rules import restore

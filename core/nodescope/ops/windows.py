@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.errors import DtypeError, ShapeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
-from nodescope.ops.lowprecision import as_dtype, promote
+from nodescope.ops.lowprecision import promote
 from nodescope.ops.op import Array, Operand
 
 Sizes = tuple[int, ...]
@@ -67,8 +68,8 @@ def image(name: str, operand: Operand, spatial: int) -> TensorSpec:
 
 def floating(name: str, *operands: Operand | None) -> np.dtype[Any]:
     """The common dtype. Raises `DtypeError` unless it is floating point or complex."""
-    specs = (each for each in operands if isinstance(each, TensorSpec))
-    dtype = promote(*(as_dtype(each.dtype) for each in specs))
+    specs = (operand for operand in operands if isinstance(operand, TensorSpec))
+    dtype = promote(*(as_dtype(spec.dtype) for spec in specs))
     if dtype.kind not in "fcV":
         raise DtypeError(
             f"{name}: not defined for {dtype}", hint="convert with .astype(np.float32)"
@@ -79,8 +80,8 @@ def floating(name: str, *operands: Operand | None) -> np.dtype[Any]:
 def specs_of(*arrays: Any) -> tuple[Any, ...]:
     """What `infer` sees of arrays, so that ``impl`` can ask it whether a call is right."""
     return tuple(
-        TensorSpec(each.shape, each.dtype.name) if hasattr(each, "shape") else each
-        for each in arrays
+        TensorSpec(array.shape, array.dtype.name) if hasattr(array, "shape") else array
+        for array in arrays
     )
 
 

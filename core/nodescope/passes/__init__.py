@@ -1,9 +1,9 @@
 """The pass registry: one file per pass, loaded on first lookup.
 
-A new pass is a function over a `Draft` with `graph_pass` before it, in a file of this folder or of
-a package that names it by the entry point group ``nodescope.pass``.
+A new pass is a function of a `Draft` decorated with `graph_pass`, in a file of this folder or of a
+package with the entry point group ``nodescope.pass``.
 
-Invariant: passes are found here and nowhere else; they know graphs and ops, never the engine.
+Invariant: all passes are found here; they know graphs and ops, never the engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bodies: the passes inside of loops and branches, and what every iteration does alike before them.
+"""Bodies: runs the passes inside loops and branches, and hoists loop-invariant nodes.
 
-Invariant: a body's inputs and outputs keep their meaning; what the loop's derivative would need is
-either untouched or said not to be known.
+Invariant: a body's inputs and outputs keep their meaning; anything that the loop's derivative would
+need is either untouched or marked as unknown.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from nodescope import ops
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph, Node
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.dce import eliminate_dead
@@ -34,12 +34,12 @@ _ROUNDS: Final = 3
 @graph_pass(
     "bodies",
     stage=48,
-    help="the same inside loops and branches; move what iterations share out of the loop",
+    help="the same inside loops and branches; move what all iterations share out of the loop",
     rules=(
-        Rule("inside", "the exact passes, in a body"),
-        Rule("hoisted", "what each iteration of a scan computes alike is computed before it"),
-        Rule("unused_input", "what a body is handed and does not use"),
-        Rule("unused", "what was made for such inputs"),
+        Rule("inside", "apply the exact passes inside a body"),
+        Rule("hoisted", "compute what is the same in every iteration once, before the scan"),
+        Rule("unused_input", "remove inputs that a body does not use"),
+        Rule("unused", "remove nodes that computed only such inputs"),
     ),
 )
 def improve_bodies(draft: Draft) -> None:
@@ -50,7 +50,7 @@ def improve_bodies(draft: Draft) -> None:
             if node.op == "scan" and node.attrs["length"] > 1:
                 _hoist(draft, node.id)
             _prune(draft, node.id)
-    if any(each.rule == "unused_input" for each in draft.rewrites) and "dce" in draft.chosen:
+    if any(rewrite.rule == "unused_input" for rewrite in draft.rewrites) and "dce" in draft.chosen:
         eliminate_dead(draft)
 
 
@@ -92,7 +92,7 @@ def _copied(node: Node, name: str) -> Iterable[int]:
 
 def elements_of(graph: Graph) -> dict[int, Array]:
     """Arrays of a body's constants, which stand in their nodes' attributes."""
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.spec for value in graph.values}
     found: dict[int, Array] = {}
     for node in graph.nodes:
         if node.op == "constant" and "elements" in node.attrs:
@@ -142,7 +142,7 @@ def _hoist(draft: Draft, node_id: int) -> None:
         made.append(new)
     leaves = {
         each.id: Node(id=each.id, name=each.name, op="placeholder", family="leaf",
-                      outputs=each.outputs, scope=each.scope, phase=each.phase,
+                      role="input", outputs=each.outputs, scope=each.scope, phase=each.phase,
                       source=each.source)
         for each in handed
     }  # fmt: skip
@@ -158,7 +158,7 @@ def _hoist(draft: Draft, node_id: int) -> None:
         attrs=_without_derivative(node.attrs, body=_closed(body, (*body.inputs, *more), nodes)),
     )
     names = ", ".join(each.name for each in moved.values())
-    draft.rewrite("hoisted", "rewritten", [now], [now, *made], note=f"{names} of its body")
+    draft.rewrite("hoisted", "rewritten", [now], [now, *made], note=f"{names} from its body")
 
 
 def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) -> dict[int, Node]:
@@ -169,7 +169,7 @@ def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) ->
     for node in body.nodes:
         if not ends.isdisjoint(node.outputs):
             continue  # who gets the last carry may write to it: it is no one else's memory
-        if node.family in ("leaf", "control", "update") or not draft.is_pure(node):
+        if node.is_leaf or node.family in ("control", "update") or not draft.is_pure(node):
             continue
         if node.control_inputs or len(node.outputs) != 1 or not node.inputs:
             continue
@@ -180,11 +180,11 @@ def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) ->
 
 
 def _closed(body: Graph, inputs: tuple[int, ...], nodes: tuple[Node, ...]) -> Graph:
-    made = {value for each in nodes for value in each.outputs}
+    made = {value for node in nodes for value in node.outputs}
     return _replace(
         body, inputs=inputs, nodes=nodes,
         values=tuple(each for each in body.values if each.id in made),
-        constants=tuple(each for each in body.constants if each in made),
+        constants=tuple(constant for constant in body.constants if constant in made),
     )  # fmt: skip
 
 

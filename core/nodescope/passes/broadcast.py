@@ -1,7 +1,7 @@
-"""Broadcast: work is done on small arrays before they are spread out, not after.
+"""Broadcast: compute on small arrays before broadcasting them, not after.
 
-Invariant: only ops that round each element once, wherever it lies, change their place; and only
-where nobody could tell that a result is spread out instead of filled in.
+Invariant: only ops that round each element once, independent of its position, are moved; and only
+where the difference between a broadcast and a filled array cannot be observed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPS: Final = EXACT - {"copy", "identity", "keep"}
 @graph_pass(
     "broadcast",
     stage=42,
-    help="work on small arrays before they are spread out",
+    help="compute on small arrays before broadcasting them",
     again=True,
     rules=(
         Rule("dropped", "f(broadcast_to(x), y) -> f(x, y) where f broadcasts by itself"),
@@ -41,7 +41,7 @@ def sink_broadcasts(draft: Draft) -> None:
     for node in draft:
         if node.op == "broadcast_to":
             _twice(draft, node)
-        elif any(_source(draft, each, node) is not None for each in node.inputs):
+        elif any(_source(draft, value, node) is not None for value in node.inputs):
             if node.op == "sum":
                 _sum(draft, node)
             elif node.op in _OPS and not node.control_inputs and not _drop(draft, node):
@@ -72,13 +72,13 @@ def _drop(draft: Draft, node: Node) -> bool:
     if node.op != "where" and not isinstance(ops.get(node.op).impl, np.ufunc):
         return False
     args = call_of(node).args
-    small = [_source(draft, each, node) for each in args]
+    small = [_source(draft, argument, node) for argument in args]
     inputs = tuple(
-        each if found is None else found
-        for each, found in zip(args, small, strict=True)
-        if isinstance(each, int)
+        argument if found is None else found
+        for argument, found in zip(args, small, strict=True)
+        if isinstance(argument, int)
     )
-    shape = np.broadcast_shapes(*(draft.spec(each).shape for each in inputs))
+    shape = np.broadcast_shapes(*(draft.spec(operand).shape for operand in inputs))
     if shape != draft.spec(node.outputs[0]).shape:
         return False  # one of them gave it its shape
     now = draft.update(node, inputs=inputs)
@@ -93,11 +93,14 @@ def _sink(draft: Draft, layouts: Layouts, node: Node) -> None:
     for each in call_of(node).args:
         found = _source(draft, each, node)
         args.append(each if found is None else found)
-    operands = [each.value if isinstance(each, Scalar) else draft.spec(each) for each in args]
+    operands = [
+        argument.value if isinstance(argument, Scalar) else draft.spec(argument)
+        for argument in args
+    ]
     small = result(node.op, operands)
     if small is None or small.dtype != spec.dtype or "complex" in small.dtype:
         return
-    rows = all(layouts.of(each) == "rows" for each in args if isinstance(each, int))
+    rows = all(layouts.of(argument) == "rows" for argument in args if isinstance(argument, int))
     if math.prod(small.shape) >= math.prod(spec.shape):
         return
     if not layouts.harmless(old, "stretched" if rows else "any"):

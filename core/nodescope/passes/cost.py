@@ -14,11 +14,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ir.provenance import Bound
 from nodescope.ops.calls import Scalar, call_of
 
 VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "squeeze", "expand_dims"})
@@ -83,7 +84,7 @@ class Roof:
             data stays in caches, for the bandwidth is that of a large copy.
     """
 
-    bound: Literal["memory", "compute"]
+    bound: Bound
     attainable: float
     least_s: float
     reached: float | None = None
@@ -112,10 +113,10 @@ def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
     Args:
         specs: Of the node's inputs and outputs, by value id.
     """
-    if node.family == "leaf":
+    if node.is_leaf:
         return Work(0, 0, 0)
-    read = sum(nbytes(specs[each]) for each in dict.fromkeys(node.inputs))
-    written = sum(nbytes(specs[each]) for each in node.outputs)
+    read = sum(nbytes(specs[value]) for value in dict.fromkeys(node.inputs))
+    written = sum(nbytes(specs[value]) for value in node.outputs)
     if node.op in VIEWS:
         return Work(0, 0, 0)
     return Work(_flops(node, specs), read, written)
@@ -123,7 +124,7 @@ def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
 
 def graph_work(graph: Graph) -> Work:
     """The sum over a graph's nodes: what they move one by one."""
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.tensor for value in graph.values}
     found = [node_work(node, specs) for node in graph.nodes]
     return Work(
         sum(each.flops for each in found),
@@ -157,7 +158,10 @@ def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:
     call = call_of(node)
     if not node.outputs:
         return 0
-    operands = tuple(each.value if isinstance(each, Scalar) else specs[each] for each in call.args)
+    operands = tuple(
+        argument.value if isinstance(argument, Scalar) else specs[argument]
+        for argument in call.args
+    )
     return int(call.op.flops(operands, specs[node.outputs[0]]))
 
 

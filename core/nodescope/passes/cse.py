@@ -1,4 +1,4 @@
-"""Common subexpressions: what is computed twice is computed once.
+"""Common subexpressions: repeated expressions are computed once.
 
 Invariant: nodes merge only if op, operands and attributes are the same to the bit, and each would
 have run where the other runs.
@@ -42,12 +42,12 @@ class _Unknown(Exception):
 @graph_pass(
     "cse",
     stage=30,
-    help="compute once what is computed twice",
+    help="compute repeated expressions once",
     again=True,
     rules=(
         Rule("same", "the same op of the same operands"),
-        Rule("turned", "x + y and y + x, and other ops whose operands may change places"),
-        Rule("same_constant", "constants of the same elements"),
+        Rule("turned", "x + y and y + x, and other commutative ops"),
+        Rule("same_constant", "constants with the same elements"),
     ),
 )
 def merge_common(draft: Draft) -> None:
@@ -66,9 +66,9 @@ def merge_common(draft: Draft) -> None:
         found = first.setdefault(key, node)
         if found is node and node.op in _TURNING and len(node.inputs) == 2:
             turned = first.get((*key[:1], node.inputs[::-1], *key[2:]))
-            if turned in (None, node) or any(layouts.of(each) != "rows" for each in node.inputs):
+            if turned in (None, node) or any(layouts.of(value) != "rows" for value in node.inputs):
                 continue
-            if any(draft.spec(each).dtype.startswith("complex") for each in node.inputs):
+            if any(draft.spec(value).dtype.startswith("complex") for value in node.inputs):
                 continue
             _merge(draft, "turned", node, turned)
             first[key] = turned

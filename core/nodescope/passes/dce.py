@@ -1,6 +1,6 @@
-"""Dead code: what nobody needs is not computed.
+"""Dead code elimination: removes nodes that no result needs.
 
-Invariant: what has an effect stays, with everything it waits for.
+Invariant: nodes with side effects stay, with everything they wait for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from nodescope.passes import graph_pass
 from nodescope.passes.draft import Draft
 
 
-@graph_pass("dce", stage=10, help="leave out what no result needs", again=True)
+@graph_pass("dce", stage=10, help="remove nodes that no result needs", again=True)
 def eliminate_dead(draft: Draft) -> None:
     """Remove pure nodes whose values are neither used nor given out, from the end on."""
     for node in reversed(list(draft)):

@@ -1,9 +1,9 @@
 """Draft: a graph while a pass changes it.
 
-New nodes stand where the node stands that they are made ``like``; when the draft is finished the
-nodes are sorted so that each follows what it needs, and otherwise as they were.
+A new node takes the position of the node that it is made ``like``; when the draft is finished, the
+nodes are sorted topologically, otherwise keeping their order.
 
-Invariant: every change is recorded; a graph that no pass touched comes out as the same object.
+Invariant: every change is recorded; a graph that no pass changed is returned as the same object.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.ir.graph import Graph, Node, Phase, TensorSpec, Value
-from nodescope.ops.calls import call_of
+from nodescope.ir.provenance import Change, Rewrite
 from nodescope.ops.checking import inferred
-from nodescope.ops.op import Array, Op, port_name
+from nodescope.ops.op import Array, Op
 from nodescope.ops.state import UPDATES
-from nodescope.passes.provenance import Change, Rewrite, Unfused
+from nodescope.passes.provenance import Unfused
 
 _replace = msgspec.structs.replace
 
@@ -143,7 +143,7 @@ class Draft:
 
     def spec(self, value: int) -> TensorSpec:
         """Shape and dtype of a value."""
-        return self._values[value].spec
+        return self._values[value].tensor
 
     def value(self, value: int) -> Value:
         """A value by id."""
@@ -192,7 +192,7 @@ class Draft:
             node = Node(id=0, name=name, op=op, family=found.family, inputs=tuple(inputs),
                         attrs=known)  # fmt: skip
             given = specs or inferred(node, tuple(map(self.spec, inputs)))
-            assert given is not None, f"{op} does not say what it gives"
+            assert given is not None, f"{op} does not declare its outputs"
             made = []
             for port, spec in enumerate(given):
                 value = Value(self._fresh(), spec, f"{name}:{port}" if port else name)
@@ -203,7 +203,8 @@ class Draft:
             id=self._fresh(), name=name, op=op, family=found.family, inputs=tuple(inputs),
             control_inputs=like.control_inputs if control is None else tuple(control),
             outputs=tuple(outputs), attrs=known, scope=scope, phase=phase or like.phase,
-            device=like.device, source=like.source, forward=like.forward,
+            device=like.device, source=like.source, forward=like.forward, role=found.role,
+            writes=found.writes,
         )  # fmt: skip
         self._insert(node, like)
         return node
@@ -365,7 +366,7 @@ class Draft:
                 needs[each] -= 1
                 if not needs[each]:
                     heapq.heappush(ready, (place[each], each))
-        assert len(found) == len(nodes), f"{self.pass_name}: the graph goes round"
+        assert len(found) == len(nodes), f"{self.pass_name}: the graph has a cycle"
         return found
 
     def _name(self, scope: str, label: str) -> str:
@@ -405,13 +406,13 @@ class Draft:
         )
         for node in self.users(old):
             self.update(node, inputs=tuple(new if v == old else v for v in node.inputs))
-        self.outputs = [new if each == old else each for each in self.outputs]
+        self.outputs = [new if value == old else value for value in self.outputs]
 
     def _remove(self, node: Node, instead: Iterable[int]) -> None:
         for value in node.outputs:
             taken = self._producers.get(value) == node.id
             used = taken and (self._users.get(value) or value in self.outputs)
-            assert not used, f"{self.pass_name}: {node.name} is removed, %{value} is still used"
+            assert not used, f"{self.pass_name}: {node.name} is removed, but %{value} is still used"
             if taken:
                 del self._producers[value]
             self._arrays.pop(value, None)
@@ -430,23 +431,7 @@ class Draft:
 
 @functools.cache
 def _pure(op: str) -> bool:
-    return ops.get(op).family != "leaf" and op not in UPDATES
-
-
-def scalar_of(node: Node, port: int) -> Any:
-    """The Python scalar operand at a port; None if a value comes in there."""
-    return node.attrs.get(port_name(ops.get(node.op), port))
-
-
-def is_number(draft: Draft, node: Node, port: int, number: float) -> bool:
-    """Whether an operand is this number, as a Python scalar or as a constant full of it."""
-    given = call_of(node).args[port]
-    if not isinstance(given, int):
-        return not isinstance(given.value, complex) and same_number(given.value, number)
-    array = draft.array(given)
-    if array is None or array.size == 0 or array.dtype.kind not in "biuf":
-        return False
-    return bool(np.all(array == number)) and same_number(float(array.flat[0]), number)
+    return not ops.get(op).is_leaf and op not in UPDATES
 
 
 def same_number(one: float, other: float) -> bool:

@@ -1,6 +1,6 @@
-"""Fold: what depends on constants alone is computed once, here.
+"""Fold: expressions of constants are computed at compile time.
 
-Invariant: the op's own impl computes it; what raises or warns is left for the program to meet.
+Invariant: the op's own impl computes them; anything that raises or warns is left to run time.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.errors import NodescopeError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ops.calls import Scalar, call_of
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
@@ -31,7 +31,7 @@ _SMALL: Final = 4096
 @graph_pass(
     "fold",
     stage=20,
-    help="compute once what depends on constants alone",
+    help="compute at compile time what depends only on constants",
     again=True,
     rules=(
         Rule("constant", "an op whose operands are constants"),
@@ -50,7 +50,7 @@ def fold(draft: Draft) -> None:
 
 def _constant(draft: Draft, node: Node) -> bool:
     if not node.outputs or node.control_inputs or not all(
-        draft.array(each) is not None for each in node.inputs
+        draft.array(value) is not None for value in node.inputs
     ):  # fmt: skip
         return False
     if ops.get(node.op).family in _LEFT or node.op in _WARNING:
@@ -58,8 +58,8 @@ def _constant(draft: Draft, node: Node) -> bool:
     if any(isinstance(each, Graph) for each in node.attrs.values()):
         return False
     most: int = draft.options.fold_bytes
-    given = [draft.spec(each) for each in node.inputs]
-    made = [draft.spec(each) for each in node.outputs]
+    given = [draft.spec(value) for value in node.inputs]
+    made = [draft.spec(value) for value in node.outputs]
     if any(not math.prod(each.shape) for each in given):
         return False
     return sum(map(_bytes, made)) <= most and sum(map(_bytes, given)) <= 8 * most
@@ -72,7 +72,8 @@ def _bytes(spec: TensorSpec) -> int:
 def _fold(draft: Draft, node: Node) -> None:
     call = call_of(node)
     args: list[Any] = [
-        each.value if isinstance(each, Scalar) else draft.array(each) for each in call.args
+        argument.value if isinstance(argument, Scalar) else draft.array(argument)
+        for argument in call.args
     ]
     try:
         # Of floating-point trouble the program shall hear as without us, so not here.
@@ -81,16 +82,16 @@ def _fold(draft: Draft, node: Node) -> None:
     except (ArithmeticError, ValueError, TypeError, IndexError, NodescopeError):
         return
     arrays = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
-    specs = [TensorSpec(each.shape, each.dtype.name) for each in arrays]
-    if specs != [draft.spec(each) for each in node.outputs]:
+    specs = [TensorSpec(array.shape, array.dtype.name) for array in arrays]
+    if specs != [draft.spec(value) for value in node.outputs]:
         return
-    if draft.inside and not all(each.flags.c_contiguous for each in arrays):
+    if draft.inside and not all(array.flags.c_contiguous for array in arrays):
         return  # products of it would round otherwise
     _stand_for(draft, "constant", node, arrays)
 
 
 def _stand_for(draft: Draft, rule: str, node: Node, arrays: list[Array]) -> None:
-    made = [draft.constant(_frozen(each), like=node, label=node.op) for each in arrays]
+    made = [draft.constant(_frozen(array), like=node, label=node.op) for array in arrays]
     after = [draft.producer(each) for each in made]
     draft.rewrite(
         rule, "folded", [node], [each for each in after if each is not None],

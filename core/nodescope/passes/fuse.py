@@ -23,6 +23,7 @@ from nodescope.passes.draft import Draft
 from nodescope.passes.fusing.clusters import Clusters
 from nodescope.passes.fusing.kernel import make_kernel, too_large
 from nodescope.passes.fusing.roles import Role, Shape, role_of, rows_of
+from nodescope.telling import shape_words
 
 TILED = 1 << 18
 """Elements from which NumPy runs several nodes faster tile by tile: then a float32 intermediate
@@ -56,7 +57,7 @@ class _Group:
     nodes: list[int] = field(default_factory=list)
 
 
-@graph_pass("fuse", stage=70, help="run neighbours over the same elements as one kernel")
+@graph_pass("fuse", stage=70, help="fuse neighbouring nodes over the same elements into one kernel")
 def fuse(draft: Draft) -> None:
     """Make kernels, and say why other neighbours stay apart."""
     _Fusing(draft).run()
@@ -129,8 +130,8 @@ class _Fusing:
             return reason
         between = self.clusters.apart((one, two))
         if between is not None:
-            return (f"{self.clusters.nodes[between].name} needs the one and is needed by "
-                    "the other: as one kernel they would wait for themselves")  # fmt: skip
+            return (f"{self.clusters.nodes[between].name} depends on one and feeds "
+                    "the other: fusing them would create a cycle")  # fmt: skip
         self._join(edges, a, b)
         return ""
 
@@ -139,31 +140,31 @@ class _Fusing:
         if a.phase != b.phase:
             return f"phases differ: {a.phase} and {b.phase}"
         if a.phase == "recompute":
-            return "what is computed again stays apart, so that it is computed late"
+            return "recomputed nodes are not fused, so that they run late"
         if a.device != b.device:
             return f"devices differ: {a.device} and {b.device}"
         elements = math.prod(b.space)
         if not self.for_c and elements < TILED:
-            return (f"{elements:,} elements are fewer than {TILED:,}, from which NumPy runs a "
-                    "kernel in tiles faster than node by node")  # fmt: skip
+            return (f"{elements:,} elements are fewer than {TILED:,}, the size from which "
+                    "NumPy runs a kernel in tiles faster than node by node")  # fmt: skip
         return ""
 
     def _shapes(self, source: int, user: int, a: _Group, b: _Group) -> str:
         """Whether both fit into one loop."""
         name = self.clusters.nodes[user].name
         if a.axes is None and b.axes is None:
-            return "" if a.space == b.space else f"shapes differ: {a.space} and {b.space}"
+            return "" if a.space == b.space else _differ(a.space, b.space)
         if a.axes is None:
             if a.space == b.space:
                 return ""
             if self._level(b, user) and a.space == self.roles[user].out:
                 return ""
-            return f"shapes differ: {a.space} and {b.space}, over axes {b.axes} of which it reduces"
+            return f"{_differ(a.space, b.space)}, over axes {b.axes} of which it reduces"
         if b.axes is not None and (b.axes != a.axes or b.space != a.space):
-            return (f"reductions differ: over axes {a.axes} of {a.space} "
-                    f"and {b.axes} of {b.space}")  # fmt: skip
+            return (f"reductions differ: over axes {a.axes} of {shape_words(a.space)} "
+                    f"and {b.axes} of {shape_words(b.space)}")  # fmt: skip
         if not self._level(a, source):
-            return "" if a.space == b.space else f"shapes differ: {a.space} and {b.space}"
+            return "" if a.space == b.space else _differ(a.space, b.space)
         # From here on: the user takes what a reduction gave.
         if a.axes[-1] != len(a.space) - 1:
             return f"{name} needs the result of the whole reduction over the first axes {a.axes}"
@@ -175,7 +176,7 @@ class _Fusing:
             return f"shapes differ: {given}, reduced from {a.space}, and {wanted}"
         if row > ROW:
             return (f"{name} goes over rows of {row:,} elements a second time, more than the "
-                    f"{ROW:,} that stay in the caches")  # fmt: skip
+                    f"{ROW:,} that stay in cache")  # fmt: skip
         return ""
 
     def _level(self, group: _Group, node: int) -> bool:
@@ -201,3 +202,7 @@ class _Fusing:
             whole.space, whole.axes, a.phase, a.device, a.bits | b.bits, a.inputs | b.inputs,
             a.made | b.made, a.rows or b.rows or after, reduced, [*a.nodes, *b.nodes],
         )  # fmt: skip
+
+
+def _differ(one: Shape, other: Shape) -> str:
+    return f"shapes differ: {shape_words(one)} and {shape_words(other)}"

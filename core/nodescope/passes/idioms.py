@@ -25,6 +25,7 @@ from nodescope.passes.fusing.finder import Finder
 from nodescope.passes.fusing.kernel import given_out, make_kernel, taken, too_large
 from nodescope.passes.fusing.roles import C_DTYPES
 from nodescope.passes.fusing.rows import Found
+from nodescope.telling import shape_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ IDIOMS = (
     Idiom(
         ("mean", "sum", "negative"),
         rows.cross_entropy,
-        told="picking labels by index arrays has no loop in C; the rows before it have",
+        told="selecting labels with index arrays has no C loop; the rows before it have",
     ),
     Idiom(("divide",), rows.softmax),
     Idiom(("subtract",), rows.log_softmax),
@@ -76,7 +77,7 @@ RULES = tuple(
         ("matmul_bias", "x @ w + b, as one kernel"),
         ("sgd", "p - gradient * rate, assigned, as one kernel"),
         ("momentum", "v * momentum + gradient, and p - v * rate, assigned, as one kernel"),
-        ("adam", "both means, and the step that they make, assigned, as one kernel"),
+        ("adam", "both moments and the step computed from them, assigned, as one kernel"),
         ("matmul_sgd", "p - (x.T @ d) * rate, assigned, as one kernel"),
     )
 )  # fmt: skip
@@ -103,7 +104,7 @@ def find_idioms(draft: Draft) -> None:
                 if found is None or any(each.id in claimed for each in found.nodes):
                     continue
                 if idiom.told and draft.options.backend == "c":
-                    draft.note(f"{found.name} at {node.name} is no kernel: {idiom.told}")
+                    draft.note(f"{found.name} at {node.name} is not fused: {idiom.told}")
                     continue
                 if draft.options.backend != "c":
                     left[found.name] += 1
@@ -113,17 +114,17 @@ def find_idioms(draft: Draft) -> None:
                 members = [clusters.nodes[i] for i in positions]
                 reason = _refused(draft, idiom, found, members) or _between(clusters, positions)
                 if reason:
-                    draft.note(f"{found.name} at {node.name} is no kernel: {reason}")
+                    draft.note(f"{found.name} at {node.name} is not fused: {reason}")
                     continue
                 clusters.join(positions)
-                claimed.update(each.id for each in members)
+                claimed.update(member.id for member in members)
                 kernels.append((found, positions))
     for found, positions in sorted(kernels, key=lambda each: each[1][-1]):
         members = [clusters.nodes[i] for i in positions]
         mixed = "optimizer" if found.name == "matmul_sgd" else ""
         make_kernel(draft, members, found.name, phase=mixed)
     for name, count in left.items():
-        draft.note(f"{name}: found {count}x; NumPy runs the nodes one by one as fast")
+        draft.note(f"{name}: found {count}x; NumPy runs the separate nodes just as fast")
 
 
 def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> str:
@@ -131,7 +132,7 @@ def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> s
     if len(phases) > 1 and not (idiom.mixed and found.name.startswith("matmul_")):
         return f"phases differ: {' and '.join(phases)}"
     if "recompute" in phases:
-        return "what is computed again stays apart, so that it is computed late"
+        return "recomputed nodes are not fused, so that they run late"
     if len({node.device for node in members}) > 1:
         return "devices differ"
     if found.name == "matmul_sgd" and phases != ["backward", "optimizer"]:
@@ -141,17 +142,19 @@ def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> s
     for node in members:
         if node.op == "assign":
             if node.inputs[1] in out or node.inputs[1] not in made:
-                return f"{node.name} gives out what others have, too"
+                return f"{node.name} outputs a value that other nodes share"
             if node.control_inputs or draft.waiting(node.id):
-                return f"{node.name} waits for others, or others for it"
+                return f"{node.name} has control dependencies"
         elif not draft.is_pure(node):
-            return f"{node.name} has an effect"
+            return f"{node.name} has a side effect"
         for value in (*node.inputs, *node.outputs):
             spec = draft.spec(value)
             if spec.dtype not in C_DTYPES:
-                return f"{node.name} works on {spec.dtype}, which has no C"
+                return f"{node.name} works on {spec.dtype}, which has no C type"
             if 0 in spec.shape:
-                return f"{node.name} works on shape {spec.shape}, which has no elements"
+                return (
+                    f"{node.name} works on shape {shape_words(spec.shape)}, which has no elements"
+                )
     return too_large(len(members), len(taken(members)), len(out))
 
 
@@ -159,4 +162,4 @@ def _between(clusters: Clusters, positions: list[int]) -> str:
     outside = clusters.apart(positions)
     if outside is None:
         return ""
-    return f"{clusters.nodes[outside].name} stands between its nodes"
+    return f"{clusters.nodes[outside].name} lies between its nodes"

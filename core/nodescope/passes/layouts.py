@@ -196,7 +196,7 @@ class Layouts:
         if op in _REDUCTIONS or op in _PRODUCTS or found.elementwise or found.family in (
             "activation", "norm"
         ):  # fmt: skip
-            every = all(self._now(each, other) == "rows" for each in inputs)
+            every = all(self._now(operand, other) == "rows" for operand in inputs)
             if op == "matmul" and len(spec.shape) <= 2:
                 every = True
             return "rows" if every else "any"
@@ -216,9 +216,9 @@ def _ufunc(
 ) -> Kind:
     # NumPy's iterator lets the order of rows win where operands disagree.
     kinds = []
-    for each in inputs:
-        kind = layouts._now(each, other)
-        if kind == "rows" and layouts._draft.spec(each).shape == spec.shape:
+    for operand in inputs:
+        kind = layouts._now(operand, other)
+        if kind == "rows" and layouts._draft.spec(operand).shape == spec.shape:
             return "rows"
         kinds.append(kind)
     return "rows" if all(kind in ("rows", "stretched") for kind in kinds) else "dense"
@@ -253,7 +253,7 @@ def order_of(node: Node, ndim: int) -> tuple[int, ...]:
     axes = node.attrs["axes"]
     if axes is None:
         return tuple(range(ndim))[::-1]
-    return tuple(each % ndim for each in axes)
+    return tuple(axis % ndim for axis in axes)
 
 
 def transposed(kind: Kind, order: tuple[int, ...], shape: tuple[int, ...]) -> Kind:

@@ -75,7 +75,7 @@ def lifetimes(
             else:
                 base[value] = found = value
                 begin[value] = i
-                if node.family != "leaf":
+                if not node.is_leaf:
                     size[value] = nbytes(spec(value))
             end[found] = i
     for value in outputs:

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodescope import ops
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph, Node, TensorSpec
-from nodescope.ops.lowprecision import as_dtype
 
 ALIGNMENT = 64
 _SORTED_MOST = 384  # values up to which each is compared with each
@@ -253,13 +253,13 @@ def plan_graph(graph: Graph, elementwise_in_place: bool = True) -> MemoryPlan:
         graph: Nodes in topological order.
         elementwise_in_place: Whether an elementwise op may write over an operand.
     """
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {each.id: each.tensor for each in graph.values}
     bases = sharing(graph)
-    leaves = {v for node in graph.nodes if node.family == "leaf" for v in node.outputs}
+    leaves = {v for node in graph.nodes if node.is_leaf for v in node.outputs}
     outside = {*graph.inputs, *graph.constants, *leaves}
     for value in graph.outputs:
         outside.update(bases.get(value, (value,)))
-    nodes = [node for node in graph.nodes if node.family != "leaf"]
+    nodes = [node for node in graph.nodes if not node.is_leaf]
     moments = [
         Moment(node.outputs, node.inputs,
                tuple(_in_place(node, specs, bases)) if elementwise_in_place else ())

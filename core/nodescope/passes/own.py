@@ -72,10 +72,10 @@ class Chain:
 @graph_pass(
     "own",
     stage=95,
-    help="copy results that have come to share memory",
+    help="copy results that share memory after optimisation",
     rules=(
-        Rule("of_leaf", "a result that is now an input's or a constant's memory"),
-        Rule("of_result", "a result that is now another result's memory"),
+        Rule("of_leaf", "a result that now shares memory with an input or a constant"),
+        Rule("of_result", "a result that now shares memory with another result"),
     ),
 )
 def own_results(draft: Draft) -> None:

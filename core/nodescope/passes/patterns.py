@@ -146,7 +146,7 @@ def planned(draft: Draft, layouts: Layouts, term: Term, match: Match) -> tuple[A
         turns = type(inner.value) is float or (type(inner.value) is int and inner.value != 0)
         return (-inner.value, "rows") if turns else None
     parts = [planned(draft, layouts, each, match) for each in term[1:]]
-    known = [each for each in parts if each is not None]
+    known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
     spec = result(term[0], [each for each, _ in known])
@@ -198,12 +198,14 @@ def call(
     for port, each in enumerate(args):
         if isinstance(each, Scalar):
             known[port_name(found, port)] = each.value
-    return draft.add(op, [each for each in args if isinstance(each, int)], known, like=like)
+    return draft.add(
+        op, [argument for argument in args if isinstance(argument, int)], known, like=like
+    )
 
 
 def feeds_weakly(draft: Draft, values: Iterable[int]) -> bool:
     """Whether one of the values may be fed as a Python number, which promotes weakly."""
     return any(
-        each in draft.inputs and not draft.spec(each).shape and draft.spec(each).dtype[0] in "fb"
-        for each in values
+        value in draft.inputs and not draft.spec(value).shape and draft.spec(value).dtype[0] in "fb"
+        for value in values
     )

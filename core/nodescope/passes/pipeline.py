@@ -16,11 +16,12 @@ from typing import Any
 from nodescope import passes
 from nodescope.errors import GraphError, UsageError
 from nodescope.ir.graph import Graph
+from nodescope.ir.provenance import Rewrite
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array
 from nodescope.passes.draft import Draft
-from nodescope.passes.provenance import Provenance, Rewrite, Unfused, with_origins
+from nodescope.passes.provenance import Provenance, Unfused, with_origins
 
 _ROUNDS = 4  # of the passes that run again
 
@@ -170,13 +171,13 @@ def settled(
         GraphError: See `lower`.
     """
     _verified(graph, graph, "before the first pass")
-    first = 1 + max((*_ids(graph), *(each.id for each in graph.values), 0))
+    first = 1 + max((*_ids(graph), *(value.id for value in graph.values), 0))
     draft = Draft(
         graph, arrays, itertools.count(first).__next__, "", options, graph, (*names, *last)
     )
     draft.inside, draft.copied = True, frozenset(copied)
     stages: list[Stage] = []
-    chosen = [passes.get(each) for each in names]
+    chosen = [passes.get(name) for name in names]
     now, constants = _rounds(chosen, draft, graph, dict(arrays), stages, rounds, every=True)
     for each in last:
         now, constants = _apply(passes.get(each), draft, now, stages)
@@ -229,7 +230,7 @@ def _verified(graph: Graph, before: Graph, when: str) -> None:
     except GraphError as error:
         raise GraphError(
             f"{when}: {error.message}", source=error.source,
-            hint="this is a fault of nodescope; compile with passes=() to go on without",
+            hint="this is a bug in nodescope; compile with passes=() to continue without passes",
         ) from error  # fmt: skip
 
 
@@ -257,7 +258,7 @@ def names_of(wanted: Any, what: str) -> tuple[str, ...]:
     for each in names:
         if not isinstance(each, str):
             raise UsageError(f"{what} takes names, not {each!r}")
-    return tuple(stripped for each in names if (stripped := each.strip()))
+    return tuple(stripped for name in names if (stripped := name.strip()))
 
 
 def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
@@ -276,14 +277,14 @@ def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
     names = names_of(wanted, "passes")
     if names in (("none",), ("default",)):
         return () if names == ("none",) else None
-    without = {each.removeprefix("-") for each in names if each.startswith("-")}
+    without = {name.removeprefix("-") for name in names if name.startswith("-")}
     for each in names:
         passes.get(each.removeprefix("-"))
     if not without:
         return names
     if len(without) != len(names):
         raise UsageError(
-            "passes: names of passes to run and passes to leave out are mixed",
+            "passes: names of passes to run and of passes to omit are mixed",
             hint='give only names, or only names with a minus: passes=("-fuse",)',
         )
     return tuple(each.name for each in passes.all_passes()

@@ -10,46 +10,11 @@ never used twice within one lowering.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, get_args
 
 import msgspec
 
 from nodescope.ir.graph import Graph
-
-Change = Literal["renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
-CHANGES: tuple[Change, ...] = get_args(Change)
-"""What can happen to a node, told of the nodes before. ``recomputed``: it stays, and a copy of it
-runs elsewhere as well."""
-
-
-class Rewrite(msgspec.Struct, frozen=True):
-    """One change of a graph.
-
-    Attributes:
-        pass_name: The pass.
-        rule: Which of its rules, such as ``multiply_one``.
-        change: What happened to the nodes before.
-        before: Ids of the nodes that the change is about. They are gone, unless they are among
-            ``after`` as well, or ``change`` is ``recomputed``.
-        after: Ids of the nodes that do their work now; several nodes that are all those before
-            only run in another order, which is no fate.
-        values: For values of nodes before: the value that stands for it now.
-        note: What else there is to say, in words.
-    """
-
-    pass_name: str
-    rule: str
-    change: Change
-    before: tuple[int, ...]
-    after: tuple[int, ...] = ()
-    values: tuple[tuple[int, int], ...] = ()
-    note: str = ""
-
-    def __str__(self) -> str:
-        after = f" -> {', '.join(f'@{each}' for each in self.after)}" if self.after else ""
-        before = ", ".join(f"@{each}" for each in self.before)
-        note = f" ({self.note})" if self.note else ""
-        return f"{self.pass_name}/{self.rule}: {self.change} {before}{after}{note}"
+from nodescope.ir.provenance import Fate, FateKind, Rewrite
 
 
 class Unfused(msgspec.Struct, frozen=True):
@@ -66,29 +31,7 @@ class Unfused(msgspec.Struct, frozen=True):
     reason: str
 
     def __str__(self) -> str:
-        return f"@{self.producer} and @{self.consumer} stay apart: {self.reason}"
-
-
-class Fate(msgspec.Struct, frozen=True):
-    """What became of one traced node.
-
-    Attributes:
-        node: Its id.
-        kind: ``kept`` if nothing happened to it, else the last change.
-        into: Ids of the final nodes that do its work; none if it is eliminated.
-        by: Pass and rule of each change on its way, in order, as ``pass/rule``.
-    """
-
-    node: int
-    kind: str
-    into: tuple[int, ...]
-    by: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.kind == "kept":
-            return "kept"
-        into = f" into {', '.join(f'@{each}' for each in self.into)}" if self.into else ""
-        return f"{self.kind}{into} by {', '.join(self.by)}"
+        return f"@{self.producer} and @{self.consumer} are not fused: {self.reason}"
 
 
 class Provenance:
@@ -107,36 +50,36 @@ class Provenance:
         standing: dict[int, list[int]] = {node.id: [node.id] for node in traced.nodes}
         origins: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
         by: dict[int, list[str]] = {}
-        kinds: dict[int, str] = {}
+        kinds: dict[int, FateKind] = {}
         held: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
-        for each in self.rewrites:
-            if len(each.before) > 1 and set(each.before) == set(each.after):
-                continue  # they run in another order, and each is what it was
+        for rewrite in self.rewrites:
+            if rewrite.only_reorders:
+                continue
             known: set[int] = set()
-            for before in each.before:
+            for before in rewrite.before:
                 known |= origins.get(before, set())
-            for after in each.after:
+            for after in rewrite.after:
                 origins.setdefault(after, set()).update(known)
-            gone = [b for b in each.before if b not in each.after]
+            gone = [b for b in rewrite.before if b not in rewrite.after]
             touched: set[int] = set()
-            for before in each.before:
+            for before in rewrite.before:
                 touched |= held.get(before, set())
             for traced_id in touched:
                 now = standing[traced_id]
-                if each.change == "recomputed":
-                    now = [*now, *(a for a in each.after if a not in now)]
+                if rewrite.change == "recomputed":
+                    now = [*now, *(a for a in rewrite.after if a not in now)]
                 else:
                     kept = [n for n in now if n not in gone]
-                    now = [*kept, *(a for a in each.after if a not in kept)]
+                    now = [*kept, *(a for a in rewrite.after if a not in kept)]
                 standing[traced_id] = now
-                for after in each.after:
+                for after in rewrite.after:
                     held.setdefault(after, set()).add(traced_id)
-                by.setdefault(traced_id, []).append(f"{each.pass_name}/{each.rule}")
-                kinds[traced_id] = each.change
-            if each.change != "recomputed":
+                by.setdefault(traced_id, []).append(f"{rewrite.pass_name}/{rewrite.rule}")
+                kinds[traced_id] = rewrite.change
+            if rewrite.change != "recomputed":
                 for before in gone:
                     held.pop(before, None)
-            self._stands.update(each.values)
+            self._stands.update(rewrite.values)
         alive = {node.id for node in final.nodes}
         self._origins = {node.id: tuple(sorted(origins.get(node.id, ()))) for node in final.nodes}
         self.fates: dict[int, Fate] = {}

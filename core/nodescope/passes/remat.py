@@ -45,8 +45,8 @@ class _Choice:
 @graph_pass(
     "remat",
     stage=80,
-    help="compute cheap values again rather than hold more than memory_bytes",
-    rules=(Rule("recompute", "a cheap value is computed again near its late users"),),
+    help="recompute cheap values instead of holding more than memory_bytes",
+    rules=(Rule("recompute", "recompute a cheap value near its late users"),),
 )
 def rematerialise(draft: Draft) -> None:
     """Add copies of cheap nodes while more than the limit is held."""
@@ -70,9 +70,9 @@ def rematerialise(draft: Draft) -> None:
         count += 1
     if first is None or held is None or first.peak <= limit:
         return
-    text = f"{count} values are computed again: {first.peak:,} bytes at most become {held.peak:,}"
+    text = f"{count} values are recomputed: peak {first.peak:,} → {held.peak:,} bytes"
     if held.peak > limit:
-        text += f", still over {limit:,}: what is left is not cheap, or needs as much itself"
+        text += f", still over {limit:,}: the rest is not cheap, or needs as much memory itself"
     draft.note(text)
 
 
@@ -177,10 +177,10 @@ def _cheap(draft: Draft, node: Node, value: int) -> bool:
 def _behind(body: Graph, value: int) -> tuple[list[Node], set[int]]:
     """The nodes of a kernel that a value takes, and all values that those take."""
     nodes, wanted = [], {value}
-    for each in reversed(body.nodes):
-        if not wanted.isdisjoint(each.outputs):
-            nodes.append(each)
-            wanted.update(each.inputs)
+    for node in reversed(body.nodes):
+        if not wanted.isdisjoint(node.outputs):
+            nodes.append(node)
+            wanted.update(node.inputs)
     return nodes, wanted
 
 
@@ -208,7 +208,7 @@ def _copy(draft: Draft, choice: _Choice, peak: Node) -> None:
                 draft.update(now, inputs=tuple(new[v] if v == value else v for v in now.inputs))
         draft.rewrite(
             "recompute", "recomputed", [node], [copy],
-            note=f"{choice.gain:,} bytes less are held at {peak.name}",
+            note=f"{choice.gain:,} bytes fewer are held at {peak.name}",
         )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Reshape: views of views are one view, and those that lead back are none.
+"""Reshape: views of views become one view, or none.
 
-Invariant: what is left lies in memory as before, wherever anyone could tell.
+Invariant: the memory layout stays the same wherever it can be observed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHAPING: Final = frozenset(["reshape", "squeeze", "expand_dims"])
 @graph_pass(
     "reshape",
     stage=40,
-    help="one view instead of several, or none",
+    help="replace several views by one, or none",
     again=True,
     rules=(
         Rule("same_order", "transpose that changes no order -> its operand"),
@@ -94,12 +94,12 @@ def _through(
         return
     shape, ndim = draft.spec(before.outputs[0]).shape, len(order)
     args, inner = [], None
-    for each in call_of(before).args:
-        if isinstance(each, Scalar) or not draft.spec(each).shape:
-            args.append(each)
+    for argument in call_of(before).args:
+        if isinstance(argument, Scalar) or not draft.spec(argument).shape:
+            args.append(argument)
             continue
-        made = draft.producer(each)
-        if made is None or made.op != "transpose" or draft.spec(each).shape != shape:
+        made = draft.producer(argument)
+        if made is None or made.op != "transpose" or draft.spec(argument).shape != shape:
             return
         if (made.phase == "recompute") != (node.phase == "recompute"):
             return

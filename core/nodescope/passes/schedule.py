@@ -28,7 +28,7 @@ Place = tuple[int, int, int]
 @graph_pass(
     "schedule",
     stage=85,
-    help="run nodes in an order in which less memory is held",
+    help="reorder nodes to hold less memory",
     rules=(Rule("reorder", "updates after their gradients, transposes before their users"),),
 )
 def schedule(draft: Draft) -> None:
@@ -44,8 +44,8 @@ def schedule(draft: Draft) -> None:
     draft.reorder([node.id for node in order])
     draft.rewrite(
         "reorder", "rewritten", moved, moved,
-        note=f"{len(moved)} nodes stand elsewhere: {before.peak:,} bytes at most become "
-        f"{after.peak:,}, {before.area:,} bytes times nodes become {after.area:,}",
+        note=f"{len(moved)} nodes moved: peak {before.peak:,} → "
+        f"{after.peak:,} bytes, area {before.area:,} → {after.area:,} bytes × nodes",
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def _places(nodes: list[Node], held: Lifetimes, effects: list[Node]) -> dict[int
     places: dict[int, Place] = {node.id: (i, 0, i) for i, node in enumerate(nodes)}
     for i in reversed(range(len(nodes))):  # late: users have their place already
         node = nodes[i]
-        if node.family == "leaf" or node.id in fixed:
+        if node.is_leaf or node.id in fixed:
             continue
         users = [j for value in (*node.outputs, -node.id) for j in uses.get(value, ())]
         if not users:
@@ -84,11 +84,9 @@ def _places(nodes: list[Node], held: Lifetimes, effects: list[Node]) -> dict[int
         if target > i + 1 and all(_lives(held, v, i, target) for v in node.inputs):
             places[node.id] = (target, -1, i)
     for i, node in enumerate(nodes):  # early: what they need has its place already
-        if node.family == "leaf" or node.id in fixed or places[node.id][0] != i:
+        if node.is_leaf or node.id in fixed or places[node.id][0] != i:
             continue
-        needs = [
-            makers[v] for v in node.inputs if v in makers and nodes[makers[v]].family != "leaf"
-        ]
+        needs = [makers[v] for v in node.inputs if v in makers and not nodes[makers[v]].is_leaf]
         needs += [position[each] for each in node.control_inputs if each in position]
         if not needs:
             continue

@@ -375,7 +375,7 @@ SPECIAL: Final[dict[str, Stands]] = {
 }  # fmt: skip
 ATTRIBUTES: Final = (
     Rule("identity", "another name for a value"),
-    Rule("copy", "a copy that nobody can tell from what was copied"),
+    Rule("copy", "a copy that is indistinguishable from its operand"),
     Rule("broadcast_same", "broadcast_to the shape that it has"),
     Rule("astype_same", "astype to the dtype that it has"),
     Rule("astype_back", "astype to a dtype that holds every number, and back"),
@@ -384,7 +384,7 @@ ATTRIBUTES: Final = (
     Rule("getitem_all", "x[...], x[:]"),
     Rule("concatenate_one", "concatenate of one array"),
     Rule("extreme_of_one", "max or min over dimensions of size 1 -> reshape"),
-    Rule("real_of_real", "real(x) of what is real"),
+    Rule("real_of_real", "real(x) of a real x"),
     Rule("scalars_whole", "(x + c) + d and (x * c) * d of integers -> one step"),
     Rule("scalars_doubling", "(x * c) * d for powers of two from 1 on -> one step"),
     Rule("keep_none", "keep(x, false) -> zeros_like(x)"),
@@ -414,7 +414,7 @@ def simplify(draft: Draft) -> None:
         if now.control_inputs:
             continue  # who waits for it waits for more than its value
         args = call_of(now).args
-        rules = _candidates(node.op, tuple([_maker(draft, each) for each in args]))
+        rules = _candidates(node.op, tuple([_maker(draft, argument) for argument in args]))
         if any(_try(draft, layouts, rule, now, args, signs) for rule in rules) or special is None:
             continue
         found = special(draft, now)

@@ -44,7 +44,7 @@ class Simplification:
 
 
 def _table() -> Iterator[Simplification]:
-    """Every rule, each pattern of it."""
+    """Every rule, each pattern of it: data, however long."""
     one, new = Simplification, Simplification
     # Operands that change nothing
     yield one("multiply_one", "multiply(x, 1)", "x", REAL)

@@ -1,9 +1,9 @@
-"""Strength: the same numbers from cheaper ops.
+"""Strength reduction: the same numbers from cheaper ops.
 
-Each rule stands here because it is bit-equal and was measured to be faster with NumPy. Where that
-hangs on how NumPy computes a power, the rule asks NumPy first, once per dtype and exponent.
+Each rule is here because it is bit-exact and was measured to be faster with NumPy. If that depends
+on how NumPy computes a power, the rule checks NumPy first, once per dtype and exponent.
 
-Invariant: results stay bit-equal; what is not is off, by name.
+Invariant: results stay bit-identical; rules that are not exact are off by default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Args = tuple[Operand, ...]
 
 def _become(draft: Draft, rule: str, node: Node, op: str, args: list[Operand]) -> bool:
     """Let another op of the same operands take a node's place."""
-    operands = [each.value if isinstance(each, Scalar) else draft.spec(each) for each in args]
+    operands = [
+        argument.value if isinstance(argument, Scalar) else draft.spec(argument)
+        for argument in args
+    ]
     if result(op, operands) != draft.spec(node.outputs[0]):
         return False
     made = call(draft, op, args, node)

@@ -1,1 +1,1 @@
-"""Recording: what a run leaves behind, and how it is read again."""
+"""Recording: what a run writes, and how it is read again."""

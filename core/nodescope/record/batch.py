@@ -1,15 +1,14 @@
-"""Batch: turns what waits in the recorder's queue into rows, and writes them in one transaction.
+"""Batch: turns the contents of the recorder's queue into rows, and writes them in one transaction.
 
 Invariant: runs in the recorder's thread only; it sees copies, never the program's arrays.
 """
 
 from __future__ import annotations
 
-import linecache
-import tokenize
+import math
+import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,14 +29,22 @@ from nodescope.events import (
     StepStarted,
     ValueEdited,
 )
+from nodescope.ir.attrs import encode
 from nodescope.ir.graph import Node, Value
-from nodescope.record.held import Whole
-from nodescope.record.many import summary_rows
+from nodescope.ir.identity import MOST_RESHAPED
+from nodescope.record.batch_summary import summary_rows
+from nodescope.record.files.disk_space import Omit
+from nodescope.record.newest.first_nonfinite import FirstNonfinite, NonfiniteKind
+from nodescope.record.newest.held_values import Whole
+from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.rows import (
     BEHIND,
+    FAILED,
     HAS_INF,
     HAS_NAN,
     HAS_SUMMARY,
+    LATER,
+    UNWRITTEN,
     WANTED,
     Advice,
     Dropped,
@@ -45,17 +52,18 @@ from nodescope.record.rows import (
     Keeping,
     Timings,
 )
-from nodescope.record.schema import MAX_SOURCE_BYTES, encode, shape_text
+from nodescope.record.schema import MAX_SOURCE_BYTES, shape_text, spec_columns
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
+from nodescope.source_files import source_text
 from nodescope.telling import printable
 
 Timed = tuple[int, int, int, int, int, int]
-"""An execution of which nothing else is kept: seq, node, step, thread, start and end."""
+"""An execution without outputs: seq, node, step, thread, start and end."""
 
 
-class Ran(NamedTuple):
-    """An execution on its way to the file."""
+class QueuedExecution(NamedTuple):
+    """An execution in the queue."""
 
     timed: Timed
     weight: int
@@ -66,19 +74,25 @@ class Ran(NamedTuple):
     error: str = ""
     layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
     attrs: dict[str, Any] | None = None
+    place: tuple[int, int] | None = None
+    unresolved: bool = False  # some output is a `Captured`
 
 
 class Skipped(NamedTuple):
-    """Executions of a node that the governor left out; they still count as runs of it."""
+    """Executions of a node that the governor left out; they still count as its runs."""
 
     node: int
     times: int
 
 
 Told = Event | Whole | Skipped | Governed | Advice | Timings | Keeping
-"""What is written beside executions."""
+"""Records other than executions."""
 
 
+_NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
+
+# Storage, device and bytes of values that lie where their node ran.
+_PLACE: tuple[int, str, int | None] = (0, "", None)
 _DOCUMENTS: dict[type, str] = {
     Governed: "governor",
     Advice: "advice",
@@ -87,16 +101,20 @@ _DOCUMENTS: dict[type, str] = {
 }
 
 
-class Noted(NamedTuple):
-    """Anything but an execution, in the queue."""
+# Tables that are written even if executions are left out.
+_END = ("run", "loss", "document", "failure")
+_STRUCTURE = ("node", "value", "gradient", "source", "edit")
+_OUTPUT = ("log", "host", "call", "layout", "placed")
+# Rows of the structure that are written at once where there is hardly any space.
+_FEW = 256
+
+
+class QueuedRecord(NamedTuple):
+    """A record other than an execution, in the queue."""
 
     seq: int
     weight: int
     event: Told
-
-
-MAX_RESHAPED = 256
-"""So often the shape of one value is followed; a program may give it another in each step."""
 
 
 class Batch:
@@ -104,12 +122,15 @@ class Batch:
 
     Args:
         writer: The open file.
-        level: Of the run, for the run's row.
+        level: The run's level, for its row.
 
     Attributes:
         seq: The last record collected since the last commit, or 0.
-        threads: Which ran nodes, by identifier.
-        written: The copies of outputs that the last commit wrote, which nobody needs any more.
+        threads: Identifiers of the threads that ran nodes.
+        written: Copies of outputs that the last commit wrote and that are free for reuse.
+        owed: Arrays that are not written yet, although their executions are.
+        nonfinite: Where NaN, Inf and a loss that is not finite first appeared.
+        written_step: The training step that began last when the last commit was made.
     """
 
     def __init__(self, writer: Writer, *, level: str) -> None:
@@ -118,18 +139,22 @@ class Batch:
         self._times: dict[int, int] = {}
         self._producers: dict[int, int] = {}
         self._specs: dict[int, tuple[str, str, str]] = {}  # name, dtype, shape of each value
+        self._places: dict[int, tuple[int, str, int | None]] = {}  # storage, device, bytes
         self._reshaped: dict[int, tuple[int, int]] = {}  # how often and when last, by value
         self._known_files: set[str] = set()
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the step that began last
         self.threads: set[int] = set()
         self.written: list[Array] = []
+        self.owed = PendingArrays()
+        self.nonfinite = FirstNonfinite()
+        self.written_step = 0
         self._clear()
 
     def _clear(self) -> None:
         self.seq = 0
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
-        self._outputs: dict[int, Ran] = {}
+        self._outputs: dict[int, QueuedExecution] = {}
         self._late: set[int] = set()  # of these, whose executions were written before
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
@@ -137,11 +162,11 @@ class Batch:
         self._steps: dict[int, tuple[Any, ...]] = {}
 
     def missed(self, node: int) -> None:
-        """An execution of a node was lost; it still counts as a run of it."""
+        """Count a lost execution as a run of its node."""
         self._times[node] = self._times.get(node, 0) + 1
 
     def timed(self, items: list[Timed]) -> None:
-        """Collect executions of which nothing else is kept."""
+        """Collect executions without outputs."""
         if not items:
             return
         times, add = self._times, self._rows["execution"].append
@@ -153,7 +178,7 @@ class Batch:
                 last = end_ns
         self._mark(items[-1][0], last)
 
-    def ran(self, item: Ran) -> None:
+    def ran(self, item: QueuedExecution) -> None:
         """Collect an execution."""
         seq, node, step, thread, start_ns, end_ns = item.timed
         times = self._times[node] = self._times.get(node, 0) + 1
@@ -168,6 +193,8 @@ class Batch:
             self._add("failure", (seq, item.error))
         if item.attrs is not None:
             self._add("call", (seq, encode(item.attrs)))
+        if item.place is not None:
+            self._add("placed", (seq, *item.place))
         for value, strides in item.layouts:
             self._add("layout", (value, seq, shape_text(strides)))
         self._mark(seq, end_ns)
@@ -199,7 +226,7 @@ class Batch:
         elif isinstance(event, GraphExtended):
             self._structure(seq, event.nodes, event.values)
         elif isinstance(event, GraphCaptured):
-            # Its ids are its own, not the run's: it is kept as a document and nothing else.
+            # A captured graph has ids of its own, so it is stored as a document only.
             self._files(event.graph.nodes)
             self._add("document", (None, seq, "graph", encode(event)))
         elif isinstance(event, GradientComputed):
@@ -208,14 +235,24 @@ class Batch:
             time_ns = event.time_ns
             self._begun = (event.step, seq, time_ns, None, None, int(event.observed))
             self._steps[event.step] = self._begun
+            if event.observed:
+                self.nonfinite.step_began(seq, event.step)
         elif isinstance(event, StepFinished):
             time_ns = event.time_ns
             if self._begun[0] == event.step:  # maybe in a batch before
                 self._steps[event.step] = (*self._begun[:3], seq, time_ns, self._begun[5])
+            for loss in event.losses:
+                columns = (loss.curve, loss.node, loss.times, loss.value)
+                self._add("loss", (None, seq, event.step, *columns))
+            if event.observed:
+                broken = not all(math.isfinite(loss.value) for loss in event.losses)
+                self.nonfinite.step_ended(seq, broken=broken)
         elif isinstance(event, RunStarted):
-            argv = msgspec.json.encode([printable(each) for each in event.argv]).decode()
+            argv = msgspec.json.encode([printable(argument) for argument in event.argv]).decode()
             row = (event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns)
-            self._add("run", (*row, self._level, _version(), None, "", None))
+            framework = (printable(event.framework), printable(event.framework_version))
+            ends = (None, "", None, *framework, encode(event.capabilities))
+            self._add("run", (*row, self._level, _version(), *ends))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             self._updates.append(
@@ -232,66 +269,190 @@ class Batch:
                 self._add("layout", (event.value, seq, shape_text(event.array.strides)))
             # Under the edit's own seq: before it the value is what its node gave.
             timed = (seq, 0, event.step, 0, time_ns, time_ns)
-            self._outputs[seq] = Ran(timed, 0, 0, ((event.value, event.array.copy()),), False, True)
+            self._outputs[seq] = QueuedExecution(
+                timed, 0, 0, ((event.value, event.array.copy()),), False, True
+            )
         elif isinstance(event, PassApplied):
             self._add("document", (None, seq, "pass", encode(event)))
         elif isinstance(event, Compiled):
             self._add("document", (None, seq, "compiled", encode(event)))
         self._mark(seq, time_ns)
 
-    def commit(self, seq: int, dropped: Dropped) -> Dropped:
+    @property
+    def step(self) -> int:
+        """The training step that began last."""
+        return int(self._begun[0])
+
+    @property
+    def structure(self) -> int:
+        """The number of its rows that `conclude` writes last."""
+        return len(self._documents(last=True)) + sum(
+            len(self._rows.get(table, ())) for table in _STRUCTURE
+        )
+
+    def left_out(self, omit: Omit) -> Dropped:
+        """What a commit without some of the batch loses."""
+        if omit == Omit.NOTHING:
+            return Dropped()
+        if omit == Omit.ELEMENTS:
+            arrays = sum(
+                not isinstance(content, TensorSummary)
+                for item in self._outputs.values()
+                if item.keep_arrays
+                for _, content in item.outputs
+            )
+            return Dropped(arrays + len(self._arrays))
+        rows = self._rows
+        return Dropped(
+            len(self._arrays),
+            sum(len(item.outputs) for item in self._outputs.values()),
+            sum(not row[6] & FAILED for row in rows["execution"])
+            + len(self._latest)
+            + len(rows.get("log", ())),
+        )
+
+    def commit(
+        self, seq: int, dropped: Dropped, *, later: bool = False, omit: Omit = Omit.NOTHING
+    ) -> Dropped:
         """Write everything in one transaction; after a failure it can be tried again.
 
         Args:
             seq: The last record that is in the batch or was lost before its end.
-            dropped: Counts so far; arrays that fall to the budget are added.
+            dropped: Counts so far; arrays that fall to the budget are added, and what is left out.
+            later: Leave the full arrays to `settle`.
+            omit: What to leave out, since the disk is full.
 
         Returns:
             The counts after it.
         """
         writer, rows = self._writer, self._rows
+        later = later and omit == Omit.NOTHING
+        dropped = _sum(dropped, self.left_out(omit))
         defined = len(rows.get("value", ()))  # those that come after are of summaries
         writer.begin()
-        for table in ("run", "source", "node", "value", "gradient", "log", "document", "failure",
-                      "call", "layout", "edit", "host"):  # fmt: skip
+        for table in (*_END, *_STRUCTURE):
             writer.insert(table, rows.get(table, ()))
-        # A statement for each of many short steps would keep the batch from its end for seconds.
+        # One statement per step would take seconds where steps are short.
         writer.insert("step", list(self._steps.values()), replace=True)
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)
+        arrays: list[tuple[int, int, Array]] = []
+        if omit == Omit.EXECUTIONS:
+            self._insert_executions([row for row in rows["execution"] if row[6] & FAILED])
+        else:
+            arrays = self._executed(defined, UNWRITTEN if omit else LATER if later else WANTED)
+        evicted = 0 if later or omit else writer.add_blobs(arrays)
+        dropped = _sum(dropped, Dropped(evicted))
+        writer.commit(seq, self._time_ns, dropped)
+        if later:
+            self.owed.add(self._arrays, ours=False)
+            self.owed.add(arrays[len(self._arrays) :], ours=True)
+        self._written(later=later)
+        return dropped
+
+    def conclude(self, seq: int, dropped: Dropped) -> int:
+        """Write the end of the run where there is hardly any space; executions are left out.
+
+        First the end, the steps, the losses and the counts, then the structure, as far as it fits.
+
+        Args:
+            seq, dropped: As of `commit`; what is left out is counted already.
+
+        Returns:
+            How many parts of the graph were not written.
+
+        Raises:
+            sqlite3.Error: There is not even space for the end.
+        """
+        writer, rows = self._writer, self._rows
+        writer.begin()
+        for table in ("run", "loss", "failure"):
+            writer.insert(table, rows.get(table, ()))
+        writer.insert("document", self._documents(last=False))
+        writer.insert("step", list(self._steps.values()), replace=True)
+        self._insert_executions([row for row in rows["execution"] if row[6] & FAILED])
+        for statement, parameters in self._updates:
+            writer.execute(statement, parameters)
+        writer.commit(seq, self._time_ns, dropped)
+        rows["document"] = self._documents(last=True)
+        unwritten = 0
+        for table in (*_STRUCTURE, "document"):
+            structure = rows.get(table, ())
+            for start in range(0, len(structure), _FEW):
+                few = structure[start : start + _FEW]
+                try:
+                    if not unwritten:
+                        writer.begin()
+                        writer.insert(table, few)
+                        writer.commit(seq, self._time_ns, dropped)
+                        continue
+                except sqlite3.Error:
+                    writer.roll_back()
+                unwritten += len(few)
+        self._written(later=False)
+        return unwritten
+
+    def _documents(self, *, last: bool) -> list[tuple[Any, ...]]:
+        """Documents about the structure, which come last, or those about the run."""
+        rows = self._rows.get("document", ())
+        return [row for row in rows if (row[2] not in _DOCUMENTS.values()) == last]
+
+    def settle(self, seq: int, dropped: Dropped, *, omit: Omit = Omit.NOTHING) -> Dropped:
+        """Write some of the arrays that are owed, in one transaction; see `commit`."""
+        arrays, writer = self.owed.first(), self._writer
+        writer.begin()
+        lost = len(arrays) if omit else writer.add_blobs(arrays)
+        if omit != Omit.EXECUTIONS:
+            flag = UNWRITTEN if omit else WANTED
+            writer.add_flags(dict.fromkeys((item[1] for item in arrays), flag))
+        dropped = _sum(dropped, Dropped(lost))
+        writer.commit(seq, self._time_ns, dropped)
+        self.written = self.owed.paid(len(arrays))
+        return dropped
+
+    def _executed(self, defined: int, wanted_flag: int) -> list[tuple[int, int, Array]]:
+        """Write executions, their statistics and the output; returns their full arrays."""
+        writer, rows = self._writer, self._rows
+        for table in _OUTPUT:
+            writer.insert(table, rows.get(table, ()))
         executions = rows["execution"]
         if self._latest:
             writer.forget_executions(self._latest)
             executions = [*executions, *self._latest.values()]
-        flags, arrays = self._summaries()
+        flags, arrays = self._summaries(wanted_flag)
         if self._late:
-            here = {row[0] for row in executions}
-            writer.add_flags({seq: flags[seq] for seq in self._late - here})
+            new_seqs = {row[0] for row in executions}
+            writer.add_flags({seq: flags[seq] for seq in self._late - new_seqs})
         if flags:
             executions = [(*row[:6], row[6] | flags.get(row[0], 0), row[7]) for row in executions]
-        executions.sort()
         writer.insert("value", rows.get("value", ())[defined:])
-        writer.insert("execution", executions)
-        if executions:
-            self.threads.update({each[3] for each in executions})
-            starts = min(each[4] for each in executions)
-            ends = max(each[4] + each[5] for each in executions)
-            writer.insert("span", [(executions[0][0], executions[-1][0], starts, ends)])
+        self._insert_executions(executions)
         writer.insert("summary", rows.get("summary", ()))
-        evicted = writer.add_blobs(arrays)
-        if evicted:
-            dropped = msgspec.structs.replace(dropped, blobs=dropped.blobs + evicted)
-        writer.commit(seq, self._time_ns, dropped)
+        return arrays
+
+    def _insert_executions(self, executions: list[tuple[Any, ...]]) -> None:
+        executions.sort()
+        self._writer.insert("execution", executions)
+        if executions:
+            self.threads.update({row[3] for row in executions})
+            starts = min(row[4] for row in executions)
+            ends = max(row[4] + row[5] for row in executions)
+            span = (executions[0][0], executions[-1][0], starts, ends)
+            self._writer.insert("span", [span])
+
+    def _written(self, *, later: bool) -> None:
+        """Empty the batch; its copies are free for reuse."""
+        self.written_step = self.step
         self.written = [
             content
             for item in self._outputs.values()
+            if not (later and item.keep_arrays)
             for _, content in item.outputs
             if not isinstance(content, TensorSummary)
         ]
         self._clear()
-        return dropped
 
-    def _summaries(self) -> tuple[dict[int, int], list[tuple[int, int, Array]]]:
+    def _summaries(self, wanted_flag: int) -> tuple[dict[int, int], list[tuple[int, int, Array]]]:
         """Turn the outputs into rows; the flags of their executions, by seq, and full arrays."""
         items = []
         arrays = [*self._arrays]
@@ -304,24 +465,32 @@ class Batch:
                     if isinstance(content, TensorSummary):
                         flags[seq] |= BEHIND
                     else:
-                        flags[seq] |= WANTED
+                        flags[seq] |= wanted_flag
                         arrays.append((value, seq, content))
         for seq in self._late:
-            flags[seq] = flags.get(seq, 0) | WANTED
+            flags[seq] = flags.get(seq, 0) | wanted_flag
         if not items:
             return flags, arrays
-        found = self._rows["summary"] = list(summary_rows(items))
-        for row in sorted(found, key=lambda row: row[1]):
+        summaries = self._rows["summary"] = list(summary_rows(items))
+        for row in sorted(summaries, key=lambda row: row[1]):
             self._respecify(row)
-        for row in found:
+        for row in summaries:
             _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
             if nan or inf:
                 flags[seq] |= (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
+        self._note_first(flags)
         return flags, arrays
 
-    def _whole(self, given: Whole) -> None:
+    def _note_first(self, flags: dict[int, int]) -> None:
+        """Note where the first NaN and the first Inf are, by the flags of executions."""
+        for kind, flag in _NONFINITE:
+            seqs = [seq for seq, bits in flags.items() if bits & flag]
+            if seqs:
+                self.nonfinite.found(kind, min(seqs))
+
+    def _whole(self, whole: Whole) -> None:
         """Elements of executions that are recorded already, or wait in this batch."""
-        for item in given.items:
+        for item in whole.items:
             seq = item.seq
             self._late.add(seq)
             for value, strides in item.layouts:
@@ -331,23 +500,26 @@ class Batch:
                 continue
             if item.attrs is not None:
                 self._add("call", (seq, encode(item.attrs)))
-            known = self._outputs.get(seq)
-            outputs = (*known.outputs, *item.outputs) if known is not None else item.outputs
-            self._outputs[seq] = Ran((seq, 0, item.step, 0, 0, 0), 0, 0, outputs, False, True)
+            queued = self._outputs.get(seq)
+            outputs = (*queued.outputs, *item.outputs) if queued is not None else item.outputs
+            self._outputs[seq] = QueuedExecution(
+                (seq, 0, item.step, 0, 0, 0), 0, 0, outputs, False, True
+            )
 
     def _respecify(self, summary: tuple[Any, ...]) -> None:
         """Define a value again whose shape or dtype is another than before."""
         value, seq, _step, dtype, shape = summary[:5]
-        known = self._specs.get(value)
-        if known is None or known[1:] == (dtype, shape):
+        spec = self._specs.get(value)
+        if spec is None or spec[1:] == (dtype, shape):
             return
         times, last = self._reshaped.get(value, (0, 0))
-        if times == MAX_RESHAPED or seq < last:  # a summary may come late
+        if times >= MOST_RESHAPED or seq < last:  # a summary may come late
             return
         self._reshaped[value] = (times + 1, seq)
-        self._specs[value] = (known[0], dtype, shape)
+        self._specs[value] = (spec[0], dtype, shape)
         producer = self._producers.get(value)
-        self._add("value", (None, seq, value, *self._specs[value], producer))
+        place = self._places.get(value, _PLACE)
+        self._add("value", (None, seq, value, *self._specs[value], producer, *place))
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
         rows = self._rows.get(table)
@@ -369,12 +541,18 @@ class Batch:
             row = (None, seq, node.id, name, node.op, scope, node.phase, encode(node))
             self._add("node", row)
         self._files(nodes)
-        for each in values:
-            spec = each.spec
-            told = (printable(each.name), spec.dtype, shape_text(spec.shape))
-            self._specs[each.id] = told
-            head = (None, seq, each.id, *told)
-            self._add("value", (*head, self._producers.get(each.id)))
+        for defined in values:
+            dtype, shape, device, nbytes = spec_columns(defined.spec)
+            spec_text = (printable(defined.name), dtype, shape)
+            place = (defined.storage, device, nbytes)
+            if place != _PLACE:
+                self._places[defined.id] = place
+            previous = self._specs.get(defined.id)
+            if previous is not None and previous != spec_text:
+                self._reshaped[defined.id] = (self._reshaped.get(defined.id, (0, 0))[0] + 1, seq)
+            self._specs[defined.id] = spec_text
+            head = (None, seq, defined.id, *spec_text)
+            self._add("value", (*head, self._producers.get(defined.id), *place))
 
     def _files(self, nodes: tuple[Node, ...]) -> None:
         for node in nodes:
@@ -390,6 +568,14 @@ class Batch:
             self._add("source", (printable(file), text))
 
 
+def _sum(left: Dropped, right: Dropped) -> Dropped:
+    return Dropped(
+        left.blobs + right.blobs,
+        left.summaries + right.summaries,
+        left.executions + right.executions,
+    )
+
+
 def _version() -> str:
     try:
         return version("nodescope")
@@ -398,16 +584,6 @@ def _version() -> str:
 
 
 def _read_source(file: str) -> str:
-    """The text of a source file or notebook cell; empty if it cannot be had or is too long."""
-    try:
-        path = Path(file)
-        if not path.is_file():
-            text = "".join(linecache.getlines(file))
-        elif path.stat().st_size > MAX_SOURCE_BYTES:
-            return ""
-        else:
-            with tokenize.open(file) as opened:
-                text = opened.read()
-    except (OSError, SyntaxError, ValueError):
-        return ""
+    """The text of a source file or notebook cell; empty if there is none, or it is too long."""
+    text = source_text(file, MAX_SOURCE_BYTES)
     return printable(text) if len(text) <= MAX_SOURCE_BYTES else ""

@@ -1,6 +1,6 @@
-"""Full arrays out of a recording: whole, or the window that is looked at.
+"""Reading full arrays from a recording: whole, or the requested window.
 
-Invariant: of a large array only the chunks that hold the window are read.
+Invariant: of a large array, only the chunks that contain the window are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.events import Array
-from nodescope.ops.lowprecision import as_dtype
+from nodescope.ir.dtypes import as_dtype
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, spec_of
 
 Window = tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[int, int], tuple[int, ...]]
@@ -35,12 +35,12 @@ class BlobReader:
         Raises:
             ValueError: The stored bytes do not fit the stored shape.
         """
-        found = self._find(value, seq)
-        if found is None:
+        stored = self._find(value, seq)
+        if stored is None:
             return None
-        blob, dtype, shape, nbytes = found
-        said = array_sum(value, seq, dtype, shape)
-        array = decode(self._bytes(blob, said, 0, nbytes), dtype).reshape(shape)
+        blob, dtype, shape, nbytes = stored
+        seed = array_sum(value, seq, dtype, shape)
+        array = decode(self._bytes(blob, seed, 0, nbytes), dtype).reshape(shape)
         array.flags.writeable = False
         return array
 
@@ -52,16 +52,16 @@ class BlobReader:
         Raises:
             ValueError: The stored bytes do not fit the stored shape.
         """
-        found = self._find(value, seq)
-        if found is None:
+        stored = self._find(value, seq)
+        if stored is None:
             return None
-        blob, dtype, shape, nbytes = found
-        said = array_sum(value, seq, dtype, shape)
+        blob, dtype, shape, nbytes = stored
+        seed = array_sum(value, seq, dtype, shape)
         size = int(np.prod(shape, dtype=np.int64))
         width = nbytes // size if size else 0
         leading = shape[:-2] if len(shape) > 2 else ()
-        wanted = (*index, *(0 for _ in leading))[: len(leading)]
-        taken = tuple(max(0, min(at, n - 1)) for at, n in zip(wanted, leading, strict=True))
+        requested = (*index, *(0 for _ in leading))[: len(leading)]
+        clamped = tuple(max(0, min(at, n - 1)) for at, n in zip(requested, leading, strict=True))
         height, breadth = (1, 1, *shape)[-2:] if len(shape) != 1 else (1, shape[0])
         if not all(leading):
             height = breadth = 0
@@ -69,23 +69,23 @@ class BlobReader:
         left, right = min(max(col, 0), breadth), min(max(col, 0) + max(cols, 0), breadth)
         if first >= last or left >= right:
             empty = np.zeros((last - first, right - left))
-            return empty, (height, breadth), taken
+            return empty, (height, breadth), clamped
         plane = 0
-        for at, n in zip(taken, leading, strict=True):
+        for at, n in zip(clamped, leading, strict=True):
             plane = plane * n + at
         origin = plane * height * breadth
         stride = breadth * width
         if stride <= 4 * CHUNK_BYTES // (last - first):
             start = (origin + first * breadth) * width
-            data = self._bytes(blob, said, start, start + (last - first) * stride)
+            data = self._bytes(blob, seed, start, start + (last - first) * stride)
             part = decode(data, dtype).reshape(last - first, breadth)[:, left:right]
         else:
             lines = [
-                self._bytes(blob, said, start + left * width, start + right * width)
-                for start in ((origin + each * breadth) * width for each in range(first, last))
+                self._bytes(blob, seed, start + left * width, start + right * width)
+                for start in ((origin + line * breadth) * width for line in range(first, last))
             ]
             part = decode(b"".join(lines), dtype).reshape(last - first, right - left)
-        return plain(part), (height, breadth), taken
+        return plain(part), (height, breadth), clamped
 
     def _find(self, value: int, seq: int) -> tuple[int, str, tuple[int, ...], int] | None:
         rows = self._ask(
@@ -96,7 +96,7 @@ class BlobReader:
         blob, dtype, shape, nbytes = rows[0]
         return blob, dtype, spec_of(dtype, shape).shape, nbytes
 
-    def _bytes(self, blob: int, said: int, start: int, stop: int) -> bytes:
+    def _bytes(self, blob: int, seed: int, start: int, stop: int) -> bytes:
         if start >= stop:
             return b""
         first = start // CHUNK_BYTES
@@ -107,28 +107,28 @@ class BlobReader:
             (stop - 1) // CHUNK_BYTES,
         )
         for chunk, part in rows:
-            self._check(blob, part, chunk, said)
+            self._check(blob, part, chunk, seed)
         data: bytes = rows[0][0] if len(rows) == 1 else b"".join(row[0] for row in rows)
         offset = first * CHUNK_BYTES
         return data[start - offset : stop - offset]
 
-    def _check(self, blob: int, part: int, data: bytes, said: int) -> None:
+    def _check(self, blob: int, part: int, data: bytes, seed: int) -> None:
         """Compare a chunk with its checksum, where it has one.
 
         Raises:
             ValueError: It is another.
         """
-        wanted = self._sums_of(blob).get((blob, part))
-        if wanted is not None and chunk_sum(data, said) != wanted:
-            raise ValueError("the numbers of an array are not those that were written")
+        expected = self._sums_of(blob).get((blob, part))
+        if expected is not None and chunk_sum(data, seed) != expected:
+            raise ValueError("the elements of an array differ from those that were written")
 
     def _sums_of(self, blob: int) -> dict[tuple[int, int], int]:
         first, last, sums = self._sums
         if first <= blob <= last:
             return sums
         if self._summed is None:
-            asked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'checksum'"
-            self._summed = bool(self._ask(asked)[0][0])
+            query = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'checksum'"
+            self._summed = bool(self._ask(query)[0][0])
         if not self._summed:  # a file of an earlier release
             return {}
         rows = self._ask(

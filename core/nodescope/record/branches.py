@@ -1,13 +1,12 @@
-"""Branches: what was tried on a run, kept in its recording as what it is.
+"""Branches of a run, stored in its recording as recipes.
 
-A recording that is not ours (`ours`) is not written: what is tried on it is kept in a file of our
-own, in this user's folder, by what the recording says which run it is.
+A recording that is not this user's own (`ours`) is never written: its branches are stored in a file
+in the user's own folder, identified by the run that the recording names.
 
-A branch is kept as its recipe: the edit, where it was made, and how far its dependents were run
-again. From that it is computed again whenever it is looked at; a digest says whether it came out
-as it did.
+A recipe is the edit, where it was made, and how far its dependents were rerun. The branch is
+recomputed from it whenever it is viewed; a digest shows whether the result is the same.
 
-Invariant: nothing of what the run recorded is changed.
+Invariant: nothing that the run recorded is changed.
 """
 
 from __future__ import annotations
@@ -23,16 +22,19 @@ import msgspec
 
 from nodescope.errors import RecordingError
 from nodescope.protocol import RunInfo, SetValue
-from nodescope.record.exact import objection
-from nodescope.record.guard import guard
-from nodescope.record.opening import check_head
-from nodescope.record.ours import beside, in_place, remember, state_folder, written_here
+from nodescope.record.files.connection_limits import guard
+from nodescope.record.files.ownership import beside, in_place, open_here, remember, state_folder
+from nodescope.record.files.page_checksums import seal
+from nodescope.record.files.schema_check import objection
 from nodescope.record.recording import Recording
 from nodescope.record.schema import BRANCH
+from nodescope.record.validate import check_head
 
 T = TypeVar("T")
 
 _PATIENCE_S = 2.0
+# The seal of a larger file is left out of date: whoever keeps a branch waits for it.
+_SEALED_BYTES = 64 << 20
 
 
 class BranchRow(msgspec.Struct, frozen=True):
@@ -75,7 +77,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(BranchRow).decode
 
 
-def kept(recording: Recording) -> list[BranchRow]:
+def read_branches(recording: Recording) -> list[BranchRow]:
     """The branches of a run, parents before what was forked from them.
 
     Raises:
@@ -110,10 +112,10 @@ def keep(path: Path, row: BranchRow) -> BranchRow:
         RecordingError: It cannot be written.
     """
 
-    def insert(database: sqlite3.Connection, others: list[BranchRow]) -> BranchRow:
-        taken = {number for (number,) in database.execute("SELECT id FROM branch")}
-        taken.update(other.id for other in others)
-        free = msgspec.structs.replace(row, id=max(taken) + 1) if row.id in taken else row
+    def insert(database: sqlite3.Connection, recorded: list[BranchRow]) -> BranchRow:
+        used = {number for (number,) in database.execute("SELECT id FROM branch")}
+        used.update(other.id for other in recorded)
+        free = msgspec.structs.replace(row, id=max(used) + 1) if row.id in used else row
         _insert(database, free)
         return free
 
@@ -123,10 +125,10 @@ def keep(path: Path, row: BranchRow) -> BranchRow:
 def rename(path: Path, number: int, name: str) -> None:
     """Give a branch another name. Raises `RecordingError`."""
 
-    def change(database: sqlite3.Connection, others: list[BranchRow]) -> None:
+    def change(database: sqlite3.Connection, recorded: list[BranchRow]) -> None:
         statement = "UPDATE branch SET name=? WHERE id=?"
         if not database.execute(statement, (name, number)).rowcount:
-            for other in others:
+            for other in recorded:
                 if other.id == number:
                     _insert(database, msgspec.structs.replace(other, name=name))
 
@@ -135,12 +137,12 @@ def rename(path: Path, number: int, name: str) -> None:
 
 def drop(path: Path, numbers: Iterable[int]) -> None:
     """Throw branches away. Raises `RecordingError`."""
-    gone = set(numbers)
+    dropped = set(numbers)
 
-    def change(database: sqlite3.Connection, others: list[BranchRow]) -> None:
-        database.executemany("DELETE FROM branch WHERE id=?", [(number,) for number in gone])
-        for other in others:
-            if other.id in gone:
+    def change(database: sqlite3.Connection, recorded: list[BranchRow]) -> None:
+        database.executemany("DELETE FROM branch WHERE id=?", [(number,) for number in dropped])
+        for other in recorded:
+            if other.id in dropped:
                 _insert(database, other, data=b"")
 
     _write(path, change)
@@ -154,21 +156,21 @@ def _insert(database: sqlite3.Connection, row: BranchRow, data: bytes | None = N
 
 def _own(run: RunInfo) -> Path:
     """The file of our own for a recording of this run; it may not be there."""
-    which = repr((run.id, run.name, run.pid, run.started_unix_ns)).encode("utf-8", "replace")
-    digest = hashlib.blake2b(which, digest_size=16).hexdigest()
+    identity = repr((run.id, run.name, run.pid, run.started_unix_ns)).encode("utf-8", "replace")
+    digest = hashlib.blake2b(identity, digest_size=16).hexdigest()
     return state_folder() / "branches" / f"{digest}.db"
 
 
 def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
     """What is kept of a run in the file of our own; nothing where this user has no such place."""
     try:
-        own = _own(run)
-        if not own.is_file():
+        own_file = _own(run)
+        if not own_file.is_file():
             return []
     except (OSError, RuntimeError):
         return []
     try:
-        database = sqlite3.connect(f"{own.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
+        database = sqlite3.connect(f"{own_file.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
         try:
             guard(database)
             rows: list[tuple[int, str, bytes]] = database.execute(
@@ -178,31 +180,31 @@ def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
         finally:
             database.close()
     except sqlite3.Error as error:
-        raise RecordingError(f"{own} cannot be read ({error})") from error
+        raise RecordingError(f"{own_file} cannot be read ({error})") from error
 
 
 def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T]) -> T:
     """``change(database, others)``: of our own file, with the branches that the recording holds."""
     real = Path(os.path.realpath(path))
-    others: list[BranchRow] = []
+    recorded: list[BranchRow] = []
     ours = in_place(real)
     if not ours:
         with Recording.open(path) as recording:
             run = recording.run()
             for name, data in recording.branches():
                 try:
-                    others.append(msgspec.structs.replace(_decode(data), name=name))
+                    recorded.append(msgspec.structs.replace(_decode(data), name=name))
                 except msgspec.MsgspecError:
-                    continue  # `kept` says so
+                    continue  # `read_branches` says so
         try:
             target, mode = _own(run), "rwc"
         except RuntimeError as error:  # no home folder
             raise RecordingError(
                 f"a branch of {path} cannot be kept: {error}",
-                hint="set XDG_STATE_HOME to a folder that can be written",
+                hint="set XDG_STATE_HOME to a writable folder",
             ) from error
     else:
-        if not written_here(real):
+        if not open_here(real):
             check_head(real)
         target, mode = real, "rw"
     try:
@@ -212,22 +214,24 @@ def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T
         database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_S)
         try:
             guard(database)
-            said = objection(database)
-            if said:
-                raise RecordingError(f"{target} is not a nodescope recording: {said}")
+            fault = objection(database)
+            if fault:
+                raise RecordingError(f"{target} is not a nodescope recording: {fault}")
             database.execute("BEGIN IMMEDIATE")
             database.execute(BRANCH)
-            result = change(database, others)
+            result = change(database, recorded)
             database.execute("COMMIT")
         finally:
             database.close()
     except (sqlite3.Error, OSError) as error:
         raise RecordingError(
             f"{target} cannot be written ({error})",
-            hint="copy the recording to a place that can be written, and open the copy"
+            hint="copy the recording to a writable folder, and open the copy"
             if ours
             else "branches of a recording from elsewhere are kept there",
         ) from error
     if ours and not os.path.lexists(beside(real, "-wal")):
+        if not open_here(real) and real.stat().st_size <= _SEALED_BYTES:
+            seal(real)
         remember(real)
     return result

@@ -1,9 +1,8 @@
-"""Buffers: memory for copies of large arrays, used again.
+"""Buffers: reusable memory for copies of large arrays.
 
 Fresh memory of this size comes from the system page by page, which costs more than the copy itself.
 
-Invariant: a buffer that all its users gave back is referred to by nobody else; what lies here is
-bounded.
+Invariant: a buffer that all its users returned is referenced by nobody else; the pool is bounded.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ import numpy as np
 from nodescope.events import Array
 
 LARGE = 1 << 16
-"""Arrays of fewer bytes are left to NumPy, whose own memory is quick for them."""
+"""Smaller arrays are left to NumPy, whose own allocator is fast for them."""
 
 
 class Buffers:
     """Free buffers by size.
 
     Args:
-        most_bytes: How much may lie here unused.
+        most_bytes: Upper limit of unused memory.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._free: dict[int, list[Array]] = {}
         self._held = 0
-        # By the identity of a buffer: how many have still to give it back, if more than one.
+        # By identity of a buffer: the number of users that still hold it, if more than one.
         self._users: dict[int, int] = {}
         self._lock = threading.RLock()
 
@@ -69,10 +68,10 @@ class Buffers:
             if users > 1:
                 self._users[id(buffer)] = users - 1
                 return
-            # Other sizes make room, the first one first: most likely the program makes it no more.
-            others = [size for size in self._free if size != buffer.nbytes]
-            while others and self._held + buffer.nbytes > self._most:
-                size = others.pop(0)
+            # Other sizes make room, the oldest first: the program most likely no longer uses it.
+            other_sizes = [size for size in self._free if size != buffer.nbytes]
+            while other_sizes and self._held + buffer.nbytes > self._most:
+                size = other_sizes.pop(0)
                 self._held -= size * len(self._free.pop(size))
             if self._held + buffer.nbytes <= self._most:
                 self._free.setdefault(buffer.nbytes, []).append(buffer)

@@ -1,16 +1,42 @@
-"""The graph of a recording, as the exporters and the comparison want it.
+"""The graph of a recording, for the exporters and the comparison.
 
-Invariant: the latest definition of each node; topological order where the graph has no cycle.
+Invariant: each node and value as it was defined last, at the moment asked for or in the whole run;
+topological order where the graph has no cycle.
 """
 
 from __future__ import annotations
 
 from nodescope.ir.graph import Graph, Node, Value
-from nodescope.record.recording import Recording
+from nodescope.record.recording import MAX_SEQ, Recording
+from nodescope.record.rows import ValueRow
 
 
-def graph_of(recording: Recording) -> Graph:
-    """The whole eager graph of a run.
+def end_of(recording: Recording, step: int) -> int:
+    """The seq at which a training step ended or the next one began; of the last, beyond all seqs.
+
+    Step 0 is what runs before the first step.
+    """
+    later = MAX_SEQ
+    for row in recording.steps():
+        if row.step == step and row.end_seq is not None:
+            return row.end_seq
+        if row.step > step:
+            later = min(later, row.start_seq)
+    return later
+
+
+def defined(recording: Recording, until: int = MAX_SEQ) -> tuple[list[Node], list[ValueRow]]:
+    """Nodes and values as they were at a seq: inputs, shapes and dtypes change over the steps.
+
+    Raises:
+        RecordingError: The recording is damaged.
+    """
+    nodes = {row.node.id: row.node for row in recording.nodes() if row.seq <= until}
+    return list(nodes.values()), recording.values(until=until)
+
+
+def graph_of(recording: Recording, until: int = MAX_SEQ) -> Graph:
+    """The eager graph of a run, as it was at a seq; the whole one as it was last.
 
     Nodes that met other inputs in a later step are taken as last defined; such a redefinition can
     close a cycle, and the nodes on it then stand in order of their ids.
@@ -18,12 +44,13 @@ def graph_of(recording: Recording) -> Graph:
     Raises:
         RecordingError: The recording is damaged.
     """
-    nodes = {row.node.id: row.node for row in recording.nodes()}
-    values = {row.value.id: row.value for row in recording.values()}
+    node_list, rows = defined(recording, until)
+    nodes = {node.id: node for node in node_list}
+    values = {row.value.id: row.value for row in rows}
     produced = {value: node.id for node in nodes.values() for value in node.outputs}
-    fed = tuple(sorted(each for each in values if each not in produced))
+    fed = tuple(sorted(value for value in values if value not in produced))
     constants = tuple(
-        value for node in nodes.values() if node.op == "constant" for value in node.outputs
+        value for node in nodes.values() if node.role == "constant" for value in node.outputs
     )
     return Graph(
         id=0,
@@ -36,22 +63,22 @@ def graph_of(recording: Recording) -> Graph:
 
 
 def _by_id(values: dict[int, Value]) -> list[Value]:
-    return [values[each] for each in sorted(values)]
+    return [values[number] for number in sorted(values)]
 
 
 def _sorted(nodes: dict[int, Node], produced: dict[int, int]) -> list[Node]:
     needs = {
         node.id: {
-            each
-            for each in (*(produced.get(v, 0) for v in node.inputs), *node.control_inputs)
-            if each in nodes and each != node.id
+            source
+            for source in (*(produced.get(v, 0) for v in node.inputs), *node.control_inputs)
+            if source in nodes and source != node.id
         }
         for node in nodes.values()
     }
     users: dict[int, list[int]] = {}
     for node, sources in needs.items():
-        for each in sources:
-            users.setdefault(each, []).append(node)
+        for source in sources:
+            users.setdefault(source, []).append(node)
     waiting = {node: len(sources) for node, sources in needs.items()}
     ready = sorted((node for node, count in waiting.items() if not count), reverse=True)
     done: list[int] = []
@@ -65,4 +92,4 @@ def _sorted(nodes: dict[int, Node], produced: dict[int, int]) -> list[Node]:
                 freed.append(user)
         ready.extend(sorted(freed, reverse=True))
     placed = set(done)
-    return [nodes[each] for each in (*done, *sorted(set(nodes) - placed))]
+    return [nodes[number] for number in (*done, *sorted(set(nodes) - placed))]

@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from nodescope.record.ours import state_folder
+from nodescope.plain_files import is_plain
+from nodescope.record.files.ownership import state_folder
 from nodescope.record.schema import SUFFIX
 
 MOST: Final = 200
@@ -43,6 +44,7 @@ def remember(recording: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Short appends are whole, so programs that start at once need no lock.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        flags |= getattr(os, "O_NONBLOCK", 0)
         handle = os.open(path, flags, 0o600)
         try:
             os.write(handle, line)
@@ -59,6 +61,8 @@ def recent() -> tuple[Path, ...]:
     """The recordings, the latest first, each once; those that are gone are left out."""
     try:
         path = place()
+        if not is_plain(path):
+            return ()
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _MOST_BYTES))
@@ -75,7 +79,7 @@ def recent() -> tuple[Path, ...]:
             paths.setdefault(text)
         if len(paths) >= MOST:
             break
-    return tuple(Path(each) for each in paths if os.path.isfile(each))
+    return tuple(Path(name) for name in paths if os.path.isfile(name))
 
 
 def recordings_of(folder: Path) -> dict[Path, bool]:
@@ -83,19 +87,19 @@ def recordings_of(folder: Path) -> dict[Path, bool]:
 
     One in the folder itself may have come from anywhere.
     """
-    found: dict[Path, bool] = {}
+    recordings: dict[Path, bool] = {}
     for place, ours in ((folder / ".nodescope" / "runs", True), (folder, False)):
         try:
             with os.scandir(place) as entries:
                 names = [e.name for e in entries if e.name.endswith(SUFFIX) and e.is_file()]
         except OSError:
             continue
-        found |= {place / name: ours for name in names}
-    return found
+        recordings |= {place / name: ours for name in names}
+    return recordings
 
 
 def _shorten(path: Path) -> None:
-    lines = [msgspec.json.encode(str(each)) for each in reversed(recent())]
+    lines = [msgspec.json.encode(str(recording)) for recording in reversed(recent())]
     handle, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
     with os.fdopen(handle, "wb") as file:
         file.write(b"".join(line + b"\n" for line in lines))

@@ -6,7 +6,6 @@ index. A damaged file gives `RecordingError`, never something else.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -16,11 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodescope.errors import RecordingError
-from nodescope.events import LEVELS, Array
-from nodescope.ir.graph import Node, Value
+from nodescope.events import Array
+from nodescope.ir import attrs
+from nodescope.ir.graph import Value
 from nodescope.protocol import RunInfo
+from nodescope.record import schema_1
 from nodescope.record.blobs import BlobReader, Window
-from nodescope.record.opening import Opened, connect, damaged
+from nodescope.record.loss_table import LossTable
 from nodescope.record.rows import (
     Advice,
     Dropped,
@@ -31,6 +32,7 @@ from nodescope.record.rows import (
     HostRow,
     Keeping,
     LogRow,
+    LossRow,
     NodeRow,
     StepRow,
     Timings,
@@ -38,30 +40,35 @@ from nodescope.record.rows import (
     ValueRow,
     thinned,
 )
-from nodescope.record.schema import EXECUTION, HOST, SUMMARY, spec_of, summary_of
-from nodescope.telling import path_of, printable
+from nodescope.record.run_row import run_info
+from nodescope.record.schema import EXECUTION, HOST, RAN_LAST, SUMMARY, summary_of, value_spec
+from nodescope.record.step_table import StepTable
+from nodescope.record.validate import Opened, connect, damaged
+from nodescope.telling import path_of
 
 T = TypeVar("T")
 
 MAX_SEQ = (1 << 63) - 1
 # Beside max(), SQLite gives the columns of the very row.
-_VALUES = """SELECT max(row), seq, id, name, dtype, shape, producer FROM value
+_VALUES = """SELECT max(row), seq, id, name, dtype, shape, producer{more} FROM value
 WHERE seq > ? AND seq <= ?"""
+_PLACE = ", storage, device, nbytes"
 _RESHAPED = "AND id IN (SELECT id FROM value GROUP BY id HAVING count(*) > 1)"
 
-_node = msgspec.msgpack.Decoder(Node).decode
-_attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _timings = msgspec.msgpack.Decoder(Timings).decode
 _advice = msgspec.msgpack.Decoder(Advice).decode
 _keeping = msgspec.msgpack.Decoder(Keeping).decode
 _governed = msgspec.msgpack.Decoder(Governed).decode
-_argv = msgspec.json.Decoder(list[str]).decode
 # Faults of the content that a damaged file can cause.
 _FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowError, IndexError)
 
 
 class Recording:
-    """An open recording. May be used from several threads; questions take turns."""
+    """An open recording. May be used from several threads; questions take turns.
+
+    Attributes:
+        schema: The version of its format. What is read is the same for every version.
+    """
 
     def __init__(self, path: Path, opened: Opened) -> None:
         self.path = path
@@ -69,7 +76,12 @@ class Recording:
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
-        self._observed = ""  # of a step, as it is asked for
+        self.step_table = StepTable(self._all)
+        self.loss_table = LossTable(self._all)
+        self.schema = opened.schema
+        before = opened.schema == schema_1.VERSION
+        self._node = schema_1.decode_node if before else attrs.decode_node
+        self._attrs = schema_1.decode_attrs if before else attrs.decode_attrs
 
     @classmethod
     def open(cls, path: str | Path, *, whole: bool = True) -> Recording:
@@ -97,8 +109,9 @@ class Recording:
 
     @property
     def note(self) -> str:
-        """What is wrong with the file, in a line, though it can be read; mostly empty."""
-        return self._opened.note
+        """What is wrong with the file, or missing since the disk was full, in a line, or empty."""
+        keeping = None if self._opened.note else self.keeping()
+        return str((keeping and keeping.unwritten) or self._opened.note)
 
     def interrupt(self) -> None:
         """End the question that is being answered, from another thread; it is as if closed."""
@@ -109,28 +122,7 @@ class Recording:
     def run(self) -> RunInfo:
         """What is known of the run; state ``recorded``."""
         rows = self._all("SELECT * FROM run ORDER BY rowid DESC LIMIT 1")
-        path = printable(str(self.path.absolute()))
-        if not rows:
-            # It died before it said its name. The same file gets the same id each time.
-            digest = hashlib.blake2b(path.encode("utf-8", "replace"), digest_size=8).hexdigest()
-            return RunInfo(
-                digest, printable(self.path.stem), state="recorded", recording=path,
-                trouble=printable(self.note),
-            )  # fmt: skip
-        run_id, name, argv, pid, started, level, _writer, status, error, _end = rows[0]
-        return RunInfo(
-            id=run_id,
-            name=name,
-            argv=tuple(self._read(_argv, argv)),
-            pid=pid,
-            started_unix_ns=started,
-            level=level if level in LEVELS else "summary",
-            state="recorded",
-            recording=path,
-            status=status,
-            error=error,
-            trouble=printable(self.note),
-        )
+        return self._read(run_info, self.path, self.note, rows[0] if rows else None)
 
     def last_seq(self) -> int:
         """The seq up to which everything can be read."""
@@ -152,7 +144,7 @@ class Recording:
     def nodes(self, after: int = 0) -> list[NodeRow]:
         """Nodes defined or redefined after a seq, in order."""
         rows = self._all("SELECT seq, data FROM node WHERE seq > ? ORDER BY row", after)
-        return [NodeRow(seq, self._read(_node, data)) for seq, data in rows]
+        return [NodeRow(seq, self._read(self._node, data)) for seq, data in rows]
 
     def values(self, after: int = 0, until: int = MAX_SEQ) -> list[ValueRow]:
         """Values defined in ``(after, until]``, in order, each as it was defined last."""
@@ -162,13 +154,16 @@ class Recording:
         """Values whose shape or dtype was not always the same, as they were at a seq."""
         return self._values(_RESHAPED, 0, until)
 
-    def _values(self, which: str, after: int, until: int) -> list[ValueRow]:
-        return [
-            ValueRow(seq, Value(number, self._read(spec_of, dtype, shape), name), producer)
-            for _, seq, number, name, dtype, shape, producer in self._all(
-                f"{_VALUES} {which} GROUP BY id ORDER BY 1", after, until
-            )
-        ]
+    def _values(self, condition: str, after: int, until: int) -> list[ValueRow]:
+        values = _VALUES.format(more="" if self.schema == schema_1.VERSION else _PLACE)
+        rows = []
+        for _, seq, number, name, dtype, shape, producer, *place in self._all(
+            f"{values} {condition} GROUP BY id ORDER BY 1", after, until
+        ):
+            storage, device, nbytes = place or (0, "", None)
+            spec = self._read(value_spec, dtype, shape, device, nbytes)
+            rows.append(ValueRow(seq, Value(number, spec, name, storage), producer))
+        return rows
 
     def gradients(self, after: int = 0) -> list[GradientRow]:
         """Which value is the gradient of which, as said after a seq."""
@@ -183,31 +178,24 @@ class Recording:
 
     def governed(self, after: int = 0) -> Governed | None:
         """What the governor left out, as it last told after a seq; None if it told nothing."""
-        rows = self._all(
-            "SELECT data FROM document WHERE kind = 'governor' AND seq > ? "
-            "ORDER BY row DESC LIMIT 1",
-            after,
-        )
-        return self._read(_governed, rows[0][0]) if rows else None
+        return self._told("governor", _governed, after)
 
     def advice(self) -> Advice | None:
         """What to do about a run without operations; None if it has some."""
-        rows = self.documents("advice")
-        return self._read(_advice, rows[-1][1]) if rows else None
+        return self._told("advice", _advice)
 
     def timings(self) -> Timings | None:
         """How long its compiled functions take unobserved, if that was measured."""
-        rows = self.documents("timing")
-        return self._read(_timings, rows[-1][1]) if rows else None
+        return self._told("timing", _timings)
 
     def keeping(self, after: int = 0) -> Keeping | None:
         """What is kept of the run, as it was last told after a seq; None if that was not told."""
-        rows = self._all(
-            "SELECT data FROM document WHERE kind = 'keeping' AND seq > ? "
-            "ORDER BY row DESC LIMIT 1",
-            after,
-        )
-        return self._read(_keeping, rows[0][0]) if rows else None
+        return self._told("keeping", _keeping, after)
+
+    def _told(self, kind: str, reader: Callable[[bytes], T], after: int = 0) -> T | None:
+        question = "SELECT data FROM document WHERE kind = ? AND seq > ? ORDER BY row DESC LIMIT 1"
+        rows = self._all(question, kind, after)
+        return self._read(reader, rows[0][0]) if rows else None
 
     def source(self, file: str) -> str | None:
         """The text of a source file, as it was during the run."""
@@ -218,19 +206,11 @@ class Recording:
 
     def steps(self, after_seq: int = 0) -> list[StepRow]:
         """Training steps that began or ended after a seq."""
-        if not self._observed:
-            columns = self._all("SELECT name FROM pragma_table_info('step')")
-            self._observed = "observed" if ("observed",) in columns else "1"  # of older files
-        rows = self._all(
-            f"SELECT step, start_seq, start_ns, end_seq, end_ns, {self._observed} FROM step "
-            "WHERE start_seq > ?1 OR end_seq > ?1 ORDER BY start_seq",
-            after_seq,
-        )
-        return [StepRow(*times, bool(seen)) for *times, seen in rows]  # type: ignore[call-arg]
+        return self.step_table.after(after_seq)
 
     def count_steps(self) -> int:
         """How many training steps began."""
-        return int(self._all("SELECT count(*) FROM step")[0][0])
+        return self.step_table.count()
 
     def logs(self, after: int = 0, limit: int | None = None) -> list[LogRow]:
         """Lines after a seq, in order; with ``limit``, the last ones."""
@@ -266,16 +246,16 @@ class Recording:
         limit: int | None = None,
     ) -> list[Execution]:
         """Executions in ``(after, until]``, in order of seq; with ``limit``, the first ones."""
-        which = "" if node is None else " AND node = ?"
+        condition = "" if node is None else " AND node = ?"
         rows = self._all(
-            f"SELECT {EXECUTION} FROM execution WHERE seq > ? AND seq <= ?{which} "
+            f"SELECT {EXECUTION} FROM execution WHERE seq > ? AND seq <= ?{condition} "
             "ORDER BY seq LIMIT ?",
             after,
             MAX_SEQ if until is None else until,
             *(() if node is None else (node,)),
             -1 if limit is None else limit,
         )
-        return [Execution(*row) for row in rows]
+        return self._placed(rows)
 
     def troubles(self, after: int, until: int, flags: int) -> list[tuple[int, ...]]:
         """Per node, executions in ``(after, until]`` that have one of ``flags``.
@@ -298,6 +278,12 @@ class Recording:
         """The seq of a node's last execution; 0 if it has none."""
         return int(self._all("SELECT max(seq) FROM execution WHERE node = ?", node)[0][0] or 0)
 
+    def last_of(self, node: int, before: int) -> Execution | None:
+        """The last execution of a node with a seq below ``before``."""
+        question = f"SELECT {EXECUTION} FROM execution WHERE node = ? AND seq < ? ORDER BY seq DESC"
+        rows = self._all(f"{question} LIMIT 1", node, before)
+        return Execution(*rows[0]) if rows else None
+
     def durations(self, limit: int = 200_000) -> list[tuple[int, int]]:
         """Node and nanoseconds of the latest executions, in any order."""
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
@@ -315,8 +301,8 @@ class Recording:
         )
         if not rows:
             return None
-        many = self._all("SELECT count(DISTINCT node) FROM execution WHERE flags & ?", flag)
-        return Execution(*rows[0]), int(many[0][0])
+        node_count = self._all("SELECT count(DISTINCT node) FROM execution WHERE flags & ?", flag)
+        return self._placed(rows)[0], int(node_count[0][0])
 
     def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
         """Seq, step, mean, and whether it has NaN or Inf, of a value each time it is known."""
@@ -327,18 +313,18 @@ class Recording:
         )
         return [(seq, step, mean, bool(nan or inf)) for seq, step, mean, nan, inf in rows]
 
-    def kept_arrays(self) -> tuple[int, int, int | None, int | None]:
-        """How many whole arrays are kept, their bytes, and the first and last step of them."""
-        many, nbytes, first, last = self._all(
-            "SELECT count(*), coalesce(sum(nbytes), 0), min(seq), max(seq) FROM blob"
-        )[0]
-        steps = [
-            row[0]
-            for seq in (first, last)
-            if seq is not None
-            for row in self._all("SELECT step FROM execution WHERE seq = ?", seq)
-        ]
-        return many, nbytes, min(steps, default=None), max(steps, default=None)
+    def losses(self) -> list[LossRow]:
+        """The losses of the training steps, in order; those of earlier releases have none."""
+        return self.loss_table.rows() if self._has("loss") else []
+
+    def broken_losses(self) -> list[tuple[int, float]]:
+        """Of each loss that is not finite at its end: since which step, and the value there."""
+        return self.loss_table.broken() if self._has("loss") else []
+
+    def kept_arrays(self) -> tuple[int, int]:
+        """How many whole arrays are kept, and their bytes."""
+        count, nbytes = self._all("SELECT count(*), coalesce(sum(nbytes), 0) FROM blob")[0]
+        return count, nbytes
 
     def ran_in(self, step: int) -> list[tuple[int, int]]:
         """Node and seq of what a training step executed first, in order, each node once."""
@@ -363,14 +349,15 @@ class Recording:
 
     def state_at(self, seq: int) -> list[tuple[Execution, int]]:
         """The latest execution of each node at or before a seq, and how often it had run."""
-        columns = ", ".join(f"e.{each}" for each in EXECUTION.split(", "))
+        columns = ", ".join(f"e.{name}" for name in EXECUTION.split(", "))
         rows = self._all(
             f"SELECT {columns}, e.times FROM (SELECT DISTINCT id FROM node) AS n "
             "CROSS JOIN execution AS e ON e.seq = "
             "(SELECT max(seq) FROM execution WHERE node = n.id AND seq <= ?) ORDER BY e.seq",
             seq,
         )
-        return [(Execution(*row[:-1]), row[-1]) for row in rows]
+        ran = self._placed([row[:-1] for row in rows])
+        return [(execution, row[-1]) for execution, row in zip(ran, rows, strict=True)]
 
     def timeline(self, start_ns: int, end_ns: int, limit: int) -> tuple[int, list[Execution]]:
         """Executions that overlap a span of time, in order: how many, and the longest of them."""
@@ -381,15 +368,16 @@ class Recording:
         )[0]
         if first is None:
             return 0, []
-        where = "seq BETWEEN ? AND ? AND start_ns <= ? AND start_ns + duration_ns >= ?"
+        condition = "seq BETWEEN ? AND ? AND start_ns <= ? AND start_ns + duration_ns >= ?"
         bounds = (first, last, end_ns, start_ns)
-        total = self._all(f"SELECT count(*) FROM execution WHERE {where}", *bounds)[0][0]
+        total = self._all(f"SELECT count(*) FROM execution WHERE {condition}", *bounds)[0][0]
         rows = self._all(
-            f"SELECT {EXECUTION} FROM execution WHERE {where} ORDER BY duration_ns DESC LIMIT ?",
+            f"SELECT {EXECUTION} FROM execution WHERE {condition} "
+            "ORDER BY duration_ns DESC LIMIT ?",
             *bounds,
             limit,
         )
-        return total, [Execution(*row) for row in sorted(rows)]
+        return total, self._placed(sorted(rows))
 
     def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
         """Where threads were between nodes, in a span of time; of too many the longest, in order.
@@ -399,9 +387,9 @@ class Recording:
         """
         if not self._has("host"):
             return []
-        which = "" if held else "AND kind NOT IN ('held', 'held_along') "
+        condition = "" if held else "AND kind NOT IN ('held', 'held_along') "
         rows = self._all(
-            f"SELECT {HOST} FROM host WHERE end_ns >= ? AND start_ns <= ? {which}"
+            f"SELECT {HOST} FROM host WHERE end_ns >= ? AND start_ns <= ? {condition}"
             "ORDER BY end_ns - start_ns DESC LIMIT ?",
             start_ns,
             end_ns,
@@ -431,7 +419,7 @@ class Recording:
         first = [self._all("SELECT min(start_ns) FROM span")[0][0]]
         if self._has("host"):
             first.append(self._all("SELECT min(start_ns) FROM host")[0][0])
-        return min((int(each) for each in first if each is not None), default=0)
+        return min((int(start) for start in first if start is not None), default=0)
 
     def host_after(self, row: int) -> list[tuple[int, str, int, int, int]]:
         """Of what was written to `host` after a row: row, kind, step, start and end."""
@@ -451,10 +439,6 @@ class Recording:
             limit,
         )
 
-    def phases(self, after: int = 0) -> list[tuple[int, int, str]]:
-        """Seq, node and phase of nodes defined after a seq, in order."""
-        return self._all("SELECT seq, id, phase FROM node WHERE seq > ? ORDER BY seq", after)
-
     def history(
         self, node: int, *, until_seq: int | None = None, limit: int = 500
     ) -> tuple[int, list[Execution], list[ValueAt | None]]:
@@ -464,16 +448,16 @@ class Recording:
             How many there are; at most ``limit`` of them, evenly chosen, the last one always
             among them; and as many values, None where there is no summary.
         """
-        found = self._all(
+        rows_found = self._all(
             "SELECT seq FROM execution WHERE node = ? AND seq <= ? ORDER BY seq",
             node,
             MAX_SEQ if until_seq is None else until_seq,
         )
-        seqs = thinned([row[0] for row in found], max(limit, 1))
+        seqs = thinned([row[0] for row in rows_found], max(limit, 1))
         rows = self._by_seq(f"SELECT {EXECUTION} FROM execution WHERE seq IN", seqs)
-        executions = [Execution(*row) for row in sorted(rows)]
+        executions = self._placed(sorted(rows))
         defined = self._all("SELECT data FROM node WHERE id = ? ORDER BY row DESC LIMIT 1", node)
-        outputs = self._read(_node, defined[0][0]).outputs if defined else ()
+        outputs = self._read(self._node, defined[0][0]).outputs if defined else ()
         points: dict[int, ValueAt] = {}
         if outputs:
             value = outputs[0]
@@ -483,7 +467,7 @@ class Recording:
                 seqs,
             )
             points = {row[0]: self._value_at(value, row) for row in summaries}
-        return len(found), executions, [points.get(each.seq) for each in executions]
+        return len(rows_found), executions, [points.get(execution.seq) for execution in executions]
 
     def calls(self, after: int = 0, until: int | None = None) -> dict[int, dict[str, Any]]:
         """Attributes of the executions in ``(after, until]`` that differ from their nodes', by seq.
@@ -494,7 +478,7 @@ class Recording:
             return {}
         last = MAX_SEQ if until is None else until
         rows = self._all("SELECT seq, attrs FROM call WHERE seq > ? AND seq <= ?", after, last)
-        return {seq: self._read(_attrs, data) for seq, data in rows}
+        return {seq: self._read(self._attrs, data) for seq, data in rows}
 
     # ------------------------------------------------------------ values
 
@@ -507,6 +491,10 @@ class Recording:
             MAX_SEQ if seq is None else seq,
         )
         return self._value_at(value_id, rows[0]) if rows else None
+
+    def ran_last(self, value: int, seq: int) -> int:
+        """The seq of the latest execution at or before ``seq`` that gave a value; 0 if unknown."""
+        return int(self._all(RAN_LAST, seq, value, seq)[0][0] or 0)
 
     def array(self, value_id: int, seq: int) -> Array | None:
         """The array that an execution wrote, read-only; None if it is not kept."""
@@ -551,9 +539,21 @@ class Recording:
             return []
         return self._all("SELECT name, data FROM branch ORDER BY id")
 
+    def _placed(self, rows: list[tuple[Any, ...]]) -> list[Execution]:
+        """Executions from their rows, each with where it ran."""
+        places: dict[int, tuple[int, int]] = {}
+        if rows and self._has("placed") and self._all("SELECT 1 FROM placed LIMIT 1"):
+            found = self._by_seq(
+                "SELECT seq, worker, lane FROM placed WHERE seq IN", [row[0] for row in rows]
+            )
+            places = {seq: (worker, lane) for seq, worker, lane in found}
+        if not places:
+            return [Execution(*row) for row in rows]
+        return [Execution(*row, *places.get(row[0], (0, 0))) for row in rows]  # type: ignore[call-arg]
+
     def _value_at(self, value: int, row: tuple[Any, ...]) -> ValueAt:
-        seq, step, *statistics, kept = row
-        summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(kept)))
+        seq, step, *statistics, has_blob = row
+        summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(has_blob)))
         return ValueAt(seq, step, value, summary)
 
     # ------------------------------------------------------------ asking

@@ -1,4 +1,4 @@
-"""What a recording holds, as data: the rows that readers get back.
+"""The contents of a recording as data: the rows that readers return.
 
 Invariant: rows are never rewritten; `seq` is unique in a run and grows with time.
 """
@@ -24,10 +24,19 @@ HAS_SUMMARY = 8
 WANTED = 16
 # They were given up, since the recorder fell behind; statistics were taken.
 BEHIND = 32
+# Somebody waited for the execution, so its elements are written after it; `WANTED` comes with them.
+LATER = 64
+# Its elements could not be written, since the disk was full.
+UNWRITTEN = 128
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False):
-    """One run of one node. Times are nanoseconds since the run began."""
+    """One run of one node. Times are nanoseconds since the run began.
+
+    Attributes:
+        flags: Bits of this module.
+        worker, lane: As of `nodescope.events.NodeFinished`.
+    """
 
     seq: int
     node: int
@@ -36,6 +45,8 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
     start_ns: int
     duration_ns: int
     flags: int
+    worker: int = 0
+    lane: int = 0
 
 
 class NodeRow(msgspec.Struct, frozen=True):
@@ -115,6 +126,17 @@ class StepRow(msgspec.Struct, frozen=True):
     observed: bool = True
 
 
+class LossRow(msgspec.Struct, frozen=True, gc=False):
+    """A loss of a training step, as of `nodescope.events.Loss`; ``seq`` is the end of the step."""
+
+    seq: int
+    step: int
+    curve: int
+    node: int
+    times: int
+    value: float
+
+
 class HostRow(msgspec.Struct, frozen=True, gc=False):
     """Where a thread was while it ran no node; see `nodescope.events.HostSpan`."""
 
@@ -140,6 +162,54 @@ class Dropped(msgspec.Struct, frozen=True):
     blobs: int = 0
     summaries: int = 0
     executions: int = 0
+
+
+class Unwritten(msgspec.Struct, frozen=True):
+    """What could not be written to the disk, counted; all of it is also counted in `Dropped`.
+
+    Attributes:
+        cause: ``full``, a disk or quota without space; ``slow``, a disk that had not taken
+            everything when the program ended.
+        arrays: Full arrays; their statistics may be recorded.
+        summaries: Outputs without statistics.
+        executions: Executions, and lines that the program printed, of which nothing is recorded.
+        structure: Definitions of nodes and values of the graph.
+        first_step, last_step: The training steps in which they were lost.
+    """
+
+    cause: Literal["full", "slow"]
+    arrays: int = 0
+    summaries: int = 0
+    executions: int = 0
+    structure: int = 0
+    first_step: int = 0
+    last_step: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.arrays or self.summaries or self.executions or self.structure)
+
+    def counts(self) -> str:
+        """``3 executions and 1,204 arrays``; ``nothing``."""
+        parts = [
+            f"{count:,} {name}{'s'[: count != 1]}"
+            for count, name in (
+                (self.structure, "graph definition"),
+                (self.executions, "execution"),
+                (self.summaries, "statistic"),
+                (self.arrays, "array"),
+            )
+            if count
+        ]
+        text = ", ".join(parts[:-1]) + (" and " if parts[1:] else "") + parts[-1] if parts else ""
+        return text or "nothing"
+
+    def __str__(self) -> str:
+        steps = ""
+        if self.last_step:
+            first, last = max(self.first_step, 1), self.last_step
+            steps = f" of step {last:,}" if first == last else f" of steps {first:,} to {last:,}"
+        why = "the disk was full" if self.cause == "full" else "the disk was too slow at the end"
+        return f"{why}: {self.counts()}{steps} could not be recorded"
 
 
 class LineChange(msgspec.Struct, frozen=True):
@@ -233,6 +303,9 @@ class Keeping(msgspec.Struct, frozen=True):
             were taken.
         too_large: Arrays larger than all that may be kept.
         made_room: Outputs of the newest steps that were more than ``newest_bytes``.
+        nonfinite_steps: Steps that are kept whole because NaN, Inf or a loss that is not finite
+            first appeared there; 0 for what ran outside of steps.
+        unwritten: What could not be written to the disk; none of it is in the counts above.
     """
 
     level: str
@@ -247,6 +320,8 @@ class Keeping(msgspec.Struct, frozen=True):
     behind: int = 0
     too_large: int = 0
     made_room: int = 0
+    nonfinite_steps: tuple[int, ...] = ()
+    unwritten: Unwritten | None = None
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -278,10 +353,13 @@ class Governed(msgspec.Struct, frozen=True):
     Attributes:
         limit: The slowdown to keep to.
         slowdown: The run's: estimated, or measured against steps that were left out.
+        extra_s: How many seconds longer the run took.
         measured: Whether it is measured.
         stuck: The limit could not be kept, with all that may be lowered at its lowest.
         steps: Training steps so far, if any may be left out.
         steps_left_out: Of these, which are not observed at all; their executions are in no sum.
+        calls: Outermost calls of modules outside of steps, if any may be left out.
+        calls_left_out: Of these, which are not observed at all.
         because: Why no step could be left out when one should have been, or ``""``.
         by_hand: How many nodes have a level that a person chose.
         lowered: How many nodes are below the level that was asked for, or have been.
@@ -302,6 +380,9 @@ class Governed(msgspec.Struct, frozen=True):
     steps: int = 0
     steps_left_out: int = 0
     because: str = ""
+    calls: int = 0
+    calls_left_out: int = 0
+    extra_s: float = 0.0
 
 
 class Holds:

@@ -10,10 +10,9 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from nodescope.ir.graph import TensorSpec
+from nodescope.ir.graph import OpaqueSpec, Size, Spec, TensorSpec
 from nodescope.record.summary import TensorSummary
 from nodescope.telling import printable
 
@@ -21,10 +20,12 @@ SUFFIX = ".nscope"
 # How every SQLite file begins, and "nscp" in it, which tells that it is a recording.
 HEADER = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6E736370
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
+# In the place of the shape of a value that is no tensor.
+OPAQUE = "opaque"
 
 # A table of its own accord: earlier recordings get it with their first branch.
 BRANCH = """
@@ -38,7 +39,8 @@ SCHEMA = f"""{BRANCH}
 CREATE TABLE run (
   id TEXT NOT NULL, name TEXT NOT NULL, argv TEXT NOT NULL, pid INTEGER NOT NULL,
   started_unix_ns INTEGER NOT NULL, level TEXT NOT NULL, writer TEXT NOT NULL,
-  status INTEGER, error TEXT NOT NULL, finished_ns INTEGER
+  status INTEGER, error TEXT NOT NULL, finished_ns INTEGER, framework TEXT NOT NULL,
+  framework_version TEXT NOT NULL, capabilities BLOB NOT NULL
 ) STRICT;
 CREATE TABLE progress (
   seq INTEGER NOT NULL, time_ns INTEGER NOT NULL,
@@ -53,7 +55,8 @@ CREATE INDEX node_seq ON node (seq);
 CREATE INDEX node_id ON node (id);
 CREATE TABLE value (
   row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT NOT NULL,
-  dtype TEXT NOT NULL, shape TEXT NOT NULL, producer INTEGER
+  dtype TEXT NOT NULL, shape TEXT NOT NULL, producer INTEGER, storage INTEGER NOT NULL,
+  device TEXT NOT NULL, nbytes INTEGER
 ) STRICT;
 CREATE INDEX value_seq ON value (seq);
 CREATE INDEX value_id ON value (id);
@@ -63,6 +66,11 @@ CREATE TABLE gradient (
 CREATE TABLE step (
   step INTEGER PRIMARY KEY, start_seq INTEGER NOT NULL, start_ns INTEGER NOT NULL,
   end_seq INTEGER, end_ns INTEGER, observed INTEGER NOT NULL
+) STRICT;
+CREATE INDEX step_seq ON step (start_seq);
+CREATE TABLE loss (
+  row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, step INTEGER NOT NULL, curve INTEGER NOT NULL,
+  node INTEGER NOT NULL, times INTEGER NOT NULL, value REAL
 ) STRICT;
 CREATE TABLE log (
   seq INTEGER PRIMARY KEY, step INTEGER NOT NULL, time_ns INTEGER NOT NULL,
@@ -74,6 +82,9 @@ CREATE TABLE execution (
   times INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX execution_node ON execution (node, seq);
+CREATE TABLE placed (
+  seq INTEGER PRIMARY KEY, worker INTEGER NOT NULL, lane INTEGER NOT NULL
+) STRICT;
 CREATE TABLE failure (seq INTEGER PRIMARY KEY, error TEXT NOT NULL) STRICT;
 CREATE TABLE span (
   first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL,
@@ -119,13 +130,11 @@ CREATE TABLE document (
 ) STRICT;
 """
 
-# Tables as releases before this one made them, where they were made otherwise.
-EARLIER = (
-    "CREATE TABLE step (step INTEGER PRIMARY KEY, start_seq INTEGER NOT NULL, "
-    "start_ns INTEGER NOT NULL, end_seq INTEGER, end_ns INTEGER) STRICT",
-)
-
 EXECUTION = "seq, node, step, thread, start_ns, duration_ns, flags"
+RAN_LAST = (
+    "SELECT max(seq) FROM execution WHERE seq <= ? AND NOT flags & 4 AND node = "  # 4: FAILED
+    "(SELECT producer FROM value WHERE id = ? AND seq <= ? ORDER BY row DESC LIMIT 1)"
+)
 HOST = "kind, thread, step, start_ns, end_ns, file, line, function"
 SUMMARY = (
     "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "
@@ -147,9 +156,16 @@ def chunk_sum(data: bytes, of_array: int) -> int:
     return zlib.crc32(data, of_array)
 
 
-def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape as it is stored, ``"32,10"``; a scalar's is ``""``."""
-    return ",".join(map(str, shape))
+def shape_text(shape: tuple[Size, ...]) -> str:
+    """A shape as it is stored, ``"32,10"``, ``"?,10"``; a scalar's is ``""``."""
+    return ",".join(["?" if size is None else str(size) for size in shape])
+
+
+def spec_columns(spec: Spec) -> tuple[str, str, str, int | None]:
+    """Dtype, shape, device and nbytes of table ``value``."""
+    if isinstance(spec, OpaqueSpec):
+        return printable(spec.type), OPAQUE, "", spec.nbytes
+    return spec.dtype, shape_text(spec.shape), spec.device, None
 
 
 @lru_cache(maxsize=4096)
@@ -159,7 +175,20 @@ def spec_of(dtype: str, shape: str) -> TensorSpec:
     Raises:
         ValueError: The shape is damaged.
     """
-    return TensorSpec(tuple(map(int, shape.split(","))) if shape else (), dtype)
+    return _tensor_spec(dtype, shape, "")
+
+
+@lru_cache(maxsize=4096)
+def value_spec(dtype: str, shape: str, device: str = "", nbytes: int | None = None) -> Spec:
+    """The spec of a row of table ``value``. Raises as `spec_of`."""
+    if shape == OPAQUE:
+        return OpaqueSpec(dtype, nbytes)
+    return _tensor_spec(dtype, shape, device)
+
+
+def _tensor_spec(dtype: str, shape: str, device: str) -> TensorSpec:
+    sizes = shape.split(",") if shape else ()
+    return TensorSpec(tuple(None if size == "?" else int(size) for size in sizes), dtype, device)
 
 
 def summary_row(value: int, seq: int, step: int, summary: TensorSummary) -> tuple[Any, ...]:
@@ -206,40 +235,3 @@ def summary_of(row: tuple[Any, ...], *, blob: bool) -> TensorSummary:
         tuple(np.frombuffer(preview, dtype="<f8").tolist()),
         blob,
     )
-
-
-def encode(payload: object) -> bytes:
-    """MessagePack; what has no plain form, or takes more than 64 bits, is written as its text.
-
-    Text that is no Unicode is written with escapes.
-    """
-    try:
-        return _ENCODER.encode(payload)
-    except (OverflowError, UnicodeEncodeError):
-        return _ENCODER.encode(_within(msgspec.to_builtins(payload, enc_hook=_plain)))
-
-
-def _within(payload: Any) -> Any:
-    if isinstance(payload, dict):
-        return {_within(key): _within(each) for key, each in payload.items()}
-    if isinstance(payload, list | tuple):
-        return [_within(each) for each in payload]
-    if isinstance(payload, int) and not -(1 << 63) <= payload < 1 << 64:
-        return str(payload)
-    if isinstance(payload, str):
-        return printable(payload)
-    return payload
-
-
-def _plain(payload: object) -> object:
-    if isinstance(payload, np.generic):
-        return payload.item()
-    if isinstance(payload, np.ndarray):
-        return payload.tolist()
-    try:
-        return repr(payload)[:1000]
-    except Exception:  # a user's broken repr must not cost the node
-        return f"<{type(payload).__name__}>"
-
-
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)

@@ -1,4 +1,4 @@
-"""TensorSummary: what is kept of a tensor when the tensor itself is not.
+"""TensorSummary: the statistics kept of a tensor.
 
 Invariant: nan_count, inf_count and zero_count are exact for every dtype and layout. min, max, mean,
 std, norm and the histogram are over the finite elements. The array is only read.
@@ -28,6 +28,11 @@ TINY = 1e-280
 _SAFE_EXPONENT = 300
 # dtype.char: float32, float64, bool and the integers convert to float64 without surprises.
 EXACT_IN_FLOAT64 = "fd?bhilqBHILQ"
+# Of these, a preview holds the elements themselves.
+EXACT = frozenset(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+     "float16", "float32", "float64")
+)  # fmt: skip
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -59,6 +64,17 @@ class TensorSummary(msgspec.Struct, frozen=True):
     histogram: tuple[int, ...] = ()
     preview: tuple[float, ...] = ()
     blob: bool = False
+
+
+def whole(summary: TensorSummary) -> np.ndarray[Any, Any] | None:
+    """The array itself, where it has no more elements than are shown, and float64 holds them."""
+    shape, dtype = summary.spec.shape, summary.spec.dtype
+    if dtype not in EXACT or math.prod(shape) != len(summary.preview):
+        return None
+    array = np.array(summary.preview, np.float64)
+    if dtype in ("int64", "uint64") and not (np.abs(array) < 2**53).all():
+        return None
+    return array.astype(dtype).reshape(shape)
 
 
 def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary:

@@ -22,8 +22,17 @@ import numpy as np
 
 from nodescope.errors import RecordingError
 from nodescope.events import Array
-from nodescope.record.descriptors import held, high, intact
-from nodescope.record.ours import beside, end_writing, release, remember, vouch
+from nodescope.record.files.descriptors import held, high, intact
+from nodescope.record.files.disk_space import Reserve
+from nodescope.record.files.ownership import (
+    beside,
+    end_writing,
+    open_here,
+    release,
+    remember,
+    vouch,
+)
+from nodescope.record.files.page_checksums import seal
 from nodescope.record.rows import Dropped
 from nodescope.record.schema import (
     APPLICATION_ID,
@@ -46,6 +55,9 @@ _MOST = 2048
 _CHUNKS_BYTES = 4 << 20
 _HINT = "choose another file with --record"
 
+Blob = tuple[int, int]
+"""The size and the seq of a stored array."""
+
 
 class Writer:
     """Creates a recording and appends batches.
@@ -63,8 +75,16 @@ class Writer:
         self._budget_bytes = budget_bytes
         self._held_bytes = 0
         self.too_large = 0  # arrays that no budget of this size can hold
-        self._blobs: dict[int, int] = {}
-        self._fallen: dict[int, int] = {}  # in this batch
+        # Statements so far, whether it gets on; one that is tried again is no progress.
+        self.moves = 0
+        self._moved = self._settled = 0  # in this batch, and up to it
+        # By number of a blob, its size and seq: those that can make room, oldest first; in this
+        # batch fallen; never falling, see `protect`.
+        self._blobs: dict[int, Blob] = {}
+        self._fallen: dict[int, Blob] = {}
+        self._protected: dict[int, Blob] = {}
+        self._protected_bytes = 0
+        self._spans: list[tuple[int, int]] = []
         self._before = (1, 0, 0)
         self._next_blob = 1
         _create(path)
@@ -79,6 +99,7 @@ class Writer:
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.execute("PRAGMA temp_store=MEMORY")
                 self._db.execute("SELECT 1 FROM sqlite_schema").fetchall()
+                self._reserve = Reserve(path.parent)
             self._descriptors = held([f"{path}{suffix}" for suffix in ("", "-wal", "-shm")])
             self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}").fetchall()
             self._db.executescript(f"BEGIN;{SCHEMA}INSERT INTO progress VALUES (0,0,0,0,0);COMMIT;")
@@ -102,6 +123,7 @@ class Writer:
         """
         self._look()
         self._fallen.clear()
+        self._moved = 0
         self._before = (self._next_blob, self._held_bytes, self.too_large)
         self._db.execute("BEGIN IMMEDIATE")
 
@@ -110,8 +132,12 @@ class Writer:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         first, self._held_bytes, self.too_large = self._before
-        both = {**self._fallen, **self._blobs}
-        self._blobs = {number: size for number, size in both.items() if number < first}
+        blobs = {**self._fallen, **self._blobs}
+        self._blobs = {number: blob for number, blob in blobs.items() if number < first}
+        self._protected = {
+            number: blob for number, blob in self._protected.items() if number < first
+        }
+        self._protected_bytes = sum([nbytes for nbytes, _ in self._protected.values()])
         self._next_blob = first
         self._fallen.clear()
 
@@ -121,10 +147,10 @@ class Writer:
             return
         width = len(rows[0])
         marks = f"({','.join('?' * width)})"
-        most = _MOST if width <= 15 else _MOST // 2
+        rows_at_once = _MOST if width <= 15 else _MOST // 2
         into = "INSERT OR REPLACE INTO" if replace else "INSERT INTO"
-        for start in range(0, len(rows), most):
-            part = rows[start : start + most]
+        for start in range(0, len(rows), rows_at_once):
+            part = rows[start : start + rows_at_once]
             room = _room(len(part))
             values = list(chain.from_iterable(part))
             values += [0] * ((room - len(part)) * width)
@@ -134,6 +160,8 @@ class Writer:
                 self._db.execute(statement, values)
             except UnicodeEncodeError:  # names may hold bytes that are no Unicode
                 self._db.execute(statement, list(map(_readable, values)))
+            self._moved += 1
+            self.moves = max(self.moves, self._settled + self._moved)
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement of the batch."""
@@ -150,44 +178,64 @@ class Writer:
             seqs = ",".join(str(seq) for seq, has in flags.items() if has == bits)
             self._db.execute(f"UPDATE execution SET flags = flags | {bits} WHERE seq IN ({seqs})")
 
+    def protect(self, first: int, end: int) -> None:
+        """Keep the arrays from one seq up to, without, another one, whatever the budget.
+
+        Half of the budget at most; what is protected first stays.
+        """
+        self._spans.append((first, end))
+        for number, blob in [*self._blobs.items()]:
+            if self._protects(*blob):
+                self._protected[number] = self._blobs.pop(number)
+                self._protected_bytes += blob[0]
+
+    def _protects(self, nbytes: int, seq: int) -> bool:
+        fits = 2 * (self._protected_bytes + nbytes) <= self._budget_bytes
+        return fits and any(first <= seq < end for first, end in self._spans)
+
     def add_blobs(self, arrays: Sequence[tuple[int, int, Array]]) -> int:
         """Store full arrays (value, seq, array) and delete the oldest ones beyond the budget.
 
         Returns:
             How many arrays fell to the budget; one larger than all of it counts.
         """
-        fallen = gone = 0
-        kept: dict[int, tuple[int, int, Array]] = {}
+        fallen = last_dropped = 0
+        accepted: dict[int, tuple[int, int, Array]] = {}
         for item in arrays:
-            array = item[2]
+            _, seq, array = item
             if array.dtype.hasobject or array.nbytes > self._budget_bytes:
                 fallen += 1
                 self.too_large += 1
                 continue
             while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
-                gone = next(iter(self._blobs))
-                self._fallen[gone] = self._blobs.pop(gone)
-                self._held_bytes -= self._fallen[gone]
-                kept.pop(gone, None)
+                last_dropped = next(iter(self._blobs))
+                self._fallen[last_dropped] = self._blobs.pop(last_dropped)
+                self._held_bytes -= self._fallen[last_dropped][0]
+                accepted.pop(last_dropped, None)
                 fallen += 1
-            kept[self._next_blob] = item
-            self._blobs[self._next_blob] = array.nbytes
+            if self._held_bytes + array.nbytes > self._budget_bytes:  # the rest is protected
+                fallen += 1
+                continue
+            accepted[self._next_blob] = item
+            if self._spans and self._protects(array.nbytes, seq):
+                self._protected[self._next_blob] = (array.nbytes, seq)
+                self._protected_bytes += array.nbytes
+            else:
+                self._blobs[self._next_blob] = (array.nbytes, seq)
             self._held_bytes += array.nbytes
             self._next_blob += 1
-        if gone:  # numbers grow, so all up to this one are the oldest
-            self._db.execute("DELETE FROM chunk WHERE blob <= ?", (gone,))
-            self._db.execute("DELETE FROM blob WHERE id <= ?", (gone,))
-            self._db.execute("DELETE FROM checksum WHERE last <= ?", (gone,))
+        if last_dropped:
+            self._delete_up_to(last_dropped)
         blobs, chunks, sums, waiting = [], [], [], 0
-        for number, (value, seq, array) in kept.items():
+        for number, (value, seq, array) in accepted.items():
             spec = (dtype_name(array.dtype), shape_text(array.shape), array.nbytes)
             blobs.append((number, value, seq, *spec))
             little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             data = little.reshape(-1).view(np.uint8)
-            said = array_sum(value, seq, spec[0], array.shape)
+            seed = array_sum(value, seq, spec[0], array.shape)
             for part, start in enumerate(range(0, data.size, CHUNK_BYTES)):
                 chunks.append((number, part, data[start : start + CHUNK_BYTES].tobytes()))
-                sums.append((number, part, chunk_sum(chunks[-1][2], said)))
+                sums.append((number, part, chunk_sum(chunks[-1][2], seed)))
                 waiting += len(chunks[-1][2])
                 if waiting >= _CHUNKS_BYTES:
                     self.insert("chunk", chunks)
@@ -198,6 +246,17 @@ class Writer:
             packed = np.array(sums, dtype=SUMS).tobytes()
             self.insert("checksum", [(sums[0][0], sums[-1][0], packed)])
         return fallen
+
+    def _delete_up_to(self, last: int) -> None:
+        """Delete the oldest arrays; numbers grow, so all up to one, but for the protected ones."""
+        start = 1
+        for first, end in [*_ranges(sorted(self._protected)), (last + 1, last + 1)]:
+            bounds = (start, min(first - 1, last))
+            if bounds[0] <= bounds[1]:
+                self._db.execute("DELETE FROM chunk WHERE blob BETWEEN ? AND ?", bounds)
+                self._db.execute("DELETE FROM blob WHERE id BETWEEN ? AND ?", bounds)
+                self._db.execute("DELETE FROM checksum WHERE first >= ? AND last <= ?", bounds)
+            start = end + 1
 
     def commit(self, seq: int, time_ns: int, dropped: Dropped) -> None:
         """End the batch; from now on readers see it.
@@ -212,11 +271,12 @@ class Writer:
         )
         self._look()  # nearly all of the batch is written now
         self._db.execute("COMMIT")
+        self._settled = self.moves = self.moves + 1
         try:
-            there = self.path.stat().st_ino == self._inode
+            in_place = self.path.stat().st_ino == self._inode
         except OSError:
-            there = False
-        if not there:
+            in_place = False
+        if not in_place:
             raise RecordingError(f"the recording {self.path} was deleted or moved")
 
     def _look(self) -> None:
@@ -227,8 +287,13 @@ class Writer:
                 hint="what was written before is intact",
             )
 
+    def release_reserve(self) -> None:
+        """Give back the disk space that was set aside for the end of the recording."""
+        self._reserve.release()
+
     def abandon(self) -> None:
-        """Close after a fault, as well as it goes."""
+        """Close after a fault, as far as possible."""
+        self._reserve.release()
         end_writing(self._key)
         if not intact(self._descriptors):
             # They may be the program's own by now: they are neither written nor closed.
@@ -246,6 +311,7 @@ class Writer:
             RecordingError: The program closed our files.
         """
         self._look()
+        self._reserve.release()
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._db.execute("PRAGMA journal_mode=DELETE").fetchall()
@@ -255,8 +321,21 @@ class Writer:
         self._db.close()
         end_writing(self._key)
         if not os.path.lexists(beside(self.path, "-wal")):
+            if not open_here(self.path):
+                seal(self.path)
             remember(self.path)
             release(self._key)
+
+
+def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges, both ends included."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -279,7 +358,7 @@ def _readable(value: Any) -> Any:
 
 
 def _room(rows: int) -> int:
-    """For how many rows a statement is made: 1, 2, 3, 4, 6, 8, 12, …
+    """The number of rows of a statement: 1, 2, 3, 4, 6, 8, 12, …
 
     Few different statements, so that SQLite need not compile them again, and yet one for all rows:
     each gives the interpreter away several times, and a busy program gives it back after 5 ms.

@@ -17,8 +17,8 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.codegen.backend import Backend, Runner
-from nodescope.engine.execution.plan import Plan
 from nodescope.ir.graph import Node
+from nodescope.ops.plan import Plan
 from nodescope.passes.pipeline import Lowered, Options
 from tests.conformance.graphs.bounds import outside, ranges
 from tests.conformance.graphs.checks import check_memory, lowered_of, need, nodes_of, said_of

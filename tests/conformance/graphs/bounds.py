@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.control.body import constants_of
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.control import constants_of
 from tests.conformance.graphs.running import quiet
 
 Array = np.ndarray[Any, Any]
@@ -108,7 +108,7 @@ def _run(
     values: dict[int, Any] = constants_of(body) if isinstance(body, Graph) else {}
     values.update(zip(body.inputs, arrays, strict=True))
     for node in nodes:
-        if node.family == "leaf" and node.op != "read":
+        if node.is_leaf and node.op != "read":
             continue
         call = call_of(node)
         given = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]

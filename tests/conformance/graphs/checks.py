@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops, passes
-from nodescope.engine.execution.plan import needed
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
+from nodescope.ops.plan import needed
 from nodescope.ops.state import UPDATES
 from nodescope.passes.pipeline import Lowered, Options, lower
 from tests.conformance.graphs.making import Case
@@ -139,7 +139,7 @@ def check_provenance(
              lowered)  # fmt: skip
     for node in lowered.graph.nodes:
         need(set(node.origin) <= known, f"{node.name} comes from nowhere", case, lowered)
-        leaf = node.family == "leaf" and node.id not in known
+        leaf = node.is_leaf and node.id not in known
         need(node.origin or leaf, f"{node.name} has no origin", case, lowered)
     for value in (each.id for each in case.graph.values):
         now = found.value(value)
@@ -266,4 +266,4 @@ def is_clean_up(each: passes.GraphPass) -> bool:
 
 def nodes_of(graph: Graph) -> tuple[Node, ...]:
     """Nodes that are no leaves."""
-    return tuple(node for node in graph.nodes if ops.get(node.op).family != "leaf")
+    return tuple(node for node in graph.nodes if not ops.get(node.op).is_leaf)

@@ -225,7 +225,7 @@ def update(m: Making) -> Any:
     rate = m.input(np.asarray(number, dtype), feed=number)
     step = m.node("multiply", (gradient, rate))
     new = step and m.node("subtract", (p, step[0]))
-    control = [n.id for n in m.nodes if n.family != "leaf"][-2:] if m.choices.chance(50) else []
+    control = [n.id for n in m.nodes if not n.is_leaf][-2:] if m.choices.chance(50) else []
     found = new and m.node("assign", (p, new[0]), control=control)
     if found and m.choices.chance(30):
         m.node("assign_add", (found[0], new[0]), control=[m.nodes[-1].id])
@@ -235,7 +235,7 @@ def update(m: Making) -> Any:
 
 def waits(m: Making) -> Any:
     """A node that waits for others without taking their values."""
-    able = [n.id for n in m.nodes if n.family != "leaf"]
+    able = [n.id for n in m.nodes if not n.is_leaf]
     x = pick(m)
     if x is None or not able:
         return None

@@ -103,7 +103,7 @@ def inside(m: Making, arrays: Sequence[Array], most: int = 8) -> Inside:
         outer_value(body)
     wanted = m.choices.integer(0, most)
     for _ in range(3 * wanted):
-        if sum(node.family != "leaf" for node in body.nodes) >= wanted:
+        if sum(not node.is_leaf for node in body.nodes) >= wanted:
             break
         m.choices.one_of(_INSIDE)(body)
     return body

@@ -19,7 +19,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.errors import NodescopeError
-from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value, usual_role
 from nodescope.ir.text import print_graph
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.checking import inferred
@@ -97,7 +97,7 @@ class Making:
 
     def _leaf(self, op: str, array: Array) -> int:
         spec = TensorSpec(array.shape, array.dtype.name)
-        node = Node(0, "", op, "leaf")
+        node = Node(0, "", op, "leaf", role=usual_role(op, "leaf"))
         return self._insert(node, (spec,), (array,))[0]
 
     def node(
@@ -125,8 +125,9 @@ class Making:
         }
         given = tuple(each for each in operands if not isinstance(each, Scalar))
         node = Node(
-            0, "", op, found.family, given, tuple(control), (), {**scalars, **(attrs or {})}
-        )
+            0, "", op, found.family, given, tuple(control), (), {**scalars, **(attrs or {})},
+            role=found.role, writes=found.writes,
+        )  # fmt: skip
         tried = self._tried(node)
         if tried is None:
             return None

@@ -47,7 +47,7 @@ def played(case: Case, given: list[Any], *, keeping: bool = False) -> list[Any]:
     values: dict[int, Any] = {k: ns.tensor(each) for k, each in case.arrays.items()}
     values.update(zip(case.graph.inputs, given, strict=True))
     for node in case.graph.nodes:
-        if ops.get(node.op).family == "leaf":
+        if ops.get(node.op).is_leaf:
             continue
         call = call_of(node)
         args = tuple(a.value if isinstance(a, Scalar) else values[a] for a in call.args)

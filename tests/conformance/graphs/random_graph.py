@@ -45,7 +45,7 @@ def make(
         m.pool.append(makers.fresh(m, _shape(choices), choices.one_of(DTYPES)))
     wanted = choices.integer(least, most if choices.chance(30) else min(most, 18))
     for _ in range(4 * wanted):  # makers may find nothing to do
-        if sum(node.family != "leaf" for node in m.nodes) >= wanted:
+        if sum(not node.is_leaf for node in m.nodes) >= wanted:
             break
         choices.one_of(chosen)(m)
     return m.finish(name, _outputs(m))
@@ -57,7 +57,7 @@ def _shape(choices: Choices) -> tuple[int, ...]:
 
 
 def _outputs(m: Making) -> list[int]:
-    made = [each for node in m.nodes if node.family != "leaf" for each in node.outputs]
+    made = [each for node in m.nodes if not node.is_leaf for each in node.outputs]
     outputs = [(made or m.pool)[-1]]
     outputs += [m.choices.one_of(made or m.pool) for _ in range(m.choices.integer(0, 3))]
     if m.choices.chance(10):

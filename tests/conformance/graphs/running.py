@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.execution.plan import Plan
 from nodescope.ir.graph import Graph
 from nodescope.ops.calls import Scalar
 from nodescope.ops.fused import run_body
+from nodescope.ops.plan import Plan
 from tests.conformance.graphs.making import Case
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from nodescope.engine.execution.plan import needed
 from nodescope.ir.graph import Node
+from nodescope.ops.plan import needed
 from tests.conformance.graphs.making import Case
 from tests.conformance.graphs.running import every_value
 
@@ -66,7 +66,7 @@ def _candidates(case: Case) -> Iterator[Case]:
         for node in reversed(case.graph.nodes):
             if node.id not in alive and used.isdisjoint(node.outputs):
                 yield _without(case, node)
-    inner = [node for node in case.graph.nodes if node.family != "leaf"]
+    inner = [node for node in case.graph.nodes if not node.is_leaf]
     for node in reversed(inner):
         if not set(node.outputs) & set(outputs):
             yield _cut(case, node)
@@ -111,7 +111,7 @@ def _cut(case: Case, node: Node) -> Case:
     _, values = every_value(graph, case.arrays, case.feeds)
     first = 1 + max(each.id for each in graph.nodes)
     leaves = tuple(
-        Node(first + i, f"cut_{value}", "placeholder", "leaf", outputs=(value,))
+        Node(first + i, f"cut_{value}", "placeholder", "leaf", outputs=(value,), role="input")
         for i, value in enumerate(node.outputs)
     )
     nodes: list[Node] = []

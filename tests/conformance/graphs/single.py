@@ -18,7 +18,7 @@ def single_cases(op: Op, most: int = 3) -> list[Case]:
     """The op on some of its samples: half of its arrays are fed, the others are constants."""
     found = []
     samples = list(op.samples(np.random.default_rng(5)))
-    if not samples and op.elementwise and op.family != "leaf":
+    if not samples and op.elementwise and not op.is_leaf:
         rng = np.random.default_rng(6)
         arrays = tuple(rng.uniform(*op.domain, (3, 4)) for _ in op.ports)
         whole = tuple(each.astype("int64") for each in arrays)
@@ -40,5 +40,5 @@ def single_cases(op: Op, most: int = 3) -> list[Case]:
 
 def every_op() -> list[Case]:
     """Those of all ops."""
-    wanted = (op for op in ops.all_ops() if op.family != "leaf")
+    wanted = (op for op in ops.all_ops() if not op.is_leaf)
     return [case for op in wanted for case in single_cases(op)]

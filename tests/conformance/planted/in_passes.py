@@ -210,7 +210,7 @@ def _(patch: Patch) -> None:
 
 @planted("effects_merge", found_by="passes", help="two assignments of the same become one")
 def _(patch: Patch) -> None:
-    patch.setattr(Draft, "is_pure", lambda self, node: node.family != "leaf")
+    patch.setattr(Draft, "is_pure", lambda self, node: not node.is_leaf)
 
 
 @planted("no_order", found_by="passes", help="nodes come out in the order in which they were made")

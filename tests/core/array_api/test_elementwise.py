@@ -13,9 +13,13 @@ from hypothesis.extra import numpy as hnp
 
 import nodescope as ns
 from tests.core.array_api.oracle import FUNCTIONS, check
+from tests.depth import examples
 
 DRAWN = settings(
-    max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 REAL_FLOATS, COMPLEX, BOOL = ("float32", "float64"), ("complex64", "complex128"), ("bool",)

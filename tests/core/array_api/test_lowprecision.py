@@ -14,8 +14,9 @@ from nodescope import ops
 from nodescope.engine.run import apply
 from nodescope.engine.tensor import LEAF, Tensor, make
 from nodescope.errors import DtypeError, NodescopeError
+from nodescope.ir.dtypes import as_dtype, bfloat16
 from nodescope.ir.graph import TensorSpec
-from nodescope.ops.lowprecision import as_dtype, bfloat16, promote
+from nodescope.ops.lowprecision import promote
 from nodescope.ops.op import Op, Sample
 from nodescope.record.recording import Recording
 from tests.conformance.op_cases import samples

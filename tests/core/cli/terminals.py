@@ -71,7 +71,7 @@ class Typed:
         """Wait until ``text`` is shown after what was expected before; what was shown up to it."""
         deadline = time.monotonic() + WAIT_S
         while (found := self.shown.find(text, self._seen)) < 0:
-            ready, _, _ = select.select([self._person], [], [], deadline - time.monotonic())
+            ready, _, _ = select.select([self._person], [], [], max(0, deadline - time.monotonic()))
             assert ready, f"{text!r} is not shown: {self.shown[self._seen :]!r}"
             self._take()
         before = self.shown[self._seen : found]

@@ -14,7 +14,7 @@ import pytest
 import nodescope as ns
 from nodescope.cli import main
 from nodescope.cli.check_reports import junit_text
-from nodescope.debug.checking import Report, check
+from nodescope.debug.watch.check_report import Report, check
 from nodescope.debug.watch.watch import parse_watches
 from nodescope.record.recording import Recording
 from tests.integration.processes import TRAIN, nodescope, one_line
@@ -85,7 +85,7 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "HIT  nan on op:log: 2 hits" in done.stdout
     assert "loss/log in step 2 (script.py:9): " in done.stdout
-    assert "-    nan on scope:lost: nothing in the program matches it" in done.stdout
+    assert "-    nan on scope:lost: no value in the program matches it" in done.stdout
     (path,) = runs(tmp_path)
     shown = path.relative_to(tmp_path)
     assert done.stdout.endswith(f"next: nodescope why {shown} loss/log@2\n")
@@ -107,7 +107,7 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
     ("text", "status", "said"),
     [
         ("raise SystemExit(7)", 7, "ended with status 7"),
-        ("raise ValueError('no')", 1, "the program ended with ValueError: no"),
+        ("raise ValueError('no')", 1, "the program failed: ValueError: no"),
     ],
 )
 def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, said: str) -> None:
@@ -117,7 +117,9 @@ def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, said:
     assert done.returncode == status
     assert said in done.stdout
     assert len(runs(tmp_path)) == 1
-    assert [each.tag for each in cases(tmp_path / "r.xml")["the program's own status"]] == ["error"]
+    assert [each.tag for each in cases(tmp_path / "r.xml")["the program's exit status"]] == [
+        "error"
+    ]
 
 
 def test_a_program_that_closes_its_output_is_reported_all_the_same(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["check", str(path)]) == 1
     assert "operator_overflow: 1 hit" in capsys.readouterr().out
     assert main(["check", "--watch", "unchanged_tensor", str(path)]) == 1
-    assert "not evaluated 2 of 4 times: the full array is not kept" in capsys.readouterr().out
+    assert "not evaluated 2 of 4 times: the full array was not kept" in capsys.readouterr().out
     assert main(["check", "--watch", "inf", "--watch", "unchanged_tensor", str(path)]) == 0
     assert main(["check", "--strict", "--watch", "inf; unchanged_tensor", str(path)]) == 1
     assert main(["check", "--watch", "off nan; inf", str(path)]) == 0
@@ -150,7 +152,7 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("level", "watch", "why"),
     [
         ("summary", "nan on op:lgo", "no watch could be evaluated\n"),
-        ("timing", "nan", "no watch could be evaluated (the recording has only times)\n"),
+        ("timing", "nan", "no watch could be evaluated (the recording holds only timings)\n"),
     ],
 )
 def test_what_could_not_be_asked_at_all_is_not_passed(
@@ -172,7 +174,7 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
     assert "no watch rule named 'nann'; did you mean 'nan'? (column 6)" in one_line(done)
     done = nodescope(tmp_path, "check", "--json", "no/r.json", "script.py", text=text)
     assert done.returncode == 2
-    assert "there is no folder" in one_line(done)
+    assert "no such folder" in one_line(done)
 
 
 def report_of(path: Path, watches: str) -> Report:
@@ -240,9 +242,11 @@ def test_a_program_without_operations_is_no_clean_run(tmp_path: Path) -> None:
     text = "import numpy as np\nw = np.zeros(3)\nprint(w.sum())\n"
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=text)
     assert done.returncode == 1
-    assert "nothing was checked: the program used no nodescope tensors" in done.stdout
+    assert (
+        "nothing was checked: the program computed nothing with nodescope's tensors" in done.stdout
+    )
     assert "script.py:2: w = np.zeros(3)  →  w = ns.tensor(np.zeros(3)" in done.stdout
-    assert [each.tag for each in cases(tmp_path / "r.xml")["anything was checked"]] == ["error"]
+    assert [each.tag for each in cases(tmp_path / "r.xml")["something was checked"]] == ["error"]
 
 
 LOSS = """
@@ -284,4 +288,4 @@ def test_what_was_not_evaluated_is_never_ok(
 def test_watches_that_watch_nothing_are_no_clean_run(tmp_path: Path, spec: str) -> None:
     done = nodescope(tmp_path, "check", "--watch", spec, "script.py", text=TRAIN)
     assert done.returncode == 2
-    assert "no watch is on" in one_line(done)
+    assert "no watch is enabled" in one_line(done)

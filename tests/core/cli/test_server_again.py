@@ -88,7 +88,7 @@ def test_a_page_comes_back_to_the_stop_that_it_left(start: Start) -> None:
         assert time.monotonic() - killed_at > 4.0  # then the program may have gone on by itself
     else:
         # The page may be there before the terminal is told.
-        program.expect("was ended by SIGKILL and was started again; open http")
+        program.expect("was ended by SIGKILL and was restarted; open http")
         assert session.stop == stop
         control(page, run, Continue())
     assert program.end() == 0
@@ -125,7 +125,7 @@ def test_where_nobody_has_come_yet_the_new_address_lets_in(start: Start) -> None
     program = start(WATCH + TRAIN, *RUN)
     program.expect("held")
     os.kill(program.server_pid(), signal.SIGKILL)
-    address = re.search(r"http://\S+", program.expect("was started again; open"))
+    address = re.search(r"http://\S+", program.expect("was restarted; open"))
     assert address is not None
     page = Page(Server(address[0]))
     run = run_id(page)
@@ -157,10 +157,10 @@ def test_one_that_keeps_dying_is_given_up_in_a_line(
     started.stop()
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == server.RESTARTS + 1
-    assert all("was started again; open http://a" in line for line in lines[:-1])
+    assert all("was restarted; open http://a" in line for line in lines[:-1])
     assert lines[-1] == (
-        "nodescope: the server was ended by SIGKILL, 4 times by now, and is not started again; "
-        "the program goes on without a page"
+        "nodescope: the server was ended by SIGKILL, 4 times by now, and is not restarted; "
+        "the program continues without a page"
     )
 
 
@@ -170,7 +170,7 @@ def test_one_that_is_told_to_end_stays_away(start: Start) -> None:
     program.expect("The page stays open")
     os.kill(program.server_pid(), signal.SIGTERM)
     assert program.end() == 0
-    assert not any("started again" in line for line in program.lines)
+    assert not any("restarted" in line for line in program.lines)
 
 
 def test_a_port_that_somebody_took_is_not_shared(
@@ -194,4 +194,4 @@ def test_a_port_that_somebody_took_is_not_shared(
     finally:
         taker.close()
         started.stop()
-    assert "is not started again: its port is no longer free" in capfd.readouterr().err
+    assert "is not restarted: its port is no longer free" in capfd.readouterr().err

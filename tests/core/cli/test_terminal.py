@@ -140,7 +140,7 @@ def test_values_are_changed(tmp_path):
     assert told["p sum(value)"] == ["0"]
     assert told["info"][-1] == ("  changed here: loss/matmul[0, :] set to 100; loss/matmul times 0")
     assert told["n"][-1] == "  value loss/square: float64 4×2, 0 … 0, mean 0"
-    assert "the past cannot be changed" in told["set value = 1"][0]
+    assert "a past moment cannot be changed" in told["set value = 1"][0]
     assert done.returncode == 0
 
 
@@ -180,13 +180,13 @@ MISTAKES = {
     "p valu": "valu",
     "p __import__('os')": "unknown function '__import__'",
     "p loss/maen": "no node named 'loss/maen' so far; did you mean 'loss/mean'",
-    "b opp:log": "no kind of breakpoint is named 'opp'",
+    "b opp:log": "no breakpoint kind named 'opp'",
     "tb": "which node?",
-    "d 7": "there is no breakpoint 7",
+    "d 7": "no breakpoint 7",
     "off": "no breakpoints given",
-    "w off 1": "there is no watch 1",
+    "w off 1": "no watch 1",
     "l 99": "frames; bt shows them",
-    "rb x": "'x' is not a whole number, 0 or more",
+    "rb x": "'x' is not an integer, 0 or more",
     "n 0": "a count starts at 1",
     "o optimizer": "loss/mean is not in scope 'optimizer'; it is in loss",
     "b [backward]": "'[backward]' does not say which nodes to stop at; glob:* [backward]",
@@ -319,7 +319,7 @@ def test_ctrl_c_pauses_and_at_the_prompt_there_is_another_prompt(tmp_path, term)
         typed.line("c")
         typed.expect("running")
         typed.type("\x03")
-        typed.expect("Paused at tanh")
+        typed.expect("Stopped at tanh")
         typed.line("p max(value)")
         typed.expect("0.761594")
         typed.line("b op:tanh [once] log it runs again")
@@ -327,7 +327,7 @@ def test_ctrl_c_pauses_and_at_the_prompt_there_is_another_prompt(tmp_path, term)
         typed.expect("c\n")
         typed.expect("it runs again")
         typed.type("\x03")
-        typed.expect("Paused at tanh")
+        typed.expect("Stopped at tanh")
         typed.expect("(nodescope) ")
         typed.type("p st\x03")  # at the prompt there is another prompt
         typed.expect("kill ends it)\n(nodescope) ")

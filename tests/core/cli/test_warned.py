@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.cli.script import is_ours
 from nodescope.cli.warned import at_user_lines
 from nodescope.engine import tracer
 from nodescope.events import Bus
+from nodescope.origins import is_ours
 
 LINES = Path(__file__).read_text().splitlines()
 LOG, DIVIDE = (

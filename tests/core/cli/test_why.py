@@ -55,7 +55,7 @@ def test_what_has_no_place_is_refused(
 
 def test_the_first_step_that_has_any(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(path)]) == 0
-    assert capsys.readouterr().out.startswith("step 2: 2 of 3 nodes gave NaN or Inf\n")
+    assert capsys.readouterr().out.startswith("step 2: 2 of 3 nodes produced NaN or Inf\n")
     assert main(["why", str(path), "--step", "3"]) == 0
     assert "only finite values" in capsys.readouterr().out
 
@@ -79,7 +79,7 @@ def test_what_was_not_recorded_is_not_called_finite(
     assert main(["why", str(found)]) == 0
     assert capsys.readouterr().out.startswith("NaN and Inf are unknown for ")
     assert main(["why", str(found), "--step", "1"]) == 0
-    assert capsys.readouterr().out.endswith("so NaN and Inf are not known\n")
+    assert capsys.readouterr().out.endswith("so NaN and Inf are unknown\n")
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,26 @@ def test_what_is_run_again_does_not_warn(
         assert main(["why", str(path), "mean"]) == 0
         assert main(["why", str(path)]) == 0
     assert capsys.readouterr().out.startswith("mean is nan in step 0: mean of no elements")
+
+
+def test_nan_is_looked_for_in_the_first_step_that_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path, level="values"), np.errstate(all="ignore"):
+        w = ns.parameter(np.array([1.0, 2.0]), name="w")
+        for x in ns.steps([1.0, -1.0, 2.0, -2.0, 3.0]):
+            with ns.name_scope("training"):
+                np.mean(np.log(w * x)).backward()
+    for element in ("training/log[nan]", "log", "loss[nan]", "loss"):
+        assert main(["why", str(path), element]) == 0
+        said = capsys.readouterr().out
+        assert "is nan in step 2: log of -1" in said
+        assert said.startswith("step 2 is the first of 2 steps with NaN")
+        assert "@4 explains the last one" in said
+    assert main(["why", str(path), "loss@4"]) == 0
+    assert capsys.readouterr().out.startswith("training/mean is nan in step 4: ")
+    assert main(["why", str(path), "training/multiply[nan]"]) == 2
+    assert "training/multiply has no NaN: it was recorded 5 times" in capsys.readouterr().err
+    assert main(["why", str(path), "training/multiply"]) == 0
+    assert "in step 5" in capsys.readouterr().out

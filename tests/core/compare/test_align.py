@@ -22,6 +22,7 @@ def chain(*ops: str, scope: str = "", first: int = 1, leaf: str = "placeholder")
                 number, f"{scope}/{label}" if scope else label, op,
                 "leaf" if op == leaf else "elementwise",
                 (number - 1,) if number > first else (), outputs=(number,), scope=scope,
+                role="input" if op == leaf else "op",
             )
         )  # fmt: skip
     return found

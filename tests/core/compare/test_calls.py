@@ -25,7 +25,7 @@ def worst(found: Comparison) -> list[tuple[str, str]]:
 
 
 def eager_of(function: ComparedFunction) -> set[int]:
-    return {node.eager for node in function.nodes if node.family != "leaf"}
+    return {node.eager for node in function.nodes if node.role == "op"}
 
 
 def test_traces_and_functions_of_one_step_are_kept_apart(tmp_path: Path) -> None:

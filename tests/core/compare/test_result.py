@@ -11,8 +11,9 @@ import nodescope as ns
 from nodescope.compare.measure import worst_of
 from nodescope.compare.provenance import with_origins
 from nodescope.compare.result import compare, history
+from nodescope.compare.values import Reader
 from nodescope.errors import UsageError
-from nodescope.record.captured import functions
+from nodescope.record.compiled_functions import functions
 from nodescope.record.recording import Recording
 from tests.core.compare.programs import both, compared, in_mode, training
 
@@ -21,7 +22,7 @@ def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
     (function,) = compared(tmp_path, training()).functions
     assert function.owner.startswith("train_step")
     assert function.steps == (1, 2, 3)
-    inner = [node for node in function.nodes if node.family != "leaf"]
+    inner = [node for node in function.nodes if node.role == "op"]
     # every traced node has a fate, and is a node of the eager run
     assert sum(function.fates.values()) == len(inner)
     assert {node.matched for node in inner} == {"name"}
@@ -45,7 +46,7 @@ def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
 def test_the_scope_around_the_call_is_found(tmp_path: Path) -> None:
     (function,) = compared(tmp_path, training(scope="outer/epoch")).functions
     assert function.base == "outer/epoch"
-    assert {node.matched for node in function.nodes if node.family != "leaf"} == {"name"}
+    assert {node.matched for node in function.nodes if node.role == "op"} == {"name"}
 
 
 def test_statistics_are_compared_where_elements_were_not_kept(tmp_path: Path) -> None:
@@ -169,3 +170,33 @@ def test_an_unknown_node_has_no_history(tmp_path: Path) -> None:
     eager, compiled = both(tmp_path, training(steps=1))
     with eager, compiled, pytest.raises(UsageError, match="no node 999"):
         history(eager, compiled, "train_step", 999)
+
+
+@pytest.mark.parametrize("level", ["values", "timing"])
+def test_each_function_is_beside_the_step_in_which_it_ran(tmp_path: Path, level: str) -> None:
+    def program() -> None:
+        weight = ns.parameter(np.ones((6, 4), np.float32), name="weight")
+
+        @ns.compile
+        def forward(batch: ns.Tensor) -> ns.Tensor:
+            hidden = np.tanh(batch @ weight)
+            return np.mean(hidden * hidden)
+
+        for rows in ns.steps((8, 8, 5)):  # the last batch is smaller, and is traced once more
+            forward(ns.tensor(np.ones((rows, 6), np.float32), name="batch"))
+
+    eager, compiled = both(tmp_path, program, level=level)
+    with eager, compiled:
+        found = compare(eager, compiled).functions
+        reader = Reader(eager, compiled)
+        for function, rows, steps in zip(found, (8, 5), ((1, 2), (3,)), strict=True):
+            assert function.steps == steps
+            inner = [node for node in function.nodes if node.role == "op"]
+            assert {node.matched for node in inner} == {"name"}
+            nodes, specs = reader.as_of(steps[0])
+            shapes = {specs[each].shape for id in function.beside for each in nodes[id].outputs}
+            assert shapes == {(6, 4), (rows, 6), (rows, 4), ()}
+            traced = {node.eager: node for node in function.nodes if node.eager}
+            for id, node in traced.items():
+                known = [specs[each] for each in nodes[id].outputs]
+                assert known == [value.spec for value in node.values], node.name

@@ -6,9 +6,11 @@ limit; what is started is ended with the test.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -85,7 +87,7 @@ class Editor:
         self._stream.faults = []
         self._news = threading.Condition()
         self._events: list[tuple[str, Body]] = []
-        self._read = 0
+        self._read = [0, 0]  # events that were waited for; of what is printed
         self.closed = threading.Event()
         self._channel = JsonMessageChannel(
             self._stream, MessageHandlers(event=self._event, disconnect=self._disconnected)
@@ -96,6 +98,8 @@ class Editor:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._kill_program()  # it would go on for ever
         if self.process is not None:
             if self.process.poll() is None:
                 self.process.kill()
@@ -107,6 +111,13 @@ class Editor:
             self._channel.close()
         if kind is None:
             assert not self._stream.faults, self._stream.faults
+
+    def _kill_program(self) -> None:
+        with self._news:
+            programs = [body["systemProcessId"] for name, body in self._events if name == "process"]
+        for program in programs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program, signal.SIGKILL)
 
     def _event(self, event: Any) -> None:
         with self._news:
@@ -138,10 +149,14 @@ class Editor:
         return str(body)
 
     def event(self, name: str, **wanted: Any) -> Body:
-        """Wait for the next event of a name, after the one that was waited for before."""
+        """Wait for the next event of a name, after the one that was waited for before.
+
+        What a program prints comes on a way of its own: earlier or later than what it does.
+        """
+        kinds = name == "output"
 
         def found() -> int | None:
-            for place in range(self._read, len(self._events)):
+            for place in range(self._read[kinds], len(self._events)):
                 kind, body = self._events[place]
                 if kind == name and all(body.get(key) == each for key, each in wanted.items()):
                     return place
@@ -151,7 +166,7 @@ class Editor:
             assert self._news.wait_for(lambda: found() is not None, WAIT_S), (name, self._events)
             place = found()
             assert place is not None
-            self._read = place + 1
+            self._read[kinds] = place + 1
             return self._events[place][1]
 
     def happened(self) -> list[str]:

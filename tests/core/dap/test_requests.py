@@ -139,7 +139,7 @@ def test_nan_and_inf_stop_where_they_are_made(tmp_path):
                              filterOptions=[{"filterId": "nan", "condition": "opp:x"}])  # fmt: skip
         verified = [each["verified"] for each in answers["breakpoints"]]
         assert verified == [True, True, False, False]
-        assert answers["breakpoints"][2]["message"] == "there are 'node' and 'nan', no 'all'"
+        assert answers["breakpoints"][2]["message"] == "no filter 'all'; there are 'node' and 'nan'"
         editor.configured()
         stop = editor.event("stopped")
         assert stop["reason"] == "exception"

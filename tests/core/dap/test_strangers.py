@@ -153,7 +153,7 @@ def test_others_cannot_keep_a_launch_waiting(
 def test_others_cannot_keep_the_door_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(attaching, "is_foreign", lambda connection: True)
-    door = attaching.Door(None, "script.py", lambda line: None)  # type: ignore[arg-type]
+    door = attaching.EditorListener(None, "script.py", lambda line: None)  # type: ignore[arg-type]
     try:
         place = ("127.0.0.1", door._place.port)
         with socket.create_connection(place, WAIT_S) as silent:

@@ -128,7 +128,7 @@ def test_another_thread_steps_and_its_frames_are_shown(tmp_path):
         for _ in range(3):
             editor.ask("next", threadId=other, singleThread=True)
             assert editor.event("stopped")["threadId"] == other
-        assert "there is no thread 99" in editor.refused("next", threadId=99)
+        assert "no thread 99" in editor.refused("next", threadId=99)
         editor.ask("continue", threadId=first)
         editor.event("terminated")
 
@@ -161,7 +161,7 @@ def test_the_end_of_who_goes_alone_pauses_the_others(tmp_path):
         editor.ask("setFunctionBreakpoints", breakpoints=[])
         editor.ask("continue", threadId=first, singleThread=True)
         stop = editor.event("stopped")
-        assert stop["description"] == "Paused: the thread that went on alone has ended"
+        assert stop["description"] == "Stopped: the thread that was stepping alone has ended"
         assert stop["threadId"] != first
         assert ("thread", {"reason": "exited", "threadId": first}) in editor._events
         editor.ask("continue", threadId=stop["threadId"])

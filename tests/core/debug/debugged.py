@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nodescope.debug.gate import Gate
-from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
+from nodescope.debug.gate.gate import Gate
 from nodescope.engine import tracer
 from nodescope.events import Array, Bus, Event, Logged, ValueEdited
 from nodescope.protocol import (
@@ -112,6 +112,6 @@ def debugged(
     finally:
         tracer.unobserve()
         news.put(None)
-        thread.join(10)
+        thread.join(60)
         seen.statuses = gate.info.breakpoints
     assert seen.faults == []

@@ -12,9 +12,9 @@ import pytest
 
 import nodescope as ns
 from nodescope import api
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.controller import Controller
-from nodescope.debug.edit_text import parse_edit
-from nodescope.debug.spelling import parse_breakpoint
+from nodescope.debug.edits.syntax import parse_edit
 from nodescope.errors import ConditionError, EditError, UsageError
 from nodescope.events import Level
 from nodescope.protocol import (
@@ -117,7 +117,7 @@ def test_wait_has_a_limit_and_pause_stops(tmp_path):
             np.exp(x)
 
     with controlled(tmp_path, forever) as (controller, _):
-        with pytest.raises(TimeoutError, match="still runs"):
+        with pytest.raises(TimeoutError, match="still running"):
             controller.wait(0.0)
         controller.command(Pause())
         go.set()
@@ -304,7 +304,8 @@ def test_what_was_not_recorded_is_said(tmp_path):
         moved = controller.reverse_continue()
         assert not moved.found
         assert (
-            "could not be evaluated 3 times: loss/square is not there: level summary" in moved.text
+            "could not be evaluated 3 times: loss/square is not available: level summary"
+            in moved.text
         )
         controller.command(RunTo("loss/square"))
         (square,) = controller.outputs()
@@ -329,7 +330,7 @@ def test_edits_at_a_stop(tmp_path):
         assert controller.evaluate("value[0, 1]") == 3
         with pytest.raises(EditError, match="not a value of exp"):
             controller.edit("inputs[3] = 1")
-        with pytest.raises(EditError, match="points outside"):
+        with pytest.raises(EditError, match="is out of range"):
             controller.edit("value[7] = 1")
         controller.command(StepNode())
         stopped(controller)

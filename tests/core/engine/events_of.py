@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from nodescope.engine import tracer
-from nodescope.events import Bus, Event, GraphExtended, NodeFinished
+from nodescope.events import Bus, Demand, Event, GraphExtended, NodeFinished
 from nodescope.ir.graph import Node
 
 E = TypeVar("E")
@@ -46,7 +46,7 @@ class Events:
 @contextlib.contextmanager
 def observed(*, starts: bool = False) -> Iterator[Events]:
     events = Events()
-    events.bus.starts = starts
+    events.bus.want(events, Demand(starts=starts))
     tracer.observe(events.bus)
     try:
         yield events

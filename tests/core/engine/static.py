@@ -9,9 +9,9 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.building import Builder
-from nodescope.engine.execution.plan import Plan
 from nodescope.engine.trees import flatten, unflatten
 from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.plan import Plan
 
 
 def recorded(f: Callable[..., Any], *arrays: Any) -> tuple[Any, Graph]:

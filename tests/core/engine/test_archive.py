@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import nodescope as ns
 from nodescope.errors import GraphError
+from tests.depth import examples
 
 Members = dict[str, bytes]
 Change = Callable[[Members], Any]
@@ -153,21 +154,21 @@ def renamed(members: Members) -> None:
         (replaced("arrays/", b""), "it holds 'arrays/', which no saved"),
         (replaced("arrays/+1.npy", b""), r"it holds 'arrays/\+1\.npy'"),
         (meta(format=99), r"meta\.json: it has format 99; this nodescope reads up to 1.*newer"),
-        (meta(format="1"), "'1' is not a version of the format"),
-        (meta(format=True), "True is not a version"),
-        (meta(format=0), "0 is not a version"),
-        (meta(kind="notebook"), "it is not of a saved graph or program"),
-        (meta(kind=None), "it is not of a saved graph or program"),
+        (meta(format="1"), "'1' is not a format version"),
+        (meta(format=True), "True is not a format version"),
+        (meta(format=0), "0 is not a format version"),
+        (meta(kind="notebook"), "it does not describe a saved graph or program"),
+        (meta(kind=None), "it does not describe a saved graph or program"),
         (meta(extra=1), "unknown field `extra`"),
         (meta(arrays=[]), r"meta\.json: Expected `object`"),
         (meta(arrays={"one": ["float32", []]}), r"meta\.json: .*int"),
         (meta(arrays={"1": ["float32", [-1]]}), "not what the graph says|holds|it is missing"),
         (meta(about=[]), r"Expected `object`, got `array` - at `\$\.about`"),
         (about(surprise=1), "unknown field `surprise`"),
-        (replaced("meta.json", b"[]"), "it is not of a saved graph"),
+        (replaced("meta.json", b"[]"), "it does not describe a saved graph"),
         (replaced("meta.json", b"{"), r"meta\.json: "),
         (replaced("meta.json", b"\xff"), r"meta\.json: "),
-        (replaced("meta.json", b'{"kind": "graph", "kind": "graph"}'), "stands twice"),
+        (replaced("meta.json", b'{"kind": "graph", "kind": "graph"}'), "contains a name twice"),
         (replaced("meta.json", b'{"format": ' + b"9" * 5000 + b"}"), r"meta\.json: "),
         (deep, r"meta\.json: "),
         (replaced("graph.txt", b""), r"graph\.txt: "),
@@ -205,7 +206,7 @@ def shortened(members: Members) -> None:
 def test_arrays_have_exactly_their_bytes(
     good: Path, kind: str, tmp_path: Path, change: Change
 ) -> None:
-    refused(rewritten(good, tmp_path / "bad", change), kind, r"npy: \d+ bytes do not make")
+    refused(rewritten(good, tmp_path / "bad", change), kind, r"npy: \d+ bytes do not match")
 
 
 def declared(dtype: str, shape: list[int]) -> Change:
@@ -235,7 +236,7 @@ def test_members_of_one_name_are_refused(good: Path, kind: str, tmp_path: Path) 
     path = rewritten(good, tmp_path / "bad", lambda _: None)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("graph.txt", "graph 0 static () -> () {\n}\n")
-    refused(path, kind, r"it holds 'graph\.txt' twice")
+    refused(path, kind, r"it contains 'graph\.txt' twice")
 
 
 def directory(raw: bytes, at: int, value: int) -> bytes:
@@ -262,7 +263,7 @@ def test_other_files_are_refused(kind: str, tmp_path: Path, content: bytes) -> N
     refused(tmp_path, kind, "is not a saved graph or program")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_cut_files_are_refused(good: Path, kind: str, tmp_path: Path, data: st.DataObject) -> None:
     raw = good.read_bytes()
@@ -272,7 +273,7 @@ def test_cut_files_are_refused(good: Path, kind: str, tmp_path: Path, data: st.D
         ns.load_graph(path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_changed_bytes_are_refused_or_change_nothing(
     good: Path, kind: str, tmp_path: Path, data: st.DataObject
@@ -303,7 +304,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_other_json_is_refused_or_makes_what_runs(
     good: Path, kind: str, tmp_path: Path, data: st.DataObject
@@ -321,7 +322,7 @@ def test_other_json_is_refused_or_makes_what_runs(
         ns.Session(found).run("same:0")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_other_text_is_refused_or_makes_what_was_checked(
     good: Path, kind: str, tmp_path: Path, data: st.DataObject

@@ -161,7 +161,7 @@ def test_what_wants_no_gradient_has_no_history() -> None:
     with ns.no_grad():
         assert not f(X)[0].requires_grad
     assert f.explain().traces[1].reason == "gradients are not recorded"
-    with pytest.raises(GradientError, match="was not made from one that wants a gradient"):
+    with pytest.raises(GradientError, match="was not computed from one that requires a gradient"):
         twice.sum().backward()
 
 

@@ -101,7 +101,7 @@ def test_an_argument_given_by_name_is_said_to_be() -> None:
     for args, kwargs in (((X, 3), {}), ((X,), {"n": 3}), ((X, 3, 1), {}), ((X, 3), {"m": 1})):
         assert run(*args, **kwargs).tolist() == [3.0, 3.0]
     assert [each.reason for each in run.explain().traces] == [
-        "the first call", "n: given by name now", "m: not given before", "m: given by name now",
+        "the first call", "n: given by name now", "m: newly given", "m: given by name now",
     ]  # fmt: skip
 
 

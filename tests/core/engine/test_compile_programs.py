@@ -18,6 +18,7 @@ import nodescope as ns
 from nodescope import optim
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError
 from nodescope.ir.text import parse_graph, print_graph
+from tests.depth import examples
 
 STEPS: dict[str, Callable[[list[Any], int], Any]] = {
     "add": lambda v, i: v[i % len(v)] + v[-1],
@@ -50,7 +51,7 @@ def program(steps: list[tuple[str, int]], w: Any) -> Callable[[Any], Any]:
     return f
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9)), min_size=1, max_size=12),
     st.integers(2, 5),
@@ -188,7 +189,7 @@ def test_a_graph_refuses_what_it_does_not_take(tmp_path: Path) -> None:
         found.run({"x": X[:2]})
     with pytest.raises(DtypeError, match=r"batch\['x'\] is float64, the graph takes float32"):
         found.run({"x": X.astype(float)})
-    with pytest.raises(UsageError, match=r"takes 1 arrays, not 2.*give batch\['x'\]"):
+    with pytest.raises(UsageError, match=r"takes 1 arrays, got 2.*give batch\['x'\]"):
         found.run({"x": X}, X)
     with pytest.raises(GraphError, match="a result cannot be saved"):
         ns.compile(lambda x: (x, object())).graph(X).save(tmp_path / "f")

@@ -56,8 +56,8 @@ W = ns.parameter(np.ones(2), name="w")
         (leaves_by_float, "float: the elements of a traced value"),
         (leaves_by_numpy, "numpy: the elements of a traced value"),
         (selects, "values.*np.where"),
-        (makes_a_parameter, "a parameter .p. is made inside a compiled function.*once outside"),
-        (makes_an_optimizer, "an optimizer .SGD. is made inside.*once outside"),
+        (makes_a_parameter, "a parameter .p. is created inside a compiled function.*once outside"),
+        (makes_an_optimizer, "an optimizer .SGD. is created inside.*once outside"),
         (writes_to_its_argument, "argument"),
     ],
 )

@@ -38,13 +38,13 @@ def test_arguments_that_differ() -> None:
     check(
         f,
         [
-            "lr: not given before",
+            "lr: newly given",
             "argument lr: 0.1 → 0.2 (a Python number is part of the signature: pass "
             "np.float32(...) to trace it)",
-            "x: shape (32, 4) → (16, 4)",
+            "x: shape 32×4 → 16×4",
             "x: dtype float32 → float64",
             "x: a NumPy array → a tensor",
-            "tree['a']: not given before",
+            "tree['a']: newly given",
         ],
     )
 
@@ -193,7 +193,7 @@ def test_gradients_that_are_there_or_not() -> None:
     for i in range(3):
         f(np.ones(2))
         assert w.grad.numpy().tolist() == [i + 1.0] * 2
-    check(f, ["w.grad was None, and is not now"])
+    check(f, ["w.grad was None, but is not now"])
     w.grad = None
     f(np.ones(2))
     assert w.grad.numpy().tolist() == [1.0, 1.0]
@@ -219,7 +219,7 @@ def test_an_optimizer_with_other_settings() -> None:
         run()
         found.append((w.numpy(), opt.steps))
         if static:
-            check(run, ["the optimizer has other settings than when it was traced"])
+            check(run, ["the optimizer's settings differ from those when it was traced"])
     np.testing.assert_equal(found[0], found[1])
 
 

@@ -11,11 +11,15 @@ import pytest
 
 import nodescope as ns
 from nodescope.engine.codegen import backend as backends
+from nodescope.engine.tracer import observe, unobserve
 from nodescope.errors import BoundsError
 from nodescope.events import (
+    Bus,
     Compiled,
+    Demand,
     GradientComputed,
     GraphCaptured,
+    HostSpan,
     NodeFailed,
     NodeFinished,
     PassApplied,
@@ -72,7 +76,7 @@ def test_watching_changes_no_bit(backend: str, opened: bool) -> None:
     expected = trained(backend=backend)
     with observed() as events:
         if opened:
-            events.bus.opened = (lambda node: True,)
+            events.bus.want(events, Demand(opened=(lambda node: True,)))
         assert trained(backend=backend) == expected
     ran = [each.node for each in events.of(NodeFinished) if each.node.graph]
     assert {"forward", "backward", "optimizer"} <= {node.phase for node in ran}
@@ -89,7 +93,7 @@ def test_a_run_is_told_what_was_compiled() -> None:
     (told,) = events.of(Compiled)
     (final,) = [each.graph for each in graphs.values() if each.stage == "final"]
     traced = next(each.graph for each in graphs.values() if each.stage == "traced")
-    assert len(told.about["fates"]) == len(traced.nodes)
+    assert len(told.fates) == len(traced.nodes)
     for each in events.of(PassApplied):
         assert {each.before, each.after} <= set(graphs)
     by_name = {join("outer", node.name) if node.phase == "forward" else "": node
@@ -129,7 +133,7 @@ def test_an_opened_kernel_shows_what_it_covers_on_its_real_inputs() -> None:
 
     x = np.linspace(-1, 1, 1 << 18)
     with observed() as events:
-        events.bus.opened = (wants,)
+        events.bus.want(events, Demand(opened=(wants,)))
         found = f(ns.tensor(x)).numpy()
     ran = {each.node.name: each for each in events.of(NodeFinished)}
     kernels = [each for each in ran.values() if each.node.op == "fused"]
@@ -155,7 +159,7 @@ def test_gradients_asked_for_later_run_compiled_too() -> None:
     assert any(node.graph for node in backward)
     names = {node.id: node.name for node in events.nodes.values()}
     assert all(names[node.forward] for node in backward if node.forward is not None)
-    leaves = [each.node.name for each in events.of(NodeFinished) if each.node.family == "leaf"]
+    leaves = [each.node.name for each in events.of(NodeFinished) if each.node.is_leaf]
     assert len(leaves) == len(set(leaves)) <= 4
 
 
@@ -163,7 +167,7 @@ def test_gradients_asked_for_later_run_compiled_too() -> None:
 def test_where_nobody_looks_at_values_a_plan_runs_at_once(backend: str) -> None:
     expected = trained(backend=backend)
     with observed() as events:
-        events.bus.values = False
+        events.bus.want(events, Demand(arrays=False))
         assert trained(backend=backend) == expected
     ran = [each for each in events.of(NodeFinished) if each.node.graph]
     assert all(each.outputs for each in ran if each.step == 1)  # when the run learns the nodes
@@ -200,7 +204,7 @@ def test_a_plan_that_runs_at_once_and_fails_says_where(backend: str) -> None:
             f(x, i)
 
     with observed() as events:
-        events.bus.values = False
+        events.bus.want(events, Demand(arrays=False))
         with pytest.raises(BoundsError, match=r"test_compile_watched\.py"):
             run()
     failed = events.of(NodeFailed)
@@ -220,3 +224,37 @@ def test_constants_of_the_derivative_alone_are_not_the_functions(backend: str) -
 
 def _counted(events: Events) -> int:
     return len(events.of(NodeFailed))
+
+
+def test_tracing_and_compiling_are_told_with_the_functions_line() -> None:
+    spans: list[HostSpan] = []
+
+    class Spans:
+        def emit(self, event: object) -> None:
+            if isinstance(event, HostSpan):
+                spans.append(event)
+
+    bus = Bus()
+    bus.add(Spans())
+
+    @ns.compile
+    def slow_to_trace(x: ns.Tensor) -> ns.Tensor:
+        for _ in range(200):
+            x = np.tanh(x)
+        return x
+
+    observe(bus)
+    try:
+        for _ in ns.steps(range(2)):
+            slow_to_trace(ns.tensor(np.ones(2)))
+    finally:
+        unobserve()
+    told = [each for each in spans if each.kind == "compiling"]
+    names = [each.function for each in told]
+    # The trace, its graph, and what is recorded of it; nothing in the second step.
+    assert names[:2] == ["slow_to_trace"] * 2
+    assert names[2:] == ["slow_to_trace (its graph is recorded)"]
+    line = slow_to_trace.__wrapped__.__code__.co_firstlineno
+    assert {(each.step, each.file, each.line) for each in told} == {(1, __file__, line)}
+    assert all(one.end_ns <= two.start_ns for one, two in itertools.pairwise(told))
+    assert all(each.start_ns < each.end_ns for each in told)

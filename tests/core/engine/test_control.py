@@ -12,12 +12,13 @@ import pytest
 import nodescope as ns
 from nodescope.engine import modes
 from nodescope.engine.building import Builder
-from nodescope.engine.control.body import cast_value, finished, run_body
+from nodescope.engine.control.body import cast_value, finished
 from nodescope.engine.control.derivative import pullback
 from nodescope.engine.tensor import make
 from nodescope.engine.trees import flatten
 from nodescope.errors import GradientError, ShapeError, TraceError, UsageError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ops.control import run_body
 from tests.core.engine.static import recorded
 
 X = np.random.default_rng(1).standard_normal((5, 3))
@@ -98,7 +99,7 @@ def test_scan_second_derivative() -> None:
 
 def test_scan_is_one_node() -> None:
     _, graph = recorded(rnn, H, X)
-    assert [node.op for node in graph.nodes if node.family != "leaf"] == ["scan"]
+    assert [node.op for node in graph.nodes if not node.is_leaf] == ["scan"]
 
 
 def test_scan_carries_what_its_body_assigns() -> None:
@@ -226,7 +227,7 @@ def test_carry_that_changes() -> None:
     )
     fails(
         TraceError,
-        "while_loop: the carry before and after have different forms",
+        "while_loop: the carry before and after have different structures",
         lambda h: ns.while_loop(lambda c: True, lambda c: (c,), h),
         H,
     )

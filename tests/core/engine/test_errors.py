@@ -5,8 +5,10 @@ Each message says what is wrong, where in the user's own file, and how to mend i
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import nodescope as ns
 from nodescope.errors import (
     BoundsError,
     DtypeError,
@@ -27,7 +29,7 @@ y = x @ np.ones((4, 5))
 """,
         ShapeError, 2,
         "matmul: inner dimensions differ: (2, 3) @ (4, 5)",
-        "check the order of operands",
+        "the last dimension of the left operand is 3: the right one needs 3 rows, not 4",
     ),
     Mistake(
         "broadcast",
@@ -57,7 +59,7 @@ y = x.reshape(4, 2)
 """,
         ShapeError, 2,
         "reshape: (2, 3) has 6 elements and does not fit (4, 2)",
-        "the sizes must multiply to as many; one of them may be -1, for what is left",
+        "the sizes must multiply to that number; one of them may be -1, to be inferred",
     ),
     Mistake(
         "axis",
@@ -77,7 +79,7 @@ y = x[2]
 """,
         BoundsError, 2,
         "getitem: index 2 is out of bounds for axis 0 with size 2",
-        "count from 0, or from -1 for the last; slices may overhang",
+        "count from 0, or from -1 for the last; slices may extend past the end",
     ),
     Mistake(
         "index by float",
@@ -115,7 +117,7 @@ y = (x > 0) & x
 w = ns.parameter([1, 2, 3], name="w")
 """,
         DtypeError, 1,
-        "a tensor of int64 cannot want a gradient",
+        "a tensor of int64 cannot require a gradient",
         "convert it to a floating-point dtype",
     ),
     Mistake(
@@ -124,7 +126,7 @@ w = ns.parameter([1, 2, 3], name="w")
 x = ns.tensor([[1, 2], [3]])
 """,
         ShapeError, 1,
-        "nested lists of different lengths make no tensor",
+        "nested lists of different lengths cannot form a tensor",
         "pad them to one length, or make one tensor of each",
     ),
     Mistake(
@@ -134,7 +136,7 @@ x = ns.tensor(["cat", "dog"])
 """,
         DtypeError, 1,
         "a tensor holds numbers or booleans, not text",
-        "give text and objects numbers first, such as class numbers",
+        "encode text and objects as numbers first, such as class indices",
     ),
     Mistake(
         "backward on non-scalar",
@@ -143,7 +145,7 @@ w = ns.parameter(np.ones(3), name="w")
 (w * 2).backward()
 """,
         GradientError, 2,
-        "backward: a tensor of shape (3,) needs a gradient to start from",
+        "backward: a tensor of shape (3,) needs an initial gradient",
         "reduce it to a scalar, or pass gradient=",
     ),
     Mistake(
@@ -153,7 +155,7 @@ x = ns.tensor(np.ones(3))
 x.sum().backward()
 """,
         GradientError, 2,
-        "backward: this tensor was not made from one that wants a gradient",
+        "backward: this tensor was not computed from one that requires a gradient",
         "make parameters with nodescope.parameter or tensor(..., requires_grad=True), and "
         "compute outside no_grad",
     ),
@@ -176,8 +178,8 @@ f = ns.grad(lambda x: (x * x).sum())
 f(np.arange(3))
 """,
         GradientError, 2,
-        "grad: cannot differentiate by an argument of int64",
-        "convert it to floating point, or name the others with argnums",
+        "grad: cannot differentiate with respect to an argument of int64",
+        "convert it to floating point, or select the other arguments with argnums",
     ),
     Mistake(
         "grad of no scalar",
@@ -210,9 +212,9 @@ with ns.no_grad():
 loss.backward()
 """,
         GradientError, 5,
-        "backward: the leaf 'w' has changed since multiply used it, and its gradient needs the "
+        "backward: the leaf 'w' has changed since multiply used it, but its gradient needs the "
         "old elements",
-        "call backward before the leaf is changed (by an optimizer, assign or in place), or "
+        "call backward before changing the leaf (by an optimizer, assign or in place), or "
         "compute the loss again",
     ),
     Mistake(
@@ -232,7 +234,7 @@ x = ns.tensor(np.ones(3))
 x += np.ones((2, 3))
 """,
         ShapeError, 2,
-        "x += y: a result of shape (2, 3) does not fit into (3,)",
+        "x += y: a result of shape (2, 3) does not fit into shape (3,)",
         "make a new tensor, as in x = x + y",
     ),
     Mistake(
@@ -272,8 +274,8 @@ x = ns.tensor(np.ones(3))
 y = np.asarray(x)
 """,
         UnsupportedError, 2,
-        "a tensor does not turn into an array by itself: it would drop out of the graph",
-        "say x.numpy() to leave the graph, gradients included; np.stack, np.concatenate and "
+        "a tensor is not converted to an array implicitly: it would leave the graph",
+        "use x.numpy() to leave the graph, gradients included; np.stack, np.concatenate and "
         "np.column_stack join tensors, np.broadcast_to repeats one, and nodescope.tensor(array)[x] "
         "indexes by one",
     ),
@@ -305,3 +307,21 @@ if x > 0:
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_mistakes_are_explained(mistake: Mistake) -> None:
     check(mistake)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "hint"),
+    [
+        ((2, 3), (4, 3), "transpose the right operand?"),
+        ((4, 5), (3, 4), "swap the operands?"),
+        ((3, 4), (3, 2), "transpose the left operand?"),
+        ((64, 10), (12, 16), "of the left operand is 10: the right one needs 10 rows, not 12"),
+        ((64, 10), (12,), "of the left operand is 10: the right one needs 10 elements, not 12"),
+    ],
+)
+def test_what_would_make_two_matrices_fit(
+    left: tuple[int, ...], right: tuple[int, ...], hint: str
+) -> None:
+    with pytest.raises(ShapeError) as raised:
+        ns.tensor(np.ones(left)) @ np.ones(right)
+    assert hint in raised.value.hint

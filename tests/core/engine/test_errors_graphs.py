@@ -98,7 +98,7 @@ ns.Session(graph).run(y, {x: np.ones((3, 2))})
 """,
         ShapeError, 5,
         "feed of 'x' (made at model.py:3): its shape is (2, 3), not (3, 2)",
-        "feed an array of that shape, or build the graph for this one",
+        "feed an array of that shape, or build the graph for this shape",
     ),
     Mistake(
         "feed dtype",
@@ -111,7 +111,7 @@ ns.Session(graph).run(y, {x: np.array([0.5, 1.5])})
 """,
         DtypeError, 5,
         "feed of 'x' (made at model.py:3): its dtype is int64, not float64",
-        "convert what is fed with .astype",
+        "convert the fed array with .astype",
     ),
     Mistake(
         "feed unknown",

@@ -91,7 +91,7 @@ loss = ns.cross_entropy(logits, np.array([0, 3]))
 """,
         BoundsError, 2,
         "cross_entropy: labels run from 0 to 3, but there are 3 classes",
-        "labels are class numbers from 0",
+        "labels are class indices from 0",
     ),
     Mistake(
         "einsum",
@@ -101,7 +101,7 @@ y = np.einsum("ij,jk->ik", x, x)
 """,
         ShapeError, 2,
         "einsum: 'j' in 'ij,jk' has size 3 in one operand and 2 in another",
-        "a letter means the same size wherever it stands",
+        "a letter must have the same size everywhere",
     ),
     Mistake(
         "singular",
@@ -131,7 +131,7 @@ opt = ns.optim.SGD([w], lr=-0.1)
 """,
         UsageError, 2,
         "SGD: lr must not be negative, got -0.1",
-        "steps go against the gradient by themselves",
+        "steps already go against the gradient",
     ),
     Mistake(
         "empty scope",
@@ -164,7 +164,7 @@ w = ns.parameter(np.ones(3), name="w")
 ns.assign(w, np.ones(4))
 """,
         ShapeError, 2,
-        "assign: a parameter of shape (3,) cannot become (4,)",
+        "assign: a parameter of shape (3,) cannot be assigned shape (4,)",
         "reshape the value, or make a new parameter",
     ),
     Mistake(
@@ -215,7 +215,7 @@ layer = ns.nn.Embedding(10, 4, rng=np.random.default_rng(0))
 y = layer(np.array([3, 10]))
 """,
         BoundsError, 2,
-        "embedding: index 10 at position (1,) is outside of a table of 10 rows",
+        "embedding: index 10 at position (1,) is out of range for a table of 10 rows",
         "is the vocabulary smaller than the largest token number plus 1?",
     ),
     Mistake(
@@ -248,7 +248,7 @@ y = layer(np.ones((5, 4)))
 """,
         ShapeError, 2,
         "matmul: inner dimensions differ: (5, 4) @ (3, 2)",
-        "check the order of operands",
+        "the last dimension of the left operand is 4: the right one needs 4 rows, not 3",
     ),
     Mistake(
         "view of another dtype",
@@ -268,7 +268,7 @@ w = ns.parameter(np.ones(3), name="w")
 (w > 0).sum().backward()
 """,
         GradientError, 2,
-        "backward: this tensor was not made from one that wants a gradient",
+        "backward: this tensor was not computed from one that requires a gradient",
         "make parameters with nodescope.parameter or tensor(..., requires_grad=True), and "
         "compute outside no_grad",
     ),
@@ -299,7 +299,7 @@ x = ns.tensor(np.ones((2, 5)))
 np.split(x, 2, axis=1)
 """,
         ShapeError, 2,
-        "split: 5 elements do not make 2 equal parts",
+        "split: 5 elements cannot be split into 2 equal parts",
         "use np.array_split",
     ),
     Mistake(
@@ -310,7 +310,7 @@ np.squeeze(x, axis=0)
 """,
         ShapeError, 2,
         "squeeze: axis 0 of (2, 5) is not of size 1",
-        "only sizes of 1 can go; index to choose one of several",
+        "only axes of size 1 can be removed; index to select one of several elements",
     ),
     Mistake(
         "transpose",
@@ -330,7 +330,7 @@ np.stack([x, x[0]])
 """,
         ShapeError, 2,
         "stack: shapes differ: (2, 5) and (5,)",
-        "np.concatenate joins along a dimension that there is",
+        "np.concatenate joins along an existing dimension",
     ),
     Mistake(
         "kernel too large",

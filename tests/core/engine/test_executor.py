@@ -15,7 +15,8 @@ import nodescope as ns
 from nodescope.engine.execution import parallel
 from nodescope.engine.execution.cost import nanoseconds
 from nodescope.engine.execution.parallel import Schedule, Trial
-from nodescope.engine.execution.plan import Plan
+from nodescope.ops.plan import Plan
+from tests.depth import examples
 
 SIDE_BY_SIDE = ns.RunOptions(parallel=True)
 IN_ORDER = ns.RunOptions(parallel=False)
@@ -136,7 +137,7 @@ def programs(draw: Any) -> list[tuple[int, int, int]]:
     ]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(programs())
 def test_threads_change_no_bit(program: list[tuple[int, int, int]]) -> None:
     with ns.Graph().as_default() as g:

@@ -53,7 +53,9 @@ def test_output_gradients_weigh_the_targets() -> None:
     with ns.GradientTape(persistent=True) as tape:
         y, z = p * p, p * 3.0
     assert tape.gradient([y, z], p, [np.array([1.0, 10.0]), np.zeros(2)]).tolist() == [2.0, 40.0]
-    with pytest.raises(GradientError, match="output_gradients is not a tree of the form of target"):
+    with pytest.raises(
+        GradientError, match="output_gradients does not have the structure of target"
+    ):
         tape.gradient([y, z], p, np.ones(2))
 
 
@@ -88,7 +90,7 @@ def test_only_a_persistent_tape_is_asked_twice() -> None:
     with ns.GradientTape() as tape:
         y = p * p
     tape.gradient(y, p)
-    with pytest.raises(GradientError, match="used already") as caught:
+    with pytest.raises(GradientError, match="already used") as caught:
         tape.gradient(y, p)
     assert "persistent=True" in str(caught.value)
     with tape:
@@ -234,7 +236,7 @@ def test_tapes_belong_to_their_thread() -> None:
     with ns.GradientTape():
         thread = threading.Thread(target=other)
         thread.start()
-        thread.join(10)
+        thread.join(60)
     assert results[0].tolist() == [4.0]
     assert results[0].edge is None  # no tape of that thread recorded the gradient
 
@@ -253,7 +255,7 @@ def test_refusals() -> None:
             tape.watch([1.0])
         with pytest.raises(DtypeError, match="int64 has no gradient"):
             tape.watch(ns.tensor([1]))
-        with pytest.raises(UsageError, match="recording already"):
+        with pytest.raises(UsageError, match="already recording"):
             tape.__enter__()
     with pytest.raises(GradientError, match="sources must be tensors, not float"):
         ns.GradientTape().gradient(ns.tensor(1.0), 1.0)

@@ -53,13 +53,15 @@ def test_a_given_gradient() -> None:
 
 def test_refusals() -> None:
     x = w(1.0, 2.0)
-    with pytest.raises(GradientError, match="needs a gradient to start from"):
+    with pytest.raises(GradientError, match="needs an initial gradient"):
         (x * x).backward()
     with pytest.raises(ShapeError, match="does not have the tensor's shape"):
         (x * x).backward(np.ones(3))
-    with pytest.raises(GradientError, match="not made from one that wants a gradient"):
+    with pytest.raises(GradientError, match="not computed from one that requires a gradient"):
         ns.tensor([1.0]).sum().backward()
-    with pytest.raises(GradientError, match="cannot differentiate by an argument of int64"):
+    with pytest.raises(
+        GradientError, match="cannot differentiate with respect to an argument of int64"
+    ):
         ns.grad(lambda n: n * 1.0)(3)
     with pytest.raises(GradientError, match="must return a scalar tensor, not shape"):
         ns.grad(lambda v: v)(np.ones(2))
@@ -94,7 +96,7 @@ def test_no_grad_belongs_to_its_thread() -> None:
     with ns.no_grad():
         thread = threading.Thread(target=lambda: found.append((x * x).requires_grad))
         thread.start()
-        thread.join(10)
+        thread.join(60)
     assert found == [True]
 
 

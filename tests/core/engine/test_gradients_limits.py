@@ -51,7 +51,7 @@ def test_threads_pull_their_own_graphs_at_once() -> None:
 
     def work(number: int) -> None:
         x = ns.tensor(shared * number, requires_grad=True)
-        start.wait(10)
+        start.wait(60)
         for _ in range(30):
             h = x
             for _ in range(20):

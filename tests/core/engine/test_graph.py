@@ -86,7 +86,7 @@ def test_leaving_in_the_wrong_order_is_refused() -> None:
     one, two = g.as_default(), h.as_default()
     one.__enter__()
     two.__enter__()
-    with pytest.raises(UsageError, match="another order"):
+    with pytest.raises(UsageError, match="a different order"):
         one.__exit__(None, None, None)
     assert ns.get_default_graph() is h
     two.__exit__(None, None, None)

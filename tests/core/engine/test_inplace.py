@@ -271,7 +271,7 @@ def test_what_does_not_fit_is_refused_and_nothing_changes() -> None:
         (operator.iadd, (x, 0.5), DtypeError, "tensor of int64 cannot hold float64"),
         (operator.itruediv, (x, 2), DtypeError, "cannot hold float64"),
         (operator.iadd, (row, 1j), DtypeError, "cannot hold complex128"),
-        (operator.iadd, (row, A), ShapeError, r"\(3, 4\) does not fit into \(4,\)"),
+        (operator.iadd, (row, A), ShapeError, r"\(3, 4\) does not fit into shape \(4,\)"),
         (operator.setitem, (x, 0, [1, 2]), ShapeError, "index_set"),
         (operator.setitem, (x, 9, 1), IndexError, "out of bounds"),
         (operator.setitem, (x, 0, ["a"]), DtypeError, "numbers"),

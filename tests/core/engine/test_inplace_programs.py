@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import nodescope as ns
 from nodescope.engine.modes import recording
 from nodescope.errors import GradientError
+from tests.depth import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 Values = list[Any]
@@ -152,7 +153,7 @@ def _same(found: Values, expected: Values) -> None:
         assert np.array_equal(ours.numpy(), numpys)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(st.lists(steps(), min_size=2, max_size=14), st.booleans())
 def with_a_tape(program: list[Step], leaf_too: bool) -> None:
     w = ns.parameter(START, name="w")
@@ -191,7 +192,7 @@ def with_a_tape(program: list[Step], leaf_too: bool) -> None:
     assert abs(slope - difference) <= 1e-4 * (1 + abs(difference)), (slope, difference)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 @given(st.lists(steps(), min_size=2, max_size=14))
 def without_a_tape(program: list[Step]) -> None:
     with recording(False):

@@ -88,7 +88,7 @@ def test_assign_makes_a_new_array() -> None:
     assert x.tolist() == [5.0, 6.0]
     assert x.dtype == np.float64
     assert before.tolist() == [1.0, 1.0]
-    with pytest.raises(ShapeError, match="cannot become"):
+    with pytest.raises(ShapeError, match="cannot be assigned shape"):
         ns.assign(x, np.ones(3))
     with pytest.raises(UsageError, match="only parameters"):
         ns.assign(x * 2, np.ones(2))

@@ -194,7 +194,7 @@ IMAGE = np.zeros((2, 3, 5, 5), np.float32)
 X = np.zeros((2, 3), np.float32)
 MISTAKES: list[tuple[Any, type[NodescopeError], str]] = [
     (lambda: F.conv2d(IMAGE, np.zeros((4, 2, 3, 3))), ShapeError, "3 input channels, but"),
-    (lambda: F.conv2d(IMAGE, np.zeros((4, 3, 3, 3)), groups=2), ShapeError, "2 groups do not"),
+    (lambda: F.conv2d(IMAGE, np.zeros((4, 3, 3, 3)), groups=2), ShapeError, "by 2 groups"),
     (lambda: F.conv2d(IMAGE, np.zeros((4, 3, 6, 3))), ShapeError, "kernel of 6 does not fit"),
     (lambda: F.conv2d(IMAGE[0], np.zeros((4, 3, 3, 3))), ShapeError, r"x\[None\]"),
     (lambda: F.conv2d(IMAGE, np.zeros((4, 3, 3))), ShapeError, "conv2d weight: expected"),
@@ -212,7 +212,7 @@ MISTAKES: list[tuple[Any, type[NodescopeError], str]] = [
     (lambda: F.max_pool2d(IMAGE.astype(complex), 2), DtypeError, "no order"),
     (lambda: F.adaptive_avg_pool2d(IMAGE, 0), ShapeError, "must be positive"),
     (lambda: F.batch_norm(X[:1]), ShapeError, "1 values to average over"),
-    (lambda: F.group_norm(IMAGE, 2), ShapeError, "2 groups do not divide 3 channels"),
+    (lambda: F.group_norm(IMAGE, 2), ShapeError, "3 channels are not divisible by 2 groups"),
     (lambda: F.layer_norm(X, 4), ShapeError, r"does not end in \(4,\)"),
     (lambda: F.layer_norm(X, 3, np.ones(2)), ShapeError, "the weight has shape"),
     (lambda: nn.BatchNorm2d(3)(X), ShapeError, "expected 4 dimensions"),
@@ -227,19 +227,19 @@ MISTAKES: list[tuple[Any, type[NodescopeError], str]] = [
     (lambda: F.binary_cross_entropy(X + 2, X), DomainError, "probabilities run from 2 to 2"),
     (lambda: F.huber_loss(X, X, delta=0), DomainError, "delta must be positive"),
     (lambda: F.gelu(X, "exact"), UsageError, "approximate='exact'"),
-    (lambda: F.glu(X), ShapeError, "two halves"),
+    (lambda: F.glu(X), ShapeError, "split in half"),
     (lambda: F.prelu(X, np.ones(2)), ShapeError, "slopes of shape"),
-    (lambda: nn.Dropout(1.0, rng=0), UsageError, "not from 0 to below 1"),
+    (lambda: nn.Dropout(1.0, rng=0), UsageError, r"is not in \[0, 1\)"),
     (lambda: F.dropout(X, 1.5, rng=ns.random.key(0)), NodescopeError, "1.5|probab"),
     (lambda: nn.LSTMCell(3, 4, rng=RNG(0))(np.zeros((2, 5))), ShapeError, r"expected \(N, 3\)"),
     (lambda: nn.GRUCell(3, 4, rng=RNG(0))(X, np.zeros((2, 5))), ShapeError, "a state of shape"),
     (lambda: nn.LSTM(3, 4, rng=RNG(0))(X), ShapeError, r"expected \(N, T, 3\)"),
     (lambda: nn.GRU(3, 4, rng=RNG(0))(X[:, None], lengths=[1, 2]), BoundsError, "lengths from 1"),
-    (lambda: nn.MultiHeadAttention(8, 3, rng=RNG(0)), ShapeError, "3 heads do not divide"),
+    (lambda: nn.MultiHeadAttention(8, 3, rng=RNG(0)), ShapeError, "not divisible by 3 heads"),
     (lambda: nn.scaled_dot_product_attention(X, X[:, :2], X), ShapeError, "do not fit"),
     (lambda: nn.scaled_dot_product_attention(X, X, X, np.ones((3, 2), bool)), ShapeError,
      "a mask of shape"),
-    (lambda: nn.Conv2d(4, 6, 3, rng=RNG(0), groups=4), ShapeError, "4 groups do not divide"),
+    (lambda: nn.Conv2d(4, 6, 3, rng=RNG(0), groups=4), ShapeError, "not divisible by 4 groups"),
 ]  # fmt: skip
 
 

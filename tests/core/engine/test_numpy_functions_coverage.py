@@ -25,7 +25,7 @@ def test_an_old_table_is_noticed_and_mended(
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{coverage.BEGIN}\nold\n{coverage.END}\nafter\n")
     assert coverage.main(["--readme", str(readme)]) == 1
-    assert "is old" in capsys.readouterr().err
+    assert "is out of date" in capsys.readouterr().err
     assert coverage.main(["--readme", str(readme), "--write"]) == 0
     assert coverage.main(["--readme", str(readme)]) == 0
     text = readme.read_text()

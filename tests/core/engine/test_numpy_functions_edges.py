@@ -92,7 +92,7 @@ def test_complex_parts_are_not_dropped() -> None:
     assert slope(lambda v: np.var(v), z) == pytest.approx(z - z.mean())
     with pytest.raises(DtypeError, match="would drop the imaginary part"):
         ns.tensor(z).astype(np.float64)
-    with pytest.raises(DtypeError, match="without its imaginary part"):
+    with pytest.raises(DtypeError, match="it has an imaginary part"):
         ns.index_update(ns.tensor([1.0, 2.0]), 0, 1j)
 
 
@@ -165,12 +165,12 @@ def test_shapes_that_depend_on_values_say_so(name: str) -> None:
 REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda x: ns.index_update(x, 0, [1.0, 2.0, 3.0]), ShapeError, r"\(3,\) does not fit \(2,\)"),
     (lambda x: ns.index_update(x, 5, 1.0), BoundsError, "out of bounds"),
-    (lambda x: ns.topk(x, 3), ShapeError, "3 of 2 elements"),
+    (lambda x: ns.topk(x, 3), ShapeError, "k = 3 is out of range for 2 elements"),
     (lambda x: np.pad(x, 1, "spline"), UnsupportedError, "mode='spline' is not traced"),
-    (lambda x: np.split(x, 3), ShapeError, "2 elements do not make 3 equal parts"),
+    (lambda x: np.split(x, 3), ShapeError, "2 elements cannot be split into 3 equal parts"),
     (lambda x: np.add(x, 1, dtype=np.int32), DtypeError, "cannot be computed with dtype=int32"),
     (lambda x: np.gradient(x[:1, 0]), ShapeError, "needs 2 elements"),
-    (lambda x: np.mean(x, dtype=np.int64), DtypeError, "would round the mean"),
+    (lambda x: np.mean(x, dtype=np.int64), DtypeError, "would truncate the mean"),
     (lambda x: np.searchsorted(x, x), ShapeError, "must have one dimension"),
     (lambda x: np.convolve(x, x), ShapeError, "two vectors"),
     (lambda x: np.bincount(x[0]), DtypeError, "counts integers"),

@@ -18,6 +18,7 @@ from nodescope.errors import NodescopeError
 from tests.core.engine import numpy_table
 from tests.core.engine.numpy_arguments import DIFFERENT, OF_METHODS, A, Like, Out, T
 from tests.core.engine.numpy_table import Call, Outcome
+from tests.depth import count
 
 
 @functools.cache
@@ -138,7 +139,7 @@ def test_compiled_functions_give_the_same_of_whatever_they_are_given(name: str) 
     """Of an argument, a captured tensor, a parameter and a constant: the eager bits."""
     calls = [call for call, result in everything() if call.name == name and _wanted(call, result)]
     for argument in dict.fromkeys(call.argument for call in calls):
-        for call in [each for each in calls if each.argument == argument][:2]:
+        for call in [each for each in calls if each.argument == argument][: count(2)]:
             _compare(call)
 
 
@@ -214,12 +215,12 @@ def test_wrong_arguments_are_told_in_numpys_terms() -> None:
     wrong: list[tuple[Any, type[Exception], str]] = [
         (lambda: x.max(foo=1), TypeError, r"^max: it got an unexpected keyword argument 'foo'"),
         (lambda: x.reshape(12, foo=1), TypeError, r"^Tensor\.reshape\(\) got an unexpected"),
-        (lambda: x.ravel("Q"), ValueError, "no order 'Q'.*one of C, F, A, K"),
-        (lambda: x.reshape(12, order="K"), ValueError, "no order 'K'.*one of C, F, A"),
-        (lambda: x.astype("i4", casting="safe"), TypeError, "float64 does not become int32"),
-        (lambda: np.concatenate([x, x], dtype="i4"), TypeError, "float64 does not become int32"),
-        (lambda: np.copyto(x, 1j), TypeError, "complex128 does not become float64"),
-        (lambda: x.sum(out=x), ValueError, r"shape \(\) does not fit into \(3, 4\)"),
+        (lambda: x.ravel("Q"), ValueError, "unknown order 'Q'.*one of C, F, A, K"),
+        (lambda: x.reshape(12, order="K"), ValueError, "unknown order 'K'.*one of C, F, A"),
+        (lambda: x.astype("i4", casting="safe"), TypeError, "float64 cannot be cast to int32"),
+        (lambda: np.concatenate([x, x], dtype="i4"), TypeError, "float64 cannot be cast to int32"),
+        (lambda: np.copyto(x, 1j), TypeError, "complex128 cannot be cast to float64"),
+        (lambda: x.sum(out=x), ValueError, r"shape \(\) does not fit into shape \(3, 4\)"),
         (lambda: x.flat.__setitem__(99, 1.0), IndexError, "index 99 is out of bounds"),
         (lambda: x.sort(axis=2), ValueError, "axis 2 is out of range"),
         (lambda: ns.nn.linear(x, x), ValueError, r"a weight is \(inputs, outputs\)"),
@@ -238,9 +239,9 @@ def test_orders_that_memory_decides() -> None:
     for order in "CFAK":
         for read in (lambda x, o=order: x.ravel(o), lambda x, o=order: x.flatten(o)):
             assert read(ns.tensor(A).T).tolist() == read(turned).tolist()
-    with pytest.raises(NodescopeError, match="depends on how the elements lie"):
+    with pytest.raises(NodescopeError, match="depends on the memory layout"):
         ns.tensor(cube).transpose(1, 0, 2).ravel("K")
-    with pytest.raises(NodescopeError, match="depends on how the elements lie"):
+    with pytest.raises(NodescopeError, match="depends on the memory layout"):
         ns.compile(lambda x: x.ravel("A"))(A)
 
 

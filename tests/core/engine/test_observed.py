@@ -10,7 +10,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.errors import ShapeError
-from nodescope.events import Event, NodeFailed, NodeFinished, NodeStarted
+from nodescope.events import Demand, Event, NodeFailed, NodeFinished, NodeStarted
 from tests.core.engine.events_of import Events, observed
 
 PLAIN_MULTIPLY = ns.Tensor.__mul__
@@ -101,7 +101,7 @@ def test_starts_are_told_as_soon_as_they_are_wanted() -> None:
     x, y = ns.tensor([1.0]), ns.tensor([2.0])
     with observed() as events:
         for number in ns.steps(range(3)):
-            events.bus.starts = number == 2
+            events.bus.want(events, Demand(starts=number == 2))
             x * y
     assert [each.step for each in events.of(NodeStarted) if each.node.op == "multiply"] == [3]
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import nodescope as ns
 from nodescope.engine.execution.partition import Partition, canonical, cut
-from nodescope.engine.execution.plan import Plan
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
+from nodescope.ops.plan import Plan
+from tests.depth import examples
 
 WHOLE = ns.RunOptions(partition=False, parallel=False)
 
@@ -72,7 +73,7 @@ def test_sessions_use_them_where_devices_differ() -> None:
     assert [each.tobytes() for each in again] == [each.tobytes() for each in whole]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(*[st.integers(0, 7)] * 4), min_size=1, max_size=14))
 def test_any_cut_gives_the_same_bits(program: list[tuple[int, int, int, int]]) -> None:
     devices = ["cpu:0", "cpu:1", "worker:1", "worker:1/cpu:2"]

@@ -84,7 +84,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda x: np.multiply.at(x, 0, 1), r"np\.multiply\.at is not traced"),
     (lambda x: np.max(x, where=x > 0), r"np\.max: where= needs initial="),
     (lambda x: np.quantile(x, 0.5, weights=x), r"np\.quantile: weights= is not traced"),
-    (lambda x: np.repeat(x, ns.tensor(2)), r"np\.repeat: repeats decides the shape"),
+    (lambda x: np.repeat(x, ns.tensor(2)), r"np\.repeat: repeats determines the shape"),
 ]
 
 
@@ -120,7 +120,7 @@ ERRORS: list[tuple[Any, type[Exception], str]] = [
     (lambda: ns.tensor(A)[7], ShapeError, "getitem: index 7"),
     (lambda: ns.tensor(A) & ns.tensor(A), DtypeError, "bitwise_and: not defined for float64"),
     (lambda: ns.tensor(["a"]), DtypeError, "numbers"),
-    (lambda: ns.tensor([1, 2], requires_grad=True), DtypeError, "int64 cannot want a gradient"),
+    (lambda: ns.tensor([1, 2], requires_grad=True), DtypeError, "int64 cannot require a gradient"),
     (lambda: bool(ns.tensor(A)), ShapeError, "ambiguous"),
     (lambda: ns.tensor(A).item(), ShapeError, "12 elements"),
     (lambda: len(ns.tensor(1.0)), ShapeError, "scalar"),

@@ -93,8 +93,7 @@ def test_other_inputs_are_a_new_version_of_the_same_node() -> None:
 def test_repeated_ops_get_readable_unique_names() -> None:
     with observed() as events:
         x = ns.tensor(1.0)
-        for _ in range(3):
-            x = x + 1.0
+        x + 1.0 + 1.0 + 1.0
     assert events.ran == ["tensor", "add", "add_1", "add_2"]
 
 
@@ -104,7 +103,7 @@ def test_arrays_become_constants_and_scalars_attributes() -> None:
         np.where(x > 0, x * np.ones(3), 2)[0, 1:]
     assert events.ran == ["x", "greater", "constant", "multiply", "where", "getitem"]
     assert events.nodes["where"].attrs == {"y": 2}
-    assert events.nodes["getitem"].attrs == {"index": "0, 1:"}
+    assert events.nodes["getitem"].attrs == {"index": (0, slice(1, None, None))}
 
 
 def test_backward_is_nodes_that_name_what_they_differentiate() -> None:
@@ -191,7 +190,9 @@ def test_a_start_is_told_only_when_wanted_and_with_its_inputs() -> None:
     assert [e.node.name for e in started] == events.ran
     assert started[-1].inputs[0] is x.data
     order = [type(e).__name__ for e in events.all]
-    assert order == ["GraphExtended", "NodeStarted", "NodeFinished"] * 3
+    told = ["GraphExtended", "NodeStarted", "NodeFinished"]
+    # What a mask selects is known once it has run: its shape is told then.
+    assert order == told * 2 + told[:2] + ["GraphExtended", "NodeFinished"]
 
 
 def test_a_failing_node_is_told_and_the_same_exception_goes_on() -> None:
@@ -267,13 +268,15 @@ def test_threads_count_for_themselves_and_share_nodes() -> None:
     barrier = threading.Barrier(4)
     failures: list[BaseException] = []
 
+    def added(x: Any, times: int) -> Any:
+        with ns.name_scope("work"):
+            x = x + 1.0
+        return added(x, times - 1) if times > 1 else x
+
     def work() -> None:
         try:
-            barrier.wait(10)
-            x = ns.tensor(np.ones(3), name="x")
-            for _ in range(30):
-                with ns.name_scope("work"):
-                    x = x + 1.0
+            barrier.wait(60)
+            added(ns.tensor(np.ones(3), name="x"), 30)
         except BaseException as error:
             failures.append(error)
 
@@ -282,7 +285,7 @@ def test_threads_count_for_themselves_and_share_nodes() -> None:
         for each in threads:
             each.start()
         for each in threads:
-            each.join(30)
+            each.join(60)
     assert not failures
     names = [n.name for e in events.of(GraphExtended) for n in e.nodes if e.version]
     assert len(set(names)) == 31
@@ -303,7 +306,7 @@ def test_what_began_in_a_step_belongs_to_it_though_another_thread_has_begun_the_
 
     def impl(x: Any) -> Any:
         here.set()
-        assert on.wait(10)
+        assert on.wait(60)
         if kind is NodeFailed:
             raise OSError("disk")
         return x
@@ -319,10 +322,10 @@ def test_what_began_in_a_step_belongs_to_it_though_another_thread_has_begun_the_
         ns.step()
         thread = threading.Thread(target=work)
         thread.start()
-        assert here.wait(10)
+        assert here.wait(60)
         ns.step()
         on.set()
-        thread.join(10)
+        thread.join(60)
     (found,) = [each for each in events.of(kind) if each.node.op == "slow"]
     assert found.step == 1
 
@@ -340,13 +343,13 @@ def test_parameters_are_not_kept_alive() -> None:
 def test_an_observer_that_rests_is_one() -> None:
     with observed():
         modes.rest()
-        with pytest.raises(UsageError, match="observed already"):
+        with pytest.raises(UsageError, match="already observed"):
             tracer.observe(Bus())
         modes.wake()
 
 
 def test_only_one_observer() -> None:
-    with observed(), pytest.raises(UsageError, match="observed already"):
+    with observed(), pytest.raises(UsageError, match="already observed"):
         tracer.observe(Bus())
     tracer.unobserve()
 

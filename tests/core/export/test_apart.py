@@ -14,7 +14,7 @@ import pytest
 from nodescope.errors import ExportError, RecordingError
 from nodescope.export import apart, export
 from nodescope.export.apart import Limits, export_apart
-from nodescope.record import descriptors
+from nodescope.record.files import descriptors
 from nodescope.record.recorder import Recorder
 from tests.core.record.runs import chain
 

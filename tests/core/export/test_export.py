@@ -15,14 +15,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodescope.errors import ExportError
+from nodescope.events import GraphExtended, StepFinished, StepStarted
 from nodescope.export import Options, export, svg
 from nodescope.export.dot import dot_for, dot_of
 from nodescope.export.svg import check_svg, export_svg, page_input
 from nodescope.export.words import visible
-from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value, usual_role
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.record.runs import chain
+from tests.depth import examples
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "small.dot"
 HOSTILE = [
@@ -42,7 +44,15 @@ def small() -> Graph:
         scope = name.rpartition("/")[0]
         attrs = {"axis": 1, "keepdims": True} if op == "sum" else {}
         return Node(
-            number, name, op, family, inputs=inputs, outputs=(number,), scope=scope, attrs=attrs
+            number,
+            name,
+            op,
+            family,
+            inputs=inputs,
+            outputs=(number,),
+            scope=scope,
+            attrs=attrs,
+            role=usual_role(op, family),
         )
 
     return Graph(
@@ -118,7 +128,7 @@ _NODE_LINE = re.compile(r'\tn1 \[(?: ?\w+=(?:"(?:[^"\\]|\\.)*"|[\w.\-]+))+\]')
 @given(st.text(max_size=60))
 @example("label=<")
 @example('a"]; b [label="')
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_name_is_one_quoted_label(name: str) -> None:
     node = Node(1, name, "add", "elementwise", outputs=(1,))
     graph = Graph(id=0, kind="eager", nodes=(node,))
@@ -186,7 +196,7 @@ def test_fonts_are_held_and_nothing_else_from_outside() -> None:
 
     check_svg(picture("@font-face{src:url(data:font/woff2;base64,AAAA)}"))
     for bad in ("url(data:text/html;base64,AAAA)", "url(https://example.org/a.woff2)"):
-        with pytest.raises(ExportError, match="outside"):
+        with pytest.raises(ExportError, match="external reference"):
             check_svg(picture(f"@font-face{{src:{bad}}}"))
 
 
@@ -236,3 +246,32 @@ def test_our_dot_is_accepted_by_graphviz_itself() -> None:
     if program is not None:
         done = subprocess.run([program, "-Tcanon"], input=source.encode(), capture_output=True)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_picture_of_a_step_has_the_shapes_of_that_step(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path)
+    for step, length in ((1, 29), (2, 64)):
+        recorder.emit(StepStarted(step, step))
+        graph = chain(["rows", "loss"])
+        values = tuple(
+            Value(value.id, TensorSpec((length, 96), "float32"), value.name)
+            for value in graph.values
+        )
+        recorder.emit(GraphExtended(graph.nodes, values))
+        recorder.emit(StepFinished(step, step + 1))
+    assert recorder.close()
+
+    def drawn(suffix: str, step: int | None) -> str:
+        return export(path, tmp_path / f"g{suffix}", step=step, expand="all").read_text()
+
+    for suffix in (".svg", ".dot"):
+        assert "29×96" in drawn(suffix, 1)
+        assert "64×96" not in drawn(suffix, 1)
+        assert "step 1" in drawn(suffix, 1)
+        assert "29×96" not in drawn(suffix, 2)
+        assert "64×96" in drawn(suffix, None)
+        assert "step" not in drawn(suffix, None).replace("steps", "")
+    with pytest.raises(ExportError, match="no step 3") as raised:
+        drawn(".svg", 3)
+    assert raised.value.hint == "steps 1 to 2 are recorded"

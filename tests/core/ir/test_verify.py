@@ -34,8 +34,8 @@ def test_a_good_graph_passes() -> None:
     [
         ("sum(%3,", "sum(%9,", "node z: its input %9 is unknown"),
         ("matmul(%1, %2)", "matmul(%1, %4)", "its input %4 is made only later, by z"),
-        ("# z ", "# y ", "the name is taken by node @3"),
-        ("# z ", "# z  id=@3 ", "the id @3 is taken"),
+        ("# z ", "# y ", "the name is already used by node @3"),
+        ("# z ", "# z  id=@3 ", "the id @3 is already used by another node"),
         ("after=@2", "after=@4", "comes later: a cycle"),
         ("after=@2", "after=@3", "comes later: a cycle"),
         ("after=@2", "after=@8", "@8, which is unknown"),

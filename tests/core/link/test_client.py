@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -34,8 +38,9 @@ from nodescope.link.messages import (
     Welcome,
 )
 from nodescope.protocol import Pause, RunInfo, SessionInfo, StepNode, Stop
+from nodescope.record.files.descriptors import Own, moved
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 WELCOME = Welcome("1")
 STOP = Stop("pause", 1, "a", "", "after", 1, 9, 1)
 
@@ -225,15 +230,15 @@ def test_reconnects_and_says_the_newest_again(program):
     second.stop()
 
 
-def test_without_a_server_it_is_inert_within_a_quarter_second(program):
+def test_without_a_server_it_is_inert_at_once(program):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     link = program.link(port)
     start = time.monotonic()
     with pytest.raises(LinkError, match=r"no nodescope server responds .*nodescope serve"):
-        link.connect()
-    assert time.monotonic() - start < 0.35
+        link.connect(patience_s=10 * TIMEOUT_S)
+    assert time.monotonic() - start < TIMEOUT_S
     link.committed(1)
     link.session(SessionInfo())
     assert link.goodbye(0, "") is False
@@ -247,7 +252,7 @@ def test_a_mute_server_is_inert_too(program):
         start = time.monotonic()
         with pytest.raises(LinkError):
             program.link(mute.getsockname()[1]).connect(patience_s=0.2)
-        assert time.monotonic() - start < 0.5
+        assert time.monotonic() - start < 2.0  # what it is given if nothing else is said
 
 
 def test_a_refusal_names_its_reason(program):
@@ -297,3 +302,76 @@ def test_a_listener_that_does_not_know_the_token_learns_nothing() -> None:
         assert server.got.empty()
     finally:
         server.stop()
+
+
+CLOSING = """
+import os, socket, sys, threading
+from nodescope.link.client import Handlers, Link
+from nodescope.protocol import RunInfo
+
+def nothing(*_): return None
+
+before = set(os.listdir("/dev/fd"))
+told = threading.Event()
+link = Link(sys.argv[1], "secret", RunInfo("0" * 16, "train.py"),
+            Handlers(nothing, nothing, nothing, nothing, nothing, nothing), version="0.1")
+link.connect(10, patience_s=10)
+mine = [int(each) for each in set(os.listdir("/dev/fd")) - before
+        if os.path.exists(f"/proc/self/fd/{each}") or os.path.lexists(f"/dev/fd/{each}")]
+print(min(mine), len(mine))
+os.closerange(3, 256)
+files = [open(f"mine{number}", "w+") for number in range(40)]
+pairs = [socket.socketpair() for _ in range(20)]
+link.committed(7)
+print(link.goodbye(0, "", 10))
+for file in files:
+    file.write("mine\\n")
+    file.close()
+for left, right in pairs:
+    left.sendall(b"mine")
+    left.close()
+    assert right.recv(100) == b"mine", right
+    right.close()
+"""
+
+
+def test_a_program_that_closes_what_it_did_not_open_keeps_the_link(server, tmp_path):
+    """And what it opens next gets none of our messages."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSING, f"ws://127.0.0.1:{server.port}/link"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    (numbers, said) = done.stdout.splitlines()
+    lowest, many = map(int, numbers.split())
+    assert lowest >= 1024
+    assert many >= 1
+    assert said == "True"
+    assert {each.read_text() for each in tmp_path.glob("mine*")} == {"mine\n"}
+    assert isinstance(server.next(), Hello)
+    assert server.next() == Committed(7)
+    assert server.next() == Goodbye(0, "")
+
+
+def test_a_connection_whose_number_was_given_away_is_left_alone():
+    left, right = socket.socketpair()
+    with right:
+        own = moved(left, Own)
+        number = own.fileno()
+        other, end = socket.socketpair()
+        with other, end:
+            os.dup2(other.fileno(), number)  # the program closed ours, and opened its own
+            for use in (
+                lambda: own.recv(1), lambda: own.recv_into(bytearray(1)), lambda: own.send(b"x"),
+                lambda: own.sendall(b"x"), lambda: own.shutdown(socket.SHUT_RDWR), own.accept,
+            ):  # fmt: skip
+                with pytest.raises(OSError, match="closed the descriptor"):
+                    use()
+            own.close()
+            os.fstat(number)  # which is the program's, and open
+            os.close(number)
+            end.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                end.recv(1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import nodescope as ns
-from nodescope.engine.execution.plan import Plan
+from nodescope.ops.plan import Plan
 from nodescope.passes.pipeline import Lowered, Options, lower
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0]
@@ -72,7 +72,7 @@ def rules(found: Lowered) -> list[str]:
 
 def ops_of(found: Lowered) -> list[str]:
     """Ops of the lowered graph, without leaves."""
-    return [node.op for node in found.graph.nodes if node.family != "leaf"]
+    return [node.op for node in found.graph.nodes if not node.is_leaf]
 
 
 def run(graph: Any, arrays: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -18,7 +18,7 @@ def depths(graph, depth=0):
     """Ops of all bodies, each with how deep it stands."""
     found = []
     for node in graph.nodes:
-        if depth and node.family != "leaf":
+        if depth and not node.is_leaf:
             found.append((depth, node.op))
         for each in node.attrs.values():
             if isinstance(each, Graph):

@@ -126,7 +126,7 @@ def test_bodies_are_simplified_and_what_iterations_share_is_hoisted():
     assert {"bodies/inside", "bodies/hoisted", "bodies/unused_input"} <= set(rules(found))
     (scan,) = [node for node in found.graph.nodes if node.op == "scan"]
     body: Graph = scan.attrs["body"]
-    left = [node.op for node in body.nodes if node.family != "leaf"]
+    left = [node.op for node in body.nodes if not node.is_leaf]
     assert left.count("tanh") == 1
     assert "negative" not in left
     assert len(body.inputs) == len(scan.inputs)

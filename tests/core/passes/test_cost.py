@@ -22,7 +22,7 @@ FAST = Machine(flops=1e9, bandwidth=1e8)
 def work_of(function: object, *inputs: object) -> Work:
     graph = ns.compile(function).graph(*inputs).graph  # type: ignore[arg-type]
     specs = {each.id: each.spec for each in graph.values}
-    found = [node_work(node, specs) for node in graph.nodes if node.family != "leaf"]
+    found = [node_work(node, specs) for node in graph.nodes if not node.is_leaf]
     return found[-1]
 
 

@@ -233,7 +233,7 @@ def test_layer_norm(how: str) -> None:
     function = lambda x, g, b: normed(x, how) * g + b  # noqa: E731
     with_gain = lowered(function, (X, GAIN, GAIN), ("dce", "patterns"), backend="c")
     assert kernels(with_gain) == {"layer_norm": 1}
-    assert all(each.op == "fused" or each.family == "leaf" for each in with_gain.graph.nodes)
+    assert all(each.op == "fused" or each.is_leaf for each in with_gain.graph.nodes)
 
 
 def test_layer_norm_over_several_axes() -> None:
@@ -325,7 +325,7 @@ def test_updates() -> None:
         found = lowered_program(layer_step(optimizer, **keep, **settings), backend="c")
         assert kernels(found)[name] == 2, (name, settings)
         assert not any(node.phase == "optimizer" and node.op not in ("fused",)
-                       and node.family != "leaf" for node in found.graph.nodes)  # fmt: skip
+                       and not node.is_leaf for node in found.graph.nodes)  # fmt: skip
 
 
 def test_an_update_of_ones_own_is_not_named() -> None:
@@ -402,7 +402,7 @@ class Program(NamedTuple):
 
 
 def _count(graph: Any) -> int:
-    return sum(node.family != "leaf" for node in graph.nodes)
+    return sum(not node.is_leaf for node in graph.nodes)
 
 
 # For NumPy, and what is said
@@ -412,7 +412,9 @@ def test_numpy_is_told_what_was_found() -> None:
     found = lowered(lambda x, w, b: ns.relu(x @ w + b), (X, W, B), ("patterns",))
     assert kernels(found) == {}
     (stage,) = found.stages
-    assert stage.notes == ("matmul_bias_relu: found 1x; NumPy runs the nodes one by one as fast",)
+    assert stage.notes == (
+        "matmul_bias_relu: found 1x; NumPy runs the separate nodes just as fast",
+    )
 
 
 def test_a_path_through_a_node_outside_is_no_kernel() -> None:
@@ -430,7 +432,7 @@ def test_a_path_through_a_node_outside_is_no_kernel() -> None:
     found = lowered(round_about, (Q, K, V), ("patterns",), backend="c")
     assert kernels(found) == {}
     (stage,) = found.stages
-    assert any("stands between its nodes" in each for each in stage.notes)
+    assert any("lies between its nodes" in each for each in stage.notes)
 
 
 def test_phases_do_not_mix() -> None:

@@ -20,6 +20,7 @@ from nodescope.passes.memory import (
     plan_memory,
     sharing,
 )
+from tests.depth import examples
 
 
 def test_a_range_goes_from_making_to_the_last_use() -> None:
@@ -113,7 +114,7 @@ def programs(draw: Any) -> Any:
     return moments, sizes, bases, kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(programs(), st.booleans())
 def test_no_live_value_is_overwritten(program: Any, in_turn: bool) -> None:
     moments, sizes, bases, kept = program
@@ -144,7 +145,7 @@ def test_a_graph_is_planned_without_inputs_outputs_and_views() -> None:
 
     graph = graph_of(program, np.ones((4, 5), np.float32))
     plan = plan_graph(graph)
-    made = {node.op: node.outputs[0] for node in graph.nodes if node.family != "leaf"}
+    made = {node.op: node.outputs[0] for node in graph.nodes if not node.is_leaf}
     assert set(plan.offsets) == {made["multiply"], made["tanh"], made["exp"]}
     assert (made["tanh"], made["multiply"]) in plan.in_place
     assert plan.offsets[made["exp"]] != plan.offsets[made["tanh"]]  # a view of it is read

@@ -55,7 +55,7 @@ def test_a_value_is_computed_again_before_its_late_user() -> None:
     assert held(found.graph).peak < before
     (rewrite,) = found.rewrites
     assert rewrite.change == "recomputed"
-    assert "bytes less" in rewrite.note
+    assert "bytes fewer" in rewrite.note
     (original,) = [n for n in found.graph.nodes if n.op == "exp" and n.phase == "forward"]
     fate = found.provenance.fates[original.id]
     assert set(fate.into) == {original.id, copies[0].id}
@@ -71,7 +71,7 @@ def test_it_stops_when_within_the_limit() -> None:
 def test_what_it_bought_is_told() -> None:
     (stage,) = remat(late_user, X, W, limit=100).stages
     (note,) = stage.notes
-    assert "bytes at most become" in note
+    assert "values are recomputed: peak " in note
     assert "still over 100" in note
 
 

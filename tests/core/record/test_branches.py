@@ -14,8 +14,8 @@ import nodescope as ns
 from nodescope.errors import RecordingError
 from nodescope.protocol import SetValue
 from nodescope.record import branches
-from nodescope.record.branches import BranchRow, drop, keep, kept, rename
-from nodescope.record.ours import in_place, remember
+from nodescope.record.branches import BranchRow, drop, keep, read_branches, rename
+from nodescope.record.files.ownership import in_place, remember
 from nodescope.record.recording import Recording
 
 ROW = BranchRow(
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 def read(path: Path) -> list[BranchRow]:
     with Recording.open(path) as recording:
-        return kept(recording)
+        return read_branches(recording)
 
 
 def content(path: Path) -> list[str]:
@@ -182,6 +182,6 @@ def test_without_a_place_of_our_own_a_recording_from_elsewhere_is_read(
     else:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ("x" * 300)))
     with Recording.open(sent) as recording:
-        assert kept(recording) == []
+        assert read_branches(recording) == []
     with pytest.raises(RecordingError, match=r"cannot be (kept|written)"):
         keep(sent, ROW)

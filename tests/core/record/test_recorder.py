@@ -87,13 +87,13 @@ def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
 
     def block(_: int) -> None:
         reached.set()
-        assert go.wait(20)
+        assert go.wait(60)
 
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="values", queue_bytes=200_000, on_commit=block)
     graph = chain(["x"])
     recorder.emit(graph)
-    assert reached.wait(20)
+    assert reached.wait(60)
     array = np.full(1000, np.nan)
     for _ in range(1000):
         recorder.emit(finished(graph.nodes[0], array))
@@ -171,7 +171,7 @@ def test_threads_keep_their_order(tmp_path: Path) -> None:
     for each in threads:
         each.start()
     for each in threads:
-        each.join(20)
+        each.join(60)
     assert recorder.close(20)
     with Recording.open(tmp_path / "r.nscope") as recording:
         for thread, mine in seqs.items():
@@ -237,7 +237,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path
         process.send_signal(signal.SIGKILL)
         # The last line may be cut.
         acknowledged += [int(each) for each in lines.read().split("\n")[:-1]]
-    process.wait(20)
+    process.wait(60)
     with Recording.open(path) as recording:
         last = recording.last_seq()
         assert last >= max(acknowledged)
@@ -291,7 +291,7 @@ def test_a_writer_that_is_to_stand_still_goes_on_by_itself(tmp_path: Path) -> No
     recorder._hush(True)
     recorder.emit(graph)
     recorder.emit(finished(graph.nodes[0], np.zeros(1)))
-    assert committed.wait(30)
+    assert committed.wait(60)
     assert recorder._may_write.is_set()
     assert recorder.close()
 
@@ -335,6 +335,6 @@ def test_records_that_come_while_others_are_written_gather(tmp_path: Path) -> No
 
     recorder = Gathering(tmp_path / "r.nscope", on_commit=another)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
-    assert done.wait(30.0)
+    assert done.wait(60)
     assert recorder.close()
     assert gathered == [1] * 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from nodescope.events import (
     HostKind,
     HostSpan,
     NodeFinished,
+    RunFinished,
     StepFinished,
     StepStarted,
 )
@@ -18,10 +20,12 @@ from nodescope.ir.graph import Node
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Holds
+from nodescope.record.run_time import run_time
 from nodescope.record.step_times import PARTS, StepTimes, Stretch
 
 FORWARD = Node(1, "a/x", "add", "elementwise", outputs=(1,), scope="a")
 BACKWARD = Node(2, "backward/a/x", "add", "elementwise", outputs=(2,), phase="backward")
+LEAF = Node(3, "input", "input", "leaf", outputs=(3,), role="input")
 MS = 1_000_000
 
 
@@ -30,7 +34,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.recorder = Recorder(path, level="timing")
-        self.recorder.emit(GraphExtended((FORWARD, BACKWARD), ()))
+        self.recorder.emit(GraphExtended((FORWARD, BACKWARD, LEAF), ()))
         self.now, self.step = 0, 0
 
     def pass_(self, ms: float, kind: HostKind | None = None, **where: int) -> Run:
@@ -84,6 +88,11 @@ def test_a_step_is_what_it_took_with_its_item_and_without_holds(tmp_path: Path) 
     }  # fmt: skip
     assert step.duration_ns == 152.4 * MS
     assert (step.start_ns, step.end_ns) == (0, run.now)
+
+
+def test_what_only_holds_data_is_no_operation(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope").begin().run(LEAF, 3).run(FORWARD, 1).run(LEAF, 2).end()
+    assert parts(times(run, tmp_path / "r.nscope").of(1)) == {"forward": 1, "between": 5}
 
 
 def test_what_runs_at_once_or_inside_is_counted_once(tmp_path: Path) -> None:
@@ -171,3 +180,44 @@ def test_a_node_may_have_any_number(tmp_path: Path) -> None:
     assert stretch is not None
     assert stretch.parts[PARTS.index("optimizer")] == 2 * MS
     assert stretch.parts[PARTS.index("forward")] == 1 * MS
+
+
+def test_what_runs_after_a_step_is_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    run = Run(path).begin(5).run(FORWARD, 1).end()
+    run.begin(5).run(FORWARD, 2).end()
+    run.run(FORWARD, 30).pass_(20, "python").pass_(7, "held")  # between epochs
+    run.begin(4).run(FORWARD, 3).end()
+    over = run.now
+    run.pass_(2).run(FORWARD, 40)  # the evaluation
+    run.recorder.emit(RunFinished(0, "", run.now))
+    found = times(run, path)
+    assert [parts(found.of(step))["forward"] for step in (1, 2, 3)] == [1, 2, 3]
+    assert found.after(1) is None
+    assert parts(found.after(2)) == {"forward": 30, "python": 20, "held": 7}
+    assert parts(found.after(3)) == {"forward": 40, "between": 2}
+    blocks = found.stretches(0, run.now, 10)
+    assert [(each.last, each.after) for each in blocks] == [
+        (1, False), (2, False), (2, True), (3, False), (3, True),
+    ]  # fmt: skip
+    assert all(one.end_ns <= two.start_ns for one, two in itertools.pairwise(blocks))
+    assert (blocks[-1].start_ns, blocks[-1].end_ns) == (over, run.now)
+    (only,) = found.stretches(run.now - MS, run.now, 10)
+    assert only.after
+    with Recording.open(path) as recording:
+        assert found.around(Holds(recording.holds())) == (0, 42 * MS)
+        took = run_time(recording)
+    assert (took.ran_ns, took.held_ns) == (run.now - 7 * MS, 7 * MS)
+
+
+def test_a_hold_between_steps_is_no_time_after_one(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope").begin().run(FORWARD, 1).end().pass_(500, "held")
+    run.begin().run(FORWARD, 1).end()
+    found = times(run, tmp_path / "r.nscope")
+    assert found.after(1) is None
+
+
+def test_compiling_is_a_part_of_its_step(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r.nscope").begin(3).pass_(200, "compiling").run(FORWARD, 1).end()
+    step = times(run, tmp_path / "r.nscope").of(1)
+    assert parts(step) == {"data": 3, "compiling": 200, "forward": 1}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from nodescope.record import summary as module
-from nodescope.record.summary import summarise
+from nodescope.record.summary import PREVIEW, summarise, whole
+from tests.depth import examples
 
 DTYPES = ["?", "i1", "u2", "i8", "u8", "f2", "f4", "f8", ">f4", "c8", "c16"]
 
@@ -60,7 +61,7 @@ def check(array: np.ndarray[Any, Any]) -> None:
 
 
 @given(st.sampled_from(DTYPES).flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(max_side=5))))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_matches_the_reference(array: np.ndarray[Any, Any]) -> None:
     if array.dtype == np.dtype("c16"):
         with np.errstate(over="ignore"):
@@ -107,3 +108,21 @@ def test_what_is_no_number_has_its_spec_alone() -> None:
     found = summarise(np.array(["a", "bc"]))
     assert found.spec.shape == (2,)
     assert found.min is None
+
+
+@given(
+    hnp.arrays(
+        st.sampled_from(["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]),
+        hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=4),
+    )
+)
+def test_few_elements_are_known_from_their_statistics(array: Any) -> None:
+    found = whole(summarise(array))
+    if found is None:
+        large = (
+            array.dtype.kind in "iu" and array.size and np.abs(array.astype(float)).max() >= 2**53
+        )
+        assert array.size > PREVIEW or large
+    else:
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)

@@ -5,10 +5,10 @@
  */
 
 import { createEffect } from "solid-js";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
-import type { Ui } from "@/store/ui";
-import { writeAddress } from "@/store/url";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import type { Ui } from "@/store/page/ui";
+import { writeAddress } from "@/store/page/url";
 
 const WRITE_MS = 300;
 

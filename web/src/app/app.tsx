@@ -20,18 +20,18 @@ import { pageCommands } from "@/app/commands";
 import { fontFaces } from "@/app/font_faces";
 import { listen } from "@/app/keyboard";
 import { createNarrow } from "@/app/narrow";
-import { toggled } from "@/store/breakpoints";
-import { PANES, type Pane, type Preferences } from "@/store/preferences";
-import { createChanges } from "@/store/changes_query";
-import { createBranches } from "@/store/branches";
-import { createMoments } from "@/store/moments";
-import { createReasons } from "@/store/reasons";
-import { createWatches } from "@/store/watches";
-import type { Store } from "@/store/store";
-import { createSummary } from "@/store/summary";
-import type { DockTab, OutlineTab, Ui } from "@/store/ui";
-import type { Item } from "@/store/url";
-import type { GraphView } from "@/render/types";
+import type { GraphView } from "@/render/scene/types";
+import { toggled } from "@/store/debugger/breakpoints";
+import { createWatches } from "@/store/debugger/watches";
+import { createBranches } from "@/store/debugger/what_if";
+import { createChanges } from "@/store/history/changes_query";
+import { createMoments } from "@/store/history/value_diff";
+import { createReasons } from "@/store/history/why";
+import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
+import type { Store } from "@/store/page/store";
+import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
+import { createSummary } from "@/store/run/summary";
 import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
@@ -40,14 +40,14 @@ import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
 import { Kept } from "@/views/kept";
-import { KeysHelp, type KeyGroup } from "@/views/keys_help";
+import { type KeyGroup, KeysHelp } from "@/views/keys_help";
 import { LinkBanner, LostRun, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
 import { createProblems, Problems } from "@/views/problems";
 import { RunList, RunSelect } from "@/views/runs";
-import { SearchBox } from "@/views/search_box";
 import { Scrubber } from "@/views/scrubber";
+import { SearchBox } from "@/views/search_box";
 import { StateStrip } from "@/views/state_strip";
 import { StatusBar } from "@/views/status_bar";
 import { TimelineKey } from "@/views/timeline/key";
@@ -169,6 +169,10 @@ export function App(props: AppProps): JSX.Element {
       else root.style.setProperty(variable, `${px}px`);
     }
   });
+  // Where there is room for it, it is always there.
+  createEffect(() => {
+    if (ui.outlineOpen() && !narrow()) ui.setOutlineOpen(false);
+  });
   createEffect(() => {
     const name = store.model()?.info.name;
     const stopped = store.stop() !== undefined ? `step ${store.step()}: stopped` : "";
@@ -226,7 +230,15 @@ export function App(props: AppProps): JSX.Element {
     root.querySelector(selector)?.getBoundingClientRect()[axis] ?? 0;
 
   return (
-    <div class="app" ref={root} classList={{ "outline-open": ui.outlineOpen() }}>
+    <div
+      class="app"
+      ref={root}
+      classList={{ "outline-open": ui.outlineOpen() }}
+      onPointerDown={(event) => {
+        // In a narrow window it lies over the graph, and goes when that is wanted.
+        if (event.target.closest("#left") === null) ui.setOutlineOpen(false);
+      }}
+    >
       <LinkBanner store={store} onRetry={() => props.retry()} />
       <LostRun store={store} />
       <RecordingTrouble store={store} />
@@ -355,6 +367,7 @@ export function App(props: AppProps): JSX.Element {
           changes={changes()}
           marked={watches.marked()}
           path={reasons.path() ?? branches.cone()}
+          hint={<NextHint store={store} />}
           toggleBreakpoint={toggleBreakpoint}
           onView={(made) => {
             setView(() => made);
@@ -369,7 +382,6 @@ export function App(props: AppProps): JSX.Element {
               : undefined
           }
         />
-        <NextHint store={store} />
       </main>
 
       <aside class="panel insp" id="insp" data-testid="inspector">

@@ -1,18 +1,19 @@
 import { createRoot } from "solid-js";
 import { beforeEach, describe, expect, test } from "vitest";
-import { pageCommands, type PageCommand } from "@/app/commands";
-import { createMoments, type Moments } from "@/store/moments";
-import type { Preferences } from "@/store/preferences";
-import { createReasons } from "@/store/reasons";
-import { type Requests, Store } from "@/store/store";
-import { createUi, type Ui } from "@/store/ui";
-import type { Watches } from "@/store/watches";
+import { type PageCommand, pageCommands } from "@/app/commands";
+import { commandFitness } from "@/base/synonyms";
+import type { Watches } from "@/store/debugger/watches";
+import { createMoments, type Moments } from "@/store/history/value_diff";
+import { createReasons } from "@/store/history/why";
+import type { Preferences } from "@/store/page/preferences";
+import { type Requests, Store } from "@/store/page/store";
+import { createUi, type Ui } from "@/store/page/ui";
 import {
   columns,
   node,
   produced,
-  records,
   RUN,
+  records,
   runInfo,
   session,
   snapshot,
@@ -41,7 +42,15 @@ const answer = (body: RequestBody): ResponseBody => {
   if (body.type === "move") return { type: "moved", text: "Back", step: 1, ...moved };
   if (body.type === "get_state") {
     const executions = columns(ROWS.filter((row) => row.seq <= body.seq));
-    return { type: "state_at", values: [], seq: body.seq, step: 1, time_ns: 5, executions };
+    return {
+      type: "state_at",
+      steps: [],
+      values: [],
+      seq: body.seq,
+      step: 1,
+      time_ns: 5,
+      executions,
+    };
   }
   if (body.type === "ask_why") {
     return { type: "why", value: body.value, seq: 12, elements: 0, followed: 0, groups: [] };
@@ -220,4 +229,54 @@ test("from a backward node to its forward node the page goes back, and the progr
     command: { type: "step_twin" },
   });
   expect([chosen(), store.seq()]).toEqual([3, 12]);
+});
+
+describe("the palette finds a command by what people call it", () => {
+  const best = (typed: string): readonly string[] =>
+    commands
+      .map(({ title }) => ({ title, fits: commandFitness(title, typed) }))
+      .filter((each) => each.fits !== undefined)
+      .sort((a, b) => (a.fits ?? 0) - (b.fits ?? 0))
+      .map(({ title }) => title);
+
+  test.each([
+    ["close", "Fold all scopes"],
+    ["collapse", "Fold all scopes"],
+    ["collapse all", "Fold all scopes"],
+    ["fold", "Fold all scopes"],
+    ["expand", "Open all scopes"],
+    ["unfold all", "Open all scopes"],
+    ["play", "Continue"],
+    ["resume", "Continue"],
+    ["continue", "Continue"],
+    ["halt", "Pause"],
+    ["stop", "Pause"],
+    ["quit", "Detach"],
+    ["exit", "Detach"],
+    ["stop", "Detach"],
+    ["rewind", "Back to the previous node"],
+    ["diff", "Compare this moment with A, or with the previous execution"],
+    ["monitor", "Show the watches"],
+    ["zoom", "Fit the graph"],
+    ["save", "Export the whole graph as SVG"],
+    ["dark mode", "Light or dark theme"],
+    ["dark", "Light or dark theme"],
+    ["hotkeys", "Show the keyboard shortcuts"],
+    ["cause", "Why: explain the selected value"],
+    ["change value", "Edit the selected value: continue with it, or try a what-if"],
+    ["flame", "Show the timeline"],
+    ["stdout", "Show the console: program output"],
+    ["recordings", "All runs and recordings"],
+    ["latest", "Back to live"],
+    ["parent", "Out to the enclosing scope"],
+  ])("%s: %s", (typed, title) => {
+    expect(best(typed).slice(0, 6)).toContain(title);
+  });
+
+  test("by its own words before what means the same", () => {
+    expect(best("show")[0]).toMatch(/^Show/);
+    expect(best("open")[0]).toBe("Open all scopes");
+    expect(best("continue")[0]).toBe("Continue");
+    expect(best("xylophone")).toEqual([]);
+  });
 });

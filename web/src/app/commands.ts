@@ -4,19 +4,19 @@
  * Invariant: a key is bound once.
  */
 
-import { seenStep } from "@/store/run_model";
-import { type Abilities, abilities } from "@/store/abilities";
 import { tabCommands } from "@/app/tab_commands";
-import type { GraphView } from "@/render/types";
-import { flagsOf } from "@/store/counts";
-import type { StepChanges } from "@/store/changes";
-import type { Preferences } from "@/store/preferences";
-import type { Moments } from "@/store/moments";
-import type { Reasons } from "@/store/reasons";
-import type { Watches } from "@/store/watches";
-import type { Store } from "@/store/store";
-import type { Ui } from "@/store/ui";
-import type { Item } from "@/store/url";
+import type { GraphView } from "@/render/scene/types";
+import { type Abilities, abilities } from "@/store/debugger/abilities";
+import type { Watches } from "@/store/debugger/watches";
+import type { StepChanges } from "@/store/history/changes";
+import type { Moments } from "@/store/history/value_diff";
+import type { Reasons } from "@/store/history/why";
+import type { Preferences } from "@/store/page/preferences";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
+import { flagsOf } from "@/store/run/counts";
+import { seenStep } from "@/store/run/run_model";
 import { HAS_INF, HAS_NAN, type Command as WireCommand } from "@/wire/types.gen";
 
 export interface PageCommand {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import type { CommandScope, PageCommand } from "@/app/commands";
 import { pageCommands } from "@/app/commands";
 import { keyName, listen } from "@/app/keyboard";
-import type { CommandScope, PageCommand } from "@/app/commands";
 
 const key = (name: string, change: KeyboardEventInit = {}) =>
   new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...change });

@@ -68,6 +68,7 @@ function closeOne({ ui, watches }: CommandScope): boolean {
   else if (ui.editing()) ui.setEditing(false);
   else if (ui.adding()) ui.setAdding(false);
   else if (watches.gallery()) watches.setGallery(false);
+  else if (ui.outlineOpen()) ui.setOutlineOpen(false);
   else return false;
   return true;
 }

@@ -15,8 +15,8 @@ import {
   Show,
 } from "solid-js";
 import { App, type AppProps } from "@/app/app";
-import { type CompareAddress, readCompare, type Side, writeCompare } from "@/store/compare";
-import type { GraphView } from "@/render/types";
+import type { GraphView } from "@/render/scene/types";
+import { type CompareAddress, readCompare, type Side, writeCompare } from "@/store/history/compare";
 import { ComparePage } from "@/views/compare/compare_page";
 import { type CompareState, createCompare } from "@/views/compare/state";
 import { StartPage } from "@/views/start/start_page";

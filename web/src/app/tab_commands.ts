@@ -5,7 +5,7 @@
  */
 
 import type { PageCommand } from "@/app/commands";
-import type { DockTab, InspectorTab, OutlineTab, Ui } from "@/store/ui";
+import type { DockTab, InspectorTab, OutlineTab, Ui } from "@/store/page/ui";
 
 const INSPECTOR: readonly (readonly [InspectorTab, string])[] = [
   ["value", "its value"],

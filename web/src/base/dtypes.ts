@@ -14,10 +14,15 @@ export function isInteger(dtype: string): boolean {
   return /^u?int\d+$/.test(dtype);
 }
 
-export function tensorBytes(shape: readonly number[], dtype: string): number {
-  return shape.reduce((total, each) => total * each, itemBytes(dtype));
+/** Elements along an axis; null where the framework does not know. */
+export type Size = number | null;
+
+/** The bytes of a tensor; the least that it can have where a size is unknown. */
+export function tensorBytes(shape: readonly Size[], dtype: string): number {
+  return elementCount(shape) * itemBytes(dtype);
 }
 
-export function elementCount(shape: readonly number[]): number {
-  return shape.reduce((total, each) => total * each, 1);
+/** How many elements; an unknown size counts as 1. */
+export function elementCount(shape: readonly Size[]): number {
+  return shape.reduce<number>((total, size) => total * (size ?? 1), 1);
 }

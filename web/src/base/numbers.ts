@@ -73,14 +73,20 @@ export function formatDuration(ns: number): string {
   return `${ns < 0 ? MINUS : ""}${text}${THIN}${unit}`;
 }
 
-/** A shape: `16×8×64`; `scalar` for none. */
-export function formatShape(shape: readonly number[]): string {
-  return shape.length === 0 ? "scalar" : shape.join("×");
+/** A shape: `16×8×64`; `?×64` where a size is unknown; `scalar` for none. */
+export function formatShape(shape: readonly (number | null)[]): string {
+  return shape.length === 0 ? "scalar" : shape.map((size) => size ?? "?").join("×");
 }
 
 /** One of a few and its noun: `1 op`, `12 ops`. */
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Words in a row: `1, 2 and 3`. */
+export function listed(words: readonly string[]): string {
+  const last = words.at(-1) ?? "";
+  return words.length < 2 ? last : `${words.slice(0, -1).join(", ")} and ${last}`;
 }
 
 export function median(values: readonly number[]): number {

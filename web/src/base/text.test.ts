@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { elementCount, tensorBytes } from "@/base/dtypes";
 import {
   finiteRange,
   paintElements,
@@ -8,6 +7,7 @@ import {
   scaleOf,
   scaleTable,
 } from "@/base/colour_scale";
+import { elementCount, tensorBytes } from "@/base/dtypes";
 import { dedented, pythonTokens } from "@/base/python_tokens";
 import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
 

@@ -5,11 +5,11 @@
  */
 
 import {
+  type LayoutReply,
+  type LayoutRequest,
   LayoutSession,
   plainNode,
   plainValue,
-  type LayoutReply,
-  type LayoutRequest,
 } from "@/layout/session";
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
@@ -46,6 +46,11 @@ export class LayoutClient {
       values: Array.from(values, plainValue),
     };
     this.engine.post(this.graph);
+  }
+
+  /** Whether no scene is still to come of what was asked for. */
+  get idle(): boolean {
+    return !this.underWay && this.waiting === undefined;
   }
 
   request(open: ReadonlySet<string>): void {

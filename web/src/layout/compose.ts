@@ -9,12 +9,12 @@
 import {
   COLUMN_BACKWARD,
   COLUMN_OPTIMIZER,
+  type Hierarchy,
   isPort,
   isStub,
   stubOf,
-  type Hierarchy,
 } from "@/layout/hierarchy";
-import { NestedLayout, type GroupLayout, type WantedY } from "@/layout/nested";
+import { type GroupLayout, NestedLayout, type WantedY } from "@/layout/nested";
 import {
   BOX_FOLD,
   BOX_INPUT,

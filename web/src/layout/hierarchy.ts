@@ -114,7 +114,7 @@ export function isLeaf(node: LayoutNode): boolean {
 }
 
 function isParameter(node: LayoutNode): boolean {
-  return isLeaf(node) && node.op !== "tensor";
+  return isLeaf(node) && (node.role === undefined ? node.op !== "tensor" : node.role !== "input");
 }
 
 /** Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them. */

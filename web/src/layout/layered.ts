@@ -5,9 +5,9 @@
  * layer) and curved ones (between layers), first and last straight, so that no curve meets a box.
  */
 
-import { insertDummies, orderLayers, type Layered } from "@/layout/order";
+import { insertDummies, type Layered, orderLayers } from "@/layout/order";
 import { placeInLayers, placeLayers } from "@/layout/position";
-import { breakCycles, PIN_FIRST, PIN_LAST, rankNodes, type Directed } from "@/layout/rank";
+import { breakCycles, type Directed, PIN_FIRST, PIN_LAST, rankNodes } from "@/layout/rank";
 
 export interface LayeredInput {
   readonly width: Float64Array;

@@ -103,7 +103,8 @@ function check(laid: Scene): void {
     if (parent < 0) continue;
     expect(parent).toBeLessThan(box);
     expect(laid.x[box]!).toBeGreaterThanOrEqual(laid.x[parent]!);
-    expect(laid.y[box]!).toBeGreaterThanOrEqual(laid.y[parent]! + 20);
+    // Below the title, and not touching it.
+    expect(laid.y[box]!).toBeGreaterThanOrEqual(laid.y[parent]! + 30);
     expect(right(box)).toBeLessThanOrEqual(right(parent));
     expect(bottom(box)).toBeLessThanOrEqual(bottom(parent));
   }

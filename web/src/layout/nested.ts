@@ -8,7 +8,9 @@
 
 import {
   COLUMN_BACKWARD,
+  type Group,
   groupKey,
+  type Hierarchy,
   inPortKey,
   isOutPort,
   isPort,
@@ -16,8 +18,6 @@ import {
   outPortKey,
   stubKey,
   stubOf,
-  type Group,
-  type Hierarchy,
 } from "@/layout/hierarchy";
 import type { LayeredResult } from "@/layout/layered";
 import { layoutPacked } from "@/layout/packed";
@@ -74,6 +74,8 @@ const MOST_PORTS = 12;
 const PORT_DISTANCE = 10;
 /** Below the last node of a scope, so that the current node can grow. */
 const RAISED_ROOM = 4;
+/** Between the title of a scope and its first box, px. */
+const BELOW_TITLE = 6;
 
 export type WantedY = (item: number) => number;
 
@@ -159,7 +161,12 @@ export class NestedLayout {
     });
     alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
-    const header = root ? 0 : HEADER_HEIGHT + (drawnPorts.length > 0 ? 0 : 6);
+    // Boxes keep clear of the title, where no edge from a port keeps them away.
+    const highest = items.reduce(
+      (least, key, k) => (isPort(key) ? least : Math.min(least, result.y[k]! - height[k]! / 2)),
+      result.top + BELOW_TITLE,
+    );
+    const header = root ? 0 : HEADER_HEIGHT + result.top + BELOW_TITLE - highest;
     const footer = root || drawnPorts.length > 0 ? padding / 2 : padding + RAISED_ROOM;
     const inner = Math.max(result.width, root ? 0 : headerWidth(group) - 2 * padding);
     const dx = padding + (inner - result.width) / 2;

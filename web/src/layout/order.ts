@@ -5,7 +5,7 @@
  * layer costs one lane and not one per reader; the result depends on nothing but the graph.
  */
 
-import { adjacencyBy, type Adjacency } from "@/layout/adjacency";
+import { type Adjacency, adjacencyBy } from "@/layout/adjacency";
 import type { Directed, Ranking } from "@/layout/rank";
 
 export interface Layered {

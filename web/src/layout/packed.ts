@@ -6,7 +6,7 @@
  * makes it; boxes never overlap.
  */
 
-import { layoutLayered, type LayeredInput, type LayeredResult } from "@/layout/layered";
+import { type LayeredInput, type LayeredResult, layoutLayered } from "@/layout/layered";
 import { PIN_NONE } from "@/layout/rank";
 
 /** Up to this width, in px, parts stand beside each other in one row. */

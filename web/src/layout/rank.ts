@@ -5,7 +5,7 @@
  * layer; nodes pinned first or last have a layer to themselves and their kind.
  */
 
-import { adjacencyBy, type Adjacency } from "@/layout/adjacency";
+import { type Adjacency, adjacencyBy } from "@/layout/adjacency";
 
 export const PIN_NONE = 0;
 /** Where edges enter the group: a layer above all others. */

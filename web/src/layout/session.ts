@@ -53,6 +53,7 @@ export function plainNode(node: LayoutNode): LayoutNode {
     label: node.label,
     op: node.op,
     family: node.family,
+    role: node.role,
     scope: node.scope,
     phase: node.phase,
     inputs: [...node.inputs],
@@ -64,5 +65,5 @@ export function plainNode(node: LayoutNode): LayoutNode {
 }
 
 export function plainValue(value: LayoutValue): LayoutValue {
-  return { id: value.id, shape: [...value.shape], bytes: value.bytes };
+  return { id: value.id, shape: [...value.shape], bytes: value.bytes, type: value.type };
 }

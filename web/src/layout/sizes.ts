@@ -6,9 +6,10 @@
  * does not move the picture.
  */
 
-import { textWidth, type Font } from "@/base/fonts_metrics";
-import { printable } from "@/base/printable";
+import { type Font, textWidth } from "@/base/fonts_metrics";
 import { clamp } from "@/base/geometry";
+import { formatShape } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { COLUMN_BACKWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
 import type { LayoutNode } from "@/layout/types";
 
@@ -35,9 +36,11 @@ export interface Size {
   readonly height: number;
 }
 
-/** `64×32`; a scalar has no shape to show. */
-export function shapeText(shape: readonly number[]): string {
-  return shape.length > 8 ? `${shape.slice(0, 8).join("×")}×…` : shape.join("×");
+/** `64×32`, `?×32` where a size is unknown; a scalar has no shape to show. */
+export function shapeText(shape: readonly (number | null)[]): string {
+  if (shape.length === 0) return "";
+  const text = formatShape(shape.slice(0, 8));
+  return shape.length > 8 ? `${text}×…` : text;
 }
 
 /** What is written in a node about the leaves that live in it: `w 64×32  b 32`. */

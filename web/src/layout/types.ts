@@ -9,7 +9,10 @@ export interface LayoutNode {
   readonly id: number;
   readonly label: string;
   readonly op: string;
+  /** What it looks like; `leaf` if it only holds data. */
   readonly family: string;
+  /** What it is for, if that is known. */
+  readonly role?: string | undefined;
   readonly scope: string;
   readonly phase: string;
   readonly inputs: readonly number[];
@@ -22,8 +25,11 @@ export interface LayoutNode {
 
 export interface LayoutValue {
   readonly id: number;
-  readonly shape: readonly number[];
+  /** null where a size is unknown. */
+  readonly shape: readonly (number | null)[];
   readonly bytes: number;
+  /** The class of a value that is no tensor. */
+  readonly type?: string | undefined;
 }
 
 export const BOX_NODE = 0;

@@ -4,7 +4,7 @@
  * Invariant: one answer per layout request, in order; a fault is an answer too.
  */
 
-import { LayoutSession, type LayoutReply, type LayoutRequest } from "@/layout/session";
+import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";
 
 const session = new LayoutSession();
 

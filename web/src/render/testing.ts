@@ -5,7 +5,7 @@
  */
 
 import { plainNode } from "@/layout/testing";
-import type { GraphNode } from "@/render/types";
+import type { GraphNode } from "@/render/scene/types";
 
 export function node(id: number, over: Partial<GraphNode> = {}): GraphNode {
   return { ...plainNode(id, 100), name: `op_${id}`, ...over };

@@ -6,11 +6,11 @@
 
 import { createEffect, createMemo, createSignal, type JSX, on } from "solid-js";
 import { formatCount } from "@/base/numbers";
-import { stepAt } from "@/store/run_model";
-import type { Store } from "@/store/store";
-import type { LogRow } from "@/wire/types.gen";
+import type { Store } from "@/store/page/store";
+import { stepAt } from "@/store/run/run_model";
 import { IconButton } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
+import type { LogRow } from "@/wire/types.gen";
 
 interface Line {
   readonly row: LogRow;

@@ -5,8 +5,8 @@
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { abilities } from "@/store/abilities";
-import type { Store } from "@/store/store";
+import { abilities } from "@/store/debugger/abilities";
+import type { Store } from "@/store/page/store";
 import { Icon, IconButton, type IconName } from "@/widgets/icon";
 import type { Command } from "@/wire/types.gen";
 

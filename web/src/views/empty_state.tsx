@@ -5,7 +5,7 @@
  */
 
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
-import type { Store } from "@/store/store";
+import type { Store } from "@/store/page/store";
 import { AdviceCard } from "@/widgets/advice";
 import { IconButton } from "@/widgets/icon";
 import type { Advice } from "@/wire/types.gen";

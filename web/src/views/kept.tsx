@@ -14,8 +14,8 @@ import {
   onCleanup,
   Show,
 } from "solid-js";
-import { costWords, keptWords, lookedAt, reasonWords, waysToMore } from "@/store/keeping";
-import type { Store } from "@/store/store";
+import type { Store } from "@/store/page/store";
+import { costWords, keptWords, lookedAt, reasonWords, waysToMore } from "@/store/run/keeping";
 import { Icon } from "@/widgets/icon";
 
 export function Kept(props: { readonly store: Store }): JSX.Element {
@@ -103,7 +103,9 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
           </button>
           <Show when={open()}>
             <div class="kept-pop" role="dialog" aria-label="What is kept" data-testid="kept-ways">
-              <For each={reasonWords(now(), governed())}>{(line) => <p class="t2">{line}</p>}</For>
+              <For each={reasonWords(now(), governed(), !live())}>
+                {(line) => <p class="t2">{line}</p>}
+              </For>
               <Show when={live() && (now().limit !== null || now().level !== "values")}>
                 <button
                   type="button"

@@ -6,9 +6,9 @@
 
 import { createSignal, For, type JSX, onCleanup, Show } from "solid-js";
 import { printable, quoted } from "@/base/printable";
-import type { Store } from "@/store/store";
-import { CONTROLLER_GRACE_S } from "@/wire/types.gen";
+import type { Store } from "@/store/page/store";
 import { IconButton } from "@/widgets/icon";
+import { CONTROLLER_GRACE_S } from "@/wire/types.gen";
 
 export function LinkBanner(props: { readonly store: Store; onRetry(): void }): JSX.Element {
   const [now, setNow] = createSignal(Date.now());

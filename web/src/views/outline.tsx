@@ -4,21 +4,26 @@
  * Invariant: one tab stop; the focused row is the selection; only rows in sight exist.
  */
 
-import { seenStep } from "@/store/run_model";
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { formatCount, formatDuration } from "@/base/numbers";
-import { markOf, nodeMarks } from "@/store/breakpoints";
-import { CHANGE_KINDS, type ChangeKind, countsByScope, type StepChanges } from "@/store/changes";
-import { flagsOf, isDone, scopeCounts } from "@/store/counts";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
-import { parseQuery, type Row, search, visibleRows } from "@/store/tree";
-import type { Ui } from "@/store/ui";
-import type { MarkedNodes } from "@/store/watch_marks";
-import { FAILED, HAS_INF, HAS_NAN } from "@/wire/types.gen";
+import { markOf, nodeMarks } from "@/store/debugger/breakpoints";
+import type { MarkedNodes } from "@/store/debugger/watch_marks";
+import {
+  CHANGE_KINDS,
+  type ChangeKind,
+  countsByScope,
+  type StepChanges,
+} from "@/store/history/changes";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import type { Ui } from "@/store/page/ui";
+import { flagsOf, isDone, scopeCounts } from "@/store/run/counts";
+import { seenStep } from "@/store/run/run_model";
+import { parseQuery, type Row, search, visibleRows } from "@/store/run/tree";
 import { ChangeSign } from "@/widgets/change_sign";
 import { Icon } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
+import { FAILED, HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
 export interface OutlineProps {
   readonly store: Store;

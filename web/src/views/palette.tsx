@@ -7,9 +7,10 @@
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { fitness } from "@/base/fitness";
 import { keepKey } from "@/base/keys";
-import type { Store } from "@/store/store";
-import type { Ui } from "@/store/ui";
-import type { Item } from "@/store/url";
+import { commandFitness } from "@/base/synonyms";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
 import { takeFocus } from "@/widgets/focus";
 
 export interface PaletteCommand {
@@ -43,7 +44,8 @@ export function Palette(props: {
     const wanted = text().trim().toLowerCase();
     const found: { entry: Entry; score: number }[] = [];
     const consider = (entry: Entry, bonus: number): void => {
-      const score = wanted === "" ? bonus : fitness(entry.title, wanted);
+      const fits = entry.kind === "command" ? commandFitness : fitness;
+      const score = wanted === "" ? bonus : fits(entry.title, wanted);
       if (score !== undefined) found.push({ entry, score: score + (wanted === "" ? 0 : bonus) });
     };
     for (const command of props.commands) {

@@ -7,11 +7,12 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { inWords } from "@/store/reasons";
-import { lossWords } from "@/store/keeping";
-import type { Store } from "@/store/store";
-import { createQuery } from "@/store/query";
-import { throttled } from "@/store/throttled";
+import { inWords } from "@/store/history/why";
+import { createQuery } from "@/store/page/query";
+import { lossEnding } from "@/store/page/recordings_list";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import { lossWords } from "@/store/run/keeping";
 import type { AskSpread, GetProblems, NodeProblem, ProblemList } from "@/wire/types.gen";
 
 const REFRESH_MS = 400;
@@ -70,9 +71,17 @@ export function Problems(props: {
           </p>
         )}
       </Show>
+      <Show when={lossEnding(props.problems?.broken_loss)}>
+        {(ending) => (
+          <p class="problem" data-testid="problem-loss">
+            <span class={props.problems?.broken_loss?.kind === "nan" ? "dia" : "dia inf"} />
+            Loss {ending()}
+          </p>
+        )}
+      </Show>
       <SpreadNote store={props.store} asked={rows().some((row) => row.nan || row.inf)} />
       <For each={rows()}>
-        {(row, i) => (
+        {(row) => (
           <div class="problem-row" data-testid="problem">
             <button
               type="button"
@@ -83,7 +92,7 @@ export function Problems(props: {
             >
               <span class={row.failed ? "bdot enabled" : row.nan ? "dia" : "dia inf"} />
               <span class="ell problem-name">{nameOf(row.node)}</span>
-              <Show when={i() === 0}>
+              <Show when={row.first}>
                 <span class="problem-first" data-testid="problem-first">
                   first
                 </span>
@@ -121,7 +130,10 @@ export function Problems(props: {
       <For each={losses()}>{(text) => <p class="problem t2">{text}</p>}</For>
       <Show
         when={
-          props.problems?.nodes === 0 && losses().length === 0 && !props.store.model()?.info.error
+          props.problems?.nodes === 0 &&
+          !props.problems.broken_loss &&
+          losses().length === 0 &&
+          !props.store.model()?.info.error
         }
       >
         <p class="empty">No NaN, no Inf, no failed node, nothing lost.</p>
@@ -179,7 +191,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
       {(now) => (
         <div class="spread-note" data-testid="spread">
           Step {formatCount(now().step)}: {formatCount(now().touched)} of{" "}
-          {plural(now().executions, "execution")} gave NaN or Inf.{" "}
+          {plural(now().executions, "execution")} produced NaN or Inf.{" "}
           <Show when={first()}>
             {(born) => (
               <>

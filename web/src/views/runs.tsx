@@ -5,36 +5,22 @@
  */
 
 import { For, type JSX, Show } from "solid-js";
+import { formatClock } from "@/base/dates";
 import { printable } from "@/base/printable";
-import { argumentsOf } from "@/store/shelf";
-import type { Store } from "@/store/store";
+import { argumentsOf, outcomeOf, outcomeTone, runWords } from "@/store/page/recordings_list";
+import type { Store } from "@/store/page/store";
 import type { RunInfo } from "@/wire/types.gen";
 
 function startedAt(run: RunInfo): string {
   if (run.started_unix_ns === 0) return "";
-  return new Date(run.started_unix_ns / 1e6).toLocaleTimeString([], {
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-  });
-}
-
-function stateWords(run: RunInfo): string {
-  switch (run.state) {
-    case "live":
-      return "live";
-    case "finished":
-      return run.status ? `failed, status ${run.status}` : "finished";
-    case "lost":
-      return "lost";
-    case "recorded":
-      return "recording";
-  }
+  return formatClock(run.started_unix_ns / 1e6, { seconds: true });
 }
 
 function tone(run: RunInfo): string {
   if (run.state === "live") return "ok";
-  return run.state === "lost" || (run.status ?? 0) !== 0 ? "bad" : "off";
+  const outcome = outcomeOf(run);
+  if (run.state === "recorded" && outcome === "killed") return "off"; // it may still run
+  return outcomeTone(outcome) === "bad" ? "bad" : "off";
 }
 
 function newestFirst(runs: readonly RunInfo[]): readonly RunInfo[] {
@@ -50,7 +36,7 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
       <Show when={current()}>
         {(run) => <span class="m t3 ell runsel-args">{printable(argumentsOf(run()), 60)}</span>}
       </Show>
-      <Show when={current()}>{(run) => <span class="t3 wide">{stateWords(run())}</span>}</Show>
+      <Show when={current()}>{(run) => <span class="t3 wide">{runWords(run())}</span>}</Show>
       <span class="runsel-arrow" aria-hidden="true">
         ⌄
       </span>
@@ -63,7 +49,7 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
         <For each={newestFirst(props.store.runs())}>
           {(run) => (
             <option value={run.id} selected={run.id === props.store.runId()}>
-              {printable(`${run.name} ${argumentsOf(run)}`.trim(), 80)} · {stateWords(run)} ·{" "}
+              {printable(`${run.name} ${argumentsOf(run)}`.trim(), 80)} · {runWords(run)} ·{" "}
               {startedAt(run)}
             </option>
           )}
@@ -110,10 +96,10 @@ export function RunList(props: {
             </span>
             <span class="mi t3">{startedAt(run)}</span>
             <span class="run-more mi t3 ell">
-              {stateWords(run)} · {run.level}
+              {runWords(run)} · {run.level}
               {run.pid > 0 ? ` · pid ${run.pid}` : ""}
             </span>
-            <Show when={run.error}>
+            <Show when={outcomeOf(run) === "interrupted" ? "" : run.error}>
               <span class="run-more small brk ell" title={run.error}>
                 {run.error}
               </span>

@@ -6,15 +6,15 @@
 
 import { createEffect, createMemo, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
-import { stepAt } from "@/store/run_model";
-import type { Store } from "@/store/store";
+import type { Store } from "@/store/page/store";
+import { isAfter, raisedIn, stepAt } from "@/store/run/run_model";
 import { Canvas, type Surface } from "@/widgets/canvas";
 import { IconButton } from "@/widgets/icon";
 
 export function Scrubber(props: { readonly store: Store; readonly theme: string }): JSX.Element {
   const store = props.store;
   let slider!: HTMLInputElement;
-  const last = () => Math.max(1, store.model()?.seq ?? 1);
+  const last = () => Math.max(1, store.model()?.lastEvent ?? 1);
   const past = createMemo(() => {
     const cursor = store.cursor();
     return cursor.kind === "past" ? cursor : undefined;
@@ -34,6 +34,10 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     slider.value = String(here());
   });
   const step = createMemo(() => stepAt(steps(), here()));
+  const after = () => {
+    const { store } = props;
+    return isAfter(step(), here()) && !raisedIn(step(), store.model(), store.live.lastSeq);
+  };
   const seek = (seq: number): void => {
     if (seq >= last()) store.backToLive();
     else void store.seek(Math.max(1, Math.round(seq)));
@@ -52,7 +56,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   const room = () => {
     const most = formatCount(last());
     const at = formatCount(steps().at(-1)?.step ?? 0);
-    return `step ${at} · event ${most} of ${most}`.length;
+    return `after step ${at} · event ${most} of ${most}`.length;
   };
   const marks = ({ g, width, height, colour }: Surface): void => {
     void props.theme;
@@ -66,6 +70,10 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       const x = 7 + ((all[i]?.start_seq ?? 0) / end) * (width - 14);
       g.fillRect(Math.round(x), 4, 1, height - 8);
     }
+    // Where the last one ended, if more ran after it.
+    const over = all.at(-1)?.end_seq ?? end;
+    g.globalAlpha = 1;
+    if (over + 1 < end) g.fillRect(Math.round(7 + (over / end) * (width - 14)), 4, 1, height - 8);
     g.globalAlpha = 1;
   };
   return (
@@ -90,7 +98,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           type="range"
           data-testid="slider"
           aria-label="Moment in the recording"
-          aria-valuetext={`step ${step()?.step ?? 0}, event ${here()} of ${last()}`}
+          aria-valuetext={`${after() ? "after " : ""}step ${step()?.step ?? 0}, event ${here()} of ${last()}`}
           min={1}
           ref={slider}
           disabled={store.model() === undefined}
@@ -115,8 +123,8 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       />
       <span class="scrub-words mi t2" style={{ "--room": `${room()}` }}>
         <Show when={(step()?.step ?? 0) > 0}>
-          step {formatCount(step()?.step ?? 0)}
-          {step()?.observed === false ? " (unobserved)" : ""} ·{" "}
+          {after() ? "after " : ""}step {formatCount(step()?.step ?? 0)}
+          {step()?.observed === false && !after() ? " (unobserved)" : ""} ·{" "}
         </Show>
         event {formatCount(here())} of {formatCount(last())}
       </span>

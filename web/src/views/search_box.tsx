@@ -6,10 +6,10 @@
 
 import { createMemo, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
-import type { Store } from "@/store/store";
-import { firstMatch, parseQuery, search } from "@/store/tree";
-import type { Ui } from "@/store/ui";
-import type { Item } from "@/store/url";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
+import { firstMatch, parseQuery, search } from "@/store/run/tree";
 import { Icon } from "@/widgets/icon";
 
 export function SearchBox(props: {

@@ -4,12 +4,13 @@
  * Invariant: the words alone say everything; lamp and strip repeat it in colour.
  */
 
-import { seenStep } from "@/store/run_model";
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
-import { progressOf } from "@/store/progress";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
+import { outcomeOf } from "@/store/page/recordings_list";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import { progressOf } from "@/store/run/progress";
+import { seenStep } from "@/store/run/run_model";
 
 interface Words {
   readonly text: string;
@@ -24,13 +25,14 @@ export function describe(store: Store): Words {
   if (store.cursor().kind === "past") {
     return { text: "In the past", tone: "now", more: "a recorded moment, not the live state" };
   }
-  if (info.state === "lost") return { text: "Lost", tone: "bad", more: "the program died" };
+  if (info.state === "lost") {
+    return { text: "Killed", tone: "bad", more: "the program was killed or crashed" };
+  }
   if (info.state === "recorded") return { text: "Recording", tone: "off", more: "" };
   if (info.state === "finished") {
-    if (info.error.startsWith("KeyboardInterrupt")) {
-      return { text: "Interrupted", tone: "off", more: "by Ctrl-C" };
-    }
-    const failed = (info.status ?? 0) !== 0;
+    const outcome = outcomeOf(info);
+    if (outcome === "interrupted") return { text: "Interrupted", tone: "off", more: "by Ctrl-C" };
+    const failed = outcome === "failed";
     return {
       text: failed ? "Finished with an error" : "Finished",
       tone: failed ? "bad" : "ok",

@@ -4,12 +4,12 @@
  * Invariant: every number has its unit; nothing here is the only place where a fault is said.
  */
 
-import { seenStep } from "@/store/run_model";
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
-import { progressOf } from "@/store/progress";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import { progressOf } from "@/store/run/progress";
+import { seenStep } from "@/store/run/run_model";
 
 export function StatusBar(props: {
   readonly store: Store;
@@ -65,7 +65,7 @@ export function StatusBar(props: {
       <span>
         <span class="m">{formatCount(rate())}</span> events/s{" "}
         <i>
-          last <span class="m">{formatCount(model()?.seq ?? 0)}</span>
+          last <span class="m">{formatCount(model()?.lastEvent ?? 0)}</span>
         </i>
       </span>
       <Show when={lost() > 0}>

@@ -8,11 +8,11 @@ import { createSignal, For, type JSX, onMount, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { formatCount, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { type BranchRow, type Branches, differing, numbersOf } from "@/store/branches";
-import type { Store } from "@/store/store";
-import type { BranchAnswer, BranchInfo, ChangedValue } from "@/wire/types.gen";
+import { type Branches, type BranchRow, differing, numbersOf } from "@/store/debugger/what_if";
+import type { Store } from "@/store/page/store";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
+import type { BranchAnswer, BranchInfo, ChangedValue } from "@/wire/types.gen";
 
 export interface WhatIfProps {
   readonly store: Store;

@@ -4,7 +4,7 @@
  * Invariant: drawing happens at most once per frame; colours come from the theme's variables.
  */
 
-import { createEffect, type JSX, onCleanup, onMount, createSignal } from "solid-js";
+import { createEffect, createSignal, type JSX, onCleanup, onMount } from "solid-js";
 
 export interface Surface {
   readonly g: CanvasRenderingContext2D;

@@ -5,6 +5,7 @@
  */
 
 import type {
+  Capabilities,
   ExecutionColumns,
   Node,
   ProducedValue,
@@ -13,9 +14,22 @@ import type {
   SessionInfo,
   Snapshot,
   Stop,
+  TensorSpec,
 } from "@/wire/types.gen";
 
 export const RUN = "0123456789abcdef";
+
+const CAPABILITIES: Capabilities = {
+  before: true,
+  edit: "replace",
+  gradients: true,
+  scopes: "names",
+  steps: "marked",
+  timing: "host",
+  values: "full",
+  rerun: "graph",
+  workers: false,
+};
 
 export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
   return {
@@ -30,6 +44,9 @@ export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
     status: null,
     error: "",
     trouble: "",
+    framework: "nodescope",
+    framework_version: "",
+    capabilities: CAPABILITIES,
     ...change,
   };
 }
@@ -52,12 +69,20 @@ export function node(id: number, name: string, change: Partial<Node> = {}): Node
     origin: [],
     forward: null,
     graph: 0,
+    role: "op",
+    dialect: "nodescope",
+    native: "",
+    writes: [],
     ...change,
   };
 }
 
 export function produced(id: number, name: string): ProducedValue {
-  return { value: { id, name, spec: { shape: [2, 3], dtype: "float32" } }, producer: id };
+  return { value: { id, name, spec: tensor([2, 3]), storage: 0 }, producer: id };
+}
+
+export function tensor(shape: readonly (number | null)[], dtype = "float32"): TensorSpec {
+  return { kind: "tensor", shape, dtype, device: "" };
 }
 
 export interface ExecutionRow {

@@ -203,6 +203,48 @@ describe("reconnection", () => {
     expect(last().sent.filter((each) => each.body.type === "subscribe")).toHaveLength(1);
   });
 
+  test("asks about a run that is not known yet once it is", async () => {
+    const socket = await connect();
+    following = { run: "r", seq: 41 };
+    socket.close(1006);
+    elapse(250);
+    await connect();
+    const asked = wire.request({ type: "get_branches", run: "r" }, "branches");
+    const other = wire.request({ type: "get_branches", run: "other" }, "branches");
+    await settled();
+    const questions = (): readonly unknown[] =>
+      last()
+        .sent.map((each) => each.body as { type: string; run?: string })
+        .filter((each) => each.type === "get_branches")
+        .map((each) => each.run);
+    expect(questions()).toEqual(["other"]);
+    last().answers({ type: "branches", branches: [], notes: [] });
+    await other;
+    last().gives({ type: "runs", runs: [{ id: "r" }] });
+    await settled();
+    last().answers({ type: "done" });
+    await settled();
+    expect(questions()).toEqual(["other", "r"]);
+    last().answers({ type: "branches", branches: [], notes: [] });
+    await expect(asked).resolves.toMatchObject({ branches: [] });
+  });
+
+  test("waits for a run that never comes no longer than for an answer", async () => {
+    const socket = await connect();
+    following = { run: "r", seq: 41 };
+    socket.close(1006);
+    elapse(250);
+    await connect();
+    const asked = wire.request({ type: "get_branches", run: "r" }, "branches");
+    elapse(15_000);
+    await settled();
+    last().answers({ type: "failed", message: "there is no run r", hint: "" });
+    await expect(asked).rejects.toThrow("there is no run r");
+    const lost = wire.request({ type: "get_branches", run: "r" }, "branches");
+    last().close(1006);
+    await expect(lost).rejects.toThrow("Not connected");
+  });
+
   test("is not tried where the server was told to end", async () => {
     const socket = await connect();
     const asked = wire.request({ type: "get_branches", run: "r" }, "branches");

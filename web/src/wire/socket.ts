@@ -9,8 +9,8 @@
 
 import { decode, encode } from "@msgpack/msgpack";
 import {
-  type Push,
   PROTOCOL_VERSION,
+  type Push,
   type RequestBody,
   type ResponseBody,
   type RunInfo,
@@ -37,10 +37,14 @@ export class RequestError extends Error {
   }
 }
 
+/** A request that could not be asked, or was not answered, because the line is down. */
+export class LineError extends RequestError {}
+
 /** Any error as a line for a person. */
 export function inWords(error: unknown): string {
   if (error instanceof RequestError) {
-    return [error.message, error.hint].filter(Boolean).join(". ");
+    const hint = error.hint.slice(0, 1).toUpperCase() + error.hint.slice(1);
+    return [error.message, hint].filter(Boolean).join(". ");
   }
   return error instanceof Error ? error.message : String(error);
 }
@@ -69,6 +73,7 @@ const BACKOFF_MS = [250, 500, 1000, 2000, 4000] as const;
 const REFUSED =
   "The server does not know this browser. Open the address that nodescope printed last; it " +
   "holds a one-time token.";
+const LOST = "The connection was lost";
 const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
 const REFUSALS = new Set([1002, 1008, 1013]);
@@ -91,8 +96,10 @@ export class Wire {
   private attempt = 0;
   private everOpen = false;
   private greeted = false;
-  /** Connected, but the run that is followed is not in the server's list yet. */
-  private astray = false;
+  /** The run that is followed, as long as the server that was started again does not know it. */
+  private astray: string | undefined;
+  /** Questions about that run. */
+  private readonly held: (() => void)[] = [];
   private lostAt = 0;
   private retry: number | undefined;
   private closed = false;
@@ -153,6 +160,7 @@ export class Wire {
     wanted: T,
     timeoutMs = REQUEST_TIMEOUT_MS,
   ): Promise<Answer<T>> {
+    if ("run" in body && body.run === this.astray) await this.known(timeoutMs);
     const answer = await this.exchange(body, timeoutMs);
     if (answer.type === "failed") throw new RequestError(answer.message, answer.hint);
     if (answer.type !== wanted) {
@@ -174,7 +182,7 @@ export class Wire {
   private send(body: RequestBody, timeoutMs: number): Promise<ResponseBody> {
     const socket = this.socket;
     if (socket === undefined || socket.readyState !== 1) {
-      return Promise.reject(new RequestError(this.ended ? OVER : "Not connected to the server"));
+      return Promise.reject(new LineError(this.ended ? OVER : "Not connected to the server"));
     }
     const id = this.nextId++;
     return new Promise((resolve, reject) => {
@@ -210,9 +218,9 @@ export class Wire {
       this.attempt = 0;
       this.everOpen = true;
       this.greeted = true;
+      this.astray = early ? this.events.following()?.run : undefined;
       this.events.onLink({ kind: "open", server: answer.server_version });
       if (!early) this.events.onRuns(answer.runs);
-      this.astray = true;
       await this.follow(answer.runs);
     } catch (error) {
       // A run that is gone, or a server that fell silent: the next attempt starts from scratch.
@@ -223,9 +231,31 @@ export class Wire {
   /** Subscribes again, once the run is there: a server that was started again learns of it late. */
   private async follow(runs: readonly RunInfo[]): Promise<void> {
     const followed = this.events.following();
-    if (followed !== undefined && !runs.some((run) => run.id === followed.run)) return;
-    this.astray = false;
-    if (followed !== undefined) await this.request({ type: "subscribe", ...followed }, "done");
+    if (followed !== undefined && !runs.some((run) => run.id === followed.run)) {
+      this.astray = followed.run;
+      return;
+    }
+    this.astray = undefined;
+    try {
+      if (followed !== undefined) await this.request({ type: "subscribe", ...followed }, "done");
+    } finally {
+      this.release();
+    }
+  }
+
+  /** Waits until the server knows the run that is followed, or for as long as for an answer. */
+  private known(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.host.later(resolve, timeoutMs);
+      this.held.push(() => {
+        this.host.cancel(timer);
+        resolve();
+      });
+    });
+  }
+
+  private release(): void {
+    for (const go of this.held.splice(0)) go();
   }
 
   private refuse(link: Link): void {
@@ -243,7 +273,7 @@ export class Wire {
     }
     if (message.type !== "response") {
       this.events.onPush(message);
-      if (this.astray && message.type === "runs") {
+      if (this.astray !== undefined && message.type === "runs") {
         this.follow(message.runs).catch(() => undefined); // it has gone again, or the line has
       }
       return;
@@ -259,7 +289,8 @@ export class Wire {
     const wasOpen = this.greeted;
     this.socket = undefined;
     this.greeted = false;
-    this.failAll("The connection was lost");
+    this.astray = undefined;
+    this.failAll(LOST);
     if (code === ENDED) {
       this.ended = true;
       this.refuse({ kind: "ended" });
@@ -291,11 +322,12 @@ export class Wire {
   }
 
   private failAll(message: string): void {
+    this.release();
     const waiting = [...this.pending.values()];
     this.pending.clear();
     for (const each of waiting) {
       this.host.cancel(each.timer);
-      each.reject(new RequestError(message));
+      each.reject(new LineError(message));
     }
   }
 }

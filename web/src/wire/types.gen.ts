@@ -1,4 +1,4 @@
-// Generated from the Python types by `python -m nodescope_server.wire_ts`. Do not edit.
+// Generated from the Python types by `python -m nodescope_server.typescript`. Do not edit.
 //
 // Integers arrive as numbers; those beyond 2^53 (started_unix_ns) are rounded.
 
@@ -10,7 +10,8 @@ export const FAILED = 4;
 export const HAS_SUMMARY = 8;
 export const LEVELS = ["graph", "timing", "summary", "values"] as const;
 export const PHASES = ["forward", "backward", "optimizer", "recompute", "other"] as const;
-export const PARTS = ["forward", "backward", "optimizer", "other", "data", "waiting", "python", "between", "held"] as const;
+export const FATES = ["kept", "renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"] as const;
+export const PARTS = ["forward", "backward", "optimizer", "other", "data", "waiting", "python", "compiling", "between", "held"] as const;
 
 /** A numbered request; the answer carries the same id. */
 export interface Request {
@@ -308,6 +309,13 @@ export interface Move {
   readonly live?: boolean;
 }
 
+/** What a breakpoint means as it is written on the command line; nothing is set. */
+export interface ReadBreakpoint {
+  readonly type: "read_breakpoint";
+  readonly run: string;
+  readonly text: string;
+}
+
 /**
  * Why an element is what it is.
  *
@@ -437,7 +445,7 @@ export interface GetAttributes {
   readonly seq?: number | null;
 }
 
-/** Which nodes gave NaN or Inf or raised, in all that is recorded. */
+/** Which nodes produced NaN or Inf or raised, in all that is recorded. */
 export interface GetProblems {
   readonly type: "get_problems";
   readonly run: string;
@@ -449,6 +457,7 @@ export interface GetProblems {
  * Attributes:
  *     limit: Of more steps, neighbours are joined.
  *     step: Is answered by itself, too, in `here`; 0 for none.
+ *     after: What ran after that step is, if anything did.
  */
 export interface GetStepTimes {
   readonly type: "get_step_times";
@@ -457,6 +466,7 @@ export interface GetStepTimes {
   readonly end_ns: number;
   readonly limit?: number;
   readonly step?: number;
+  readonly after?: boolean;
 }
 
 /** The answer to the request with the same id. */
@@ -488,6 +498,8 @@ export interface Initialized {
  *     status: Exit status once finished.
  *     error: Last line of the traceback, or `""`.
  *     trouble: What is wrong with the recording now, in a line, or `""`.
+ *     framework, framework_version: Whose ops run.
+ *     capabilities: What is seen of the run, and what can be done with it.
  */
 export interface RunInfo {
   readonly id: string;
@@ -501,6 +513,36 @@ export interface RunInfo {
   readonly status: number | null;
   readonly error: string;
   readonly trouble: string;
+  readonly framework: string;
+  readonly framework_version: string;
+  readonly capabilities: Capabilities;
+}
+
+/**
+ * What is seen of a run, and what can be done with it.
+ *
+ * Attributes:
+ *     before: The run can stop before a node, with its inputs.
+ *     edit: How a value is changed at a stop: not at all, in its own memory, or by another one.
+ *     gradients: Gradients of values are told.
+ *     scopes: Where nodes stand: nowhere, under names that the program gives, or in its modules.
+ *     steps: What ends a training step: marks in the program, a step of an optimizer, a call of
+ *         the outermost module, a line that comes again, or nothing.
+ *     timing: Whose times are known: none, the host's, or the device's.
+ *     values: What is kept of values: nothing, statistics, or every element.
+ *     rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
+ *     workers: Nodes run in several processes.
+ */
+export interface Capabilities {
+  readonly before: boolean;
+  readonly edit: "none" | "in_place" | "replace";
+  readonly gradients: boolean;
+  readonly scopes: "none" | "names" | "modules";
+  readonly steps: "marked" | "optimizer" | "root_call" | "source_line" | "none";
+  readonly timing: "none" | "host" | "device";
+  readonly values: "none" | "summary" | "full";
+  readonly rerun: "none" | "node" | "graph";
+  readonly workers: boolean;
 }
 
 /** The request was carried out and has no other answer. */
@@ -513,6 +555,7 @@ export interface Done {
  *
  * Attributes:
  *     values: Those whose shape or dtype was not always the same, as they were at `seq`.
+ *     steps: Those around `seq`, of a run with more than a snapshot holds; else empty.
  */
 export interface StateAt {
   readonly type: "state_at";
@@ -521,6 +564,7 @@ export interface StateAt {
   readonly time_ns: number;
   readonly executions: ExecutionColumns;
   readonly values: readonly ProducedValue[];
+  readonly steps: readonly StepRow[];
 }
 
 /**
@@ -558,17 +602,57 @@ export interface ProducedValue {
  *     id: Unique in the run.
  *     spec: Shape and dtype as first seen; a later execution may carry another shape.
  *     name: `<node name>` for the first output, `<node name>:<port>` for the others.
+ *     storage: The memory that it lies in, by a number: values with the same one are views of each
+ *         other. 0 if that is unknown.
  */
 export interface Value {
   readonly id: number;
-  readonly spec: TensorSpec;
+  readonly spec: TensorSpec | OpaqueSpec;
   readonly name: string;
+  readonly storage: number;
 }
 
-/** Shape and NumPy dtype name of a tensor, such as `((32, 10), "float32")`. */
+/**
+ * Shape and NumPy dtype name of a tensor, such as `((32, 10), "float32")`.
+ *
+ * Attributes:
+ *     shape: A size per axis; None where the framework does not know it.
+ *     dtype: NumPy's name, or the framework's own where NumPy has none.
+ *     device: Where the elements are; `""` is where the node ran.
+ */
 export interface TensorSpec {
-  readonly shape: readonly number[];
+  readonly kind: "tensor";
+  readonly shape: readonly (number | null)[];
   readonly dtype: string;
+  readonly device: string;
+}
+
+/**
+ * A value that is no array, such as a list, a dataset or an object in Ray's store.
+ *
+ * Attributes:
+ *     type: Its class, as `module.Name`.
+ *     nbytes: How large it is; None if that is unknown.
+ */
+export interface OpaqueSpec {
+  readonly kind: "opaque";
+  readonly type: string;
+  readonly nbytes: number | null;
+}
+
+/**
+ * A training step. `end_ns` and `end_seq` are None while it runs.
+ *
+ * Attributes:
+ *     observed: False if the governor left the step out: nothing is known of what ran in it.
+ */
+export interface StepRow {
+  readonly step: number;
+  readonly start_seq: number;
+  readonly start_ns: number;
+  readonly end_seq: number | null;
+  readonly end_ns: number | null;
+  readonly observed: boolean;
 }
 
 /**
@@ -591,7 +675,7 @@ export interface ValueSlice {
   readonly found: boolean;
   readonly seq: number;
   readonly step: number;
-  readonly spec: TensorSpec | null;
+  readonly spec: TensorSpec | OpaqueSpec | null;
   readonly summary: TensorSummary | null;
   readonly shape: readonly number[];
   readonly index: readonly number[];
@@ -714,6 +798,19 @@ export interface Moved {
   readonly text: string;
   readonly node: number;
   readonly step: number;
+}
+
+/**
+ * How a breakpoint was understood.
+ *
+ * Attributes:
+ *     breakpoint: None if it could not be understood.
+ *     fault: Why not, with the column; or `""`.
+ */
+export interface BreakpointRead {
+  readonly type: "breakpoint_read";
+  readonly breakpoint: Breakpoint | null;
+  readonly fault: string;
 }
 
 /**
@@ -1148,30 +1245,34 @@ export interface NodeAttributes {
 }
 
 /**
- * Nodes with problems in the order in which they began; the first is where it all began.
+ * Nodes with problems in the order in which they began.
  *
  * Attributes:
  *     rows: At most some hundreds of them.
  *     nodes, executions: How many there are in all.
+ *     broken_loss: How the loss ended, if it is not finite; its steps may be unobserved.
  */
 export interface ProblemList {
   readonly type: "problems";
   readonly rows: readonly NodeProblem[];
   readonly nodes: number;
   readonly executions: number;
+  readonly broken_loss: BrokenLoss | null;
 }
 
 /**
- * What is wrong with one node.
+ * What is wrong with one node. Travels to the page as it is.
  *
  * Attributes:
  *     node: Its id.
  *     count: How many of its executions were bad.
  *     first_seq, first_step, last_seq, last_step: The first of them, and the last one.
+ *     nan, inf, failed: Whether one of them gave NaN or Inf, or raised.
  *     error: What it raised at last, or `""`.
  *     healed: Later executions were finite.
- *     edits: What a person set its outputs to, in words.
+ *     edits: What a person set its outputs to at last, in words.
  *     edited: The first was no execution: a person set it to NaN or Inf.
+ *     first: Where NaN or Inf began in the run; without any, what raised first.
  */
 export interface NodeProblem {
   readonly node: number;
@@ -1187,6 +1288,19 @@ export interface NodeProblem {
   readonly healed: boolean;
   readonly edits: readonly string[];
   readonly edited: boolean;
+  readonly first: boolean;
+}
+
+/**
+ * A loss that is NaN or infinite at the end of a run, or now.
+ *
+ * Attributes:
+ *     kind: `nan` or `inf`: what it became first.
+ *     step: The training step since which it is not finite.
+ */
+export interface BrokenLoss {
+  readonly kind: "nan" | "inf";
+  readonly step: number;
 }
 
 /**
@@ -1194,8 +1308,8 @@ export interface NodeProblem {
  *
  * Attributes:
  *     count: Number of rows, each a step or several in a row.
- *     first, last, start_ns, end_ns, left_out: float64 columns; `left_out` counts steps that
- *         were not observed.
+ *     first, last, start_ns, end_ns, left_out, after: float64 columns; `left_out` counts steps
+ *         that were not observed, `after` is 1 for what ran after step `last`.
  *     parts: float64, `count` rows of one column per `PARTS`, in nanoseconds.
  *     since_ns, total_ns: From where and how far the recording goes.
  *     holds: float64 pairs: when the debugger held the program, all of it, in order.
@@ -1209,6 +1323,7 @@ export interface StepTimes {
   readonly start_ns: Uint8Array;
   readonly end_ns: Uint8Array;
   readonly left_out: Uint8Array;
+  readonly after: Uint8Array;
   readonly parts: Uint8Array;
   readonly since_ns: number;
   readonly total_ns: number;
@@ -1218,13 +1333,14 @@ export interface StepTimes {
 }
 
 /**
- * One step, or several in a row.
+ * One step, or several in a row; or what ran after a step and before the next.
  *
  * Attributes:
  *     first, last: The steps.
  *     start_ns, end_ns: Since the run began, with what was held.
  *     parts: Nanoseconds by `PARTS`; all but `held` add up to how long it took.
  *     left_out: How many of the steps were not observed: their operations count as `between`.
+ *     after: It is what ran after step `last`, such as an evaluation, and no part of it.
  */
 export interface Stretch {
   readonly first: number;
@@ -1233,6 +1349,7 @@ export interface Stretch {
   readonly end_ns: number;
   readonly parts: readonly number[];
   readonly left_out: number;
+  readonly after: boolean;
 }
 
 /** The request could not be carried out; `message` is for a person. */
@@ -1260,6 +1377,7 @@ export interface RunsChanged {
  *     nodes: Every definition in order, the last of each node being the one in force.
  *     node_seqs: When each of `nodes` was defined.
  *     executions: The latest of each node, with `times`.
+ *     steps: All; of more than 4,000 some evenly, and the last 2,000.
  *     logs: The last 2,000 lines.
  *     governed: What the governor last told, without its nodes; None of a run without a limit.
  *     keeping: What is kept; None of recordings that do not tell it.
@@ -1288,14 +1406,14 @@ export interface Snapshot {
  * Attributes:
  *     id: Unique in the run, from 1 up, in order of first execution.
  *     name: Unique and readable: `<scope>/<op>`, then `<scope>/<op>_1` and so on.
- *     op: The op's registered name, such as `matmul`. Leaves have the ops `parameter`,
- *         `tensor` (data that the user gave) and `constant`.
+ *     op: The op's name, such as `matmul`: nodescope's own where it has such an op.
  *     family: The op's family, which gives its colour: matmul, elementwise, activation,
- *         reduction, norm, layout, index, random, loss, update or leaf.
+ *         reduction, norm, layout, index, random, loss, update, control, kernel, communication,
+ *         other or leaf. Families that are not known are shown as `other`.
  *     inputs: Value ids, by input port.
  *     control_inputs: Node ids that had to run before, without a value passing.
  *     outputs: Value ids, by output port.
- *     attrs: JSON-like arguments of the op (axis, keepdims, scalar operands).
+ *     attrs: Arguments of the op (axis, keepdims, scalar operands), as `nodescope.ir.attrs` says.
  *     scope: Path of name scopes, `"encoder/layer_0"`; `""` at the top. Nodes of the phases
  *         `backward` and `optimizer` stand under a scope of that name:
  *         `"backward/encoder/layer_0"`.
@@ -1306,6 +1424,14 @@ export interface Snapshot {
  *     forward: For a backward node, the id of the forward node that it differentiates.
  *     graph: For a node that runs as part of a compiled graph: the id of that captured graph, in
  *         whose traced graph `origin` counts. Else 0.
+ *     role: What it is for. An `op` computes. A `parameter` is trained, a `buffer` is other
+ *         state that outlives a call, an `input` is data from the program, a `constant` is
+ *         part of the graph: these four hold data and compute nothing (`is_leaf`). A `task` runs
+ *         elsewhere; `send` and `receive` carry values there and back.
+ *     dialect: Whose op it is, and so who can run it again: `nodescope`, or an adapter's name.
+ *     native: The framework's own name of the op, `aten::addmm.default`; `""` if it is `op`.
+ *     writes: Pairs of output port and input port: from then on, what the input was read from
+ *         holds the output. So do `assign`, an op in place and a write through a view.
  */
 export interface Node {
   readonly id: number;
@@ -1323,6 +1449,10 @@ export interface Node {
   readonly origin: readonly number[];
   readonly forward: number | null;
   readonly graph: number;
+  readonly role: "op" | "parameter" | "buffer" | "input" | "constant" | "task" | "send" | "receive";
+  readonly dialect: string;
+  readonly native: string;
+  readonly writes: readonly (readonly [number, number])[];
 }
 
 /** A line of the user's program. */
@@ -1337,21 +1467,6 @@ export interface GradientRow {
   readonly seq: number;
   readonly value: number;
   readonly gradient: number;
-}
-
-/**
- * A training step. `end_ns` and `end_seq` are None while it runs.
- *
- * Attributes:
- *     observed: False if the governor left the step out: nothing is known of what ran in it.
- */
-export interface StepRow {
-  readonly step: number;
-  readonly start_seq: number;
-  readonly start_ns: number;
-  readonly end_seq: number | null;
-  readonly end_ns: number | null;
-  readonly observed: boolean;
 }
 
 /** A line that the program wrote. */
@@ -1492,10 +1607,13 @@ export interface WatchSeen {
  * Attributes:
  *     limit: The slowdown to keep to.
  *     slowdown: The run's: estimated, or measured against steps that were left out.
+ *     extra_s: How many seconds longer the run took.
  *     measured: Whether it is measured.
  *     stuck: The limit could not be kept, with all that may be lowered at its lowest.
  *     steps: Training steps so far, if any may be left out.
  *     steps_left_out: Of these, which are not observed at all; their executions are in no sum.
+ *     calls: Outermost calls of modules outside of steps, if any may be left out.
+ *     calls_left_out: Of these, which are not observed at all.
  *     because: Why no step could be left out when one should have been, or `""`.
  *     by_hand: How many nodes have a level that a person chose.
  *     lowered: How many nodes are below the level that was asked for, or have been.
@@ -1516,6 +1634,9 @@ export interface Governed {
   readonly steps: number;
   readonly steps_left_out: number;
   readonly because: string;
+  readonly calls: number;
+  readonly calls_left_out: number;
+  readonly extra_s: number;
 }
 
 /**
@@ -1559,6 +1680,9 @@ export interface LeftOut {
  *         were taken.
  *     too_large: Arrays larger than all that may be kept.
  *     made_room: Outputs of the newest steps that were more than `newest_bytes`.
+ *     nonfinite_steps: Steps that are kept whole because NaN, Inf or a loss that is not finite
+ *         first appeared there; 0 for what ran outside of steps.
+ *     unwritten: What could not be written to the disk; none of it is in the counts above.
  */
 export interface Keeping {
   readonly level: string;
@@ -1573,6 +1697,30 @@ export interface Keeping {
   readonly behind: number;
   readonly too_large: number;
   readonly made_room: number;
+  readonly nonfinite_steps: readonly number[];
+  readonly unwritten: Unwritten | null;
+}
+
+/**
+ * What could not be written to the disk, counted; all of it is also counted in `Dropped`.
+ *
+ * Attributes:
+ *     cause: `full`, a disk or quota without space; `slow`, a disk that had not taken
+ *         everything when the program ended.
+ *     arrays: Full arrays; their statistics may be recorded.
+ *     summaries: Outputs without statistics.
+ *     executions: Executions, and lines that the program printed, of which nothing is recorded.
+ *     structure: Definitions of nodes and values of the graph.
+ *     first_step, last_step: The training steps in which they were lost.
+ */
+export interface Unwritten {
+  readonly cause: "full" | "slow";
+  readonly arrays: number;
+  readonly summaries: number;
+  readonly executions: number;
+  readonly structure: number;
+  readonly first_step: number;
+  readonly last_step: number;
 }
 
 /**
@@ -1642,7 +1790,7 @@ export interface Comparison {
  * Attributes:
  *     owner: The function and the number of its trace.
  *     base: The scope in which it is called.
- *     backend, fallback, compile_ms, unfused, memory: See `nodescope.events.Compiled`.
+ *     backend, fallback, compile_ns, unfused, memory: See `nodescope.events.Compiled`.
  *     steps: The training steps in which it ran.
  *     stages: The traced graph, then one for each pass that changed it.
  *     nodes, kernels: The traced nodes and the final ones, in order.
@@ -1657,18 +1805,18 @@ export interface ComparedFunction {
   readonly base: string;
   readonly backend: string;
   readonly fallback: string;
-  readonly compile_ms: number;
+  readonly compile_ns: number;
   readonly steps: readonly number[];
   readonly stages: readonly Stage[];
   readonly nodes: readonly ComparedNode[];
   readonly kernels: readonly Kernel[];
-  readonly fates: Readonly<Record<string, number>>;
+  readonly fates: Readonly<Partial<Record<FateKind, number>>>;
   readonly beside: readonly number[];
   readonly unmatched: readonly number[];
   readonly eager_ns: number;
   readonly compiled_ns: number;
   readonly unfused: readonly string[];
-  readonly memory: Readonly<Record<string, unknown>>;
+  readonly memory: MemoryReport | null;
 }
 
 /**
@@ -1686,7 +1834,7 @@ export interface Stage {
   readonly name: string;
   readonly graph: number;
   readonly nodes: number;
-  readonly changes: readonly Change[];
+  readonly changes: readonly StageChange[];
   readonly took_ns: number;
   readonly notes: readonly string[];
 }
@@ -1696,13 +1844,13 @@ export interface Stage {
  *
  * Attributes:
  *     rule: Which rule of the pass.
- *     kind: What happened: renamed, rewritten, folded, merged, fused, recomputed, eliminated.
+ *     kind: What happened to the nodes before.
  *     before, after: Names of the nodes.
  *     note: What else there is to say.
  */
-export interface Change {
+export interface StageChange {
   readonly rule: string;
-  readonly kind: string;
+  readonly kind: Change;
   readonly before: readonly string[];
   readonly after: readonly string[];
   readonly note: string;
@@ -1712,8 +1860,8 @@ export interface Change {
  * A traced node: what became of it, and which node it is in the eager run.
  *
  * Attributes:
- *     id, name, op, family, phase: Of the traced node.
- *     fate: kept, renamed, rewritten, folded, merged, fused, recomputed or eliminated.
+ *     id, name, op, family, role, phase: Of the traced node.
+ *     fate: As of `nodescope.ir.provenance.Fate.kind`.
  *     by: Pass and rule of each change, `pass/rule`.
  *     into: Ids of the final nodes that do its work.
  *     eager: Id of the eager run's node, or 0.
@@ -1726,8 +1874,9 @@ export interface ComparedNode {
   readonly name: string;
   readonly op: string;
   readonly family: string;
+  readonly role: "op" | "parameter" | "buffer" | "input" | "constant" | "task" | "send" | "receive";
   readonly phase: string;
-  readonly fate: string;
+  readonly fate: FateKind;
   readonly by: readonly string[];
   readonly into: readonly number[];
   readonly eager: number;
@@ -1751,7 +1900,7 @@ export interface ComparedValue {
   readonly port: number;
   readonly eager: number;
   readonly compiled: number;
-  readonly spec: TensorSpec;
+  readonly spec: TensorSpec | OpaqueSpec;
   readonly worst: Measure | null;
   readonly steps: readonly number[];
   readonly why: string;
@@ -1768,7 +1917,7 @@ export interface ComparedValue {
  *     times: How often it ran.
  *     ns: Median time of an execution.
  *     eager_ns: Sum of the median times of the eager nodes that it stands for.
- *     cost: Flops, bytes, intensity and bound, as the compiler estimates; may be empty.
+ *     cost: As the compiler estimates; None if it did not.
  */
 export interface Kernel {
   readonly id: number;
@@ -1780,7 +1929,38 @@ export interface Kernel {
   readonly times: number;
   readonly ns: number | null;
   readonly eager_ns: number | null;
-  readonly cost: Readonly<Record<string, unknown>>;
+  readonly cost: KernelCost | null;
+}
+
+/**
+ * What one node that runs costs by the compiler's estimate.
+ *
+ * Attributes:
+ *     flops: Arithmetic operations.
+ *     bytes: Read and written together.
+ *     bound: What limits it on the machine that compiled it.
+ */
+export interface KernelCost {
+  readonly flops: number;
+  readonly bytes: number;
+  readonly bound: "memory" | "compute";
+}
+
+/**
+ * What intermediate results of a plan take.
+ *
+ * Attributes:
+ *     planned_bytes: The arena: the most that is held at once after planning.
+ *     unplanned_bytes: The most that is held at once if each result gets memory of its own that
+ *         is let go after its last use.
+ *     total_bytes: All intermediate results together.
+ *     in_place: Results that take the place of an operand.
+ */
+export interface MemoryReport {
+  readonly planned_bytes: number;
+  readonly unplanned_bytes: number;
+  readonly total_bytes: number;
+  readonly in_place: number;
 }
 
 /**
@@ -1843,7 +2023,7 @@ export interface FunctionInfo {
   readonly owner: string;
   readonly backend: string;
   readonly fallback: string;
-  readonly compile_ms: number;
+  readonly compile_ns: number;
   readonly stages: readonly Stage[];
 }
 
@@ -1867,6 +2047,7 @@ export interface CapturedStage {
  *     constants: Value ids whose content is part of the graph.
  */
 export interface Graph {
+  readonly attr: "graph";
   readonly id: number;
   readonly kind: GraphKind;
   readonly inputs: readonly number[];
@@ -1923,18 +2104,19 @@ export interface Entry {
  * Attributes:
  *     id: Of the run; `""` if it cannot be read.
  *     name, argv: The program and its command line.
- *     duration_ns: From its start to its end, or to the last that was recorded.
+ *     ran_ns: Its run time so far, see `nodescope.record.run_time.RunTime`.
  *     steps: Training steps that began.
  *     nbytes: Size of the file and of the log beside it.
  *     changed_unix_ns: When the file was last written.
  *     fault: Why it cannot be read, or `""`.
+ *     broken_loss: How its loss ended, if it is not finite.
  */
 export interface Glance {
   readonly id: string;
   readonly name: string;
   readonly argv: readonly string[];
   readonly started_unix_ns: number;
-  readonly duration_ns: number;
+  readonly ran_ns: number;
   readonly steps: number;
   readonly level: Level;
   readonly outcome: Outcome;
@@ -1943,6 +2125,7 @@ export interface Glance {
   readonly nbytes: number;
   readonly changed_unix_ns: number;
   readonly fault: string;
+  readonly broken_loss: BrokenLoss | null;
 }
 
 /** A recording that is open now. */
@@ -1982,15 +2165,19 @@ export interface CommandLine {
  *     outcome, status, error: How it ended.
  *     source: The user's line that raised, if that is known.
  *     steps: Training steps that began.
- *     wall_ns: From the start to the end, without what a debugger held.
- *     operations: How many were recorded.
- *     operations_ns: Sum of their durations, over all threads.
+ *     time: Its run time.
+ *     before_ns, after_ns: Of the run time, what passed before the first training step, and after
+ *         the last one; None of a run without steps.
+ *     operations: How many executions were recorded, those of nodes that only hold data among
+ *         them.
+ *     operations_ns: Sum of the durations of operations, over all threads.
  *     nodes: How many different ones.
  *     curves: Losses, those first where a backward pass began.
  *     slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
  *     shares: Where the time of the observed training steps went, what the debugger held among it;
  *         empty without any.
- *     troubles: First error, NaN and Inf.
+ *     troubles: First error, NaN and Inf; of the last two, where it began leads.
+ *     broken_loss: How the loss ended, if it is not finite.
  *     advice: What to do if nothing was seen.
  */
 export interface Summary {
@@ -1999,7 +2186,9 @@ export interface Summary {
   readonly error: string;
   readonly source: SourceLocation | null;
   readonly steps: number;
-  readonly wall_ns: number;
+  readonly time: RunTime;
+  readonly before_ns: number | null;
+  readonly after_ns: number | null;
   readonly operations: number;
   readonly operations_ns: number;
   readonly nodes: number;
@@ -2010,14 +2199,31 @@ export interface Summary {
   readonly troubles: readonly Trouble[];
   readonly kept: Kept;
   readonly advice: Advice | null;
+  readonly broken_loss: BrokenLoss | null;
+}
+
+/**
+ * How long a run took.
+ *
+ * Attributes:
+ *     ran_ns: From the program's first line to its end, with imports, loading, compiling and
+ *         observing; without what the debugger held it.
+ *     held_ns: How long the debugger held it.
+ */
+export interface RunTime {
+  readonly ran_ns: number;
+  readonly held_ns: number;
 }
 
 /**
  * A loss over the run, thinned to at most 400 points, the last one among them.
  *
+ * What a backward pass begins with is known of every training step; another loss only of those
+ * that were observed.
+ *
  * Attributes:
- *     node, name: Whose first output it is.
- *     total: How often it was computed.
+ *     node, name: Whose first output it is; 0 and `loss` if none of the nodes was observed.
+ *     total: How often it is known.
  *     broken: How many of these were NaN or Inf.
  *     first, last, least: Finite values; None if there is none.
  */
@@ -2065,9 +2271,10 @@ export interface Share {
  * What went wrong first, of its kind.
  *
  * Attributes:
- *     node, name, step, seq: Where and when: the first in the order of execution.
+ *     node, name, step, seq: Where and when; `node` and `seq` are 0 where the loss of an
+ *         unobserved step is all that is known.
  *     nodes: How many nodes had it at some time.
- *     text: What was raised, or `""`.
+ *     text: What was raised, that a person set it, why no node is known; or `""`.
  *     source: The user's line.
  */
 export interface Trouble {
@@ -2086,7 +2293,9 @@ export interface Trouble {
  *
  * Attributes:
  *     arrays, arrays_bytes: Values of which every element is kept.
- *     first_step, last_step: The training steps of which some are; None if of none.
+ *     ranges: The training steps of which some are, as first and last ones; unobserved steps
+ *         between two of them are passed over. One range from the first to the last if there are
+ *         more than four.
  *     dropped: What was lost, counted.
  *     governed: What the governor left out, without its nodes; None of a run without a limit.
  *     steps_left_out: Training steps that were not observed.
@@ -2094,8 +2303,7 @@ export interface Trouble {
 export interface Kept {
   readonly arrays: number;
   readonly arrays_bytes: number;
-  readonly first_step: number | null;
-  readonly last_step: number | null;
+  readonly ranges: readonly (readonly [number, number])[];
   readonly dropped: Dropped;
   readonly governed: Governed | null;
   readonly steps_left_out: number;
@@ -2146,7 +2354,27 @@ export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other"
 
 export type GraphKind = "eager" | "static" | "compiled" | "backward-joined" | "tasks";
 
-export type HostKind = "data" | "python" | "library" | "waiting" | "input" | "held" | "held_along";
+export type HostKind =
+  | "data"
+  | "python"
+  | "library"
+  | "waiting"
+  | "input"
+  | "held"
+  | "held_along"
+  | "unobserved"
+  | "compiling";
+
+export type Change =
+  | "renamed"
+  | "rewritten"
+  | "folded"
+  | "merged"
+  | "fused"
+  | "recomputed"
+  | "eliminated";
+
+export type FateKind = "kept" | Change;
 
 export type TimePart =
   | "forward"
@@ -2156,6 +2384,7 @@ export type TimePart =
   | "data"
   | "waiting"
   | "python"
+  | "compiling"
   | "between"
   | "held";
 
@@ -2215,6 +2444,7 @@ export type RequestBody =
   | GetTimeline
   | GetSource
   | Move
+  | ReadBreakpoint
   | AskWhy
   | AskSpread
   | Fork
@@ -2239,6 +2469,7 @@ export type ResponseBody =
   | Timeline
   | Source
   | Moved
+  | BreakpointRead
   | WhyAnswer
   | SpreadAnswer
   | BranchList

@@ -1,12 +1,21 @@
-"""Replay: recorded nodes run again, from the nearest recorded values, and with other ones.
+"""Replay: reruns recorded nodes, from the nearest recorded values or from edited ones.
 
-`Replay` gives the values of a moment, recorded or recomputed; `Replay.fork` runs what depends on an
-edited value. See `nodescope.debug.replay.replay`.
+`Replay` gives the values of a moment, recorded or recomputed; `Replay.fork` reruns what depends on
+an edited value. See `nodescope.debug.replay.replay`.
 """
 
 from nodescope.debug.replay.arrays import Difference
-from nodescope.debug.replay.book import Book
 from nodescope.debug.replay.branch import Blocked, Branch, Change
-from nodescope.debug.replay.replay import Checked, Found, Replay
+from nodescope.debug.replay.execution_index import ExecutionIndex
+from nodescope.debug.replay.replay import Checked, Replay, ReplayedValue
 
-__all__ = ["Blocked", "Book", "Branch", "Change", "Checked", "Difference", "Found", "Replay"]
+__all__ = [
+    "Blocked",
+    "Branch",
+    "Change",
+    "Checked",
+    "Difference",
+    "ExecutionIndex",
+    "Replay",
+    "ReplayedValue",
+]

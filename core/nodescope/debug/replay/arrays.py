@@ -1,6 +1,6 @@
-"""Arrays: as they lay in memory, and compared bit for bit.
+"""Arrays: restored to their memory layout, and compared bit for bit.
 
-Invariant: nothing that is given is written to.
+Invariant: no argument is written to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nodescope.events import Array
-from nodescope.telling import index_text
+from nodescope.telling import index_text, shape_words
 
 # An array cut out of another one is laid out as it was, unless that takes so much more memory.
 _SPREAD = 8
@@ -23,16 +23,16 @@ def relaid(array: Array, strides: tuple[int, ...] | None) -> Array:
     if strides is None or len(strides) != array.ndim or not array.size:
         return array
     steps = [(n - 1) * step for n, step in zip(array.shape, strides, strict=True)]
-    below = -sum(each for each in steps if each < 0)
-    extent = below + sum(each for each in steps if each > 0) + array.itemsize
+    below = -sum(step for step in steps if step < 0)
+    extent = below + sum(step for step in steps if step > 0) + array.itemsize
     if extent > _SPREAD * array.nbytes + _SMALL:
         return array
-    found: Array = np.ndarray(
+    copy: Array = np.ndarray(
         array.shape, array.dtype, np.empty(extent, np.uint8).data, below, strides
     )
-    found[...] = array  # where elements share memory, they are equal
-    found.flags.writeable = False
-    return found
+    copy[...] = array  # where elements share memory, they are equal
+    copy.flags.writeable = False
+    return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,59 +71,67 @@ class Difference:
         )
 
 
-def difference(one: Array, other: Array, node: str, value: int, seq: int) -> Difference | None:
+def difference(first: Array, other: Array, node: str, value: int, seq: int) -> Difference | None:
     """Where two arrays differ; None if they are the same bits."""
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape or one.dtype != other.dtype:
-        told = [f"{each.dtype} {each.shape}" for each in (one, other)]
-        note = f"{told[0]} and {told[1]}"
-        return Difference(node, value, seq, max(one.size, other.size), one.size, note=note)
-    differ = differing(one, other)
+    first, other = np.asarray(first), np.asarray(other)
+    if first.shape != other.shape or first.dtype != other.dtype:
+        specs = [f"{array.dtype} {shape_words(array.shape)}" for array in (first, other)]
+        note = f"{specs[0]} and {specs[1]}"
+        return Difference(node, value, seq, max(first.size, other.size), first.size, note=note)
+    differ = differing(first, other)
     places = np.flatnonzero(differ)
     if not places.size:
         return None
-    at = tuple(int(i) for i in np.unravel_index(int(places[0]), one.shape))
+    at = tuple(int(i) for i in np.unravel_index(int(places[0]), first.shape))
     largest = None
-    if one.dtype.kind in "fciu":
-        gaps = _gaps(one.reshape(-1)[places], other.reshape(-1)[places])
+    if first.dtype.kind in "fciu":
+        gaps = _gaps(first.reshape(-1)[places], other.reshape(-1)[places])
         finite = gaps[np.isfinite(gaps)]
         largest = float(finite.max()) if finite.size else None
     return Difference(
-        node, value, seq, int(places.size), one.size, at, one[at].item(), other[at].item(), largest
+        node,
+        value,
+        seq,
+        int(places.size),
+        first.size,
+        at,
+        first[at].item(),
+        other[at].item(),
+        largest,
     )
 
 
-def _gaps(one: Array, other: Array) -> Array:
+def _gaps(first: Array, other: Array) -> Array:
     """The absolute differences; of whole numbers exactly, as far as 64 bits go."""
-    if one.dtype.kind in "iu":
-        wide = np.int64 if one.dtype.kind == "i" else np.uint64
-        return np.maximum(one, other).astype(wide).view(np.uint64) - np.minimum(one, other).astype(
-            wide
-        ).view(np.uint64)
+    if first.dtype.kind in "iu":
+        wide = np.int64 if first.dtype.kind == "i" else np.uint64
+        return np.maximum(first, other).astype(wide).view(np.uint64) - np.minimum(
+            first, other
+        ).astype(wide).view(np.uint64)
     with np.errstate(all="ignore"):
-        kind = np.complex128 if one.dtype.kind == "c" else np.float64
-        gaps: Array = np.abs(one.astype(kind) - other.astype(kind))
+        kind = np.complex128 if first.dtype.kind == "c" else np.float64
+        gaps: Array = np.abs(first.astype(kind) - other.astype(kind))
     return gaps
 
 
-def alike(one: Array, other: Array) -> bool:
+def alike(first: Array, other: Array) -> bool:
     """Whether two arrays are the same, but for how a kernel may round."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if first.shape != other.shape or first.dtype != other.dtype:
         return False
-    if one.dtype.kind not in "fc":
-        return one.tobytes() == other.tobytes()
+    if first.dtype.kind not in "fc":
+        return first.tobytes() == other.tobytes()
     with np.errstate(all="ignore"):
-        return bool(np.allclose(one, other, rtol=1e-3, atol=1e-6, equal_nan=True))
+        return bool(np.allclose(first, other, rtol=1e-3, atol=1e-6, equal_nan=True))
 
 
-def differing(one: Array, other: Array) -> Array:
+def differing(first: Array, other: Array) -> Array:
     """Which elements, in C order, are not the same bits; arrays of one shape and dtype."""
-    width = one.dtype.itemsize
-    if not one.size or not width:
-        return np.zeros(math.prod(one.shape), bool)
+    width = first.dtype.itemsize
+    if not first.size or not width:
+        return np.zeros(math.prod(first.shape), bool)
     raw = [
-        np.ascontiguousarray(each).reshape(-1).view(np.uint8).reshape(-1, width)
-        for each in (one, other)
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, width)
+        for array in (first, other)
     ]
-    found: Array = (raw[0] != raw[1]).any(axis=1)
-    return found
+    mask: Array = (raw[0] != raw[1]).any(axis=1)
+    return mask

@@ -1,10 +1,10 @@
-"""Branches: what would have been, had a value been another one.
+"""Branches: what would have happened with a different value.
 
-From the edited execution on, every execution with a changed input is run again, in the order of the
-run; one that gives the same bits as before changes nothing further.
+From the edited execution on, every execution with a changed input is rerun, in the order of the
+run; one with bit-identical results has no further effect.
 
-Invariant: a branch is made once and then only read. What could not be run is listed with its
-reason, and so is what depends on it.
+Invariant: a branch is computed once and then only read. Nodes that could not be rerun are listed
+with the reason, and so is everything that depends on them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nodescope.debug.replay.arrays import Difference, difference
-from nodescope.debug.replay.book import Source
-from nodescope.debug.replay.taking import same
+from nodescope.debug.replay.execution_index import Source
+from nodescope.debug.replay.operand_sources import same
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.record.rows import FAILED, EditRow, Execution
+from nodescope.telling import shape_words
 
 if TYPE_CHECKING:
     from nodescope.debug.replay.replay import Replay
@@ -55,8 +56,8 @@ class Change(NamedTuple):
     @property
     def difference(self) -> Difference:
         """How far old and new are apart."""
-        found = difference(self.old, self.new, self.node, self.value, self.seq)
-        return found or Difference(self.node, self.value, self.seq, 0, self.new.size)
+        gap = difference(self.old, self.new, self.node, self.value, self.seq)
+        return gap or Difference(self.node, self.value, self.seq, 0, self.new.size)
 
 
 class Blocked(NamedTuple):
@@ -95,17 +96,17 @@ class Branch:
 
     def value(self, value: int) -> Change | None:
         """The last change of a value; None if the branch leaves it as it was."""
-        found = [each for each in self.changes if each.value == value]
-        return found[-1] if found else None
+        changes = [change for change in self.changes if change.value == value]
+        return changes[-1] if changes else None
 
     def digest(self) -> bytes:
         """Of every array that is another one: the same only where all bits are."""
-        found = hashlib.blake2b(digest_size=16)
-        for each in self.changes:
-            array = np.ascontiguousarray(each.new)
-            found.update(repr((each.value, each.seq, array.dtype.str, array.shape)).encode())
-            found.update(array.tobytes())
-        return found.digest()
+        digest = hashlib.blake2b(digest_size=16)
+        for change in self.changes:
+            array = np.ascontiguousarray(change.new)
+            digest.update(repr((change.value, change.seq, array.dtype.str, array.shape)).encode())
+            digest.update(array.tobytes())
+        return digest.digest()
 
     def describe(self) -> dict[str, Any]:
         """The branch as plain data: names and numbers, no arrays."""
@@ -114,25 +115,25 @@ class Branch:
             "step": self.step,
             "parent": self.parent,
             "until": self.until,
-            "edits": [_told(each) for each in self.changes if each.edited],
-            "changes": [_told(each) for each in self.changes if not each.edited],
+            "edits": [_told(change) for change in self.changes if change.edited],
+            "changes": [_told(change) for change in self.changes if not change.edited],
             "same": list(self.same),
-            "blocked": [each._asdict() for each in self.blocked],
+            "blocked": [node._asdict() for node in self.blocked],
         }
 
 
 def _told(change: Change) -> dict[str, Any]:
-    found = change.difference
+    gap = change.difference
     return {
         "node": change.node,
         "value": change.value,
         "seq": change.seq,
         "shape": list(change.new.shape),
         "dtype": change.new.dtype.name,
-        "differ": found.count,
-        "size": found.size,
-        "largest": found.largest,
-        "first": {"at": list(found.at), "old": repr(found.one), "new": repr(found.other)},
+        "differ": gap.count,
+        "size": gap.size,
+        "largest": gap.largest,
+        "first": {"at": list(gap.at), "old": repr(gap.one), "new": repr(gap.other)},
     }
 
 
@@ -145,16 +146,16 @@ def grow(
         ReplayError: An edit does not fit its value.
     """
     growth = _Growth(replay, base)
-    start = min((growth.edit(value, given) for value, given in edits.items()), default=until)
+    start = min((growth.edit(value, content) for value, content in edits.items()), default=until)
     if base is not None:
         start = min(start, base.until)
-    for each in _happened(replay, start, until):
-        if base is not None and each.seq > base.until:
+    for event in _happened(replay, start, until):
+        if base is not None and event.seq > base.until:
             growth.go_beyond()
-        if isinstance(each, EditRow):
-            growth.changed_by_hand(each)
+        if isinstance(event, EditRow):
+            growth.changed_by_hand(event)
         else:
-            growth.run(each)
+            growth.run(event)
     return Branch(
         name, replay.step, base.name if base is not None else None, until, tuple(growth.changes),
         tuple(growth.same), tuple(growth.blocked), growth.overlay, growth.stuck,
@@ -183,14 +184,14 @@ class _Growth:
         self._beyond = False
         self._made = 0
 
-    def edit(self, value: int, given: Any) -> int:
+    def edit(self, value: int, content: Any) -> int:
         """Set a value; the seq from which on it is another one. Raises `ReplayError`."""
         source = self._replay.book.source(value, self._replay.last + 1)
         if source is None:
-            raise ReplayError(f"value {value} has not been computed at this moment")
+            raise ReplayError(f"value {value} has not been computed yet at this point")
         name = self._node(source.execution).name
         old = self._now(source)
-        new = fitted(given, old, name)
+        new = fitted(content, old, name)
         self._set(Change(name, value, source.seq, old, new, edited=True))
         return source.seq
 
@@ -217,7 +218,7 @@ class _Growth:
             return
         if (edit.value, before.seq) in self._changed:
             name = replay.book.values.get(edit.value, f"value {edit.value}")
-            done = f"changed by hand there ({edit.how})"
+            done = f"changed by hand ({edit.how})"
             reason = f"{done}; with another value its result is unknown"
             self._block(name, edit.seq, reason, {key: f"{name} was changed by hand before"})
 
@@ -225,31 +226,31 @@ class _Growth:
         """Run what depends on something that changed."""
         replay, node = self._replay, self._node(execution)
         outputs = [Source(value, execution) for value in node.outputs]
-        keys = [(each.value, each.seq) for each in outputs]
+        keys = [(output.value, output.seq) for output in outputs]
         if self._changed.intersection(keys):
             return  # it was edited itself
         raised = bool(execution.flags & FAILED)
         try:
             sources = self._sources(execution)
-            taken = [(each.value, each.seq) for each in sources]
+            operand_keys = [(operand.value, operand.seq) for operand in sources]
             doubted = execution.seq in replay.doubted and self._touched.intersection(node.inputs)
-            if not self._changed.intersection(taken) and not doubted:
+            if not self._changed.intersection(operand_keys) and not doubted:
                 return
             if doubted:
                 raise ReplayError("its inputs are unknown: no recorded values reproduce its result")
-            for key in taken:
+            for key in operand_keys:
                 if key in self.stuck:
                     raise ReplayError(self.stuck[key])
             if self._made > MOST_CHANGED_BYTES:
                 raise ReplayError(
-                    f"the changed values upstream take {MOST_CHANGED_BYTES >> 20} MiB already"
+                    f"the changed values upstream already take {MOST_CHANGED_BYTES >> 20} MiB"
                 )
-            if node.family == "leaf":
+            if node.is_leaf:
                 self._left_alone(sources[0], outputs[0])
-            arrays = [self._now(each) for each in sources]
-            olds = [] if raised else [self._now(each) for each in outputs]
+            arrays = [self._now(operand) for operand in sources]
+            olds = [] if raised else [self._now(output) for output in outputs]
             try:
-                made = replay.run(execution, arrays)
+                outputs_now = replay.run(execution, arrays)
             except ReplayError:
                 if raised:
                     return  # as it did
@@ -258,14 +259,14 @@ class _Growth:
                 error = replay.recording.failure(execution.seq) or "an exception"
                 raise ReplayError(
                     f"it raised {error}; now it would not, and what the program would have done "
-                    "then is not known"
+                    "next is unknown"
                 )
         except ReplayError as error:
-            why = f"{node.name} could not be run"
-            self._block(node.name, execution.seq, error.message, dict.fromkeys(keys, why))
+            reason = f"{node.name} could not be run"
+            self._block(node.name, execution.seq, error.message, dict.fromkeys(keys, reason))
             return
         before = len(self.changes)
-        for source, old, new in zip(outputs, olds, made, strict=False):
+        for source, old, new in zip(outputs, olds, outputs_now, strict=False):
             key = (source.value, source.seq)
             if difference(old, new, node.name, *key) is not None:
                 self._set(Change(node.name, *key, old, new))
@@ -285,8 +286,8 @@ class _Growth:
         return self._replay.book.node(execution.node, execution.seq)
 
     def _now(self, source: Source) -> Array:
-        found = self.overlay.get((source.value, source.seq))
-        return found if found is not None else self._replay.written(source).array
+        array = self.overlay.get((source.value, source.seq))
+        return array if array is not None else self._replay.written(source).array
 
     def _sources(self, execution: Execution) -> list[Source]:
         """Where its operands are from. Raises `ReplayError` if one depends, and others are lost."""
@@ -296,39 +297,44 @@ class _Growth:
                 return replay.sources(execution)
             return replay.book.sources(execution)
         except ReplayError:
-            known = (replay.book.source(each, execution.seq) for each in inputs)
-            if any(each and (each.value, each.seq) in self._changed for each in known):
+            sources = (replay.book.source(value, execution.seq) for value in inputs)
+            if any(source and (source.value, source.seq) in self._changed for source in sources):
                 raise
             return []  # what it took is not known to depend on anything
 
-    def _left_alone(self, given: Source, leaf: Source) -> None:
+    def _left_alone(self, assigned: Source, leaf: Source) -> None:
         """Raise `ReplayError` if a leaf is not what was given to it: the program changed it."""
         replay = self._replay
-        if not same(replay.written(leaf).array, replay.written(given).array):
+        if not same(replay.written(leaf).array, replay.written(assigned).array):
             name = self._node(leaf.execution).name
-            raise ReplayError(f"the program changed {name} since, in a way that was not recorded")
+            raise ReplayError(
+                f"the program has since changed {name} in a way that was not recorded"
+            )
 
 
 def _happened(replay: Replay, start: int, until: int) -> Iterator[Execution | EditRow]:
     """What ran and what a person changed in ``(start, until]``, in order."""
-    edits = (each for each in replay.recording.edits(start) if each.seq <= until)
+    edits = (edit for edit in replay.recording.edits(start) if edit.seq <= until)
     ran = replay.recording.executions(start, until)
-    return heapq.merge(ran, edits, key=lambda each: each.seq)
+    return heapq.merge(ran, edits, key=lambda row: row.seq)
 
 
-def fitted(given: Any, old: Array, name: str) -> Array:
+def fitted(content: Any, old: Array, name: str) -> Array:
     """An edit as an array of the value's shape and dtype.
 
     Raises:
         ReplayError: Its shape is another one, or its dtype does not convert.
     """
-    array = np.asarray(given)
+    array = np.asarray(content)
     if array.shape != old.shape:
-        raise ReplayError(f"{name} has shape {old.shape}; it cannot become {array.shape}")
-    weak = isinstance(given, bool | int | float | complex)
+        raise ReplayError(
+            f"{name} has shape {shape_words(old.shape)}; "
+            f"it cannot be set to shape {shape_words(array.shape)}"
+        )
+    weak = isinstance(content, bool | int | float | complex)
     if not weak and not np.can_cast(array.dtype, old.dtype, "same_kind"):
-        raise ReplayError(f"{name} is {old.dtype}; {array.dtype} does not fit into it")
+        raise ReplayError(f"{name} is {old.dtype}; {array.dtype} cannot be converted to it")
     with np.errstate(all="ignore"):
-        found = array.astype(old.dtype)
-    found.flags.writeable = False
-    return found
+        converted = array.astype(old.dtype)
+    converted.flags.writeable = False
+    return converted

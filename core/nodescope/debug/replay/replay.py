@@ -1,11 +1,11 @@
-"""Replay: values of a recorded moment, read or computed again.
+"""Replay: values of a recorded moment, read or recomputed.
 
-What a recording holds no array of is recomputed from the nearest recorded values by the impls of
-the ops, on arrays that lie in memory as they did. What a program does between its nodes is not run
-again: numbers that Python read out of tensors, and what it decided by them, are as they were.
+An array that the recording lacks is recomputed from the nearest recorded values by the impls of the
+ops, on arrays with the original memory layout. Python code between nodes is not rerun: numbers that
+Python read from tensors, and decisions based on them, stay as they were.
 
 Invariant: nothing is guessed. What cannot be recomputed raises `ReplayError`, which says what is
-missing; what was recomputed is marked so. Work and memory are bounded.
+missing; recomputed values are marked. Work and memory are bounded.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import msgspec
 import numpy as np
 
 from nodescope.debug.replay.arrays import Difference, difference, relaid
-from nodescope.debug.replay.book import Book, Source
 from nodescope.debug.replay.branch import Branch, grow
-from nodescope.debug.replay.taking import taken
+from nodescope.debug.replay.execution_index import ExecutionIndex, Source
+from nodescope.debug.replay.operand_sources import operand_sources
 from nodescope.errors import RecordingError, ReplayError
 from nodescope.events import Array
 from nodescope.ops.calls import Call, Scalar
 from nodescope.ops.fused import run_body
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
-from nodescope.record.summary import summarise
+from nodescope.record.summary import summarise, whole
 
 MOST_NODES = 200_000
 """Nodes that one question may run again."""
@@ -41,7 +41,7 @@ LONGEST_LOOP_S = 8.0
 How = Literal["recorded", "recomputed", "edited"]
 
 
-class Found(NamedTuple):
+class ReplayedValue(NamedTuple):
     """An array, and where it is from.
 
     Attributes:
@@ -98,12 +98,12 @@ class Replay:
         *,
         seq: int | None = None,
         check: bool = False,
-        book: Book | None = None,
+        book: ExecutionIndex | None = None,
         patience_s: float = math.inf,
     ) -> None:
         self._patience_s = patience_s
         self._deadline = time.monotonic() + patience_s
-        self.book = book or Book(recording)
+        self.book = book or ExecutionIndex(recording)
         self.recording = recording
         if step is None:
             step = self.book.last_step() if seq is None else self.book.step_of(seq)
@@ -122,7 +122,7 @@ class Replay:
 
     # ------------------------------------------------------------ values
 
-    def value(self, value: int, seq: int | None = None) -> Found:
+    def value(self, value: int, seq: int | None = None) -> ReplayedValue:
         """The array of a value as of a moment, that of the replay if None.
 
         Raises:
@@ -132,28 +132,28 @@ class Replay:
         source = self.book.source(value, moment + 1)
         if source is None:
             name = self.book.values.get(value, f"value {value}")
-            raise ReplayError(f"{name} has not been computed at this moment")
+            raise ReplayError(f"{name} has not been computed yet at this point")
         return self.written(source)
 
-    def written(self, source: Source) -> Found:
+    def written(self, source: Source) -> ReplayedValue:
         """What an execution wrote. Raises `ReplayError`, as `value`."""
         self._in_time()
         recorded = self.recorded(source)
         if recorded is not None and (source.edited or not self._check):
-            return Found(recorded, "recorded", source.seq)
+            return ReplayedValue(recorded, "recorded", source.seq)
         try:
-            made = self._computed(source)
+            computed = self._computed(source)
         except ReplayError:
             if recorded is None:
                 raise
-            return Found(recorded, "recorded", source.seq)
+            return ReplayedValue(recorded, "recorded", source.seq)
         if recorded is None:
-            return Found(made, "recomputed", source.seq)
+            return ReplayedValue(computed, "recomputed", source.seq)
         node = self.book.node(source.execution.node)
-        found = difference(recorded, made, node.name, source.value, source.seq)
-        if found is not None and found not in self.differences:
-            self.differences.append(found)
-        return Found(recorded, "recorded", source.seq)
+        mismatch = difference(recorded, computed, node.name, source.value, source.seq)
+        if mismatch is not None and mismatch not in self.differences:
+            self.differences.append(mismatch)
+        return ReplayedValue(recorded, "recorded", source.seq)
 
     def recorded(self, source: Source) -> Array | None:
         """The recorded array, laid out as it was; None if none is kept.
@@ -165,7 +165,7 @@ class Replay:
         array = self.recording.array(source.value, seq)
         if array is None and source.edited:
             name = self.book.values.get(source.value, f"value {source.value}")
-            raise ReplayError(f"{name} was changed by hand, and what it became was not kept")
+            raise ReplayError(f"{name} was changed by hand, and its new value was not kept")
         return None if array is None else relaid(array, self.recording.strides(source.value, seq))
 
     def inputs(self, execution: Execution) -> tuple[Call, list[Any]]:
@@ -177,22 +177,23 @@ class Replay:
         sources = self.sources(execution)
         call = self.book.call(execution)
         if not call.args:
-            return call, [self.written(each).array for each in sources]
-        arrays = iter([self.written(each).array for each in sources])
+            return call, [self.written(source).array for source in sources]
+        arrays = iter([self.written(source).array for source in sources])
         return call, [
-            each.value if isinstance(each, Scalar) else next(arrays) for each in call.args
+            argument.value if isinstance(argument, Scalar) else next(arrays)
+            for argument in call.args
         ]
 
     def sources(self, execution: Execution) -> list[Source]:
-        """Where an execution's inputs came from; see `nodescope.debug.replay.taking`.
+        """Where an execution's inputs came from; see `nodescope.debug.replay.operand_sources`.
 
         Raises:
             ReplayError: An input was never written, as far as the recording knows.
         """
-        found = self._taken.get(execution.seq)
-        if found is None:
-            found = self._taken[execution.seq] = taken(self, execution, self._again)
-        return found
+        sources = self._taken.get(execution.seq)
+        if sources is None:
+            sources = self._taken[execution.seq] = operand_sources(self, execution, self._again)
+        return sources
 
     def _again(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:
         self._in_time()
@@ -201,8 +202,8 @@ class Replay:
     def executions(self, after: int | None = None) -> list[Execution]:
         """What the step executed up to the replay's moment, in order."""
         start = self.first - 1 if after is None else after
-        found = self.recording.executions(max(start, 0), self.last)
-        return [each for each in found if each.step == self.step]
+        executions = self.recording.executions(max(start, 0), self.last)
+        return [execution for execution in executions if execution.step == self.step]
 
     # ------------------------------------------------------------ computing again
 
@@ -212,50 +213,71 @@ class Replay:
         node = self.book.node(source.execution.node, source.execution.seq)
         return outputs[node.outputs.index(source.value)]
 
-    def _outputs(self, wanted: Execution) -> tuple[Array, ...]:
+    def _outputs(self, target: Execution) -> tuple[Array, ...]:
         """The outputs of an execution, run again with all that it needs, without recursion."""
-        stack = [wanted]
+        stack = [target]
         while stack:
             execution = stack[-1]
             if execution.seq in self._made:
                 stack.pop()
                 continue
+            small = self._previewed(execution)
+            if small:
+                self._keep(execution.seq, small)
+                stack.pop()
+                continue
             waiting = []
-            given: list[Array] = []
-            for each in self._sources(execution):
-                array = self.recorded(each)
+            arrays: list[Array] = []
+            for source in self._sources(execution):
+                array = self.recorded(source)
                 if array is None:
-                    made = self._made.get(each.execution.seq)
-                    if made is None:
-                        waiting.append(each.execution)
+                    computed = self._made.get(source.execution.seq)
+                    if computed is None:
+                        waiting.append(source.execution)
                         continue
-                    writer = self.book.node(each.execution.node, each.execution.seq)
-                    array = made[writer.outputs.index(each.value)]
-                given.append(array)
+                    writer = self.book.node(source.execution.node, source.execution.seq)
+                    array = computed[writer.outputs.index(source.value)]
+                arrays.append(array)
             if waiting:
                 stack.extend(reversed(waiting))
                 continue
-            self._keep(execution.seq, self.run(execution, given))
+            self._keep(execution.seq, self.run(execution, arrays))
             stack.pop()
-        return self._made[wanted.seq]
+        return self._made[target.seq]
+
+    def _previewed(self, execution: Execution) -> tuple[Array, ...]:
+        """What a leaf gave, if its statistics hold all of its few elements; else nothing."""
+        node = self.book.node(execution.node, execution.seq)
+        if not node.is_leaf or node.inputs:
+            return ()
+        arrays = []
+        for value in node.outputs:
+            recorded = self.recording.latest_at(value, execution.seq)
+            array = whole(recorded.summary) if recorded and recorded.seq == execution.seq else None
+            if array is None:
+                return ()
+            arrays.append(array)
+        return tuple(arrays)
 
     def _sources(self, execution: Execution) -> list[Source]:
         sources = self.sources(execution)
         node = self.book.node(execution.node, execution.seq)
-        if not sources and node.family == "leaf":
+        if not sources and node.is_leaf:
+            when = f"in step {execution.step}" if execution.step else "before the first step"
             raise ReplayError(
-                f"{node.name} (a {node.op}) is an input here, and its elements were not kept",
-                hint="record with level values, or raise the budget",
+                f"{node.name} (a {node.op}) is an input here, but its elements {when} were not "
+                "kept",
+                hint="run with --level values, raise --budget, or name this node with --select",
             )
-        for each in sources:
+        for source in sources:
             # Data is read once; whatever else runs in each step may have run meanwhile.
-            data = self.book.made_by(each.value)
-            stays = data.family == "leaf" and data.op != "parameter"
-            if not stays and self.book.lost(each, execution.seq):
-                name = self.book.values.get(each.value, f"value {each.value}")
+            data = self.book.made_by(source.value)
+            stays = data.role in ("input", "constant")
+            if not stays and self.book.lost(source, execution.seq):
+                name = self.book.values.get(source.value, f"value {source.value}")
                 raise ReplayError(
-                    f"{node.name}: what {name} was then is not known; some of what ran before it "
-                    "was not recorded"
+                    f"{node.name}: the value of {name} at that time is unknown; some earlier "
+                    "executions were not recorded"
                 )
         return sources
 
@@ -266,31 +288,31 @@ class Replay:
             ReplayError: The op refuses them, or too much was run already.
         """
         node = self.book.node(execution.node, execution.seq)
-        if node.family == "leaf" and len(arrays) == 1:
+        if node.is_leaf and len(arrays) == 1:
             return (arrays[0],)
         self._in_time()
         self._ran += 1
         if self._ran > MOST_NODES:
             raise ReplayError(
-                f"more than {MOST_NODES:,} nodes would have to run again",
-                hint="record values more often",
+                f"more than {MOST_NODES:,} nodes would have to be rerun",
+                hint="run with --level values, so that more values are recorded",
             )
         return run_call(self.book.call(execution), arrays)
 
     def _in_time(self) -> None:
         if time.monotonic() > self._deadline:
             raise ReplayError(
-                f"given up after {self._patience_s:g} s",
-                hint="ask for an earlier value, or record with level values",
+                f"gave up after {self._patience_s:g} s",
+                hint="ask for an earlier value, or run with --level values",
             )
 
     def _keep(self, seq: int, outputs: tuple[Array, ...]) -> None:
         self._made[seq] = outputs
-        self._bytes += sum(each.nbytes for each in outputs)
+        self._bytes += sum(array.nbytes for array in outputs)
         if self._bytes > MOST_BYTES:
             raise ReplayError(
-                f"the values computed again take more than {MOST_BYTES >> 20} MiB",
-                hint="record values more often, or ask for an earlier value",
+                f"the recomputed values take more than {MOST_BYTES >> 20} MiB",
+                hint="ask for an earlier value, or run with --level values",
             )
 
     def forget(self) -> None:
@@ -316,32 +338,32 @@ class Replay:
                 continue
             self._ran = 0
             try:
-                arrays = [self.written(each).array for each in self.sources(execution)]
+                arrays = [self.written(source).array for source in self.sources(execution)]
                 outputs = self.run(execution, arrays)
             except ReplayError as error:
                 missing.setdefault(node.name, str(error))
                 continue
-            for value, made in zip(node.outputs, outputs, strict=False):
+            for value, computed in zip(node.outputs, outputs, strict=False):
                 recorded = self.recorded(Source(value, execution))
                 if recorded is not None:
                     compared += 1
-                    found = difference(recorded, made, node.name, value, execution.seq)
-                    differences += [found] if found is not None else []
+                    mismatch = difference(recorded, computed, node.name, value, execution.seq)
+                    differences += [mismatch] if mismatch is not None else []
                 else:
-                    told = self._statistics(node.name, value, execution.seq, made)
-                    statistics += [told] if told is not None else []
+                    mismatch = self._statistics(node.name, value, execution.seq, computed)
+                    statistics += [mismatch] if mismatch is not None else []
         return Checked(compared, tuple(differences), tuple(statistics), missing)
 
-    def _statistics(self, name: str, value: int, seq: int, made: Array) -> Difference | None:
-        known = self.recording.latest_at(value, seq)
-        if known is None or known.seq != seq:
+    def _statistics(self, name: str, value: int, seq: int, computed: Array) -> Difference | None:
+        recorded = self.recording.latest_at(value, seq)
+        if recorded is None or recorded.seq != seq:
             return None
-        one, other = known.summary, summarise(made)
-        for each in ("spec", "nan_count", "inf_count", "zero_count", "min", "max", "preview"):
-            before, now = getattr(one, each), getattr(other, each)
+        before_summary, other = recorded.summary, summarise(computed)
+        for field in ("spec", "nan_count", "inf_count", "zero_count", "min", "max", "preview"):
+            before, now = getattr(before_summary, field), getattr(other, field)
             if before != now and not (before != before or _same_numbers(before, now)):
-                note = f"recorded {each} {before}, recomputed {now}"
-                return Difference(name, value, seq, 1, made.size, note=note)
+                note = f"recorded {field} {before}, recomputed {now}"
+                return Difference(name, value, seq, 1, computed.size, note=note)
         return None
 
     # ------------------------------------------------------------ what if
@@ -371,9 +393,13 @@ class Replay:
         """
         label = name if name is not None else self._free_name()
         if label in self.branches:
-            raise ReplayError(f"there is a branch {label!r} already", hint="choose another name")
+            raise ReplayError(
+                f"a branch named {label!r} already exists", hint="choose another name"
+            )
         if parent is not None and parent not in self.branches:
-            raise ReplayError(f"no branch {parent!r}", hint=f"one of {', '.join(self.branches)}")
+            raise ReplayError(
+                f"no branch named {parent!r}", hint=f"one of {', '.join(self.branches)}"
+            )
         base = self.branches[parent] if parent is not None else None
         self._ran = 0
         branch = grow(self, label, edits, self.last if until is None else until, base)
@@ -383,13 +409,13 @@ class Replay:
     def drop(self, name: str) -> None:
         """Throw a branch away, with those that were forked from it. Raises `ReplayError`."""
         if name not in self.branches:
-            raise ReplayError(f"no branch {name!r}")
-        gone = {name}
-        for each in self.branches.values():  # parents come before their children
-            if each.parent in gone:
-                gone.add(each.name)
-        for each_name in gone:
-            del self.branches[each_name]
+            raise ReplayError(f"no branch named {name!r}")
+        dropped = {name}
+        for branch in self.branches.values():  # parents come before their children
+            if branch.parent in dropped:
+                dropped.add(branch.name)
+        for branch_name in dropped:
+            del self.branches[branch_name]
 
     def _free_name(self) -> str:
         count = len(self.branches) + 1
@@ -400,9 +426,12 @@ class Replay:
 
 def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Run a call on its array operands. Raises `ReplayError` if its op refuses them."""
-    given = iter(arrays)
+    operands = iter(arrays)
     try:
-        args = [each.value if isinstance(each, Scalar) else next(given) for each in call.args]
+        args = [
+            argument.value if isinstance(argument, Scalar) else next(operands)
+            for argument in call.args
+        ]
         with np.errstate(all="ignore"):
             loop = call.op.name == "while_loop" and _closed(call)
             data = _looped(call, args) if loop else call.op.impl(*args, **call.attrs)
@@ -418,9 +447,7 @@ def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
 def _closed(call: Call) -> bool:
     """Whether the bodies of a loop hold no constants, which only an engine can run."""
     bodies = (call.attrs["condition"], call.attrs["body"])
-    return all(
-        each.family != "leaf" or each.op == "placeholder" for body in bodies for each in body.nodes
-    )
+    return all(not node.is_leaf or node.role == "input" for body in bodies for node in body.nodes)
 
 
 def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
@@ -428,23 +455,23 @@ def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
     end = time.monotonic() + LONGEST_LOOP_S
     condition, body = (
         msgspec.structs.replace(
-            each, nodes=tuple(node for node in each.nodes if node.family != "leaf")
+            graph, nodes=tuple(node for node in graph.nodes if not node.is_leaf)
         )
-        for each in (call.attrs["condition"], call.attrs["body"])
+        for graph in (call.attrs["condition"], call.attrs["body"])
     )
     carries = call.attrs["carries"]
     carry, around = tuple(map(np.asarray, args[:carries])), tuple(args[carries:])
     while bool(run_body(condition, (*carry, *around))[0]):
         if time.monotonic() > end:
             raise ReplayError(
-                f"{call.node.name}: its loop was given up after {LONGEST_LOOP_S:g} s",
-                hint="with these numbers it may never end",
+                f"{call.node.name}: its loop was stopped after {LONGEST_LOOP_S:g} s",
+                hint="with these values it may never end",
             )
         carry = run_body(body, (*carry, *around))
     return carry
 
 
-def _same_numbers(one: Any, other: Any) -> bool:
-    if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
+def _same_numbers(left: Any, other: Any) -> bool:
+    if not isinstance(left, tuple) or not isinstance(other, tuple) or len(left) != len(other):
         return False
-    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+    return all(a == b or (a != a and b != b) for a, b in zip(left, other, strict=True))

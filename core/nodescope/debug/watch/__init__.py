@@ -1,10 +1,10 @@
-"""Watch rules: what is looked for in every value of a run, live or in a recording.
+"""Watch rules, which look for problems in every value of a run, live or recorded.
 
-A new rule is a `Rule` under `register`, in a file of `rules/` or of a package that names it by the
-entry point group ``nodescope.watch``.
+To add a rule, register a `Rule` in a file of `rules/`, or of a package with the entry point group
+``nodescope.watch``.
 
-Invariant: rules are found here and nowhere else; a rule never changes a value, and what fails in it
-disables its watch and nothing else.
+Invariant: all rules are found here; a rule never changes a value, and a failing rule disables its
+watch and nothing else.
 """
 
 from __future__ import annotations
@@ -27,24 +27,28 @@ _aliases: Final[dict[str, str]] = {}
 def register(*rules: Rule) -> None:
     """Add rules. Raises `RegistryError` if a name or an alias is taken."""
     for rule in rules:
-        taken = [each for each in (rule.name, *rule.aliases) if each.lower() in _aliases]
-        if taken:
+        known_names = [name for name in (rule.name, *rule.aliases) if name.lower() in _aliases]
+        if known_names:
             raise RegistryError(
-                f"watch rule {taken[0]!r} is registered twice", hint="choose another name"
+                f"watch rule {known_names[0]!r} is registered twice", hint="choose another name"
             )
         _registry.add(rule.name, rule)
-        for each in (rule.name, *rule.aliases):
-            _aliases[each.lower()] = rule.name
+        for name in (rule.name, *rule.aliases):
+            _aliases[name.lower()] = rule.name
 
 
 def get(name: str) -> Rule:
     """The rule of a name or alias, in whatever case. Raises `RegistryError`, with near names."""
     _load()
-    found = _aliases.get(name.lower())
-    if found is None:
+    rule_name = _aliases.get(name.lower())
+    if rule_name is None:
         near = did_you_mean(name.lower(), _aliases)
+        near = near or (
+            "a watch is a rule and where, such as 'nan on scope:loss'; for an expression, "
+            "'condition(condition=\"max(value) > 3\") on loss/mean'"
+        )
         raise RegistryError(f"no watch rule named {name!r}", hint=near)
-    return _registry.get(found)
+    return _registry.get(rule_name)
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -59,6 +63,6 @@ def _load() -> None:
     for module in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}."):
         importlib.import_module(module.name)
     for entry in importlib.metadata.entry_points(group="nodescope.watch"):
-        found = entry.load()
-        if isinstance(found, Rule) and found.name not in _registry:
-            register(found)
+        plugin = entry.load()
+        if isinstance(plugin, Rule) and plugin.name not in _registry:
+            register(plugin)

@@ -1,6 +1,6 @@
-"""The table of all rules in `docs/watches.md`, from the registry.
+"""The table of all rules in `docs/watches.md`, generated from the registry.
 
-``python -m nodescope.debug.watch.document docs/watches.md`` writes it anew; a test compares.
+``python -m nodescope.debug.watch.document docs/watches.md`` rewrites it; a test compares.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from nodescope.debug.watch import all_rules
-from nodescope.debug.watch.rule import Parameter, Rule
+from nodescope.debug.watch.rule import ORIGINS, Parameter, Rule
 
 BEGIN: Final = "<!-- rules: begin -->"
 END: Final = "<!-- rules: end -->"
-ORIGINS: Final = ("MindInsight", "SageMaker", "TensorBoard", "nodescope")
 
 
 def rule_table() -> str:
@@ -30,22 +29,23 @@ def rule_table() -> str:
 
 def documented(text: str) -> str:
     """The document with its table as the registry has it now."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
+    head, _, remainder = text.partition(BEGIN)
+    _, _, tail = remainder.partition(END)
     return f"{head}{BEGIN}\n\n{rule_table()}\n{END}{tail}"
 
 
 def _row(rule: Rule) -> str:
-    names = f"`{rule.name}`" + "".join(f" {each}" for each in rule.aliases)
-    asked = (
-        ", ".join(each.replace("_", " ") for each in rule.applies) or "the nodes in its settings"
+    names = f"`{rule.name}`" + "".join(f" {alias}" for alias in rule.aliases)
+    applies_to = (
+        ", ".join(target.replace("_", " ") for target in rule.applies)
+        or "the nodes in its settings"
     )
     if rule.ops:
-        asked += f" of {', '.join(sorted(rule.ops))}"
+        applies_to += f" of {', '.join(sorted(rule.ops))}"
     settings = "; ".join(map(_setting, rule.parameters)) or "–"
-    if rule.any_of and not any(rule.parameter(each).default for each in rule.any_of):
+    if rule.any_of and not any(rule.parameter(name).default for name in rule.any_of):
         settings += " (at least one)"
-    return f"| {names} | {rule.about} | {asked} | {settings} |"
+    return f"| {names} | {rule.about} | {applies_to} | {settings} |"
 
 
 def _setting(parameter: Parameter) -> str:

@@ -1,8 +1,8 @@
-"""The arithmetic that rules share: statistics by name, shares, changes, and their words.
+"""Arithmetic shared by rules: named statistics, shares, changes, and their descriptions.
 
-Statistics are over the finite elements (magnitudes of complex ones), as `TensorSummary` has them.
+Statistics are over the finite elements (magnitudes of complex ones), as in `TensorSummary`.
 
-Invariant: exact, or decided by bounds that leave no doubt, or `Unasked`.
+Invariant: exact, or decided by conclusive bounds, or `Unasked`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.debug.watch.observation import Seen, Sight, blocks
 from nodescope.debug.watch.rule import (
     Finding,
     Parameter,
@@ -23,7 +24,6 @@ from nodescope.debug.watch.rule import (
     number,
     percent,
 )
-from nodescope.debug.watch.sight import Seen, Sight, blocks
 from nodescope.events import Array
 from nodescope.telling import index_text
 
@@ -38,77 +38,81 @@ COMPARISONS: Final[dict[str, tuple[str, Callable[[Any, Any], bool]]]] = {
 }
 
 
-def abs_mean(seen: Seen) -> float | None:
+def abs_mean(value: Seen) -> float | None:
     """The mean magnitude; None without finite elements. Raises `Unasked`."""
 
     def make() -> float | None:
-        summary = seen.summary
+        summary = value.summary
         if summary.mean is None or summary.min is None or summary.max is None:
             return None
         if summary.min >= 0:
             return summary.mean
         if summary.max <= 0:
             return -summary.mean
-        many = seen.size - summary.nan_count - summary.inf_count
+        finite_count = value.size - summary.nan_count - summary.inf_count
         return sum(
-            _part_of_mean(np.abs(block[np.isfinite(block)]), many)
-            for (block,) in blocks(seen.array)
+            _part_of_mean(np.abs(block[np.isfinite(block)]), finite_count)
+            for (block,) in blocks(value.array)
         )
 
-    return seen.measure("abs_mean", make)
+    return value.measure("abs_mean", make)
 
 
-def _part_of_mean(magnitudes: Array, many: int) -> float:
-    """What some elements add to the mean of ``many``."""
+def _part_of_mean(magnitudes: Array, total_count: int) -> float:
+    """Contribution of some elements to the mean of ``total_count``."""
     total = float(np.add.reduce(magnitudes))
     # Only the sum is too large, not the mean.
-    return total / many if math.isfinite(total) else float(np.add.reduce(magnitudes / many))
+    return (
+        total / total_count
+        if math.isfinite(total)
+        else float(np.add.reduce(magnitudes / total_count))
+    )
 
 
-def _abs_mean_bounds(seen: Seen) -> tuple[float, float]:
+def _abs_mean_bounds(value: Seen) -> tuple[float, float]:
     """Between what the mean magnitude lies, by the summary alone."""
-    summary = seen.summary
-    many = seen.size - summary.nan_count - summary.inf_count
+    summary = value.summary
+    finite_count = value.size - summary.nan_count - summary.inf_count
     if summary.norm is None or summary.mean is None or summary.min is None or summary.max is None:
         return 0.0, math.inf
     largest = max(abs(summary.min), abs(summary.max))
     low = abs(summary.mean)
     if largest and math.isfinite(summary.norm):
-        low = max(low, summary.norm * (summary.norm / (many * largest)))
-    return low * (1 - _SLACK), summary.norm / math.sqrt(many) * (1 + _SLACK)
+        low = max(low, summary.norm * (summary.norm / (finite_count * largest)))
+    return low * (1 - _SLACK), summary.norm / math.sqrt(finite_count) * (1 + _SLACK)
 
 
-def zero_percentage(seen: Seen) -> float | None:
+def zero_percentage(value: Seen) -> float | None:
     """Zeros among all elements, in percent; None without elements."""
-    return 100 * seen.summary.zero_count / seen.size if seen.size else None
+    return 100 * value.summary.zero_count / value.size if value.size else None
 
 
-def _range(seen: Seen) -> float | None:
-    summary = seen.summary
+def _range(value: Seen) -> float | None:
+    summary = value.summary
     if summary.min is None or summary.max is None:
         return None
     return summary.max - summary.min
 
 
-def _variance(seen: Seen) -> float | None:
-    std = seen.summary.std
+def _variance(value: Seen) -> float | None:
+    std = value.summary.std
     return None if std is None else std * std
 
 
 STATISTICS: Final[dict[str, tuple[str, Callable[[Seen], float | None]]]] = {
     "abs_mean": ("the mean magnitude", abs_mean),
-    "max": ("the maximum", lambda seen: seen.summary.max),
-    "min": ("the minimum", lambda seen: seen.summary.min),
-    "mean": ("the mean", lambda seen: seen.summary.mean),
-    "std": ("the standard deviation", lambda seen: seen.summary.std),
-    "norm": ("the norm", lambda seen: seen.summary.norm),
-    "max_min": ("the difference of maximum and minimum", _range),
+    "max": ("the maximum", lambda value: value.summary.max),
+    "min": ("the minimum", lambda value: value.summary.min),
+    "mean": ("the mean", lambda value: value.summary.mean),
+    "std": ("the standard deviation", lambda value: value.summary.std),
+    "norm": ("the norm", lambda value: value.summary.norm),
+    "max_min": ("the difference between maximum and minimum", _range),
     "variance": ("the variance", _variance),
     "zero_percentage": ("the share of zeros", zero_percentage),
 }
 
 
-def compared(seen: Seen, name: str, threshold: float) -> tuple[bool, float | None]:
+def compared(value: Seen, name: str, threshold: float) -> tuple[bool, float | None]:
     """Whether the statistic that a parameter such as ``abs_mean_gt`` names is so, and its number.
 
     Without numbers (no finite element) it is not. Raises `Unasked`.
@@ -116,12 +120,12 @@ def compared(seen: Seen, name: str, threshold: float) -> tuple[bool, float | Non
     statistic, _, comparison = name.rpartition("_")
     measure, test = STATISTICS[statistic][1], COMPARISONS[comparison][1]
     try:
-        actual = measure(seen)
+        actual = measure(value)
     except Unasked:
         if statistic != "abs_mean":
             raise
         # The summary alone may leave no doubt.
-        low, high = _abs_mean_bounds(seen)
+        low, high = _abs_mean_bounds(value)
         if test(low, threshold) and test(high, threshold):
             return True, high if comparison in ("lt", "le") else low
         if not test(low, threshold) and not test(high, threshold):
@@ -130,9 +134,9 @@ def compared(seen: Seen, name: str, threshold: float) -> tuple[bool, float | Non
     return actual is not None and bool(test(actual, threshold)), actual
 
 
-def crossed(sight: Sight, settings: Settings, names: tuple[str, ...]) -> Finding | None:
+def threshold_finding(sight: Sight, settings: Settings, names: tuple[str, ...]) -> Finding | None:
     """The thresholds among ``names`` that are set and crossed; any one suffices."""
-    said: list[str] = []
+    parts: list[str] = []
     actual: dict[str, Any] = {}
     unasked: Unasked | None = None
     for name in names:
@@ -140,18 +144,18 @@ def crossed(sight: Sight, settings: Settings, names: tuple[str, ...]) -> Finding
         if threshold is None:
             continue
         try:
-            true, found = compared(sight, name, threshold)
+            true, measured = compared(sight, name, threshold)
         except Unasked as error:
             unasked = error
             continue
-        if true and found is not None:
+        if true and measured is not None:
             statistic, _, comparison = name.rpartition("_")
             unit = "%" if statistic == "zero_percentage" else ""
             words, relation = STATISTICS[statistic][0], COMPARISONS[comparison][0]
-            said.append(f"{words} is {found:.6g}{unit}, {relation} {threshold:g}{unit}")
-            actual[name] = found
-    if said:
-        return Finding("; ".join(said), actual)
+            parts.append(f"{words} is {measured:.6g}{unit}, {relation} {threshold:g}{unit}")
+            actual[name] = measured
+    if parts:
+        return Finding("; ".join(parts), actual)
     if unasked is not None:
         raise unasked
     return None
@@ -160,9 +164,9 @@ def crossed(sight: Sight, settings: Settings, names: tuple[str, ...]) -> Finding
 def threshold_parameter(name: str, default: float | None = None) -> Parameter:
     """The parameter of a threshold such as ``abs_mean_gt``."""
     statistic, _, comparison = name.rpartition("_")
-    about = f"hit if {STATISTICS[statistic][0]} is {COMPARISONS[comparison][0]} this"
+    description = f"hit if {STATISTICS[statistic][0]} is {COMPARISONS[comparison][0]} this"
     make = percent if statistic == "zero_percentage" else number
-    return make(name, default, about)
+    return make(name, default, description)
 
 
 def nonfinite(
@@ -173,11 +177,11 @@ def nonfinite(
     counts = (summary.nan_count if nan else 0, summary.inf_count if inf else 0)
     if not sum(counts):
         return None
-    said = " and ".join(
-        f"{many} {name}" for many, name in zip(counts, ("NaN", "Inf"), strict=True) if many
+    words = " and ".join(
+        f"{count} {name}" for count, name in zip(counts, ("NaN", "Inf"), strict=True) if count
     )
     array = sight.array_or_none
-    where = ""
+    place = ""
     if array is not None and array.ndim:
         bad = np.zeros(array.shape, bool)
         if nan:
@@ -185,16 +189,16 @@ def nonfinite(
         if inf:
             # As in the summary: an element with a NaN part is NaN, whatever its other part is.
             bad |= np.isinf(array) & ~np.isnan(array)
-        where = f", the first at {index_text(first_true(bad))}"
-    of = f" of {sight.size} elements" if sight.size > 1 else ""
+        place = f", first at {index_text(first_true(bad))}"
+    of = f" in {sight.size} elements" if sight.size > 1 else ""
     actual = {"nan_count": counts[0], "inf_count": counts[1]}
-    return Finding(f"{before}{said}{of}{where}", {k: v for k, v in actual.items() if v})
+    return Finding(f"{before}{words}{of}{place}", {k: v for k, v in actual.items() if v})
 
 
 def first_true(mask: Array) -> tuple[int, ...]:
     """The index of the first true element in C order; there must be one."""
     flat = int(np.argmax(mask.reshape(-1)))
-    return tuple(int(each) for each in np.unravel_index(flat, mask.shape))
+    return tuple(int(coordinate) for coordinate in np.unravel_index(flat, mask.shape))
 
 
 def change(sight: Sight, epsilon: float) -> float | None:
@@ -208,19 +212,19 @@ def change(sight: Sight, epsilon: float) -> float | None:
         raise needs_steps(2, 1)
 
     def make() -> float | None:
-        now, then = pair(sight)
-        if now.shape != then.shape or not now.size:
+        now, earlier = pair(sight)
+        if now.shape != earlier.shape or not now.size:
             return None
         apart = level = 0.0
-        many = 0
-        for new, old in blocks(now, then):
+        finite_count = 0
+        for new, old in blocks(now, earlier):
             finite = np.isfinite(new) & np.isfinite(old)
             apart += _part_of_mean(np.abs(new[finite] - old[finite]), now.size)
             level += _part_of_mean(np.abs(old[finite]), now.size)
-            many += int(np.count_nonzero(finite))
-        if not many:
+            finite_count += int(np.count_nonzero(finite))
+        if not finite_count:
             return None
-        apart, level = apart * (now.size / many), level * (now.size / many)
+        apart, level = apart * (now.size / finite_count), level * (now.size / finite_count)
         return apart / (level + epsilon) if level + epsilon else None
 
     return sight.measure(f"change:{epsilon!r}", make)
@@ -230,10 +234,10 @@ def pair(sight: Sight) -> tuple[Array, Array]:
     """The value now and in the step before. Raises `Unasked`."""
     before = sight.before
     assert before is not None
-    now, then = sight.array, before.array_or_none
-    if then is None:
-        raise Unasked("the full array of the step before is not kept")
-    return now, then
+    now, earlier = sight.array, before.array_or_none
+    if earlier is None:
+        raise Unasked("the full array of the previous step was not kept")
+    return now, earlier
 
 
 def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
@@ -243,17 +247,17 @@ def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
     """
     if sight.before is None:
         raise needs_steps(2, 1)
-    now, then = pair(sight)
-    if now.shape != then.shape:
+    now, earlier = pair(sight)
+    if now.shape != earlier.shape:
         return False
     if not rtol and not atol:  # float64 does not tell all integers and long doubles apart
-        same = now == then
+        equal = now == earlier
         if equal_nan:
-            same |= np.isnan(now) & np.isnan(then)
-        return bool(np.all(same))
+            equal |= np.isnan(now) & np.isnan(earlier)
+        return bool(np.all(equal))
     return all(
         bool(np.all(np.isclose(new, old, rtol=rtol, atol=atol, equal_nan=equal_nan)))
-        for new, old in blocks(now, then)
+        for new, old in blocks(now, earlier)
     )
 
 

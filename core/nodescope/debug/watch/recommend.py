@@ -1,9 +1,9 @@
-"""The watches that suit a program, by what it contains, each with its reason in words.
+"""Recommended watches for a program, from what it contains, each with its reason.
 
-MindInsight's recommendations are the start; what is cheap (statistics alone) comes before what
-needs whole arrays.
+They start from MindInsight's recommendations; cheap ones (statistics alone) come before those that
+need whole arrays.
 
-Invariant: pure; every watch that is recommended makes sense and covers something in the program.
+Invariant: pure; every recommended watch is valid and covers something in the program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from nodescope.debug.watch.judging import Judging
+from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.watch.rule import Setting
 from nodescope.debug.watch.watch import Action, Watch
 from nodescope.ir.graph import Node
@@ -49,49 +49,49 @@ def recommend(
         gradients: Pairs of a value's id and its gradient's, as `GradientComputed` says them.
         actions: What is to follow a hit.
     """
-    known = list(nodes)
-    ops = Counter(node.op for node in known if node.phase == "forward")
-    backward = any(node.phase == "backward" for node in known)
-    updates = backward and any(node.family == "update" for node in known)
-    weights = sum(node.op == "parameter" and node.phase != "optimizer" for node in known)
-    found: list[tuple[str, dict[str, Setting], str, str]] = [
+    node_list = list(nodes)
+    ops = Counter(node.op for node in node_list if node.phase == "forward")
+    backward = any(node.phase == "backward" for node in node_list)
+    updates = backward and any(node.writes for node in node_list)
+    weights = sum(node.is_weight for node in node_list)
+    rows: list[tuple[str, dict[str, Setting], str, str]] = [
         ("operator_overflow", {}, "",
-         "finds NaN and Inf where they are made, not where they arrive"),
+         "finds the node that produces NaN or Inf, not those that receive it"),
     ]  # fmt: skip
     if weights:
         has = f"it has {weights} parameter{'s'[: weights > 1]}"
-        found += [("weight_overflow", {}, "", f"{has}; one NaN spoils everything downstream")]
-        found += [("weight_initialization", {}, "", f"{has}; zeros do not break symmetry")]
+        rows += [("weight_overflow", {}, "", f"{has}; one NaN spoils everything downstream")]
+        rows += [("weight_initialization", {}, "", f"{has}; all zeros would not break symmetry")]
     if backward:
-        found += [
+        rows += [
             ("gradient_exploding", {}, "", "it computes gradients; they may overflow"),
             ("gradient_vanishing", {"abs_mean_lt": 1e-9}, "",
-             "it computes gradients; below 1e-9 nothing is learned"),
+             "it computes gradients; below 1e-9 a weight stops learning"),
             ("gradient_norm_trend", {"factor_lt": 0.0}, "",
-             "it computes gradients; a norm ten times as large as before is a jump"),
+             "it computes gradients; a norm ten times its recent mean is a spike"),
         ]  # fmt: skip
     if weights and updates:
-        found += [
+        rows += [
             ("weight_change_too_large", {"abs_mean_update_ratio_gt": 1.0, "min_axes": 2}, "",
-             "its weights are trained; more than doubling them in a step is too much"),
+             "it trains weights; an update larger than the weight itself is too large"),
             ("weight_not_changed", {"rtol": 0.0, "atol": 0.0}, "",
-             "its weights are trained; one that stays as it is for three steps is frozen"),
+             "it trains weights; one that does not change for three steps is frozen"),
         ]  # fmt: skip
-    found += _about_losses(known, backward)
-    found += _about_activations(ops)
-    narrow = sorted({each for each in dtypes if each.startswith(_HALVES)})
+    rows += _about_losses(node_list, backward)
+    rows += _about_activations(ops)
+    narrow = sorted({dtype for dtype in dtypes if dtype.startswith(_HALVES)})
     if narrow:
-        found.append(
-            ("subnormal_share", {}, "", f"it computes in {narrow[0]}, where little is normal")
+        rows.append(
+            ("subnormal_share", {}, "", f"it computes in {narrow[0]}, whose normal range is narrow")
         )  # fmt: skip
     named = [
         Recommended(
             Watch(rule, number, params=params, select=select, actions=actions,
                   patience=_PATIENCE.get(rule, 1)), reason
         )
-        for number, (rule, params, select, reason) in enumerate(found, 1)
+        for number, (rule, params, select, reason) in enumerate(rows, 1)
     ]  # fmt: skip
-    return _covering(named, known, gradients)
+    return _covering(named, node_list, gradients)
 
 
 def recommend_for(
@@ -112,52 +112,56 @@ def _about_losses(
     losses = [node.name for node in nodes if node.family == "loss" and node.phase == "forward"]
     if not losses and not backward:
         return []
-    which = f"{losses[0]} is its loss" if losses else "its backward pass begins at a loss"
-    found: list[tuple[str, dict[str, Setting], str, str]] = [
+    reason = f"{losses[0]} is its loss" if losses else "its backward pass starts at a loss"
+    rows: list[tuple[str, dict[str, Setting], str, str]] = [
         (
             "loss_not_falling",
             {"num_steps": 100},
             "",
-            f"{which}; 100 steps without a new minimum mean no progress",
+            f"{reason}; 100 steps without a new minimum means no progress",
         )
     ]
     if any("val" in name for name in losses) and len(losses) > 1:
-        found.append(("overfit", {}, "", "it has training and validation losses"))
-    return found
+        rows.append(("overfit", {}, "", "it has training and validation losses"))
+    return rows
 
 
 def _about_activations(ops: Counter[str]) -> list[tuple[str, dict[str, Setting], str, str]]:
-    found: list[tuple[str, dict[str, Setting], str, str]] = []
+    rows: list[tuple[str, dict[str, Setting], str, str]] = []
     ranges: tuple[tuple[str, float, float, str, float, str], ...] = (
-        ("tanh", -_TANH, _TANH, "range_percentage_lt", 0.1, "saturated, nearly all its results"),
-        ("sigmoid", *_SIGMOID, "range_percentage_lt", 0.1, "saturated, nearly all its results"),
-        ("relu", -1.0, 0.0, "range_percentage_gt", 99.9, "dead, nearly all its results"),
+        ("tanh", -_TANH, _TANH, "range_percentage_lt", 0.1, "saturated if nearly all results"),
+        ("sigmoid", *_SIGMOID, "range_percentage_lt", 0.1, "saturated if nearly all results"),
+        ("relu", -1.0, 0.0, "range_percentage_gt", 99.9, "dead if nearly all results"),
     )
-    for op, low, high, name, share, what in ranges:
+    for op, low, high, name, share, condition in ranges:
         if ops[op]:
             params: dict[str, Setting] = {
                 "range_start_inclusive": low, "range_end_inclusive": high, name: share,
             }  # fmt: skip
             times = f"it has {ops[op]} {op} node{'s'[: ops[op] > 1]}"
-            side = "lie at the bounds" if name.endswith("lt") else "are zero"
-            found.append(
-                ("activation_range", params, f"op:{op}", f"{times}; {what} {side}")
+            side = "are at the bounds" if name.endswith("lt") else "are zero"
+            rows.append(
+                ("activation_range", params, f"op:{op}", f"{times}; {condition} {side}")
             )  # fmt: skip
     if ops["relu"] or ops["relu6"]:
-        found.append(
-            ("dead_relu", {}, "", "it has ReLUs; units that give only zeros learn no more")
+        rows.append(
+            ("dead_relu", {}, "", "it has ReLUs; units that output only zeros stop learning")
         )  # fmt: skip
-    return found
+    return rows
 
 
 def _covering(
-    found: list[Recommended], nodes: list[Node], gradients: Iterable[tuple[int, int]]
+    recommended: list[Recommended], nodes: list[Node], gradients: Iterable[tuple[int, int]]
 ) -> list[Recommended]:
     """Those that cover something; what shows only while the program runs counts as covered."""
-    judging = Judging(each.watch for each in found)
+    judging = WatchEvaluator(candidate.watch for candidate in recommended)
     judging.define(nodes)
     for value, gradient in gradients:
         judging.paired(value, gradient)
-    covered = {each.watch.id for each in judging.asked if each.values}
+    covered = {outcome.watch.id for outcome in judging.asked if outcome.values}
     later = {"gradient_exploding", "gradient_vanishing", "gradient_norm_trend", "loss_not_falling"}
-    return [each for each in found if each.watch.id in covered or each.watch.rule in later]
+    return [
+        candidate
+        for candidate in recommended
+        if candidate.watch.id in covered or candidate.watch.rule in later
+    ]

@@ -1,11 +1,10 @@
-"""Watch rules as data: what a rule is asked of, what it takes, what it needs, and what it answers.
+"""Watch rules as data: what a rule applies to, its parameters, its requirements, and its findings.
 
-A rule is one `Rule` in a file of `rules/`, or of a package that names it by the entry point group
-``nodescope.watch``. Its `begin` makes a fresh `Look` for each watch; a look sees one value at one
-moment after the other and says what it found.
+A rule is one `Rule` in a file of `rules/`, or of a package with the entry point group
+``nodescope.watch``. Its `begin` creates a fresh `Look` for each watch; a look sees one value,
+moment after moment, and reports findings.
 
-Invariant: a look changes nothing but its own state. What was not recorded is said by `Unasked`,
-never guessed.
+Invariant: a look changes only its own state. Missing data raises `Unasked`, and is never guessed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from nodescope.errors import NodescopeError
 from nodescope.registry import did_you_mean
 
 if TYPE_CHECKING:
-    from nodescope.debug.watch.sight import Sight
+    from nodescope.debug.watch.observation import Sight
 
 Target = Literal[
     "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values"
@@ -32,13 +31,16 @@ Kind = Literal["number", "count", "flag", "text"]
 Setting = float | int | bool | str
 Settings = Mapping[str, Any]
 
+ORIGINS: Final = ("MindInsight", "SageMaker", "TensorBoard", "nodescope")
+"""Where rules are from, in the order in which they are listed."""
+
 TARGETS: Final[dict[str, str]] = {
     "weights": "weights (parameters, not the optimizer's own)",
     "gradients": "gradients of any value",
     "weight_gradients": "gradients of weights",
     "activations": "outputs of activation functions",
-    "losses": "losses: results of loss functions, and where a backward pass began",
-    "inputs": "data that the program gives",
+    "losses": "losses: results of loss functions, and values where a backward pass started",
+    "inputs": "input data from the program",
     "values": "any value",
 }
 
@@ -134,18 +136,18 @@ class Parameter:
             word = text.strip().lower()
             if word in ("true", "false"):
                 return word == "true"
-            raise WatchError(f"{self.name} is true or false, not {text!r}")
-        found = _NUMBER.fullmatch(text.strip())
-        if found is None:
-            raise WatchError(f"{self.name} is a number, not {text!r}")
-        unit = found[2].strip()
-        known = _UNITS.get(self.unit, {})
-        if unit and unit not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it has no unit"
+            raise WatchError(f"{self.name} must be true or false, not {text!r}")
+        match = _NUMBER.fullmatch(text.strip())
+        if match is None:
+            raise WatchError(f"{self.name} must be a number, not {text!r}")
+        unit = match[2].strip()
+        units = _UNITS.get(self.unit, {})
+        if unit and unit not in units:
+            takes = f"it takes {', '.join(units)}" if units else "it takes no unit"
             raise WatchError(f"{self.name} has no unit {unit!r}", hint=takes)
-        if not unit and self.kind == "count" and re.fullmatch(r"[+-]?\d+", found[1]):
-            return self.check(int(found[1]))
-        return self.check(float(found[1]) * known.get(unit, 1))
+        if not unit and self.kind == "count" and re.fullmatch(r"[+-]?\d+", match[1]):
+            return self.check(int(match[1]))
+        return self.check(float(match[1]) * units.get(unit, 1))
 
     def check(self, setting: Setting) -> Setting:
         """The setting as the rule takes it.
@@ -161,13 +163,13 @@ class Parameter:
         real = isinstance(setting, int | float) and not isinstance(setting, bool)
         if kind in ("number", "count") and real:
             return self._bounded(setting)  # type: ignore[arg-type]
-        what = {"text": "a text", "flag": "true or false", "number": "a number"}
-        raise WatchError(f"{self.name} is {what.get(kind, 'a whole number')}, not {setting!r}")
+        expected = {"text": "text", "flag": "true or false", "number": "a number"}
+        raise WatchError(f"{self.name} must be {expected.get(kind, 'an integer')}, not {setting!r}")
 
     def _bounded(self, setting: int | float) -> Setting:
         if self.kind == "count":
             if setting != setting or math.isinf(setting) or setting != int(setting):
-                raise WatchError(f"{self.name} is a whole number, not {setting}")
+                raise WatchError(f"{self.name} must be an integer, not {setting}")
             setting = int(setting)
         elif isinstance(setting, int) and abs(setting) > 1 << 1000:
             raise WatchError(f"{self.name} is too large")
@@ -176,21 +178,23 @@ class Parameter:
         if not self.low <= setting <= self.high:
             unit = f" {self.unit}" if self.unit else ""
             if self.high == math.inf:
-                raise WatchError(f"{self.name} is at least {self.low:g}{unit}, not {setting:g}")
+                raise WatchError(
+                    f"{self.name} must be at least {self.low:g}{unit}, not {setting:g}"
+                )
             raise WatchError(
-                f"{self.name} lies between {self.low:g} and {self.high:g}{unit}, not {setting:g}"
+                f"{self.name} must be between {self.low:g} and {self.high:g}{unit}, not {setting:g}"
             )
         return setting
 
 
-def number(name: str, default: float | None, about: str, **more: Any) -> Parameter:
+def number(name: str, default: float | None, about: str, **options: Any) -> Parameter:
     """A parameter that is a number."""
-    return Parameter(name, "number", default, about, **more)
+    return Parameter(name, "number", default, about, **options)
 
 
-def count(name: str, default: int | None, about: str, **more: Any) -> Parameter:
+def count(name: str, default: int | None, about: str, **options: Any) -> Parameter:
     """A parameter that is a whole number, 0 or more unless bounds say otherwise."""
-    return Parameter(name, "count", default, about, **{"low": 0, **more})
+    return Parameter(name, "count", default, about, **{"low": 0, **options})
 
 
 def flag(name: str, default: bool, about: str) -> Parameter:
@@ -198,9 +202,9 @@ def flag(name: str, default: bool, about: str) -> Parameter:
     return Parameter(name, "flag", default, about)
 
 
-def text(name: str, default: str | None, about: str, **more: Any) -> Parameter:
+def text(name: str, default: str | None, about: str, **options: Any) -> Parameter:
     """A parameter that is a text."""
-    return Parameter(name, "text", default, about, **more)
+    return Parameter(name, "text", default, about, **options)
 
 
 def percent(name: str, default: float | None, about: str) -> Parameter:
@@ -269,12 +273,12 @@ class Rule:
         Raises:
             WatchError: There is none; the hint names near ones.
         """
-        for each in self.parameters:
-            if each.name == name:
-                return each
-        names = [each.name for each in self.parameters]
-        known = f"it has {', '.join(names)}" if names else "it has no parameters"
-        hint = did_you_mean(name, names) or known
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        names = [parameter.name for parameter in self.parameters]
+        choices = f"it has {', '.join(names)}" if names else "it has no parameters"
+        hint = did_you_mean(name, names) or choices
         raise WatchError(f"{self.name} has no parameter {name!r}", hint=hint)
 
     def settings(self, params: Mapping[str, Setting]) -> dict[str, Any]:
@@ -283,16 +287,19 @@ class Rule:
         Raises:
             WatchError: A parameter is unknown, missing, of the wrong kind or out of bounds.
         """
-        settings: dict[str, Any] = {each.name: each.default for each in self.parameters}
+        settings: dict[str, Any] = {
+            parameter.name: parameter.default for parameter in self.parameters
+        }
         for name, setting in params.items():
             settings[name] = self.parameter(name).check(setting)
-        for each in self.parameters:
-            if each.required and settings[each.name] is None:
+        for parameter in self.parameters:
+            if parameter.required and settings[parameter.name] is None:
                 raise WatchError(
-                    f"{self.name} needs {each.name}", hint=f"{each.name} is {each.about}"
+                    f"{self.name} requires {parameter.name}",
+                    hint=f"{parameter.name} is {parameter.about}",
                 )
-        if self.any_of and all(settings[each] is None for each in self.any_of):
-            raise WatchError(f"{self.name} needs one of {', '.join(self.any_of)}")
+        if self.any_of and all(settings[alternative] is None for alternative in self.any_of):
+            raise WatchError(f"{self.name} requires one of {', '.join(self.any_of)}")
         return settings
 
 
@@ -308,10 +315,10 @@ def per_value(begin: Callable[[Settings], Look]) -> Callable[[Settings], Look]:
         looks: dict[int, Look] = {}
 
         def look(sight: Sight) -> Finding | None:
-            own = looks.get(sight.value)
-            if own is None:
-                own = looks[sight.value] = begin(settings)
-            return own(sight)
+            value_look = looks.get(sight.value)
+            if value_look is None:
+                value_look = looks[sight.value] = begin(settings)
+            return value_look(sight)
 
         return look
 

@@ -1,8 +1,8 @@
-"""Watch: a rule with its settings, where it is asked and what follows; and how it is written.
+"""Watch: a rule with settings, a selection and actions; and its text form.
 
 ``gradient_vanishing(abs_mean_lt=1e-9) on scope:encoder patience 3 -> stop, log``
 
-Invariant: plain data and pure functions; what `describe` writes, `parse_watch` reads back.
+Invariant: plain data and pure functions; `parse_watch` reads back what `describe` writes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from nodescope.debug.breakpoints import KINDS, covers, validate
+from nodescope.debug.breakpoints.matching import KINDS, covers, validate
 from nodescope.debug.watch import get
 from nodescope.debug.watch.rule import Parameter, Rule, Setting, WatchError
 from nodescope.errors import NodescopeError, RegistryError
@@ -123,8 +123,8 @@ def selection(select: str) -> Selection:
     if not colon:
         kind, target = ("glob" if any(char in select for char in "*?[") else "node"), kind
     if kind not in KINDS:
-        near = did_you_mean(kind, KINDS) or f"known are {', '.join(KINDS)}"
-        raise WatchError(f"no kind of selection is named {kind!r}", hint=near)
+        near = did_you_mean(kind, KINDS) or f"one of {', '.join(KINDS)}"
+        raise WatchError(f"no selection kind named {kind!r}", hint=near)
     target = target.strip().strip("/") if kind == "scope" else target.strip()
     try:
         chosen = Breakpoint(kind=msgspec.convert(kind, BreakpointKind), target=target)
@@ -145,23 +145,23 @@ def checked(watch: Watch) -> tuple[Watch, Rule]:
     except RegistryError as error:
         raise WatchError(error.message, hint=error.hint) from None
     settings = rule.settings(watch.params)
-    unknown = [each for each in watch.actions if each not in ACTIONS]
+    unknown = [action for action in watch.actions if action not in ACTIONS]
     if unknown:
-        near = did_you_mean(unknown[0], ACTIONS) or f"known are {', '.join(ACTIONS)}"
+        near = did_you_mean(unknown[0], ACTIONS) or f"one of {', '.join(ACTIONS)}"
         raise WatchError(f"no action named {unknown[0]!r}", hint=near)
     if not watch.actions:
         raise WatchError("a watch needs an action", hint=f"one of {', '.join(ACTIONS)}")
     if watch.patience < 1:
-        raise WatchError(f"patience is at least 1, not {watch.patience}")
-    where = str(selection(watch.select))
-    for each in rule.selects(settings) if rule.selects is not None else ():
-        selection(each)
+        raise WatchError(f"patience must be at least 1, not {watch.patience}")
+    select = str(selection(watch.select))
+    for target in rule.selects(settings) if rule.selects is not None else ():
+        selection(target)
     rule.begin(settings)  # Settings that make no sense together are refused here.
     params = {name: settings[name] for name in watch.params}
-    actions = tuple(each for each in ACTIONS if each in watch.actions)
+    actions = tuple(action for action in ACTIONS if action in watch.actions)
     return (
         msgspec.structs.replace(
-            watch, rule=rule.name, params=params, select=where, actions=actions
+            watch, rule=rule.name, params=params, select=select, actions=actions
         ),
         rule,
     )
@@ -179,7 +179,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_*./][\w*./:\[\]?-]*")
 def describe(watch: Watch) -> str:
     """The watch as a person writes it."""
     parts = [] if watch.enabled else ["off"]
-    settings = ", ".join(f"{name}={_written(each)}" for name, each in watch.params.items())
+    settings = ", ".join(f"{name}={_written(setting)}" for name, setting in watch.params.items())
     parts.append(f"{watch.rule}({settings})" if settings else watch.rule)
     if watch.select:
         parts += ["on", _target(watch.select)]
@@ -250,7 +250,7 @@ class _Reader:
     def watch(self) -> Watch:
         enabled = not self.word("off")
         start = self.past_blanks()
-        name = self.take(_NAME, "the name of a rule")
+        name = self.take(_NAME, "a rule name")
         try:
             rule = get(name)
         except RegistryError as error:
@@ -258,20 +258,20 @@ class _Reader:
         params = self.params(rule) if self.sign("(") else {}
         select, patience = "", 1
         actions: tuple[str, ...] = ("stop",)
-        seen: set[str] = set()
+        clauses: set[str] = set()
         while self.past_blanks() < len(self.text):
             begin = self.at
             if self.sign("->"):
                 actions = self.actions()
                 break
             bracket = self.sign("[")
-            clause = next((each for each in ("on", "patience") if self.word(each)), "")
-            if not clause or clause in seen or (bracket and clause == "on"):
+            clause = next((word for word in ("on", "patience") if self.word(word)), "")
+            if not clause or clause in clauses or (bracket and clause == "on"):
                 raise self.error(
-                    begin, f"not understood: {self.text[begin : begin + 20]!r}",
+                    begin, f"unexpected text: {self.text[begin : begin + 20]!r}",
                     "after the rule: on SELECTION, patience N, -> ACTIONS",
                 )  # fmt: skip
-            seen.add(clause)
+            clauses.add(clause)
             if clause == "on":
                 select = self.select()
             else:
@@ -295,7 +295,7 @@ class _Reader:
         params: dict[str, Setting] = {}
         while not self.sign(")"):
             if params and not self.sign(","):
-                raise self.error(self.past_blanks(), "a comma or a parenthesis is missing here")
+                raise self.error(self.past_blanks(), "expected a comma or a closing parenthesis")
             start = self.past_blanks()
             name = self.take(_NAME, f"a parameter of {rule.name}")
             try:
@@ -305,7 +305,7 @@ class _Reader:
             if name in params:
                 raise self.error(start, f"{name} is set twice")
             if not self.sign("="):
-                raise self.error(self.past_blanks(), f"= and a setting of {name} are missing")
+                raise self.error(self.past_blanks(), f"expected = and a value for {name}")
             params[name] = self.setting(parameter)
         return params
 
@@ -313,7 +313,7 @@ class _Reader:
         start = self.past_blanks()
         try:
             pattern = _BARE if parameter.kind == "text" else _SPACED
-            return parameter.read(self.content(f"a setting of {parameter.name}", pattern))
+            return parameter.read(self.content(f"a value for {parameter.name}", pattern))
         except WatchError as error:
             raise self.error(
                 error.column if error.column >= 0 else start, error.message, error.hint
@@ -331,31 +331,31 @@ class _Reader:
 
     def patience(self, bracket: bool) -> int:
         start = self.past_blanks()
-        found = self.take(re.compile(r"\d+"), "a whole number")
-        if not 1 <= int(found[:20]) < 1 << 31:
-            raise self.error(start, f"patience is at least 1, not {found[:20]}")
+        digits = self.take(re.compile(r"\d+"), "an integer")
+        if not 1 <= int(digits[:20]) < 1 << 31:
+            raise self.error(start, f"patience must be at least 1, not {digits[:20]}")
         if bracket and not self.sign("]"):
-            raise self.error(self.past_blanks(), "a ] is missing here")
-        return int(found)
+            raise self.error(self.past_blanks(), "expected a closing ]")
+        return int(digits)
 
     def actions(self) -> tuple[str, ...]:
-        found: list[str] = []
-        while not found or self.sign(","):
+        actions: list[str] = []
+        while not actions or self.sign(","):
             start = self.past_blanks()
             name = self.take(_NAME, f"an action ({', '.join(ACTIONS)})").lower()
             if name not in ACTIONS:
-                near = did_you_mean(name, ACTIONS) or f"known are {', '.join(ACTIONS)}"
+                near = did_you_mean(name, ACTIONS) or f"one of {', '.join(ACTIONS)}"
                 raise self.error(start, f"no action named {name!r}", near)
-            found.append(name)
+            actions.append(name)
         if self.past_blanks() < len(self.text):
-            raise self.error(self.at, "nothing may follow the actions")
-        return tuple(found)
+            raise self.error(self.at, "unexpected text after the actions")
+        return tuple(actions)
 
     # What the text is made of.
 
-    def content(self, what: str, pattern: re.Pattern[str] = _BARE) -> str:
+    def content(self, expected: str, pattern: re.Pattern[str] = _BARE) -> str:
         if self.text[self.past_blanks() : self.at + 1] != '"':
-            return self.take(pattern, what)
+            return self.take(pattern, expected)
         start = self.at
         quoted = self.take(_QUOTED, "a closing quote")
         try:
@@ -369,9 +369,9 @@ class _Reader:
         return self.at
 
     def sign(self, sign: str) -> bool:
-        found = self.text.startswith(sign, self.past_blanks())
-        self.at += len(sign) * found
-        return found
+        present = self.text.startswith(sign, self.past_blanks())
+        self.at += len(sign) * present
+        return present
 
     def word(self, word: str) -> bool:
         match = _NAME.match(self.text, self.past_blanks())
@@ -380,10 +380,10 @@ class _Reader:
         self.at = match.end()
         return True
 
-    def take(self, pattern: re.Pattern[str], what: str) -> str:
+    def take(self, pattern: re.Pattern[str], expected: str) -> str:
         match = pattern.match(self.text, self.past_blanks())
         if match is None:
-            raise self.error(self.at, f"{what} is missing here")
+            raise self.error(self.at, f"expected {expected}")
         self.at = match.end()
         return match[0]
 

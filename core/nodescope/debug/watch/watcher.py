@@ -1,10 +1,10 @@
-"""Watcher: the probe that asks watches of a program while it runs.
+"""Watcher: the probe that evaluates watches while a program runs.
 
-It stands after the recorder and before the gate, and gives hits to whoever asked for them; stopping
-is the gate's business.
+It comes after the recorder and before the gate, and reports hits to its callback; stopping is up to
+the gate.
 
-Invariant: reads arrays and nothing else. A node that no watch covers costs one look into a set; of
-the others statistics are made at most once per value and execution.
+Invariant: only reads arrays. A node that no watch covers costs a single set lookup; for the others,
+statistics are computed at most once per value and execution.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from nodescope.debug.watch.judging import HOLD_BYTES, Asked, Judging
-from nodescope.debug.watch.sight import Live, Seen, Source
+from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
+from nodescope.debug.watch.observation import Live, Seen, Source
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.events import Event, GradientComputed, GraphExtended, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
@@ -53,26 +53,28 @@ class Watcher:
         self._seq_source = seq_source or itertools.count(1).__next__
         self._faults: deque[str] = deque()
         self._lock = threading.Lock()
-        self._judging = Judging(watches, on_fault=self._faults.append, hold_bytes=hold_bytes)
-        self._covered = self._judging.covered
+        self._evaluator = WatchEvaluator(
+            watches, on_fault=self._faults.append, hold_bytes=hold_bytes
+        )
+        self._covered = self._evaluator.covered
 
     @property
     def watches(self) -> tuple[Watch, ...]:
         """The watches, with their ids."""
-        return self._judging.watches
+        return self._evaluator.watches
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[WatchOutcome, ...]:
         """How it went with each watch so far."""
         with self._lock:
-            return self._judging.asked
+            return self._evaluator.asked
 
     def wants(self, node: Node) -> bool:
         """Whether a watch names this node, or what it is; for `Bus.opened`.
 
         A compiled kernel that covers such a node is then run node by node besides.
         """
-        return self._judging.wants(node)
+        return self._evaluator.wants(node)
 
     def replace(self, watches: Iterable[Watch]) -> None:
         """Make these the whole set, from any thread. A watch that is as it was keeps its state.
@@ -81,7 +83,7 @@ class Watcher:
             WatchError: One makes no sense; nothing is changed.
         """
         with self._lock:
-            self._judging.replace(watches)
+            self._evaluator.replace(watches)
 
     def tell(self, nodes: Iterable[Node], gradients: Iterable[tuple[int, int]]) -> None:
         """Take in what was met before the first event came.
@@ -91,9 +93,9 @@ class Watcher:
             gradients: Pairs of a value's id and its gradient's.
         """
         with self._lock:
-            self._judging.define(each for each in nodes if not self._judging.knows(each))
+            self._evaluator.define(node for node in nodes if not self._evaluator.knows(node))
             for value, gradient in gradients:
-                self._judging.paired(value, gradient)
+                self._evaluator.paired(value, gradient)
 
     def emit(self, event: Event) -> None:
         """Take one event."""
@@ -104,14 +106,14 @@ class Watcher:
             hits = self._finished(event, self._seq_source())  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
             with self._lock:
-                self._judging.define(event.nodes)
+                self._evaluator.define(event.nodes)
             return
         elif isinstance(event, GradientComputed):
             with self._lock:
-                hits = self._judging.paired(event.value, event.gradient)
+                hits = self._evaluator.paired(event.value, event.gradient)
         elif isinstance(event, StepFinished):
             with self._lock:
-                self._judging.step_finished()
+                self._evaluator.step_finished()
             return
         else:
             return
@@ -141,9 +143,9 @@ class Watcher:
             return Live(outputs[port]) if port < len(outputs) else None
 
         def inputs() -> tuple[Seen, ...]:
-            return tuple(Seen(Live(each)) for each in event.inputs)
+            return tuple(Seen(Live(array)) for array in event.inputs)
 
         with self._lock:
-            return self._judging.finished(
+            return self._evaluator.finished(
                 event.node, event.step, seq, event.end_ns - self._held_ns(), output, inputs, only
             )

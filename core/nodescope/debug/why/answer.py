@@ -1,6 +1,6 @@
 """Answers: a chain of causes as data.
 
-Invariant: frozen; whoever renders it looks nothing up.
+Invariant: frozen; rendering needs no further lookups.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nodescope.debug.why.births import Birth, state_of
+from nodescope.debug.why.nonfinite_origins import Birth, state_of
 from nodescope.ir.graph import Phase, SourceLocation
 
 Kind = Literal["leaf", "birth", "passed", "computed", "missing", "limit"]
@@ -79,10 +79,10 @@ class Cause:
 
     def chain(self) -> list[Cause]:
         """This one, its first cause, that one's first cause, and so on."""
-        found = [self]
-        while found[-1].causes:
-            found.append(found[-1].causes[0])
-        return found
+        links = [self]
+        while links[-1].causes:
+            links.append(links[-1].causes[0])
+        return links
 
     def culprit(self) -> Cause:
         """Where the chain ends that this is about: the birth, the leaf, or what is not known.
@@ -91,12 +91,12 @@ class Cause:
         """
         best: Cause | None = None
         chain = self.chain()
-        for each in chain:
-            if best is not None and state_of(each.number) not in ("nan", "inf"):
+        for cause in chain:
+            if best is not None and state_of(cause.number) not in ("nan", "inf"):
                 return best
-            if each.birth is not None:
-                best = each
-                if each.birth.trait != "infinite":
+            if cause.birth is not None:
+                best = cause
+                if cause.birth.trait != "infinite":
                     return best
         end = chain[-1]
         return end if best is None or end.kind in ("leaf", "missing", "limit") else best
@@ -111,12 +111,14 @@ class Why:
         elements: How many elements were meant.
         followed: How many of them were followed.
         groups: Those with the same culprit together: how many, and the cause of the first.
+        note: What else is known of the moment, or ``""``.
     """
 
     asked: str
     elements: int
     followed: int
     groups: tuple[tuple[int, Cause], ...]
+    note: str = ""
 
     @property
     def root(self) -> Cause:

@@ -1,10 +1,10 @@
-"""The chain of causes of an element: operand by operand, back to where it was born.
+"""The chain of causes of an element: operand by operand, back to its origin.
 
-NaN, Inf and zero are followed through the operands that are such; other numbers through the operand
-with the largest share. Where a NaN, Inf or zero was born of operands that are none, the operand to
-blame is followed a few nodes further.
+NaN, Inf and zero are followed through operands of the same kind; other numbers through the operand
+with the largest share. Where a NaN, Inf or zero arises from other operands, the operand to blame is
+followed a few nodes further.
 
-Invariant: reads only, bounded, and the same each time. What cannot be had ends a chain and says so.
+Invariant: reads only, bounded, and deterministic. Missing data ends a chain, which says so.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
-from nodescope.debug.why import weighing
+from nodescope.debug.why import operand_ranking
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
-from nodescope.debug.why.births import birth, state_of, told
-from nodescope.debug.why.points import Opened, Point, Points, point_of
+from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
 from nodescope.debug.why.target import Target, parse_target, positions, value_named
+from nodescope.debug.why.value_tracing import Opened, Point, ValueTracer, point_of
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
 from nodescope.ops.dependence import Made, kind_of, made_from
 from nodescope.record.recording import Recording
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY
 from nodescope.telling import index_text
 
 MOST_ELEMENTS = 16
 """Elements of a mask that are followed; evenly chosen."""
 MOST_OPERANDS = 6
 """Operands that a cause lists; of the others it says how many there are."""
+_FLAGS = {"nan": HAS_NAN, "inf": HAS_INF, "nonfinite": HAS_NAN | HAS_INF}
 BEHIND = 5
 """Nodes that the operand to blame for a birth is followed."""
 
@@ -53,7 +56,8 @@ def why(
         index: In the place of the target's: an int, a tuple of ints and slices, an array of
             booleans, or one of ``nan inf nonfinite zero max min``. None takes the first NaN, else
             the first Inf, else the largest element.
-        step, seq: The moment; the target's, or the end of the last step.
+        step, seq: The moment; the target's, or the end of the first step in which the value has
+            such elements (NaN, Inf), or of the last step.
         replay: Of the same recording, if there is one already.
         depth: How many nodes back at most; 200 for NaN, Inf and zero, 12 for other numbers if None.
         width: How many operands of the first element are followed.
@@ -61,24 +65,28 @@ def why(
     Raises:
         ReplayError: There is no such value or element, or its array cannot be had.
     """
-    asked = parse_target(target) if isinstance(target, str) else target
-    if isinstance(asked, Target):
-        step = asked.step if step is None else step
-        index = asked.index if index is None else index
+    element = parse_target(target) if isinstance(target, str) else target
+    if isinstance(element, Target):
+        step = element.step if step is None else step
+        index = element.index if index is None else index
+    book = replay.book if replay is not None else ExecutionIndex(recording)
+    value = element if isinstance(element, int) else value_named(book, element.name)
+    note = ""
     if replay is None:
-        replay = Replay(recording, step, seq=seq)
-    book = replay.book
-    value = asked if isinstance(asked, int) else value_named(book, asked.name)
+        which = index if isinstance(index, str) else None
+        if step is None and seq is None and (index is None or which in _FLAGS):
+            step, note = _first_step(book, value, which)
+        replay = Replay(recording, step, seq=seq, book=book)
     moment = replay.last if seq is None else seq
     source = book.source(value, moment + 1)
     name = book.values.get(value, f"value {value}")
     if source is None:
-        raise ReplayError(f"{name} has not been computed at this moment")
-    points = Points(replay)
+        raise ReplayError(f"{name} has not been computed yet at this point")
+    points = ValueTracer(replay)
     point = point_of(source)
     array = points.array(point)
-    wanted = positions(array, index, name)
-    chosen = _spaced(wanted)
+    elements = positions(array, index, name)
+    chosen = _spaced(elements)
     follower = Follower(points, depth, width)
     groups: dict[tuple[str, str], tuple[int, Cause]] = {}
     for position in chosen:
@@ -87,15 +95,43 @@ def why(
         key = (end.name, end.birth.kind if end.birth is not None else end.kind)
         count, first = groups.get(key, (0, cause))
         groups[key] = (count + 1, first)
-    text = str(asked) if isinstance(asked, Target) else name
-    return Why(text, len(wanted), len(chosen), tuple(groups.values()))
+    text = str(element) if isinstance(element, Target) else name
+    return Why(text, len(elements), len(chosen), tuple(groups.values()), note)
 
 
-def _spaced(wanted: list[int]) -> list[int]:
-    if len(wanted) <= MOST_ELEMENTS:
-        return wanted
-    last = len(wanted) - 1
-    return [wanted[i * last // (MOST_ELEMENTS - 1)] for i in range(MOST_ELEMENTS)]
+def _first_step(book: ExecutionIndex, value: int, which: str | None) -> tuple[int | None, str]:
+    """The first step in which a value has NaN or Inf, and a note if later ones have it, too.
+
+    None if there is none and nobody asked for it.
+
+    Raises:
+        ReplayError: It never has any.
+    """
+    number = book.producer.get(value)
+    ran = book.ran(number) if number is not None else []
+    flag = _FLAGS[which or "nonfinite"]
+    broken = [execution for execution in ran if execution.flags & flag]
+    found = 0
+    for execution in broken:
+        found |= execution.flags & flag
+    word = {HAS_NAN: "NaN", HAS_INF: "Inf"}.get(found or flag, "NaN or Inf")
+    if broken:
+        first, last = broken[0].step, broken[-1].step
+        if first == last:
+            return first, ""
+        steps = len({execution.step for execution in broken})
+        return first, f"the first of {steps:,} steps with {word}; @{last} explains the last one"
+    if which is not None and ran and all(execution.flags & HAS_SUMMARY for execution in ran):
+        name, times = book.values.get(value, f"value {value}"), f"{len(ran):,} times"
+        raise ReplayError(f"{name} has no {word}: it was recorded {times}, always without")
+    return None, ""
+
+
+def _spaced(elements: list[int]) -> list[int]:
+    if len(elements) <= MOST_ELEMENTS:
+        return elements
+    last = len(elements) - 1
+    return [elements[i * last // (MOST_ELEMENTS - 1)] for i in range(MOST_ELEMENTS)]
 
 
 class Follower:
@@ -106,7 +142,7 @@ class Follower:
         depth, width: See `why`.
     """
 
-    def __init__(self, points: Points, depth: int | None, width: int) -> None:
+    def __init__(self, points: ValueTracer, depth: int | None, width: int) -> None:
         self._points = points
         self._depth = depth
         self._width = max(width, 1)
@@ -128,16 +164,16 @@ class Follower:
                 links.append(replace(cause, kind="limit") if cut else cause)
                 break
             if not links:
-                sides = [self.look(*each)[0] for each in following[1 : self._width]]
+                sides = [self.look(*side)[0] for side in following[1 : self._width]]
             links.append(cause)
             blame = cause.birth is not None and cause.birth.trait != "infinite"
             if blame and not born:
                 limit, born = min(limit, len(links) + BEHIND), True
             point, position = following[0]
-        found = links[-1]
-        for each in reversed(links[:-1]):
-            found = replace(each, causes=(found,))
-        return replace(found, causes=(*found.causes, *sides)) if sides else found
+        nested = links[-1]
+        for link in reversed(links[:-1]):
+            nested = replace(link, causes=(nested,))
+        return replace(nested, causes=(*nested.causes, *sides)) if sides else nested
 
     def look(self, point: Point, position: int) -> tuple[Cause, list[tuple[Point, int]]]:
         """One element, and the operands' elements to follow, the first one first."""
@@ -148,13 +184,15 @@ class Follower:
             return self._missing(point, position, error), []
 
     def _missing(self, point: Point, position: int, error: ReplayError) -> Cause:
-        cause = self._cause(point, "missing", f"cannot be looked into: {error.message}")
+        cause = self._cause(point, "missing", f"cannot be traced further: {error.message}")
         try:
             array = self._points.array(point)
         except ReplayError:
             return cause
         return replace(
-            cause, at=weighing.index(array, position), number=weighing.element(array, position)
+            cause,
+            at=operand_ranking.index(array, position),
+            number=operand_ranking.element(array, position),
         )
 
     def _cause(self, point: Point, kind: Kind, words: str) -> Cause:
@@ -179,65 +217,82 @@ class Follower:
         self, point: Point, opened: Opened, position: int
     ) -> tuple[Cause, list[tuple[Point, int]]]:
         array = opened.outs[opened.port]
-        number = weighing.element(array, position)
+        number = operand_ranking.element(array, position)
         cause = replace(
             self._cause(point, "computed", ""),
-            at=weighing.index(array, position), number=number, how=self._points.how(point),
+            at=operand_ranking.index(array, position), number=number, how=self._points.how(point),
         )  # fmt: skip
         if opened.call is None:
             return self._entered(cause, opened, position)
         op = opened.call.op
-        made = made_from(op, opened.args, opened.call.attrs, opened.outs, position, opened.port)
-        total, candidates = weighing.candidates(opened, made, op.name)
+        derivation = made_from(
+            op, opened.args, opened.call.attrs, opened.outs, position, opened.port
+        )
+        total, candidates = operand_ranking.candidates(opened, derivation, op.name)
         state = state_of(number)
-        same = weighing.same(op.name, kind_of(op), state, candidates, made)
+        alike = operand_ranking.same(op.name, kind_of(op), state, candidates, derivation)
         # Libraries may add elements times zero: a NaN among these is a NaN in the result.
-        finite = not any(state_of(each.number) in ("nan", "inf") for each in candidates)
+        finite = not any(state_of(candidate.number) in ("nan", "inf") for candidate in candidates)
         if state == "nan" and (not candidates or (finite and kind_of(op) != "elementwise")):
-            same = weighing.any_nan(opened, position)
-            candidates = [*same, *candidates]
+            alike = operand_ranking.any_nan(opened, position)
+            candidates = [*alike, *candidates]
         if state == "finite":
-            ranked = followed = weighing.ranked(op.name, candidates, number)
-            words = weighing.made_words(op.name, ranked, opened, made, total)
-        elif same:
-            first, ranked = same[0], [*same, *(each for each in candidates if each not in same)]
-            where = _told_at(self._named(opened, first), opened, first)
-            words = f"{op.name} passes on the {told(first.number)} of {where}"
-            many = weighing.count(opened, made, state)
-            if many > 1:
-                words += f" (one of {many:,} such operands)"
+            ranked = followed = operand_ranking.ranked(op.name, candidates, number)
+            words = operand_ranking.made_words(op.name, ranked, opened, derivation, total)
+        elif alike:
+            first, ranked = (
+                alike[0],
+                [*alike, *(candidate for candidate in candidates if candidate not in alike)],
+            )
+            place = _told_at(self._named(opened, first), opened, first)
+            words = f"{op.name} passes on the {number_text(first.number)} of {place}"
+            matching = operand_ranking.count(opened, derivation, state)
+            if matching > 1:
+                words += f" (one of {matching:,} such operands)"
             cause = replace(cause, kind="passed")
-            followed = same
+            followed = alike
         else:
-            candidates = weighing.told_first(op.name, candidates, opened, made, position)
-            numbers = [each.number for each in candidates]
+            candidates = operand_ranking.blame_order(
+                op.name, candidates, opened, derivation, position
+            )
+            numbers = [candidate.number for candidate in candidates]
             dtype = array.dtype.name
             terms = None
-            if made.terms is not None:
-                terms = [each.term for each in candidates if each.port == made.paired[0]]
-            many = total if made.terms is None else made.terms.size
-            born = birth(op.name, numbers, number, dtype, terms, many)
+            if derivation.terms is not None:
+                terms = [
+                    candidate.term
+                    for candidate in candidates
+                    if candidate.port == derivation.paired[0]
+                ]
+            count = total if derivation.terms is None else derivation.terms.size
+            born = birth(op.name, numbers, number, dtype, terms, count)
             at = born.blame
-            blamed = weighing.blamed(candidates, at, born.trait)
-            ranked = [*blamed, *(each for each in candidates if each not in blamed)]
+            blamed = operand_ranking.blamed(candidates, at, born.trait)
+            ranked = [*blamed, *(candidate for candidate in candidates if candidate not in blamed)]
             cause = replace(cause, kind="birth", birth=born, ranges=self._ranges(opened))
-            followed = blamed or ([] if at >= 0 else weighing.ranked(op.name, candidates, number))
+            followed = blamed or (
+                [] if at >= 0 else operand_ranking.ranked(op.name, candidates, number)
+            )
             words = born.words
         operands = tuple(
             Operand(
-                self._named(opened, each), each.port, _place(opened, each), each.number, each.term,
-                each.share,
+                self._named(opened, candidate),
+                candidate.port,
+                _place(opened, candidate),
+                candidate.number,
+                candidate.term,
+                candidate.share,
             )
-            for each in ranked[:MOST_OPERANDS]
-        )  # fmt: skip
-        operands += tuple(self._selectors(opened, made))
+            for candidate in ranked[:MOST_OPERANDS]
+        )
+        operands += tuple(self._selectors(opened, derivation))
         if opened.doubt:
-            words += "; but these operands do not reproduce it: one may be from another step"
+            words += ", but these operands do not reproduce it: one may be from another step"
         cause = replace(cause, words=words, operands=operands, others=max(total - MOST_OPERANDS, 0))
         following = [
-            (source, each.position)
-            for each in followed
-            if (source := opened.points[each.port]) is not None
+            (source, candidate.position)
+            for candidate in followed
+            if (source := opened.points[candidate.port]) is not None
         ]
         return cause, following
 
@@ -248,56 +303,65 @@ class Follower:
         if opened.by_hand:
             return replace(cause, kind="leaf", words=opened.by_hand), []
         if before is None:
-            words = {"constant": "a constant"}.get(cause.op, f"{cause.op} data, as it was given")
+            constant = opened.node.role == "constant"
+            words = "a constant" if constant else f"{cause.op} data from the program"
             return replace(cause, kind="leaf", words=words), []
-        known = self._points.array(before)
+        assigned = self._points.array(before)
         node = self._points.node(before)
         step = before.execution.step
-        same = known.shape == opened.outs[0].shape and (
-            weighing.element(known, position) == cause.number or state_of(cause.number) == "nan"
+        unchanged = assigned.shape == opened.outs[0].shape and (
+            operand_ranking.element(assigned, position) == cause.number
+            or state_of(cause.number) == "nan"
         )
-        if not same:
-            words = "the program changed it after a node computed it"
+        if not unchanged:
+            words = f"the program changed it after step {step}, outside of recorded operations"
+            if self._points.book.lost(before.source, cause.seq):
+                words = (
+                    f"updated in steps that were not observed; {node.name} gave it its last "
+                    f"recorded value in step {step}"
+                )
             return replace(cause, kind="leaf", words=words), []
-        words = f"as {node.name} left it in step {step}"
+        words = f"as assigned by {node.name} in step {step}"
         return replace(cause, kind="passed", words=words), [(before, position)]
 
-    def _named(self, opened: Opened, each: weighing.Candidate) -> str:
-        point = opened.points[each.port]
+    def _named(self, opened: Opened, candidate: operand_ranking.Candidate) -> str:
+        point = opened.points[candidate.port]
         if point is None:
-            return told(opened.args[each.port])
+            return number_text(opened.args[candidate.port])
         if point.frame is not None:
             return self._points.node(point).name
         return self._points.book.values.get(point.value, "")
 
-    def _selectors(self, opened: Opened, made: Made) -> list[Operand]:
-        found = []
-        for read in made.reads:
+    def _selectors(self, opened: Opened, derivation: Made) -> list[Operand]:
+        selectors = []
+        for read in derivation.reads:
             if read.selects and read.at.size == 1:
-                each = weighing.Candidate(read.port, int(read.at[0]), None)
-                number = weighing.element(np.asarray(opened.args[read.port]), each.position)
-                found.append(
-                    Operand(self._named(opened, each), read.port, _place(opened, each), number,
-                            selects=True)
+                candidate = operand_ranking.Candidate(read.port, int(read.at[0]), None)
+                number = operand_ranking.element(
+                    np.asarray(opened.args[read.port]), candidate.position
+                )
+                selectors.append(
+                    Operand(self._named(opened, candidate), read.port, _place(opened, candidate),
+                            number, selects=True)
                 )  # fmt: skip
-        return found
+        return selectors
 
     def _ranges(self, opened: Opened) -> tuple[str, ...]:
-        found = []
-        for port, each in enumerate(opened.args):
-            array = np.asarray(each)
+        ranges = []
+        for port, operand in enumerate(opened.args):
+            array = np.asarray(operand)
             if opened.points[port] is not None and array.dtype.kind in "fiu":
-                name = self._named(opened, weighing.Candidate(port, 0, None))
-                found.append(f"{name} {weighing.range_of(array)}")
-        return tuple(dict.fromkeys(found))
+                name = self._named(opened, operand_ranking.Candidate(port, 0, None))
+                ranges.append(f"{name} {operand_ranking.range_of(array)}")
+        return tuple(dict.fromkeys(ranges))
 
 
-def _place(opened: Opened, each: weighing.Candidate) -> tuple[int, ...] | None:
-    if opened.points[each.port] is None:
+def _place(opened: Opened, candidate: operand_ranking.Candidate) -> tuple[int, ...] | None:
+    if opened.points[candidate.port] is None:
         return None
-    return weighing.index(np.asarray(opened.args[each.port]), each.position)
+    return operand_ranking.index(np.asarray(opened.args[candidate.port]), candidate.position)
 
 
-def _told_at(name: str, opened: Opened, each: weighing.Candidate) -> str:
-    place = _place(opened, each)
+def _told_at(name: str, opened: Opened, candidate: operand_ranking.Candidate) -> str:
+    place = _place(opened, candidate)
     return f"{name} at {index_text(place)}" if place else name

@@ -1,10 +1,10 @@
-"""Spread: what NaN and Inf did in a training step: where born, how far they went, where healed.
+"""Spread: where NaN and Inf originate in a training step, how far they spread, where they heal.
 
-Told by the recorded statistics, which count NaN and Inf exactly; arrays are looked at only where
-something was born, or may have been born beside what came in.
+Based on the recorded statistics, which count NaN and Inf exactly; arrays are read only where NaN or
+Inf originated, or may have originated beside non-finite inputs.
 
-Invariant: reads only, and bounded: `MOST_NODES` executions, `MOST_LOOKS` of those that were fed
-such values element by element.
+Invariant: reads only, and bounded: `MOST_NODES` executions, `MOST_LOOKS` of those with non-finite
+inputs element by element.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.debug.replay.book import Book, Source
+from nodescope.debug.replay.execution_index import ExecutionIndex, Source
 from nodescope.debug.replay.replay import Replay
-from nodescope.debug.why.births import state_of
 from nodescope.debug.why.chain import Follower
-from nodescope.debug.why.points import Point, Points
+from nodescope.debug.why.first_nonfinite import nonfinite_origin
+from nodescope.debug.why.nonfinite_origins import state_of
+from nodescope.debug.why.value_tracing import Point, ValueTracer
 from nodescope.errors import RegistryError, ReplayError
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.ops.dependence import kind_of
@@ -98,8 +99,9 @@ class Spread:
         executions: How many nodes ran, as far as was looked.
         touched: How many of them gave NaN or Inf.
         known: Of how many there are statistics.
-        births: In the order of the run, numbers of the program last; the first one is the first
-            culprit. A NaN that is made of an Inf is born, too.
+        births: Where NaN or Inf began in the run leads, then in the order of the run, numbers of
+            the program last; the first one is the first culprit. A NaN that is made of an Inf is
+            born, too.
         passed, healed: In the order of the run.
     """
 
@@ -126,7 +128,7 @@ def spread(
         ReplayError: The step is not in the recording.
     """
     replay = replay or Replay(recording, step)
-    points = Points(replay)
+    points = ValueTracer(replay)
     follower = Follower(points, None, 1)
     book = replay.book
     executions = replay.executions()[:MOST_NODES]
@@ -134,18 +136,20 @@ def spread(
     births: list[tuple[int, Born]] = []
     passed: list[Passed] = []
     healed: list[Healed] = []
-    touched = known = looks = 0
+    touched = with_statistics = looks = 0
     for execution in executions:
-        known += bool(execution.flags & HAS_SUMMARY)
+        with_statistics += bool(execution.flags & HAS_SUMMARY)
         node = book.node(execution.node, execution.seq)
         sources = _touched(book, execution)
-        names = tuple(book.values.get(each.value, "") for each in sources)
-        for each in sources:
-            if each.edited and each.edited not in from_births:
-                before = from_births.get(each.execution.seq, frozenset())
-                from_births[each.edited] = before | {each.edited}
-                births.append((each.edited, _by_hand(book, each)))
-        origins = frozenset().union(*(from_births.get(each.seq, frozenset()) for each in sources))
+        names = tuple(book.values.get(source.value, "") for source in sources)
+        for source in sources:
+            if source.edited and source.edited not in from_births:
+                before = from_births.get(source.execution.seq, frozenset())
+                from_births[source.edited] = before | {source.edited}
+                births.append((source.edited, _by_hand(book, source)))
+        origins = frozenset().union(
+            *(from_births.get(source.seq, frozenset()) for source in sources)
+        )
         if not execution.flags & _NAN_OR_INF:
             if sources and execution.flags & HAS_SUMMARY and _reads(node):
                 healed.append(Healed(node.name, execution.seq, node.op, _how(node.op), names))
@@ -161,32 +165,42 @@ def spread(
         if sources:
             passed.append(Passed(node.name, execution.seq, names))
         from_births[execution.seq] = origins
-    births.sort(key=lambda each: each[1].kind == "number")
-    told = tuple(
-        replace(each, reached=sum(seq in o for o in from_births.values()) - 1)
-        for seq, each in births
+    origin = nonfinite_origin(recording)
+    first = origin.seq if origin is not None else 0
+    births.sort(key=lambda entry: (entry[0] != first, entry[1].kind == "number"))
+    counted = tuple(
+        replace(birth, reached=sum(seq in o for o in from_births.values()) - 1)
+        for seq, birth in births
     )
-    return Spread(replay.step, len(executions), touched, known, told, tuple(passed), tuple(healed))
+    return Spread(
+        replay.step,
+        len(executions),
+        touched,
+        with_statistics,
+        counted,
+        tuple(passed),
+        tuple(healed),
+    )
 
 
-def _touched(book: Book, execution: Execution) -> list[Source]:
+def _touched(book: ExecutionIndex, execution: Execution) -> list[Source]:
     """The inputs that hold NaN or Inf."""
     try:
         sources = book.sources(execution)
     except ReplayError:
         return []
-    return [each for each in sources if _holds(book, each)]
+    return [source for source in sources if _holds(book, source)]
 
 
-def _holds(book: Book, source: Source) -> bool:
+def _holds(book: ExecutionIndex, source: Source) -> bool:
     """Whether there is NaN or Inf in it."""
     if not source.edited:
         return bool(source.execution.flags & _NAN_OR_INF)
-    known = book.recording.latest_at(source.value, source.edited)
-    return known is not None and bool(known.summary.nan_count or known.summary.inf_count)
+    edited = book.recording.latest_at(source.value, source.edited)
+    return edited is not None and bool(edited.summary.nan_count or edited.summary.inf_count)
 
 
-def _by_hand(book: Book, source: Source) -> Born:
+def _by_hand(book: ExecutionIndex, source: Source) -> Born:
     """What a person changed to NaN or Inf, or left there."""
     node = book.node(source.execution.node, source.execution.seq)
     words = f"changed by hand: {book.edits[source.edited].how}"
@@ -194,13 +208,13 @@ def _by_hand(book: Book, source: Source) -> Born:
 
 
 def _born(
-    points: Points, follower: Follower, node: Node, execution: Execution, fed: bool
+    points: ValueTracer, follower: Follower, node: Node, execution: Execution, fed: bool
 ) -> Born | None:
     """What was born in an execution; None if all of it came in."""
-    if node.family == "leaf":
+    if node.is_leaf:
         return None if fed else Born(
-            node.name, execution.seq, None, f"{node.op} data that holds NaN or Inf already", "data",
-            (), 0, node.source,
+            node.name, execution.seq, None, f"{node.op} data that already contains NaN or Inf",
+            "data", (), 0, node.source,
         )  # fmt: skip
     for value in node.outputs:
         point = Point(value, execution)
@@ -208,8 +222,9 @@ def _born(
             array = points.array(point)
         except ReplayError as error:
             return None if fed else Born(
-                node.name, execution.seq, None, f"from finite inputs; cause unknown: {error}",
-                "unknown", (), 0, node.source,
+                node.name, execution.seq, None,
+                f"from finite inputs; its elements are not known: {error}", "unknown", (), 0,
+                node.source,
             )  # fmt: skip
         if array.dtype.kind not in "fcV":
             continue
@@ -228,14 +243,14 @@ def _born(
                     cause.name, execution.seq, cause.at, cause.words, "number", (), 0, cause.source
                 )
     return None if fed else Born(
-        node.name, execution.seq, None, f"{node.op} gives NaN or Inf of finite inputs", "unknown",
-        (), 0, node.source,
+        node.name, execution.seq, None, f"{node.op} produces NaN or Inf from finite inputs",
+        "unknown", (), 0, node.source,
     )  # fmt: skip
 
 
 def _spaced(places: np.ndarray[Any, Any]) -> list[int]:
     if places.size <= _MOST_ELEMENTS:
-        return [int(each) for each in places]
+        return [int(place) for place in places]
     return [int(places[i * (places.size - 1) // (_MOST_ELEMENTS - 1)])
             for i in range(_MOST_ELEMENTS)]  # fmt: skip
 
@@ -250,12 +265,12 @@ def _reads(node: Node) -> bool:
 
 def _how(op: str) -> str:
     if op in ("where", "choose", "dropout", "getitem", "take_along_axis", "embedding"):
-        return f"{op} does not take those elements"
+        return f"{op} does not select those elements"
     if op == "nan_to_num":
-        return "nan_to_num puts numbers in their place"
+        return "nan_to_num replaces them with numbers"
     if op in ("isnan", "isinf", "isfinite", "greater", "less", "equal", "greater_equal",
               "less_equal", "not_equal", "sign", "argmax", "argmin"):  # fmt: skip
-        return f"{op} gives no numbers of that kind"
+        return f"{op} never outputs NaN or Inf"
     if op in ("maximum", "minimum", "fmax", "fmin", "clip"):
-        return f"{op} takes the other operand"
-    return f"{op} makes finite numbers of them"
+        return f"{op} selects the other operand"
+    return f"{op} turns them into finite numbers"

@@ -1,4 +1,4 @@
-"""Targets: ``name[index]@step``, as a person types it.
+"""Targets: ``name[index]@step``, as typed by the user.
 
 ``loss``, ``loss[0]``, ``hidden/tanh[4, 17]@12``, ``logits[nan]``, ``w[1, :]@3``, ``split:1[max]``.
 
@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nodescope.debug.replay.book import Book
+from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.registry import did_you_mean
+from nodescope.telling import shape_words
 
 Which = Literal["nan", "inf", "nonfinite", "zero", "max", "min"]
 WHICH: tuple[Which, ...] = ("nan", "inf", "nonfinite", "zero", "max", "min")
@@ -54,31 +55,31 @@ def parse_target(text: str) -> Target:
         ReplayError: It is not of that form; the message says which part.
     """
     if len(text) > MAX_LENGTH:
-        raise ReplayError(f"the question is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
-    found = _TARGET.fullmatch(text.strip())
-    if found is None:
+        raise ReplayError(f"the target is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
+    match = _TARGET.fullmatch(text.strip())
+    if match is None:
         raise ReplayError(
             f"{text!r} does not name an element", hint="write it as loss[0] or loss[0]@12"
         )
-    name, inside, step = found["name"].strip(), found["index"], found["step"]
+    name, inside, step = match["name"].strip(), match["index"], match["step"]
     index: tuple[int | slice, ...] | Which | None = None
     if inside is not None:
         word = inside.strip().lower()
-        known = [each for each in WHICH if each == word]
-        index = known[0] if known else tuple(_part(each, text) for each in _parts(inside))
+        words = [which for which in WHICH if which == word]
+        index = words[0] if words else tuple(_part(part, text) for part in _parts(inside))
     return Target(name, index, int(step) if step is not None else None)
 
 
 def _parts(inside: str) -> list[str]:
     inside = inside.strip().strip("()")
-    return [each.strip() for each in inside.split(",") if each.strip()]
+    return [part.strip() for part in inside.split(",") if part.strip()]
 
 
 def _part(part: str, text: str) -> int | slice:
     try:
         if ":" not in part:
             return int(part)
-        ends = [int(each) if each.strip() else None for each in part.split(":")]
+        ends = [int(bound) if bound.strip() else None for bound in part.split(":")]
         if len(ends) <= 3 and ends[2:] != [0]:
             return slice(*ends)
     except ValueError:
@@ -87,35 +88,42 @@ def _part(part: str, text: str) -> int | slice:
     raise ReplayError(
         f"{text!r}: {part!r} is not an index",
         column=text.find(part),
-        hint=f"numbers, slices, or one of {words}",
+        hint=f"use numbers, slices, or one of {words}",
     )
 
 
 def _text(part: int | slice) -> str:
     if isinstance(part, int):
         return str(part)
-    ends = ["" if each is None else str(each) for each in (part.start, part.stop)]
+    ends = ["" if bound is None else str(bound) for bound in (part.start, part.stop)]
     return ":".join(ends if part.step is None else [*ends, str(part.step)])
 
 
-def value_named(book: Book, name: str) -> int:
+def value_named(book: ExecutionIndex, name: str) -> int:
     """The value of that name, or the first output of the node of that name.
 
-    Names may be cut at their front, where one ending is meant: ``log`` for ``loss/log``.
+    Names may be cut at their front, where one ending is meant: ``log`` for ``loss/log``. ``loss``
+    is the number that backward passes began with, if nothing has that name.
 
     Raises:
         ReplayError: There is none, or there are several.
     """
-    exact = [value for value, each in book.values.items() if each == name]
+    exact = [value for value, value_name in book.values.items() if value_name == name]
     if exact:
         return exact[-1]
-    ending = sorted(value for value, each in book.values.items() if each.endswith(f"/{name}"))
+    ending = sorted(
+        value for value, value_name in book.values.items() if value_name.endswith(f"/{name}")
+    )
     if len(ending) == 1:
         return ending[0]
     if ending:
-        some = ", ".join(book.values[each] for each in ending[:4])
-        raise ReplayError(f"{name!r} may be any of {len(ending)} values", hint=f"such as {some}")
-    raise ReplayError(f"no node is called {name!r}", hint=did_you_mean(name, book.values.values()))
+        examples = ", ".join(book.values[value] for value in ending[:4])
+        raise ReplayError(f"{name!r} matches {len(ending)} values", hint=f"such as {examples}")
+    if name == "loss":
+        givers = [row.node for row in book.recording.losses() if row.node and row.curve == 1]
+        if givers:
+            return book.node(givers[0]).outputs[0]
+    raise ReplayError(f"no node named {name!r}", hint=did_you_mean(name, book.values.values()))
 
 
 def positions(array: Array, index: Any, name: str) -> list[int]:
@@ -131,62 +139,66 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
         ReplayError: It means none.
     """
     if not array.size:
-        raise ReplayError(f"{name} has no elements; its shape is {array.shape}")
+        raise ReplayError(f"{name} has no elements; its shape is {shape_words(array.shape)}")
     if isinstance(index, str):
-        found = np.flatnonzero(_where(array, index))
-        if not found.size:
-            raise ReplayError(f"{name} has no element that is {index}")
-        return [int(each) for each in found]
+        matches = np.flatnonzero(_where(array, index))
+        if not matches.size:
+            raise ReplayError(f"{name} has no {index} element")
+        return [int(place) for place in matches]
     if index is None:
         return [_choice(array)]
     if isinstance(index, np.ndarray) and index.dtype == bool:
         if index.shape != array.shape or not index.any():
-            raise ReplayError(f"the mask does not select elements of {name}, {array.shape}")
-        return [int(each) for each in np.flatnonzero(index)]
-    taken: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
-    if taken == (0,) and not array.ndim:
+            raise ReplayError(
+                f"the mask does not match the shape of {name}, {shape_words(array.shape)}"
+            )
+        return [int(place) for place in np.flatnonzero(index)]
+    indices: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+    if indices == (0,) and not array.ndim:
         return [0]  # loss[0] is what one writes
     try:
-        places = np.asarray(np.arange(array.size).reshape(array.shape)[taken])
+        places = np.asarray(np.arange(array.size).reshape(array.shape)[indices])
     except (IndexError, TypeError) as error:
-        raise ReplayError(f"{name} has shape {array.shape}: {error}") from None
+        raise ReplayError(f"{name} has shape {shape_words(array.shape)}: {error}") from None
     if not places.size:
-        raise ReplayError(f"{name} has shape {array.shape}: the index does not name an element")
-    return [int(each) for each in np.ravel(places)]
+        raise ReplayError(
+            f"{name} has shape {shape_words(array.shape)}: the index does not name an element"
+        )
+    return [int(place) for place in np.ravel(places)]
 
 
-def _where(array: Array, which: str) -> Array:
+def _where(array: Array, kind: str) -> Array:
     with np.errstate(all="ignore"):
-        if which in ("max", "min"):
+        if kind in ("max", "min"):
             # Numbers before NaN, which is neither the largest nor the smallest.
             places = np.flatnonzero(array == array)
             if not places.size:
                 return np.asarray(np.arange(array.size).reshape(array.shape) == 0)
             numbers = np.ravel(array)[places]
             numbers = np.abs(numbers) if array.dtype.kind == "c" else numbers
-            at = places[np.argmax(numbers) if which == "max" else np.argmin(numbers)]
-            found = np.arange(array.size).reshape(array.shape) == at
-        elif which == "zero":
-            found = array == 0
+            at = places[np.argmax(numbers) if kind == "max" else np.argmin(numbers)]
+            mask = np.arange(array.size).reshape(array.shape) == at
+        elif kind == "zero":
+            mask = array == 0
         else:
             tests: dict[str, Any] = {
                 "nan": np.isnan,
                 "inf": np.isinf,
                 "nonfinite": lambda x: ~np.isfinite(x),
             }
-            found = tests[which](array)
-    return np.asarray(found)
+            mask = tests[kind](array)
+    return np.asarray(mask)
 
 
 def _choice(array: Array) -> int:
-    for which in ("nan", "inf") if array.dtype.kind not in "biu" else ():
-        found = np.flatnonzero(_where(array, which))
-        if found.size:
-            return int(found[0])
+    for kind in ("nan", "inf") if array.dtype.kind not in "biu" else ():
+        matches = np.flatnonzero(_where(array, kind))
+        if matches.size:
+            return int(matches[0])
     if array.dtype.kind == "i":  # the magnitude of the smallest is no number of its dtype
         low, high = int(np.argmin(array)), int(np.argmax(array))
-        least, most = -int(array.flat[low]), int(array.flat[high])
-        return min(low, high) if least == most else low if least > most else high
+        smallest, largest = -int(array.flat[low]), int(array.flat[high])
+        return min(low, high) if smallest == largest else low if smallest > largest else high
     with np.errstate(all="ignore"):
         sizes = np.abs(array) if array.dtype.kind != "b" else array
     return int(np.argmax(sizes))

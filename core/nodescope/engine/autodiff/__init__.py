@@ -1,4 +1,5 @@
-"""Gradients: the tape, what is built on it, and the rules that programs bring along.
+"""Gradients: the tape, what is built on it, and custom rules.
 
-Invariant: a gradient is made of the ops' own rules, observed, recorded in a graph, or neither.
+Invariant: a gradient consists of the ops' own rules, whether observed, recorded in a graph, or
+neither.
 """

@@ -12,6 +12,7 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import held, pull, separate
+from nodescope.engine.losses import began
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
 from nodescope.errors import DtypeError, GradientError, ShapeError
@@ -21,13 +22,15 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
     """`Tensor.backward`."""
     if root.edge is None:
         raise GradientError(
-            "backward: this tensor was not made from one that wants a gradient",
+            "backward: this tensor was not computed from one that requires a gradient",
             source=where(),
             hint="make parameters with nodescope.parameter or tensor(..., requires_grad=True), "
             "and compute outside no_grad",
         )
     traced = create_graph or modes.observer() is not None
     ct = start(root, gradient, traced)
+    if gradient is None:
+        began(root, 3)
     seen = held([ct])
     found = pull(
         root,
@@ -76,13 +79,13 @@ def start(
     if gradient is None:
         if root.data.dtype.kind == "c":
             raise GradientError(
-                f"{name}: a {root.dtype} tensor needs a gradient to start from",
+                f"{name}: a {root.dtype} tensor needs an initial gradient",
                 source=where(),
                 hint="make it real, as with np.abs or .real, or pass gradient=",
             )
         if root.data.ndim:
             raise GradientError(
-                f"{name}: a tensor of shape {root.shape} needs a gradient to start from",
+                f"{name}: a tensor of shape {root.shape} needs an initial gradient",
                 source=where(),
                 hint="reduce it to a scalar, or pass gradient=",
             )

@@ -1,12 +1,11 @@
-"""Checkpointing: what a function keeps for its gradient is computed again instead.
+"""Checkpointing: recompute instead of keeping intermediate results for the gradient.
 
-`checkpoint(f)` runs ``f``, drops everything in between, and leaves one link on the tape, from its
-results to the tensors outside that they were made from. When a cotangent arrives there, ``f`` runs
-again and its fresh history takes the link's place, so that everything goes on as if it had been
-there all along.
+`checkpoint(f)` runs ``f``, drops intermediate results, and leaves one link on the tape, from its
+results to the outside tensors that they depend on. When a cotangent arrives there, ``f`` runs again
+and its fresh history replaces the link, as if it had been there all along.
 
-Invariant: gradients are bit-identical to those without; the second run reads what the first one
-read, also where ``f`` changes state (generators, running means), and changes nothing.
+Invariant: gradients are bit-identical to those without checkpoints; the second run reads what the
+first one read, even where ``f`` changes state (generators, running means), and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from nodescope.emit.phases import recompute_phase
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.autodiff.reach import behind
-from nodescope.engine.phases import recompute_phase
 from nodescope.engine.source import defined, where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (
@@ -43,18 +42,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checkpoint(f: Function) -> Function:
-    """``f``, keeping for its gradient only what goes in (``jax.checkpoint``). Also a decorator.
+    """``f``, keeping only its inputs for the backward pass (``jax.checkpoint``). Also a decorator.
 
-    Its operations run once more in the backward pass, as nodes of phase ``recompute``. Chains of n
-    operations, checkpointed in pieces of sqrt(n), need memory for about 2 sqrt(n) of them.
+    Its operations run again in the backward pass, as nodes of phase ``recompute``. A chain of n
+    operations, checkpointed in pieces of sqrt(n), needs memory for about 2 sqrt(n) of them.
 
     Args:
-        f: Takes anything, returns a tree. Tensors that it uses from outside get their gradients.
-            Given the same values it has to do the same; random draws, also from a `Generator`,
-            repeat.
+        f: Takes anything, returns a tree. Tensors that it captures get their gradients, too. It
+            must do the same each time for the same values; random draws, including those from a
+            `Generator`, are repeated.
 
     Raises:
-        GradientError: On the way back, ``f`` did something else than the first time.
+        GradientError: In the backward pass, ``f`` behaved differently from the first time.
     """
 
     @functools.wraps(f)
@@ -135,7 +134,7 @@ class _Again:
                     f"checkpoint: the leaf {each.name!r} has changed since "
                     f"{getattr(self.written, '__name__', 'f')} used it, which has to run again",
                     source=where(),
-                    hint="call backward before the leaf is changed",
+                    hint="call backward before changing the leaf",
                 )
         with (
             recompute_phase(current(), self.scope),
@@ -146,22 +145,22 @@ class _Again:
         leaves, form = flatten(result)
         leaves = [settled(each) for each in leaves]
         if form != self.form or [_spec(each) for each in leaves] != self.specs:
-            raise self._other("other shapes or dtypes")
+            raise self._other("different shapes or dtypes")
         found = []
         for port, ct in zip(self.ports, parts, strict=True):
             if ct is None:
                 continue
             if leaves[port].edge is None:
-                raise self._other("a result that wants no gradient")
+                raise self._other("a result that requires no gradient")
             found.append((leaves[port], ct))
         return found
 
     def _other(self, what: str) -> GradientError:
         name = getattr(self.written, "__name__", "f")
         return GradientError(
-            f"checkpoint: {name} gave {what} when it ran again",
+            f"checkpoint: {name} returned {what} when it was rerun",
             source=defined(self.written),
-            hint="what it does may depend on its arguments and on tensors only",
+            hint="it may depend only on its arguments and on tensors",
         )
 
 

@@ -44,7 +44,7 @@ from nodescope.ops.op import Op
 
 
 class custom_vjp:
-    """A function whose gradient is given by another (``jax.custom_vjp``), as a decorator.
+    """A decorator for a function with a custom gradient (``jax.custom_vjp``).
 
         @ns.custom_vjp
         def clipped(x, limit):
@@ -55,23 +55,22 @@ class custom_vjp:
             return np.clip(ct, -limit, limit), None
 
     Or with two functions, ``clipped.defvjp(forward, backward)``: ``forward`` takes the arguments
-    and returns ``(output, residuals)``, ``backward`` takes ``(residuals, ct)``, and before them the
+    and returns ``(output, residuals)``; ``backward`` takes ``(residuals, ct)``, preceded by the
     arguments of ``nondiff_argnums``. It returns a tuple with a tree like each other argument, or
-    None for one that no gradient flows to. With one function, that is called with the cotangent of
-    the output and all the arguments, and returns as ``backward`` does.
+    None for an argument that no gradient flows to. A single function takes the cotangent of the
+    output and all arguments, and returns the same as ``backward``.
 
-    Arguments are trees of tensors, arrays and numbers; cotangents of complex tensors are as
-    `Tensor.backward` gives them. Higher derivatives differentiate both functions as they are
-    written.
+    Arguments are trees of tensors, arrays and numbers; cotangents of complex tensors follow
+    `Tensor.backward`. Higher derivatives differentiate both functions as written.
 
     Args:
-        f: The function. It is called where no gradient is wanted.
-        nondiff_argnums: Positions of arguments that are no numbers, such as functions.
+        f: The function. It is called directly where no gradient is required.
+        nondiff_argnums: Positions of arguments that are not numbers, such as functions.
 
     Raises:
-        UsageError: On a call, no gradient was given yet.
-        GradientError: On a call, the function uses a tensor that wants a gradient and is no
-            argument; on the way back, the backward function's result does not fit.
+        UsageError: When called: no gradient has been defined yet.
+        GradientError: When called: the function uses a tensor that requires a gradient and is not
+            an argument. In the backward pass: the backward function's result does not match.
     """
 
     def __init__(self, f: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()) -> None:
@@ -111,18 +110,18 @@ class custom_vjp:
             raise UsageError(
                 f"custom_vjp: {name} has no gradient yet",
                 source=where(),
-                hint="give it with f.defvjp(forward, backward)",
+                hint="define it with f.defvjp(forward, backward)",
             )
         if kwargs:
             args = _positional(self._f, args, kwargs)
         fixed = {number % len(args) for number in self._fixed} if args else set()
         numbers = [number for number in range(len(args)) if number not in fixed]
         leaves, form = flatten([args[number] for number in numbers])
-        leaves = [settled(each) for each in leaves]
+        leaves = [settled(leaf) for leaf in leaves]
         if not current().recording or not any(map(_wants, leaves)):
             return self._f(*args)
         begin = next_seq()
-        own = [alias_of(each) if _wants(each) else each for each in leaves]
+        own = [alias_of(leaf) if _wants(leaf) else leaf for leaf in leaves]
         given = list(args)
         for number, tree in zip(numbers, unflatten(form, own), strict=True):
             given[number] = tree
@@ -141,7 +140,7 @@ class custom_vjp:
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose gradient is given by another (``tf.custom_gradient``), as a decorator.
+    """A decorator for a function with a custom gradient (``tf.custom_gradient``).
 
     Args:
         f: Takes trees of tensors and returns ``(output, gradient)``, where ``gradient`` takes one
@@ -149,7 +148,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
             tuple with one per argument; None where no gradient flows.
 
     Raises:
-        GradientError: As `custom_vjp`.
+        GradientError: As for `custom_vjp`.
     """
 
     @functools.wraps(f)
@@ -190,7 +189,7 @@ def _wants(leaf: Any) -> bool:
 def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> None:
     """Refuse outputs that depend on something else that wants a gradient, which would get none."""
     inside = {id(origin(each)) for each in own}
-    roots = [each for each in outputs if isinstance(each, Tensor)]
+    roots = [output for output in outputs if isinstance(output, Tensor)]
     reached = behind(roots, lambda each: id(each) in inside or each.edge[0] < begin)
     for key, each in reached.items():
         if key not in inside and each.edge[0] < begin:
@@ -205,7 +204,7 @@ def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> 
 
 def _linked(outputs: list[Any], leaves: list[Any], backward: _Backward) -> list[Any]:
     """The outputs, with an edge to the arguments in place of their history."""
-    made = [each for each in outputs if isinstance(each, Tensor)]
+    made = [output for output in outputs if isinstance(output, Tensor)]
     inputs = tuple(filter(_wants, leaves))
     edge: Edge = (next_seq(), CUSTOM, inputs, {"backward": backward})
     ids = tuple(_value_of(each) for each in made)
@@ -249,9 +248,9 @@ class _Backward:
         self.name = f"custom_vjp: the backward function of {name}"
         self.arguments = arguments
         self.likes = [
-            (each.shape, each.dtype) if isinstance(each, Tensor) else None for each in leaves
+            (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else None for leaf in leaves
         ]
-        self.wanted = [_wants(each) for each in leaves]
+        self.wanted = [_wants(leaf) for leaf in leaves]
         self.output = output
         self.places = [isinstance(each, Tensor) for each in outputs]
 
@@ -290,7 +289,7 @@ class _Backward:
             if found != form:
                 raise GradientError(
                     f"{self.name}: what it returned for argument {number} is not "
-                    "a tree of the same form: "
+                    "a tree of the same structure: "
                     f"{difference(form, found)}",
                     source=defined(self.written),
                 )
@@ -311,7 +310,7 @@ class _Backward:
                 f"{self.name} returned a cotangent of shape {found.shape} for an argument of "
                 f"{shape}",
                 source=defined(self.written),
-                hint="sum over what was broadcast",
+                hint="sum over the broadcast axes",
             )
         if found.dtype.kind == "c" and dtype.kind != "c":
             raise DtypeError(

@@ -26,22 +26,22 @@ from nodescope.errors import DtypeError, GradientError, ShapeError
 
 
 def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[Any, ...]:
-    """The value of a function, and what pulls cotangents back through it (``jax.vjp``).
+    """The value of a function, and a function that pulls cotangents back through it (``jax.vjp``).
 
     Args:
-        f: Takes the primals, returns a tree of tensors; with ``has_aux`` a pair of that and
+        f: Takes the primals, returns a tree of tensors; with ``has_aux``, a pair of that and
             anything else.
         primals: Trees of floating-point tensors, arrays or numbers.
-        has_aux: ``f`` returns more than its value.
+        has_aux: ``f`` also returns auxiliary data.
 
     Returns:
         ``(value, pull)`` or ``(value, pull, aux)``. ``pull`` takes a tree like ``value`` and
-        gives a tuple with a tree like each primal. It can be called any number of times. What it
-        is given and gives for complex tensors follows `Tensor.backward`: ``J^H ct``.
+        returns a tuple with a tree like each primal. It can be called any number of times. For
+        complex tensors, it follows `Tensor.backward`: ``J^H ct``.
 
     Raises:
-        GradientError: A primal is not floating point, ``f`` returns something else than tensors,
-            or a cotangent does not fit.
+        GradientError: A primal is not floating point, ``f`` returns something other than tensors,
+            or a cotangent does not match.
     """
     call = Call(f, primals, {}, name="vjp")
     value = call.result[0] if has_aux else call.result
@@ -52,7 +52,8 @@ def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[A
         given, found = flatten(cotangent)
         if found != form:
             raise GradientError(
-                f"vjp: the cotangent is not of the form of the value: {difference(form, found)}",
+                f"vjp: the cotangent does not have the structure of the value: "
+                f"{difference(form, found)}",
                 source=where(),
             )
         pairs = [
@@ -68,21 +69,21 @@ def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[A
 
 
 def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[..., Any]]:
-    """The value of a function, and its derivative there as a function (``jax.linearize``).
+    """The value of a function, and its derivative at that point as a function (``jax.linearize``).
 
     Returns:
-        ``(value, push)``; ``push`` takes a tangent per primal and gives a tree like ``value``. It
-        can be called any number of times.
+        ``(value, push)``; ``push`` takes one tangent per primal and returns a tree like ``value``.
+        It can be called any number of times.
 
     Raises:
-        GradientError: As `vjp`.
-        ShapeError, DtypeError: A tangent does not fit its primal.
+        GradientError: As for `vjp`.
+        ShapeError, DtypeError: A tangent does not match its primal.
     """
     call = Call(f, primals, {}, name="jvp")
     outputs = outputs_of(call.result, "jvp")
     form = flatten(call.result)[1]
     targets = {id(leaf): leaf for leaf in call.leaves}
-    moving = [each for each in outputs if each.edge is not None]
+    moving = [output for output in outputs if output.edge is not None]
     elsewhere = leads_elsewhere(behind(moving, lambda each: id(each) in targets), targets)
     # Any cotangents do, for what is pulled is linear in them, and only its history matters.
     dummies = [TRACED.ones_like(each) for each in moving]
@@ -122,13 +123,13 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
             for each, dummy in zip(moving, dummies, strict=True)
             if id(dummy) in reached
         }
-        results = [of.get(id(each)) for each in outputs]
+        results = [of.get(id(output)) for output in outputs]
         return unflatten(
             form,
             [
-                zeros_for(each) if got is None
+                zeros_for(output) if got is None
                 else got if isinstance(got, Tensor) else make(np.asarray(got))
-                for each, got in zip(outputs, results, strict=True)
+                for output, got in zip(outputs, results, strict=True)
             ],
         )  # fmt: skip
 
@@ -143,13 +144,14 @@ def jvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]
     Args:
         f: Takes the primals, returns a tree of tensors.
         primals: The arguments, a tuple or list.
-        tangents: A tree like each of them: the direction.
+        tangents: The direction: a tree like each primal.
 
     Returns:
-        ``(value, tangent)``, trees of one form. An output that is not floating point has zeros.
+        ``(value, tangent)``, trees of the same structure. The tangent of an output that is not
+        floating point is zero.
 
     Raises:
-        GradientError, ShapeError, DtypeError: As `linearize`.
+        GradientError, ShapeError, DtypeError: As for `linearize`.
     """
     for name, each in (("primals", primals), ("tangents", tangents)):
         if not isinstance(each, tuple | list):
@@ -167,7 +169,8 @@ def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
     wanted = flatten(call.trees)[1]
     if form != wanted:
         raise GradientError(
-            f"jvp: the tangents do not have the form of the primals: {difference(wanted, form)}",
+            f"jvp: the tangents do not have the structure of the primals: "
+            f"{difference(wanted, form)}",
             source=where(),
         )
     found = []
@@ -191,4 +194,4 @@ def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
 def _shown(result: Tree) -> Tree:
     """The value as the caller gets it: whatever they do with it, the map stays usable."""
     leaves, form = flatten(result)
-    return unflatten(form, [alias(each, each.edge) for each in leaves])
+    return unflatten(form, [alias(leaf, leaf.edge) for leaf in leaves])

@@ -30,8 +30,8 @@ from nodescope.engine.tensor import (
     spec_of,
 )
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.scopes import join
-from nodescope.ops.lowprecision import as_dtype
 
 
 def _array(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
@@ -51,16 +51,16 @@ def _name(name: str | None) -> str:
 def tensor(
     data: Any, dtype: Any = None, *, name: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Data as a tensor; a copy, so that later writes to ``data`` change nothing.
+    """A tensor from data; a copy, so later writes to ``data`` do not change it.
 
     Args:
-        data: An array, number, or nested lists of numbers.
-        dtype: NumPy dtype; what NumPy would choose if None.
-        name: What the graph calls it, within the current scope.
+        data: An array, a number, or nested lists of numbers.
+        dtype: NumPy dtype; the one that NumPy would choose if None.
+        name: Its name in the graph, within the current scope.
         requires_grad: Whether `Tensor.backward` fills its ``.grad``.
 
     Raises:
-        DtypeError: The data are not numbers, or want a gradient without being floating point.
+        DtypeError: The data are not numbers, or require a gradient without being floating point.
     """
     if isinstance(data, Tensor) and not isinstance(data.data, np.ndarray):
         found = _copied(data, dtype)  # a value of a graph
@@ -109,7 +109,7 @@ def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor
 def _leaf(tensor: Tensor) -> Any:
     if tensor.data.dtype.kind not in SMOOTH:
         raise DtypeError(
-            f"a tensor of {tensor.dtype} cannot want a gradient",
+            f"a tensor of {tensor.dtype} cannot require a gradient",
             source=where(),
             hint="convert it to a floating-point dtype",
         )
@@ -126,16 +126,16 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function that returns ``(f(...), gradients)``.
 
-    By a complex argument the gradient of a real result is the direction of steepest ascent,
-    ``df/dx + i df/dy``, as in PyTorch and as `Tensor.backward` gives it; JAX's is its conjugate.
+    The gradient of a real result with respect to a complex argument is the direction of steepest
+    ascent, ``df/dx + i df/dy``, as in PyTorch and `Tensor.backward`; JAX returns its conjugate.
 
     Args:
         f: Returns a scalar, or with ``has_aux`` a pair of a scalar and anything else.
-        argnums: Which positional arguments to differentiate by. Each may be a tree of lists,
-            tuples and dicts; its gradient has the same form.
-        has_aux: ``f`` returns more than the scalar.
-        holomorphic: ``f`` returns a complex number and is complex differentiable; what comes is
-            its complex derivative.
+        argnums: Positional arguments to differentiate with respect to. Each may be a tree of lists,
+            tuples and dicts; its gradient has the same structure.
+        has_aux: ``f`` also returns auxiliary data.
+        holomorphic: ``f`` returns a complex number and is complex differentiable; returns its
+            complex derivative.
 
     Raises:
         GradientError: ``f`` does not return a scalar, or an argument is not floating point.
@@ -180,7 +180,7 @@ def _check_scalar(value: Any, has_aux: bool, holomorphic: bool) -> None:
         )
     if holomorphic and value.dtype.kind != "c":
         raise GradientError(
-            f"grad: holomorphic=True is for complex results, not {value.dtype}", source=where()
+            f"grad: holomorphic=True requires complex results, not {value.dtype}", source=where()
         )
 
 

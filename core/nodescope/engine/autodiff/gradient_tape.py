@@ -22,6 +22,7 @@ from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.reach import aside, behind
 from nodescope.engine.autodiff.tape import pull_many
 from nodescope.engine.autodiff.transforms import transforming, zeros_for
+from nodescope.engine.losses import began
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, next_seq, settled
@@ -36,12 +37,12 @@ _watched: dict[int, list[Any]] = {}
 
 
 class GradientTape:
-    """Records what runs inside of ``with GradientTape() as tape:`` for `gradient` (TensorFlow's).
+    """Records operations inside ``with GradientTape() as tape:`` for `gradient`, as in TensorFlow.
 
     Args:
-        persistent: `gradient` may be called more than once.
-        watch_accessed_parameters: Parameters, and tensors made with ``requires_grad``, are sources
-            without having been watched.
+        persistent: Whether `gradient` may be called more than once.
+        watch_accessed_parameters: Whether parameters and tensors made with ``requires_grad`` are
+            sources without being watched.
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_parameters: bool = True) -> None:
@@ -57,7 +58,7 @@ class GradientTape:
 
     def __enter__(self) -> GradientTape:
         if self._around is not None:
-            raise UsageError("GradientTape: this tape is recording already", source=where())
+            raise UsageError("GradientTape: this tape is already recording", source=where())
         self._used = False
         self._begin()
         self._around = transforming()
@@ -72,10 +73,10 @@ class GradientTape:
             around.__exit__(None, None, None)
 
     def watch(self, tensor: Tree) -> None:
-        """Make the tensors of a tree sources; what follows from them is recorded.
+        """Make the tensors of a tree sources: everything computed from them is recorded.
 
         Raises:
-            UsageError: Something is no tensor, or the tape does not record.
+            UsageError: A leaf of the tree is not a tensor, or the tape is not recording.
             DtypeError: A tensor is not floating point.
         """
         if self._around is None:
@@ -104,7 +105,7 @@ class GradientTape:
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
-        """What runs inside of this block is a constant to this tape."""
+        """A block whose operations this tape treats as constants."""
         if self._around is None:
             raise UsageError(
                 "GradientTape: stop_recording was called outside of the tape's block",
@@ -120,7 +121,7 @@ class GradientTape:
             self._begin()
 
     def reset(self) -> None:
-        """Forget what was recorded and watched so far."""
+        """Forget everything recorded and watched so far."""
         recording = self._around is not None
         self._spans.clear()
         self._sources.clear()
@@ -141,9 +142,9 @@ class GradientTape:
         return any(first < seq < last for first, last in self._spans)
 
     def watched_variables(self) -> tuple[Tensor, ...]:
-        """Parameters that results recorded here were made from, in order of first use.
+        """Parameters that the recorded results depend on, in order of first use.
 
-        Of results that are still there: what the program has dropped has no gradient.
+        Only results that are still alive count: what the program has dropped has no gradient.
         """
         used: dict[int, tuple[float, int, Tensor]] = {}
         for key, each in self._sources.items():
@@ -174,16 +175,16 @@ class GradientTape:
 
         Args:
             target: A tree of tensors.
-            sources: A tree of tensors: parameters, watched, or computed while this recorded.
-            output_gradients: A tree like ``target`` to weigh its elements by; ones if None.
-            unconnected_gradients: What stands for a source that ``target`` does not depend on:
+            sources: A tree of tensors: parameters, watched tensors, or recorded results.
+            output_gradients: A tree like ``target`` with a weight per element; ones if None.
+            unconnected_gradients: The gradient of a source that ``target`` does not depend on:
                 ``"none"`` for None, ``"zero"`` for zeros.
 
         Returns:
-            A tree like ``sources``. Inside of another tape's block it can be differentiated again.
+            A tree like ``sources``. Inside another tape's block it can be differentiated again.
 
         Raises:
-            GradientError: The tape is used up, or something is no tensor.
+            GradientError: The tape is used up, or a leaf is not a tensor.
         """
         self._use()
         targets = _tensors(target, "target")
@@ -194,7 +195,7 @@ class GradientTape:
             wanted = flatten(target)[1]
             if form != wanted:
                 raise GradientError(
-                    "GradientTape: output_gradients is not a tree of the form of target: "
+                    "GradientTape: output_gradients does not have the structure of target: "
                     + difference(wanted, form),
                     source=where(),
                 )
@@ -217,10 +218,10 @@ class GradientTape:
     def jacobian(
         self, target: Tensor, sources: Tree, unconnected_gradients: Unconnected = "none"
     ) -> Tree:
-        """The derivative of each element of ``target``; shapes are ``target.shape + source.shape``.
+        """The derivative of each element of ``target``, of shape ``target.shape + source.shape``.
 
         Raises:
-            GradientError: As `gradient`.
+            GradientError: As for `gradient`.
         """
         self._use()
         (root,) = _tensors(target, "target")
@@ -241,14 +242,14 @@ class GradientTape:
     def batch_jacobian(
         self, target: Tensor, source: Tensor, unconnected_gradients: Unconnected = "none"
     ) -> Any:
-        """`jacobian` where row i of ``target`` depends on row i of ``source`` only.
+        """The `jacobian` for a ``target`` whose row i depends only on row i of ``source``.
 
         Returns:
             Shape ``(batch, *target.shape[1:], *source.shape[1:])``.
 
         Raises:
             ShapeError: The first dimensions differ.
-            GradientError: As `gradient`.
+            GradientError: As for `gradient`.
         """
         self._use()
         (root,), (tensor,) = _tensors(target, "target"), _tensors(source, "sources")
@@ -270,7 +271,7 @@ class GradientTape:
     def _use(self) -> None:
         if self._used and not self._persistent:
             raise GradientError(
-                "GradientTape: this tape was used already; only a persistent one can be again",
+                "GradientTape: this tape was already used; only a persistent one can be reused",
                 source=where(),
                 hint="make it with nodescope.GradientTape(persistent=True)",
             )
@@ -309,6 +310,9 @@ class GradientTape:
             ]
             found = {}
             if pairs:
+                for root, ct in zip(roots, given, strict=True):
+                    if ct is None:
+                        began(root)
                 found = pull_many(
                     [root for root, _ in pairs], [ct for _, ct in pairs], traced=traced,
                     create_graph=again, keep=True, targets=ends, passed=passed, skip=away,
@@ -337,7 +341,7 @@ def _tensors(tree: Tree, what: str) -> list[Tensor]:
             raise GradientError(
                 f"GradientTape: {what} must be tensors, not {type(each).__name__}", source=where()
             )
-    return [settled(each) for each in leaves]
+    return [settled(leaf) for leaf in leaves]
 
 
 def _stacked(
@@ -345,11 +349,11 @@ def _stacked(
 ) -> Any:
     """Gradients of one element each as one tensor; in a batch, along its second dimension."""
     full = (*shape, *source.shape[axis:])
-    if all(each is None for each in rows):
+    if all(row is None for row in rows):
         if rows and unconnected == "none":
             return None
         return make(np.zeros(full, source.dtype))
-    whole = [zeros_for(source) if each is None else each for each in rows]
+    whole = [zeros_for(source) if row is None else row for row in rows]
     return np.stack(whole, axis=axis).reshape(full)
 
 

@@ -1,7 +1,8 @@
-"""Hooks: functions that see, and may replace, the gradient of a tensor on its way back.
+"""Hooks: functions that see, and may replace, the gradient of a tensor in the backward pass.
 
 A computed tensor with hooks gets one more link on the tape, between itself and its history, so that
-tensors without hooks cost nothing. A leaf keeps its hooks in a slot; they run when its sum is done.
+tensors without hooks cost nothing. A leaf keeps its hooks in a slot; they run when its sum is
+complete.
 
 Invariant: a hook sees the whole gradient of its tensor, once per backward pass, in the order of
 registration.
@@ -116,7 +117,7 @@ def _made(tensor: Tensor, wanted: str) -> Hooks:
         raise GradientError(
             f"{wanted}: no gradient flows to this tensor",
             source=where(),
-            hint="register before backward, on a tensor that is made from a parameter",
+            hint="register before backward, on a tensor computed from a parameter",
         )
     hooks = Hooks()
     if edge is LEAF:
@@ -153,7 +154,7 @@ def register_hook(tensor: Tensor, function: Hook) -> HookHandle:
     """`Tensor.register_hook`."""
     if not callable(function):
         raise GradientError(
-            f"register_hook: a {type(function).__name__} cannot be called", source=where()
+            f"register_hook: a {type(function).__name__} is not callable", source=where()
         )
     hooks = _made(tensor, "register_hook")
     number = next(_numbers)

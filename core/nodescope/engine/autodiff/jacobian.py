@@ -28,16 +28,16 @@ def jacobian(
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of ``f``.
 
-    Of a real function of complex arguments, rows are gradients as `grad` gives them; of a complex
-    function of complex arguments, which has to be holomorphic, complex derivatives; of a complex
-    function of real arguments, complex numbers.
+    For a real function of complex arguments, rows are gradients as returned by `grad`; for a
+    complex function of complex arguments, which must be holomorphic, complex derivatives; for a
+    complex function of real arguments, complex numbers.
 
     Args:
-        f: Returns a tree of floating-point tensors; with ``has_aux`` a pair of that and anything.
-        argnums: Which positional arguments to differentiate by; each may be a tree.
-        mode: ``reverse`` takes a backward pass per output element, ``forward`` one per input
-            element, each through the one evaluation of ``f``.
-        has_aux: ``f`` returns more; the function returns ``(jacobian, aux)``.
+        f: Returns a tree of floating-point tensors; with ``has_aux``, a pair of that and anything.
+        argnums: Positional arguments to differentiate with respect to; each may be a tree.
+        mode: ``reverse`` takes one backward pass per output element, ``forward`` one per input
+            element, all through a single evaluation of ``f``.
+        has_aux: ``f`` also returns auxiliary data; the function returns ``(jacobian, aux)``.
 
     Raises:
         GradientError: An output or argument is not floating point.
@@ -74,18 +74,18 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
 
 
 def hvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]) -> Any:
-    """The Hessian of a scalar function times a vector, without the Hessian.
+    """The product of the Hessian of a scalar function and a vector, without forming the Hessian.
 
     Args:
         f: Returns a scalar.
         primals: Its arguments, a tuple or list.
-        tangents: A tree like each of them.
+        tangents: A tree like each primal.
 
     Returns:
-        A tree like the primals; that of the only one if there is one.
+        A tuple with a tree like each primal; just the tree if there is one primal.
 
     Raises:
-        GradientError, ShapeError, DtypeError: As `grad` and `linearize`.
+        GradientError, ShapeError, DtypeError: As for `grad` and `linearize`.
     """
     slopes = grad(f, tuple(range(len(primals))))
     _, push = linearize(slopes, *primals)
@@ -157,8 +157,8 @@ def _forward(
     chosen = [args[number] for number in numbers]
     value, push = linearize(of, *chosen)
     outputs, form = flatten(value)
-    for each in outputs:
-        _check_smooth(each)
+    for output in outputs:
+        _check_smooth(output)
     leaves = [x if isinstance(x, Tensor) else np.asarray(x) for x in flatten(chosen)[0]]
     zeros = [np.zeros(each.shape, each.dtype) for each in leaves]  # their elements may be unknown
     by_leaf = []
@@ -191,7 +191,7 @@ def _pushed(
         return flatten(push(*map_leaves(lambda _: next(following), list(chosen))))[0]
 
     found = along(1.0)
-    if zeros[number].dtype.kind == "c" and any(each.dtype.kind != "c" for each in outputs):
+    if zeros[number].dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
         other = along(1j)
         found = [
             got if out.dtype.kind == "c" else got + 1j * more

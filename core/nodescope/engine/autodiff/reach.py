@@ -1,4 +1,4 @@
-"""Reach: what of a tape lies between its ends, found before anything is pulled.
+"""Reach: which part of a tape lies between its ends, determined before anything is pulled back.
 
 Invariant: nothing is run or changed; no recursion.
 """

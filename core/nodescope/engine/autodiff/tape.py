@@ -1,9 +1,10 @@
 """Reverse mode: from a tensor back along its edges, newest operation first.
 
-Rules run raw on arrays while nobody looks and no second derivative is wanted, else traced, so that
-their own operations are nodes and have edges. Both do the same arithmetic in the same order.
+Rules run directly on arrays if nothing observes and no second derivative is needed, otherwise
+traced, so that their operations are nodes and have edges. Both do the same arithmetic in the same
+order.
 
-Invariant: bit-identical gradients on both roads; no recursion, however long the program.
+Invariant: bit-identical gradients either way; no recursion, however long the program.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ def _pull(
     passed: dict[int, Tensor] | None,
     skip: dict[int, Any] | None,
 ) -> Ends:
+    # One long function, for speed: it runs once per tensor on the tape, and shares its locals.
     raw = F is ops.RAW
     add = F.add
     cts: dict[int, Any] = {id(root): ct}

@@ -17,6 +17,7 @@ from nodescope.engine import modes
 from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.reach import aside, behind, leads_elsewhere
 from nodescope.engine.autodiff.tape import TRACED, alias_of, held, pull, pull_many, separate
+from nodescope.engine.losses import began
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make, origin
@@ -95,6 +96,9 @@ class Call:
         found: dict[int, tuple[Tensor, Any]] = {}
         pairs = [pair for pair in zip(roots, given, strict=True) if pair[0].edge is not None]
         if pairs:
+            for root, ct in pairs:
+                if ct is None:
+                    began(root)
             with modes.recording(again):
                 cts = [start(root, ct, traced, name, conjugate) for root, ct in pairs]
             how: dict[str, Any] = {
@@ -145,10 +149,10 @@ def outputs_of(result: Tree, name: str) -> list[Tensor]:
         GradientError: Something else is among them.
     """
     leaves, _ = flatten(result)
-    for each in leaves:
-        if not isinstance(each, Tensor):
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
             raise GradientError(
-                f"{name}: the function must return tensors, not {type(each).__name__}",
+                f"{name}: the function must return tensors, not {type(leaf).__name__}",
                 source=where(),
             )
     return leaves
@@ -166,7 +170,7 @@ def _tensor(ct: Any) -> Tensor:
 def _check_smooth(dtype: np.dtype[Any], name: str) -> None:
     if dtype.kind not in SMOOTH:
         raise GradientError(
-            f"{name}: cannot differentiate by an argument of {dtype}",
+            f"{name}: cannot differentiate with respect to an argument of {dtype}",
             source=where(),
-            hint="convert it to floating point, or name the others with argnums",
+            hint="convert it to floating point, or select the other arguments with argnums",
         )

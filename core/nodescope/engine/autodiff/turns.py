@@ -1,6 +1,6 @@
-"""The rarer turns of the tape's loop: what it calls where speed does not matter.
+"""Slow paths of the tape's loop, where speed does not matter.
 
-Invariant: nothing here runs for an ordinary op whose inputs nobody has written to.
+Invariant: nothing here runs for an ordinary op whose inputs have not been written to.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ def blame(error: Exception, tensor: Any, op: Op | None) -> None:
 
 def inputs_then(seq: float, op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The inputs of an op as they were when it ran."""
-    for each in inputs:
-        if each.__class__ is Tensor and getattr(each, "_history", 0) > seq:
+    for operand in inputs:
+        if operand.__class__ is Tensor and getattr(operand, "_history", 0) > seq:
             rules = op.vjp or ()
             if op.family == "layout" or all(rule is None or rule is same for rule in rules):
                 continue  # the gradient does not depend on its elements
-            name = f" {each.name!r}" if each.name else ""
+            name = f" {operand.name!r}" if operand.name else ""
             raise GradientError(
-                f"backward: the leaf{name} has changed since {op.name} used it, and its gradient "
+                f"backward: the leaf{name} has changed since {op.name} used it, but its gradient "
                 "needs the old elements",
                 source=where(),
-                hint="call backward before the leaf is changed (by an optimizer, assign or in "
+                hint="call backward before changing the leaf (by an optimizer, assign or in "
                 "place), or compute the loss again",
             )
     return tuple(map(origin, inputs))

@@ -1,1 +1,1 @@
-"""Back ends: what turns a lowered graph into something that runs."""
+"""Back ends, which turn a lowered graph into something that runs."""

@@ -1,7 +1,7 @@
-"""Back ends: what makes a lowered graph run.
+"""The back-end interface and registry.
 
-Invariant: a back end that cannot be used here says why; nothing is ever computed by another one
-without being told.
+Invariant: a back end that cannot be used here says why; a different one never runs without a
+message.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import importlib
 import importlib.metadata
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
 from nodescope.passes.pipeline import Lowered
 from nodescope.registry import Once, Registry
@@ -33,24 +33,6 @@ class _Took(threading.local):
 
 
 took = _Took()
-
-
-@dataclass(frozen=True)
-class MemoryReport:
-    """What intermediate results of a plan take.
-
-    Attributes:
-        planned_bytes: The arena: the most that is held at once after planning.
-        unplanned_bytes: The most that is held at once if each result gets memory of its own that
-            is let go after its last use.
-        total_bytes: All intermediate results together.
-        in_place: Results that take the place of an operand.
-    """
-
-    planned_bytes: int
-    unplanned_bytes: int
-    total_bytes: int
-    in_place: int = 0
 
 
 class Runner(Protocol):

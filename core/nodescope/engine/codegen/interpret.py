@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.backend import Kernel, MemoryReport, backend
-from nodescope.engine.execution.plan import LEAVES, Plan
+from nodescope.engine.codegen.backend import Kernel, backend
+from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Array
+from nodescope.ops.plan import LEAVES, Plan
 from nodescope.passes.pipeline import Lowered
 
 
@@ -43,14 +44,14 @@ class PlainRunner:
         stamps[:] = clock()
         for call in self._plan.calls:
             i = self._at[call.node.id]
-            given = [values[each] for each in call.args if isinstance(each, int)]
+            given = [values[argument] for argument in call.args if isinstance(argument, int)]
             stamps[2 * i] = clock()
             results = self.kernels[call.node.id](*given)
             stamps[2 * i + 1] = clock()
             values.update(zip(call.node.outputs, results, strict=True))
             for each in call.drop:
                 del values[each]
-        return [values[each] for each in self._plan.outputs]
+        return [values[value] for value in self._plan.outputs]
 
 
 def kernels_of(lowered: Lowered) -> dict[int, Kernel]:
@@ -62,16 +63,16 @@ def kernels_of(lowered: Lowered) -> dict[int, Kernel]:
 def kernel_of(call: Call) -> Kernel:
     """A node alone, run by its impl."""
     impl, attrs = call.op.impl, call.attrs
-    scalars = [each.value if isinstance(each, Scalar) else None for each in call.args]
-    ports = [i for i, each in enumerate(call.args) if isinstance(each, int)]
+    scalars = [argument.value if isinstance(argument, Scalar) else None for argument in call.args]
+    ports = [i for i, argument in enumerate(call.args) if isinstance(argument, int)]
     plain = len(ports) == len(scalars)
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
         given: Sequence[Any] = inputs
         if not plain:
             given = list(scalars)
-            for port, each in zip(ports, inputs, strict=True):
-                given[port] = each
+            for port, operand in zip(ports, inputs, strict=True):
+                given[port] = operand
         data = impl(*given, **attrs)
         if data.__class__ is tuple:
             return tuple(map(np.asarray, data))

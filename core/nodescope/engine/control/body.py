@@ -9,7 +9,6 @@ Invariant: building a body changes nothing around it.
 from __future__ import annotations
 
 import base64
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,16 +19,14 @@ import numpy as np
 from nodescope.engine import modes
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.building import Builder
-from nodescope.engine.execution.plan import Plan
 from nodescope.engine.execution.replay import replay
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make, operand, spec_of
 from nodescope.engine.trees import Structure, Tree, difference, flatten, unflatten
 from nodescope.errors import TraceError, UsageError
 from nodescope.ir.graph import Graph, Node, TensorSpec
-from nodescope.ops import register
-from nodescope.ops.lowprecision import as_dtype
-from nodescope.ops.op import Array, Op
+from nodescope.ops.control import constants_of
+from nodescope.ops.op import Array
 
 
 @dataclass
@@ -58,16 +55,16 @@ class Body:
 
     def spec(self, value: int) -> TensorSpec:
         """The spec of a value of the body."""
-        return self.builder.values[value - 1].spec
+        return self.builder.values[value - 1].tensor
 
     def graph(self, captures: Sequence[Tensor], outputs: Sequence[int]) -> Graph:
         """The body with these captures as inputs behind the given ones; it may not use them all."""
         known = {id(tensor): value for tensor, value in self.builder.captures}
         with modes.building(self.builder):
             behind = tuple(
-                known.get(id(each))
-                or cast_value(self.builder.placeholder(spec_of(each), "unused").data)
-                for each in captures
+                known.get(id(capture))
+                or cast_value(self.builder.placeholder(spec_of(capture), "unused").data)
+                for capture in captures
             )
         return msgspec.structs.replace(self.builder.finish(outputs), inputs=(*self.inputs, *behind))
 
@@ -91,12 +88,12 @@ def trace(what: str, function: Callable[..., Any], given: Sequence[Any]) -> Body
         inputs: list[int] = []
         for tree in given:
             leaves, structure = flatten(tree)
-            fresh = [builder.placeholder(spec_of(tensor_of(each)), "argument") for each in leaves]
+            fresh = [builder.placeholder(spec_of(tensor_of(leaf)), "argument") for leaf in leaves]
             inputs.extend(cast_value(each.data) for each in fresh)
             trees.append(unflatten(structure, fresh))
         result = function(*trees)
         leaves, structure = flatten(result)
-        outputs = tuple(builder.value_of(tensor_of(each, what)) for each in leaves)
+        outputs = tuple(builder.value_of(tensor_of(leaf, what)) for leaf in leaves)
         if builder.hosts:
             raise UsageError(
                 f"{what}: an optimizer's step inside a branch or loop body is not supported",
@@ -115,7 +112,7 @@ def trace(what: str, function: Callable[..., Any], given: Sequence[Any]) -> Body
 def graph_of(function: Callable[..., Tree], *arrays: Array) -> Graph:
     """A function of arrays as a body; it takes nothing from around."""
     with modes.building(Builder("static")):
-        body = trace("graph_of", function, [make(each) for each in arrays])
+        body = trace("graph_of", function, [make(array) for array in arrays])
         return body.graph((), body.outputs)
 
 
@@ -150,7 +147,7 @@ def check_same(what: str, before: Sequence[Any], after: Sequence[Any], form: Str
             raise TraceError(
                 f"{what}: {path} is {one} before and {other} after",
                 source=where(),
-                hint="make the body return what it was given, as with .astype or np.broadcast_to",
+                hint="return the same shape and dtype, as with .astype or np.broadcast_to",
             )
 
 
@@ -158,29 +155,11 @@ def check_form(what: str, one: Structure, other: Structure, names: str) -> None:
     """Refuse results of different form. Raises `TraceError`."""
     if one != other:
         raise TraceError(
-            f"{what}: {names} have different forms: {difference(one, other)}", source=where()
+            f"{what}: {names} have different structures: {difference(one, other)}", source=where()
         )
 
 
 # Running bodies
-
-_plans: OrderedDict[int, tuple[Graph, Plan]] = OrderedDict()
-_MOST = 256
-
-
-def plan_of(graph: Graph) -> Plan:
-    """The graph's plan, made once."""
-    found = _plans.get(id(graph))
-    if found is None:
-        found = _plans[id(graph)] = (graph, Plan(graph, constants_of(graph)))
-        while len(_plans) > _MOST:
-            _plans.popitem(last=False)
-    return found[1]
-
-
-def run_body(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """A body's outputs."""
-    return plan_of(graph).run(arrays)
 
 
 def evaluate(graph: Graph, tensors: Sequence[Any]) -> list[Tensor]:
@@ -207,24 +186,3 @@ def _with_elements(builder: Builder, node: Node) -> Node:
     array = builder.arrays[node.outputs[0]]
     elements = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
     return msgspec.structs.replace(node, attrs={"elements": elements})
-
-
-def constants_of(graph: Graph) -> dict[int, Array]:
-    """Arrays of a body's constants by value id."""
-    if not graph.constants:
-        return {}
-    specs = {each.id: each.spec for each in graph.values}
-    found = {}
-    for node in graph.nodes:
-        if node.op == "constant":
-            spec = specs[node.outputs[0]]
-            elements = base64.b64decode(node.attrs["elements"])
-            flat = np.frombuffer(elements, as_dtype(spec.dtype))
-            found[node.outputs[0]] = flat.reshape(spec.shape)
-    return found
-
-
-def control_op(name: str, **fields: Any) -> Op:
-    """Register an op that holds bodies: any number of inputs and outputs, one rule for all."""
-    made = Op(name=name, family="control", variadic=True, joint=True, outputs=0, **fields)
-    return register(made)

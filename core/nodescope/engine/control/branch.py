@@ -11,45 +11,44 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.control.body import (
     Body,
     check_form,
-    control_op,
     evaluate,
     graph_of,
-    run_body,
     tensor_of,
     trace,
 )
 from nodescope.engine.control.derivative import cotangents
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.engine.trees import Tree, flatten, map_leaves, unflatten
-from nodescope.errors import DtypeError, ShapeError, TraceError
-from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Operand, Sample
+from nodescope.errors import ShapeError, TraceError
+from nodescope.ir.graph import Graph
+from nodescope.ops.control import Rules, give_rules
+from nodescope.ops.op import Sample
 
 
 def cond(
     pred: Any, true_fn: Callable[..., Tree], false_fn: Callable[..., Tree], *operands: Tree
 ) -> Tree:
-    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+    """``true_fn(*operands)`` if ``pred`` is true, else ``false_fn(*operands)``.
 
-    Eagerly only the chosen function is called. In a graph both are recorded, the chosen one runs,
-    and both must return trees of the same form, shapes and dtypes. The functions may use tensors
-    from around, and assign to parameters. (As ``jax.lax.cond``.)
+    Eagerly, only the chosen function is called. In a graph both are recorded, the chosen one runs,
+    and both must return trees of the same structure, shapes and dtypes. The functions may capture
+    tensors, and assign to parameters. (As ``jax.lax.cond``.)
 
     Args:
-        pred: A scalar: a boolean, number, or tensor of one.
+        pred: A scalar: a boolean, a number, or a tensor.
         true_fn, false_fn: Functions of the operands.
         operands: Trees of tensors.
 
     Raises:
-        ShapeError: ``pred`` is no scalar.
-        TraceError: The branches return different things.
+        ShapeError: ``pred`` is not a scalar.
+        TraceError: The branches return different structures, shapes or dtypes.
     """
     if not isinstance(pred, Tensor):
         pred = tensor_of(pred, "cond")
@@ -98,21 +97,6 @@ def _record(pred: Tensor, true_fn: Any, false_fn: Any, operands: tuple[Tree, ...
     return unflatten(yes.structure, found[:count])
 
 
-def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
-    if not isinstance(specs[0], TensorSpec) or specs[0].shape:
-        raise ShapeError("cond: the condition must be a scalar")
-    graph: Graph = attrs["then"]
-    known = {each.id: each.spec for each in graph.values}
-    for spec, value in zip(specs[1:], graph.inputs, strict=True):
-        if spec != known[value]:
-            raise DtypeError(f"cond: the branch takes {known[value]}, not {spec}")
-    return tuple(known[each] for each in graph.outputs)
-
-
-def _impl(pred: Array, *operands: Array, then: Graph, otherwise: Graph) -> tuple[Array, ...]:
-    return tuple(run_body(then if bool(pred) else otherwise, operands))
-
-
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
     pred, *operands = inputs
     if modes.builder() is not None:
@@ -154,12 +138,4 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((np.array(flag), x, y), attrs) for flag in (True, False)]
 
 
-COND = control_op(
-    "cond",
-    ports=("pred",),
-    infer=_infer,
-    impl=_impl,
-    vjp=(_vjp,),
-    inline=_inline,
-    samples=_samples,
-)
+COND = give_rules("cond", Rules(_vjp, _inline, _samples))

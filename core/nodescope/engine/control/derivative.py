@@ -53,7 +53,7 @@ class _Recorded:
     """A body and its rules, recorded in ``builder``, which must be the thread's."""
 
     def __init__(self, builder: Builder, graph: Graph, wanted: Sequence[bool]) -> None:
-        specs = {value.id: value.spec for value in graph.values}
+        specs = {value.id: value.tensor for value in graph.values}
         self.inputs = [
             builder.placeholder(specs[value], "argument", grad=want)
             for value, want in zip(graph.inputs, wanted, strict=True)
@@ -98,13 +98,13 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
         outputs=tuple(both.ends),
         nodes=ahead,
         values=tuple(each for each in whole.values if each.id in ours),
-        constants=tuple(each for each in whole.constants if each in ours),
+        constants=tuple(constant for constant in whole.constants if constant in ours),
     )
     backward = msgspec.structs.replace(
         whole,
         inputs=(*handed, *_ids(both.cts)),
         nodes=behind,
-        constants=tuple(each for each in whole.constants if each not in ours),
+        constants=tuple(constant for constant in whole.constants if constant not in ours),
     )
     return Pullback(forward, handed, backward, both.reached, both.smooth)
 

@@ -10,27 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.control.body import (
     check_form,
     check_same,
-    control_op,
     evaluate,
     graph_of,
-    run_body,
     tensor_of,
     trace,
 )
 from nodescope.engine.control.branch import cond
 from nodescope.engine.control.scan import scan
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, spec_of
 from nodescope.engine.trees import Tree, flatten, unflatten
 from nodescope.errors import GradientError, ShapeError, UsageError
-from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ops.op import Array, Operand, Sample
+from nodescope.ops.control import Rules, give_rules
+from nodescope.ops.op import Sample
 
 
 def while_loop(
@@ -40,19 +38,19 @@ def while_loop(
     *,
     max_steps: int | None = None,
 ) -> Tree:
-    """``carry = body_fn(carry)`` from ``init`` for as long as ``cond_fn(carry)`` holds.
+    """``carry = body_fn(carry)`` from ``init`` as long as ``cond_fn(carry)`` is true.
 
-    Eagerly a Python loop. In a graph one node; to be differentiated there it needs ``max_steps``,
-    so that the backward pass knows how much to keep. (As ``jax.lax.while_loop``.)
+    Eagerly a Python loop. In a graph one node; differentiating it there needs ``max_steps``, so
+    that the backward pass knows how much to keep. (As ``jax.lax.while_loop``.)
 
     Args:
-        cond_fn: From the carry to a scalar.
-        body_fn: From the carry to the next one, of the same form, shapes and dtypes.
+        cond_fn: Maps the carry to a scalar.
+        body_fn: Maps the carry to the next one, of the same structure, shapes and dtypes.
         init: A tree of tensors.
-        max_steps: Stop after so many iterations at the latest.
+        max_steps: Stop after this many iterations at the latest.
 
     Raises:
-        TraceError: The carry changes its form, shape or dtype.
+        TraceError: The carry changes its structure, shape or dtype.
     """
     if max_steps is not None and max_steps < 0:
         raise UsageError(f"while_loop: max_steps is {max_steps}", source=where())
@@ -114,7 +112,7 @@ def _record(cond_fn: Any, body_fn: Any, init: Tree) -> Tree:
     )
     if test.writes or body.writes:
         raise UsageError(
-            "while_loop: its body assigns to a tensor from outside",
+            "while_loop: its body assigns to a tensor defined outside",
             source=where(),
             hint="carry it through the loop, or give max_steps",
         )
@@ -135,7 +133,7 @@ def _record(cond_fn: Any, body_fn: Any, init: Tree) -> Tree:
 def fori_loop(lower: int, upper: int, body_fn: Callable[[Any, Tree], Tree], init: Tree) -> Tree:
     """``carry = body_fn(i, carry)`` for ``i`` from ``lower`` to ``upper - 1``.
 
-    The bounds are Python integers, so it can be differentiated. (As ``jax.lax.fori_loop``.)
+    The bounds are Python integers, so the loop can be differentiated. (As ``jax.lax.fori_loop``.)
     """
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, int | np.integer):
@@ -146,17 +144,6 @@ def fori_loop(lower: int, upper: int, body_fn: Callable[[Any, Tree], Tree], init
             )
     numbers = np.arange(int(lower), max(int(lower), int(upper)))
     return scan(lambda carry, i: (body_fn(i, carry), None), init, numbers)[0]
-
-
-def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
-    return tuple(specs[: attrs["carries"]])  # type: ignore[arg-type]
-
-
-def _impl(*arrays: Array, condition: Graph, body: Graph, carries: int) -> tuple[Array, ...]:
-    carry, around = list(arrays[:carries]), arrays[carries:]
-    while bool(run_body(condition, (*carry, *around))[0]):
-        carry = run_body(body, (*carry, *around))
-    return tuple(carry)
 
 
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
@@ -186,16 +173,8 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
     raise GradientError(
         "while_loop: the number of iterations is not known, so it cannot be differentiated",
         source=where(),
-        hint="give max_steps, or use scan; eagerly it can be",
+        hint="give max_steps, use scan, or differentiate eagerly",
     )
 
 
-WHILE = control_op(
-    "while_loop",
-    infer=_infer,
-    impl=_impl,
-    vjp=(_vjp,),
-    inline=_inline,
-    samples=_samples,
-    smooth=False,
-)
+WHILE = give_rules("while_loop", Rules(_vjp, _inline, _samples))

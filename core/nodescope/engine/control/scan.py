@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.control.body import Body, check_form, check_same, tensor_of, trace
 from nodescope.engine.control.scan_op import record_scan
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make, spec_of
 from nodescope.engine.trees import Structure, Tree, flatten, unflatten
@@ -37,19 +37,19 @@ def scan(
     ``jax.lax.scan``.)
 
     Args:
-        f: From carry and one element to the next carry, of the same form, shapes and dtypes, and a
-            result; either may be a tree, and the result None.
-        init: The first carry.
+        f: Maps a carry and one element to the next carry, of the same structure, shapes and
+            dtypes, and a result; either may be a tree, and the result None.
+        init: The initial carry.
         xs: A tree of tensors with a common leading size, or None with ``length``.
-        length: How many iterations; checked against ``xs``.
-        reverse: Go from the last element to the first.
+        length: The number of iterations; checked against ``xs``.
+        reverse: Iterate from the last element to the first.
 
     Returns:
-        The last carry, and the results stacked along a new leading dimension.
+        The final carry, and the results stacked along a new leading dimension.
 
     Raises:
-        ShapeError: Leading sizes differ, or there are none and no ``length``.
-        TraceError: The carry changes its form, shape or dtype, or ``f`` returns no pair.
+        ShapeError: Leading sizes differ, or neither ``xs`` nor ``length`` is given.
+        TraceError: The carry changes its structure, shape or dtype, or ``f`` returns no pair.
     """
     columns, form = flatten(xs)
     columns = [tensor_of(each, "scan") for each in columns]
@@ -62,7 +62,7 @@ def scan(
 
 
 def map(f: Callable[[Tree], Tree], xs: Tree) -> Tree:
-    """``f`` of each element along the leading dimension, stacked. (As ``jax.lax.map``.)"""
+    """``f`` applied to each element along the leading dimension, stacked. (As ``jax.lax.map``.)"""
     return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
 
 
@@ -70,7 +70,9 @@ def _length(columns: Sequence[Tensor], length: int | None) -> int:
     sizes = set()
     for each in columns:
         if not each.ndim:
-            raise ShapeError("scan: a scalar has no leading dimension to go along", source=where())
+            raise ShapeError(
+                "scan: a scalar has no leading dimension to iterate over", source=where()
+            )
         sizes.add(each.shape[0])
     if length is not None:
         sizes.add(int(length))

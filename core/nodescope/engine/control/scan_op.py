@@ -9,29 +9,29 @@ Invariant: the derivative runs the other way over the same values; nothing is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import TRACED
 from nodescope.engine.building import Builder
-from nodescope.engine.control.body import control_op, evaluate, finished, graph_of, plan_of
+from nodescope.engine.control.body import evaluate, finished, graph_of
 from nodescope.engine.control.derivative import pullback
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.state import current
 from nodescope.engine.tensor import SMOOTH, Tensor
 from nodescope.errors import GradientError
-from nodescope.ir.graph import Graph, TensorSpec
-from nodescope.ir.literals import named
-from nodescope.ops.op import Array, Operand, Sample
+from nodescope.ir.attrs import Attribute, named, unpack_graph
+from nodescope.ir.graph import Graph
+from nodescope.ops.control import Rules, give_rules
+from nodescope.ops.op import Sample
 
 
-@dataclass(frozen=True, eq=False)
-class Reverse:
+@named
+class Reverse(Attribute, frozen=True, eq=False):
     """The derivative of a scan.
 
     Attributes:
@@ -54,8 +54,10 @@ class Reverse:
     around: tuple[int, ...]
     reached: tuple[int, ...]
 
-
-named("reverse", Reverse)
+    def value(self) -> Reverse:
+        """With the attributes of the body's nodes as their ops take them."""
+        unpack_graph(self.body)
+        return self
 
 
 def record_scan(
@@ -94,7 +96,7 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
     sums = tuple(i for i in split.reached if i >= carries + columns)
     reached = tuple(i for i in split.reached if carries <= i < carries + columns)
 
-    specs = {each.id: each.spec for each in split.forward.values}
+    specs = {each.id: each.tensor for each in split.forward.values}
     outputs, ins = split.forward.outputs, split.forward.inputs
     builder = Builder("static")
     with modes.building(builder):
@@ -119,39 +121,6 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
     )
     forward = msgspec.structs.replace(split.forward, outputs=(*outputs, *kept))
     return {**attrs, "body": forward, "kept": len(kept), "derivative": derivative}
-
-
-def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
-    known = {each.id: each.spec for each in attrs["body"].values}
-    outputs = [known[each] for each in attrs["body"].outputs]
-    carries, length = attrs["carries"], attrs["length"]
-    stacked = [TensorSpec((length, *each.shape), each.dtype) for each in outputs[carries:]]
-    return (*outputs[:carries], *stacked)
-
-
-def _impl(
-    *arrays: Array,
-    body: Graph,
-    carries: int,
-    columns: int,
-    length: int,
-    reverse: bool,
-    kept: int,
-    derivative: Reverse | None,
-) -> tuple[Array, ...]:
-    carry = list(arrays[:carries])
-    along, around = arrays[carries : carries + columns], arrays[carries + columns :]
-    known = {each.id: each.spec for each in body.values}
-    stacks = [
-        np.empty((length, *known[each].shape), known[each].dtype) for each in body.outputs[carries:]
-    ]
-    run = plan_of(body).run
-    for i in range(length - 1, -1, -1) if reverse else range(length):
-        found = run((*carry, *(each[i] for each in along), *around))
-        carry = found[:carries]
-        for stack, row in zip(stacks, found[carries:], strict=True):
-            stack[i] = row
-    return (*carry, *stacks)
 
 
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
@@ -218,11 +187,4 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-SCAN = control_op(
-    "scan",
-    infer=_infer,
-    impl=_impl,
-    vjp=(_vjp,),
-    inline=_inline,
-    samples=_samples,
-)
+SCAN = give_rules("scan", Rules(_vjp, _inline, _samples))

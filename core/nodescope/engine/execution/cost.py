@@ -49,8 +49,11 @@ def alone(call: Call) -> bool:
 
 def nanoseconds(call: Call, specs: Mapping[int, TensorSpec]) -> float:
     """The estimate for one call."""
-    inputs = tuple(each.value if isinstance(each, Scalar) else specs[each] for each in call.args)
-    outputs = [specs[each] for each in call.node.outputs]
+    inputs = tuple(
+        argument.value if isinstance(argument, Scalar) else specs[argument]
+        for argument in call.args
+    )
+    outputs = [specs[value] for value in call.node.outputs]
     if not outputs:
         return CALL_NS
     elements = max(math.prod(each.shape) for each in (*outputs, *_specs(inputs)))
@@ -65,7 +68,7 @@ def nanoseconds(call: Call, specs: Mapping[int, TensorSpec]) -> float:
 
 
 def _specs(inputs: tuple[Any, ...]) -> list[TensorSpec]:
-    return [each for each in inputs if isinstance(each, TensorSpec)]
+    return [operand for operand in inputs if isinstance(operand, TensorSpec)]
 
 
 def _bytes(spec: TensorSpec) -> int:

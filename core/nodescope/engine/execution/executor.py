@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.execution.plan import Plan
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import Tensor, alias, make
@@ -26,6 +25,7 @@ from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ir.identity import Cursor, Entry
 from nodescope.ops.calls import Call, Scalar
 from nodescope.ops.op import Array
+from nodescope.ops.plan import Plan
 
 if TYPE_CHECKING:
     from nodescope.engine.tracer import Tracer
@@ -127,14 +127,17 @@ def run_calls(
     fed = set(plan.fed)
     held = _Held(values.values()) if measure is not None else None
     for call in plan.calls:
-        args = [each.value if isinstance(each, Scalar) else values.get(each) for each in call.args]
+        args = [
+            argument.value if isinstance(argument, Scalar) else values.get(argument)
+            for argument in call.args
+        ]
         outputs = run_call(call, args, effects)
         del args
-        for value, each in zip(call.node.outputs, outputs, strict=True):
+        for value, output in zip(call.node.outputs, outputs, strict=True):
             if value not in fed:
-                values[value] = each
+                values[value] = output
                 if held is not None:
-                    held.add(value, each)
+                    held.add(value, output)
         del outputs
         for gone in call.drop:
             values.pop(gone, None)
@@ -219,8 +222,8 @@ def execute_observed(
         whose = _by_gradient(gradients)
         for call in plan.calls:
             before = effects.before.get(call.node.op)
-            args = [each.value if isinstance(each, Scalar) else values.get(each)
-                    for each in call.args]  # fmt: skip
+            args = [argument.value if isinstance(argument, Scalar) else values.get(argument)
+                    for argument in call.args]  # fmt: skip
             inline = call.op.inline
             run.place(call.node, inside=inline is not None)
             with effects.around(call) if before is not None else _NOTHING:
@@ -235,9 +238,9 @@ def execute_observed(
                 after = effects.after.get(call.node.op)
                 if after is not None:
                     after(call, outputs)
-            for value, each in zip(call.node.outputs, outputs, strict=True):
+            for value, output in zip(call.node.outputs, outputs, strict=True):
                 if value not in fed:
-                    values[value] = each
+                    values[value] = output
             if whose:
                 run.pairs(call.node, values, whose)
             for each in call.drop:
@@ -311,7 +314,7 @@ class _ObservedRun:
             self.tracer.leaf(found)
             return found
         tracer = self.tracer
-        leaf = ops.get(node.op).family == "leaf"
+        leaf = ops.get(node.op).is_leaf
         entries = self.entries(node) if leaf else tracer.identity.entries(
             node.scope, f"{self.key}/{node.id}/fed", node.phase
         )  # fmt: skip
@@ -320,6 +323,7 @@ class _ObservedRun:
         else:
             entry, values = tracer.identity.define(
                 entries, 0, op=node.op if leaf else "placeholder", family="leaf", inputs=(),
+                role=node.role if leaf else "input",
                 specs=(TensorSpec(array.shape, array.dtype.name),), attrs={}, scope=node.scope,
                 phase=node.phase, source=node.source, label=node.name.rpartition("/")[2],
                 device=node.device,
@@ -329,7 +333,7 @@ class _ObservedRun:
                 tracer.bus.emit(GraphExtended((entry.node,), values, version))
         bus, thread = tracer.bus, self.state.thread
         start = time.perf_counter_ns() - bus.origin_ns
-        if bus.starts:
+        if bus.demand.starts:
             bus.emit(NodeStarted(entry.node, (), tracer.step, thread, start))
         found._vid = entry.outputs[0]
         end = time.perf_counter_ns() - bus.origin_ns

@@ -21,9 +21,9 @@ from typing import Any
 
 from nodescope.engine.execution.cost import alone, nanoseconds
 from nodescope.engine.execution.executor import Effects, run_call
-from nodescope.engine.execution.plan import Plan
 from nodescope.ops.calls import Scalar
 from nodescope.ops.op import Array
+from nodescope.ops.plan import Plan
 
 HANDOVER_NS = 60_000.0
 """Waking another thread, and being woken by it."""
@@ -61,7 +61,7 @@ class Schedule:
     def __init__(self, plan: Plan, chains: Sequence[Sequence[int]] = ()) -> None:
         self.plan = plan
         before = dependencies(plan, chains)
-        specs = {value.id: value.spec for value in plan.graph.values}
+        specs = {value.id: value.tensor for value in plan.graph.values}
         costs = [nanoseconds(call, specs) for call in plan.calls]
         exclusive = [alone(call) for call in plan.calls]
         self.tasks, owner = _joined(before, costs, exclusive)
@@ -80,7 +80,7 @@ class Schedule:
         self.pays = self.side_by_side_ns <= GAIN * self.in_order_ns
         self.uses: dict[int, int] = {}
         for call in plan.calls:
-            for value in {each for each in call.args if isinstance(each, int)}:
+            for value in {argument for argument in call.args if isinstance(argument, int)}:
                 self.uses[value] = self.uses.get(value, 0) + 1
 
     def _simulated(self, workers: int) -> float:
@@ -267,16 +267,17 @@ class _Run:
         for position in positions:
             call = calls[position]
             args = [
-                each.value if isinstance(each, Scalar) else values.get(each) for each in call.args
+                argument.value if isinstance(argument, Scalar) else values.get(argument)
+                for argument in call.args
             ]
             outputs = run_call(call, args, self.effects)
             del args
-            for value, each in zip(call.node.outputs, outputs, strict=True):
+            for value, output in zip(call.node.outputs, outputs, strict=True):
                 if value not in self.fed and (value in self.keep or self.uses.get(value)):
-                    values[value] = each
+                    values[value] = output
             del outputs
             with self.changed:
-                for value in {each for each in call.args if isinstance(each, int)}:
+                for value in {argument for argument in call.args if isinstance(argument, int)}:
                     self.uses[value] -= 1
                     if not self.uses[value] and value not in self.keep:
                         values.pop(value, None)
@@ -302,4 +303,4 @@ class _Run:
             self.changed.wait_for(lambda: not self.running)
         if self.errors:
             raise self.errors[min(self.errors)]
-        return [self.values[each] for each in self.schedule.plan.outputs]
+        return [self.values[value] for value in self.schedule.plan.outputs]

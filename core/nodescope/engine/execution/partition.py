@@ -23,11 +23,11 @@ import msgspec
 import numpy as np
 
 from nodescope.engine.execution.executor import Effects, run_calls
-from nodescope.engine.execution.plan import Plan
-from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ir.graph import Graph, Node, TensorSpec, Value, usual_role
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ops.calls import Call
 from nodescope.ops.op import Array
+from nodescope.ops.plan import Plan
 
 
 class Cancelled(Exception):
@@ -206,6 +206,7 @@ class _Cut:
         id, self.next_node = self.next_node, self.next_node + 1
         return Node(
             id=id, name=name, op=op, family="control", inputs=inputs, control_inputs=waits,
+            role=usual_role(op, "control"),
             outputs=outputs, attrs=attrs, scope=name.rpartition("/")[0], phase=like.phase,
             device=place, source=like.source, origin=(like.id,),
         )  # fmt: skip

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from nodescope.engine import modes
-from nodescope.engine.execution.plan import LEAVES
 from nodescope.engine.run import apply
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Tensor, make
@@ -22,6 +21,7 @@ from nodescope.ir.graph import Graph, Node
 from nodescope.ir.scopes import placed
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array
+from nodescope.ops.plan import LEAVES
 
 
 def replay(
@@ -59,7 +59,8 @@ def replay(
                 state.forward = saved[2]
             call = call_of(node)
             args = tuple(
-                each.value if isinstance(each, Scalar) else values[each] for each in call.args
+                argument.value if isinstance(argument, Scalar) else values[argument]
+                for argument in call.args
             )
             inline, attrs = call.op.inline, call.attrs
             if attrs.get("kept"):

@@ -33,7 +33,7 @@ from nodescope.ir.graph import TensorSpec
 
 
 class GraphKeys:
-    """Names of collections that everybody knows."""
+    """Names of the standard collections."""
 
     GLOBAL_VARIABLES = "variables"
     TRAINABLE_VARIABLES = "trainable_variables"
@@ -84,12 +84,12 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str = "placeholder") -> Tensor:
-    """A value that each run is fed with.
+    """A value that each run must be fed.
 
     Args:
         dtype: NumPy dtype.
         shape: Its sizes, all of which must be known.
-        name: What the operation is called, within the current scope.
+        name: The name of the operation, within the current scope.
 
     Raises:
         ShapeError: The shape is missing, or has unknown sizes.
@@ -103,7 +103,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str = "placeholder") -> Ten
 def placeholder_with_default(
     input: Any, shape: Any = None, name: str = "placeholder_with_default"
 ) -> Tensor:
-    """A value that runs may be fed with, and that is ``input`` if they are not.
+    """A value that runs may be fed; ``input`` if they are not.
 
     Raises:
         ShapeError: ``shape`` is not that of ``input``.
@@ -119,9 +119,9 @@ def placeholder_with_default(
 
 
 def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
-    """Data as a tensor; in a graph, a node that gives it.
+    """Data as a tensor; in a graph, a constant node.
 
-    Eagerly no gradient flows into it. In a graph `gradients` may be asked for it.
+    Eagerly, no gradient flows into it. In a graph, `gradients` can be taken with respect to it.
     """
     graph = building()
     if graph is None:
@@ -133,9 +133,9 @@ def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor
 
 
 def identity(x: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
-    """The same value, as an operation of its own, which in a graph can have a name.
+    """The same value, as a separate operation, which can have a name in a graph.
 
-    For a number ``x``, as `numpy.identity`: the matrix of that many rows.
+    For a number ``x``, as `numpy.identity`: the identity matrix with that many rows.
     """
     if dtype is not None or isinstance(x, int | np.integer):
         return matrix(x, dtype)
@@ -161,11 +161,11 @@ def no_op(name: str = "no_op") -> Operation:
 
 
 def group(*inputs: Any, name: str = "group") -> Operation:
-    """An operation that has run when all of ``inputs`` (operations and tensors) have."""
+    """An operation that is complete when all ``inputs`` (operations and tensors) have run."""
     graph = needed("group")
     flat: list[Any] = []
-    for each in inputs:
-        flat.extend(each if isinstance(each, list | tuple) else [each])
+    for operand in inputs:
+        flat.extend(operand if isinstance(operand, list | tuple) else [operand])
     with graph.control_dependencies(flat):
         return no_op(name)
 
@@ -173,7 +173,7 @@ def group(*inputs: Any, name: str = "group") -> Operation:
 def control_dependencies(control_inputs: Any) -> contextlib.AbstractContextManager[None]:
     """`Graph.control_dependencies` of the graph that is being built.
 
-    Eagerly everything has run already when the next line is reached: nothing happens.
+    Does nothing in eager mode, where everything has already run when the next line is reached.
     """
     graph = building()
     return contextlib.nullcontext() if graph is None else graph.control_dependencies(control_inputs)
@@ -183,11 +183,11 @@ def device(name: Any) -> contextlib.AbstractContextManager[None]:
     """A block whose operations run on a device.
 
     Args:
-        name: ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``; inner blocks complete and overrule
-            outer ones. A function from an op's name to one of these. None forgets outer blocks.
+        name: ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``; inner blocks complete and override
+            outer ones. Or a function from an op's name to one of these. None clears outer blocks.
 
     Raises:
-        UsageError: Eagerly, for any device but the CPU: there is no other here.
+        UsageError: Eagerly, for any device but the CPU, which is the only one there.
     """
     graph = building()
     if graph is not None:

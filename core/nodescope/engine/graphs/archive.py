@@ -32,11 +32,10 @@ from nodescope.engine.control.scan_op import Reverse
 from nodescope.engine.source import where
 from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir
-from nodescope.ir.literals import fields
+from nodescope.ir.dtypes import BFLOAT16, as_dtype, bfloat16
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
-from nodescope.ops.lowprecision import BFLOAT16, as_dtype, bfloat16
 from nodescope.ops.op import Array
 
 Kind = Literal["graph", "program"]
@@ -180,7 +179,7 @@ def read(path: Any, kind: Kind | None = None) -> Archive:
             raise GraphError(f"it holds {min(unknown)!r}, which no saved {meta.kind} does")
         with _within(_TEXT):
             graph = parse_graph(_content(archive, members, _TEXT).decode())
-        known = {each.id: each.spec for each in graph.values}
+        known = {each.id: each.tensor for each in graph.values}
         arrays: dict[int, Array] = {}
         for value, spec in meta.arrays.items():
             with _within(_member_of(value)):
@@ -196,7 +195,7 @@ def _opened(path: Any) -> BinaryIO:
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise GraphError("it is not a regular file", hint="copy it to one first")
+        raise GraphError("it is not a regular file", hint="copy it to a regular file first")
     return file
 
 
@@ -219,14 +218,14 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     """The archive's members; stored as they are, so that no small file becomes a large one."""
     infos = archive.infolist()
     if len(infos) > _MOST_MEMBERS:
-        raise GraphError(f"it has {len(infos)} members; {_MOST_MEMBERS} are the most")
+        raise GraphError(f"it has {len(infos)} members, more than {_MOST_MEMBERS}")
     found: dict[str, zipfile.ZipInfo] = {}
     for each in infos:
         name = each.filename
         if name in found:
-            raise GraphError(f"it holds {name!r} twice")
+            raise GraphError(f"it contains {name!r} twice")
         if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & _ENCRYPTED:
-            raise GraphError(f"{name!r} is compressed or encrypted, as no member may be")
+            raise GraphError(f"{name!r} is compressed or encrypted, which is not allowed")
         if name in (_META, _TEXT) and each.file_size > _LARGEST_TEXT:
             raise GraphError(f"{name} is larger than {_LARGEST_TEXT >> 20} MiB")
         found[name] = each
@@ -244,10 +243,10 @@ def _content(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], n
 def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
     meta = json.loads(raw, object_pairs_hook=_once)
     if not isinstance(meta, dict) or meta.get("kind") not in READERS:
-        raise GraphError("it is not of a saved graph or program")
+        raise GraphError("it does not describe a saved graph or program")
     version = meta.get("format")
     if type(version) is not int or version < 1:
-        raise GraphError(f"{version!r} is not a version of the format")
+        raise GraphError(f"{version!r} is not a format version")
     if version > FORMAT:
         raise GraphError(
             f"it has format {version}; this nodescope reads up to {FORMAT}",
@@ -265,7 +264,7 @@ def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise GraphError("a name stands twice in an object")
+        raise GraphError("an object contains a name twice")
     return found
 
 
@@ -305,7 +304,7 @@ def _array(raw: bytes, spec: _Spec) -> Array:
         raise GraphError(f"it has the shape {shape}, not {spec.shape}")
     size = math.prod(spec.shape)
     if len(raw) - held.tell() != size * dtype.itemsize:
-        raise GraphError(f"{len(raw) - held.tell()} bytes do not make {dtype} {list(shape)}")
+        raise GraphError(f"{len(raw) - held.tell()} bytes do not match {dtype} {list(shape)}")
     flat: Array = np.frombuffer(raw, dtype, size, held.tell()).astype(stored).view(wanted)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
 
@@ -315,7 +314,7 @@ def _array(raw: bytes, spec: _Spec) -> Array:
 
 def verified(graph: ir.Graph) -> ir.Graph:
     """The graph, if it and all bodies in it are well formed. Raises `GraphError`."""
-    if any(each.spec.dtype == BFLOAT16 for each in graph.values):
+    if any(value.spec.dtype == BFLOAT16 for value in graph.values):
         bfloat16()  # from here on NumPy knows the name
     for each in with_bodies(graph):
         verify(each, inferred)
@@ -335,4 +334,4 @@ def with_bodies(item: Any) -> Iterator[ir.Graph]:
         for each in item:
             yield from with_bodies(each)
     elif isinstance(item, Reverse):
-        yield from with_bodies(fields(item))
+        yield from with_bodies(msgspec.structs.astuple(item))

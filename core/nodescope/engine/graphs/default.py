@@ -81,14 +81,15 @@ class Default:
         frame, frames = self._frames.pop(), _stack.frames
         if frame not in frames:
             raise UsageError(
-                "as_default: left in another thread than it was entered in", source=where()
+                "as_default: exited in a different thread than the one that entered it",
+                source=where(),
             )
         frame.left = True
         if frames[-1] is not frame and error is None:
             raise UsageError(
-                "as_default: blocks are left in another order than they were entered",
+                "as_default: blocks are exited in a different order than they were entered",
                 source=where(),
-                hint="leave the innermost block first, as `with` does",
+                hint="exit the innermost block first, as `with` does",
             )
         while frames and frames[-1].left:
             frames.pop().context.__exit__(None, None, None)

@@ -94,18 +94,18 @@ def feed_array(node: Node, value: Value, given: Any) -> Array:
     data = given.data if isinstance(given, Tensor) else given
     if isinstance(given, Tensor) and not isinstance(data, np.ndarray):
         raise UsageError(f"{what}: a value of a graph cannot be fed", source=where(),
-                         hint="run it first and feed what it gave")  # fmt: skip
+                         hint="run it first and feed the result")  # fmt: skip
     found = np.asarray(data)
     if found.shape != spec.shape:
         raise ShapeError(
             f"{what}{made_at}: its shape is {spec.shape}, not {found.shape}", source=where(),
-            hint="feed an array of that shape, or build the graph for this one",
+            hint="feed an array of that shape, or build the graph for this shape",
         )  # fmt: skip
     plain = not isinstance(data, np.ndarray | np.generic)
     if not _fits(found, wanted, plain=plain):
         raise DtypeError(
             f"{what}{made_at}: its dtype is {wanted.name}, not {found.dtype.name}",
-            source=where(), hint="convert what is fed with .astype",
+            source=where(), hint="convert the fed array with .astype",
         )  # fmt: skip
     return np.array(found, wanted)
 

@@ -12,6 +12,7 @@ from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.tape import TRACED, pull_many
 from nodescope.engine.graphs.api import GraphKeys, building, group, needed
 from nodescope.engine.graphs.operation import Operation
+from nodescope.engine.losses import began
 from nodescope.engine.source import where
 from nodescope.engine.tensor import (
     LEAF,
@@ -21,12 +22,12 @@ from nodescope.errors import GradientError
 
 
 def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> list[Tensor | None]:
-    """Add nodes that compute the gradients of the sum of ``ys`` by each of ``xs``.
+    """Add nodes that compute the gradients of the sum of ``ys`` with respect to each of ``xs``.
 
     Args:
-        ys: A tensor or several.
-        xs: A tensor or several: variables, placeholders, constants or values in between.
-        grad_ys: What to start from, for each of ``ys``; ones if None.
+        ys: One tensor or several.
+        xs: One tensor or several: variables, placeholders, constants or intermediate values.
+        grad_ys: Initial gradients, one for each of ``ys``; ones if None.
 
     Returns:
         A gradient for each of ``xs``; None where ``ys`` do not depend on it.
@@ -43,12 +44,14 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> list[Tensor | None]:
     for y in outputs:
         if y.dtype.kind not in "fV":
             raise GradientError(f"gradients: {y.dtype} has no gradient to sum", source=where())
-    leaves = {id(each): each for each in inputs if each.edge is LEAF}
-    between = {id(each): each for each in inputs if each.edge not in (None, LEAF)}
+    leaves = {id(operand): operand for operand in inputs if operand.edge is LEAF}
+    between = {id(operand): operand for operand in inputs if operand.edge not in (None, LEAF)}
     with modes.recording(False), graph.backward() as differentiate:
         cts = []
         for y, given in zip(outputs, starts, strict=True):
             differentiate(y)
+            if given is None:
+                began(y)
             cts.append(TRACED.ones_like(y) if given is None else start(y, given, True, "gradients"))
     ends = pull_many(
         outputs, cts, traced=True, create_graph=True, keep=True, targets=leaves, passed=between
@@ -57,7 +60,7 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> list[Tensor | None]:
     for each in inputs:
         if id(each) in found:
             graph.pair(each, found[id(each)])
-    return [found.get(id(each)) for each in inputs]
+    return [found.get(id(operand)) for operand in inputs]
 
 
 def minimize(optimizer: Any, loss: Tensor, name: str = "train") -> Operation | None:

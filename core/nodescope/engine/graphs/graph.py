@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from nodescope import ops
+from nodescope.emit.scopes import name_scope
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.building import Builder
 from nodescope.engine.graphs.collections import Collections
 from nodescope.engine.graphs.default import Default
 from nodescope.engine.graphs.lookup import Lookup
 from nodescope.engine.graphs.names import Variable, merged, split_name
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import LEAF, SMOOTH, Attrs, Tensor, make, spec_of
@@ -47,12 +47,12 @@ class Graph(Lookup, Collections, Builder):
     """A graph that the program builds node by node.
 
     Attributes:
-        variables: What sessions keep values of, by value id.
-        tensors: The tensors that the program got, by value id.
-        state_of: Value ids that are a variable's content, to the variable's own.
-        follow: For chained state: the value id of a state to the node that replaces it.
-        finalized: Whether nothing can be added any more; see `finalize`.
-        saved: Arrays of variables that a loaded file held, by value id.
+        variables: The variables, of which each session keeps values, by value id.
+        tensors: The tensors handed to the program, by value id.
+        state_of: Value ids that are a variable's content, mapped to the variable's own id.
+        follow: For chained state: the value id of a state, mapped to the node that replaces it.
+        finalized: Whether the graph is read-only; see `finalize`.
+        saved: Initial arrays of variables from a loaded file, by value id.
     """
 
     takes_paths = True
@@ -77,20 +77,20 @@ class Graph(Lookup, Collections, Builder):
     # Being the default
 
     def as_default(self) -> Default:
-        """A block in which this thread's operations are recorded here. Blocks nest."""
+        """A block in which this thread's operations are added to this graph. Blocks nest."""
         return Default(self)
 
     def name_scope(self, name: str) -> name_scope:
-        """`nodescope.name_scope`, for use inside of ``as_default``."""
+        """`nodescope.name_scope`, for use inside ``as_default``."""
         return name_scope(name)
 
     @property
     def version(self) -> int:
-        """Grows with each operation."""
+        """A number that grows with each operation."""
         return len(self.nodes)
 
     def finalize(self) -> None:
-        """Make the graph read-only, as it should be once several threads run it."""
+        """Make the graph read-only, which is recommended before several threads run it."""
         with self.lock:
             self.finalized = True
 
@@ -282,11 +282,11 @@ class Graph(Lookup, Collections, Builder):
 
     @contextlib.contextmanager
     def control_dependencies(self, control_inputs: Any, *, reset: bool = True) -> Iterator[None]:
-        """Operations made inside run after the given ones; None forgets those of outer blocks.
+        """A block whose operations run after the given ones. None clears those of outer blocks.
 
         Args:
             control_inputs: Operations and tensors of this graph, or None.
-            reset: Variables are read anew in the block.
+            reset: Whether variables are read again inside the block.
         """
         here = self._here
         waits = None
@@ -371,21 +371,21 @@ class Graph(Lookup, Collections, Builder):
         return self.finish(())
 
     def to_text(self) -> str:
-        """The graph as text; equal for graphs that were built alike by the same lines."""
+        """The graph as text; equal for graphs that were built the same way by the same lines."""
         from nodescope.engine.graphs.saved import text_of
 
         return text_of(self)
 
     def save(self, path: Any, session: Any = None) -> None:
-        """Write the graph to one file, whole or not at all; see docs/graphs.md.
+        """Write the graph to a file, atomically; see docs/graphs.md.
 
         Args:
             path: The file, usually ``*.nsgraph``.
-            session: Whose values of the variables to keep. Without one, only those that are
-                known without a session.
+            session: The session whose variable values are saved. Without one, only the values that
+                are known without a session are saved.
 
         Raises:
-            GraphError: An attribute or collection holds what a file cannot.
+            GraphError: An attribute or collection cannot be saved in a file.
         """
         from nodescope.engine.graphs.saved import save
 

@@ -54,7 +54,7 @@ class Lookup(Base):
         """The operation of that id. Raises `RegistryError`."""
         if not isinstance(id, int) or not 1 <= id <= len(self.nodes):
             raise RegistryError(
-                f"no operation with the id {id!r}; ids go from 1 to {len(self.nodes)}",
+                f"no operation with id {id!r}; ids go from 1 to {len(self.nodes)}",
                 source=where(),
             )
         return Operation(self, self.nodes[id - 1])
@@ -68,7 +68,7 @@ class Lookup(Base):
         node = self.get_operation_by_name(operation).node
         if int(port) >= len(node.outputs):
             raise RegistryError(
-                f"{operation!r} has {len(node.outputs)} outputs, there is no {name!r}",
+                f"{operation!r} has {len(node.outputs)} outputs, so there is no {name!r}",
                 source=where(),
             )
         return tensor_of(self, node.outputs[int(port)])

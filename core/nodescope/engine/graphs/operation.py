@@ -51,12 +51,12 @@ class Operation:
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors that it takes."""
-        return tuple(tensor_of(self.graph, each) for each in self.node.inputs)
+        return tuple(tensor_of(self.graph, value) for value in self.node.inputs)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         """The tensors that it gives."""
-        return tuple(tensor_of(self.graph, each) for each in self.node.outputs)
+        return tuple(tensor_of(self.graph, value) for value in self.node.outputs)
 
     @property
     def control_inputs(self) -> tuple[Operation, ...]:
@@ -150,7 +150,7 @@ def edges_of(graph: Builder) -> list[Edge]:
 
 
 def _before(graph: Builder, node: Node) -> list[int]:
-    return [*node.control_inputs, *(graph.producer(each).id for each in node.inputs)]
+    return [*node.control_inputs, *(graph.producer(value).id for value in node.inputs)]
 
 
 def tensor_of(graph: Builder, value: int) -> Tensor:
@@ -160,7 +160,7 @@ def tensor_of(graph: Builder, value: int) -> Tensor:
         return known
     node = graph.producer(value)
     return make(
-        Abstract(graph.values[value - 1].spec, graph, value),
+        Abstract(graph.values[value - 1].tensor, graph, value),
         name=f"{node.name}:{node.outputs.index(value)}",
     )
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from nodescope.engine.execution.parallel import Schedule, Trial
 from nodescope.engine.execution.partition import Partition, canonical, cut
-from nodescope.engine.execution.plan import Plan, needed
 from nodescope.engine.graphs.fetches import Fetches
 from nodescope.engine.graphs.graph import Graph
 from nodescope.engine.graphs.names import Variable
 from nodescope.engine.source import where
 from nodescope.errors import UsageError
+from nodescope.ops.plan import Plan, needed
 from nodescope.ops.state import UPDATES
 
 
@@ -28,10 +28,9 @@ class RunOptions:
     """How a run is executed.
 
     Attributes:
-        parallel: Run ready nodes at the same time: True, False, or None for where the cost model
-            says that it pays.
-        partition: Cut the graph by device and run the parts as threads; None where there are
-            several devices.
+        parallel: Run ready nodes in parallel: True, False, or None to let the cost model decide.
+        partition: Partition the graph by device and run each part in a thread; None to do so only
+            if there are several devices.
     """
 
     parallel: bool | None = None
@@ -43,11 +42,11 @@ class RunMetadata:
     """What the last run of a session did.
 
     Attributes:
-        executed: Names of the nodes that were run, in order (of their parts, if partitioned).
-        peak_bytes: The most bytes of intermediate results that were held at once; views hold
-            nothing. Measured at the first run of these fetches with these feeds.
-        parallel: Whether nodes were run at the same time.
-        partitions: Devices of the parts, if the graph was cut.
+        executed: Names of the executed nodes, in order (of the parts' nodes, if partitioned).
+        peak_bytes: Peak bytes of intermediate results held at once; views count as zero. Measured
+            in the first run with these fetches and feeds.
+        parallel: Whether nodes ran in parallel.
+        partitions: The devices of the parts, if the graph was partitioned.
     """
 
     executed: tuple[str, ...] = ()
@@ -76,6 +75,11 @@ class Program:
         return not self.stateful and all(
             fed.isdisjoint(call.node.outputs) for call in self.plan.calls
         )
+
+    @functools.cached_property
+    def trains(self) -> bool:
+        """Whether a run computes gradients, and not only a loss."""
+        return any(call.node.phase == "backward" for call in self.plan.calls)
 
     @functools.cached_property
     def schedule(self) -> Schedule:

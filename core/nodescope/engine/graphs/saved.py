@@ -90,8 +90,8 @@ def _item(graph: Graph, name: str, item: Any) -> list[Any]:
     if item is None or isinstance(item, bool | int | float | str):
         return ["plain", item]
     raise GraphError(
-        f"save: the collection {name!r} holds a {type(item).__name__}, which a file cannot",
-        source=where(), hint="take it out with clear_collection first",
+        f"save: the collection {name!r} holds a {type(item).__name__}, which cannot be saved",
+        source=where(), hint="remove it with clear_collection first",
     )  # fmt: skip
 
 
@@ -203,18 +203,18 @@ def load(path: Any) -> Graph:
 
 
 def load_graph(path: Any) -> Graph | Program:
-    """Read a saved graph of either kind.
+    """Read a saved graph or program.
 
     Args:
-        path: A file that `Graph.save` or `Program.save` wrote.
+        path: A file written by `Graph.save` or `Program.save`.
 
     Returns:
-        A `Graph`, for a `Session`, whose variables begin with the values in the file; or a
+        A `Graph`, for a `Session`, whose variables start with the values in the file; or a
         `Program`, which is called like the function that it was traced from.
 
     Raises:
-        GraphError: It is no such file, is damaged, or was written by a newer version. Nothing in
-            a file is ever run while it is read.
+        GraphError: The file is of another kind, is damaged, or was written by a newer version.
+            Reading a file never runs code from it.
     """
     with archive.reading(path):
         found = archive.read(path)

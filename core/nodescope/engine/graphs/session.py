@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -36,13 +36,13 @@ _MOST_PLANS = 128
 
 
 class Session:
-    """Runs a graph. Also a context manager that closes it.
+    """Runs a graph. Also a context manager that closes the session.
 
     Args:
-        graph: What to run; the default graph if None.
+        graph: The graph to run; the default graph if None.
 
     Attributes:
-        graph: What it runs.
+        graph: The graph.
         run_metadata: What the last run did.
     """
 
@@ -72,7 +72,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let the variables go. Nothing can be run afterwards; closing twice is fine."""
+        """Release the variables. Nothing can be run afterwards; closing twice is allowed."""
         with self._lock:
             self._closed = True
             self._values.clear()
@@ -86,21 +86,22 @@ class Session:
         self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None,
         options: RunOptions | None = None,
     ) -> Any:  # fmt: skip
-        """Run what ``fetches`` need.
+        """Run the nodes that ``fetches`` need.
 
         Args:
             fetches: A tensor, an operation, a name of one, or lists, tuples, named tuples and dicts
                 of them.
-            feed_dict: Values for placeholders, or for any other tensors, whose operations then do
-                not run.
+            feed_dict: Values for placeholders, or for any other tensors; their operations then
+                do not run.
 
         Returns:
-            The form of ``fetches`` with a NumPy array for each tensor and None for each operation.
+            The structure of ``fetches``, with a NumPy array for each tensor and None for each
+            operation.
 
         Raises:
-            UsageError: A fetch or feed is of another graph; a placeholder that is needed was not
-                fed; a variable that is needed has no value yet; the session is closed.
-            ShapeError, DtypeError: A feed does not fit.
+            UsageError: A fetch or feed belongs to another graph; a required placeholder was not
+                fed; a required variable has no value yet; the session is closed.
+            ShapeError, DtypeError: A feed does not match its tensor.
         """
         self._check_open()
         wanted = Fetches(self.graph, fetches)
@@ -109,7 +110,7 @@ class Session:
     def make_callable(
         self, fetches: Any, feed_list: Iterable[Any] = (), options: RunOptions | None = None
     ) -> Callable[..., Any]:
-        """A function that runs ``fetches``, with values for ``feed_list`` as its arguments."""
+        """A function that runs ``fetches``, with the values for ``feed_list`` as its arguments."""
         self._check_open()
         wanted, given = Fetches(self.graph, fetches), list(feed_list)
 
@@ -124,7 +125,7 @@ class Session:
         return call
 
     def variable_values(self) -> dict[int, Array]:
-        """The variables' arrays by value id, as far as they have any."""
+        """The arrays of the variables that have values, by value id."""
         with self._lock:
             found = dict(self._values)
         for variable in self.graph.variables.values():
@@ -174,6 +175,8 @@ class Session:
         else:
             arrays = self._execute(program, fed, options)
         self.run_metadata = program.metadata
+        if self.graph.losses and program.trains and modes.observer() is None:
+            self._tell_losses(program, arrays)
         return wanted.filled(dict(zip(wanted.values, arrays, strict=True)))
 
     def _execute(self, program: Program, fed: dict[int, Array], options: RunOptions) -> list[Array]:
@@ -200,6 +203,8 @@ class Session:
                 tracer, program.plan, feeds, key=f"graph{self.graph.id}",
                 gradients=self.graph.gradients, effects=self._effects(program, observed=True),
             )  # fmt: skip
+            if self.graph.losses and program.trains:
+                self._tell_losses(program, found)
             return [each.data for each in found]
         effects = self._effects(program)
         program.metadata = replace(program.metadata, parallel=False)
@@ -211,6 +216,17 @@ class Session:
         if options.parallel is None and program.schedule.pays:
             return self._tried(program, feeds, effects)
         return self._arrays(program, feeds, effects, threads=options.parallel is True)
+
+    def _tell_losses(self, program: Program, found: Sequence[Any]) -> None:
+        """Tell the losses that backward passes of the run began with, as far as they are fetched.
+
+        Args:
+            found: Arrays, or the tensors that an observer knows, of the program's outputs.
+        """
+        tracer, losses = modes.attending(), self.graph.losses
+        for value, each in zip(program.plan.outputs, found, strict=False):
+            if tracer is not None and value in losses:
+                tracer.began(each if each.__class__ is Tensor else make(each), losses[value])
 
     def _tried(self, program: Program, feeds: list[Array], effects: Effects) -> list[Array]:
         threads = program.trial.threads()
@@ -240,14 +256,14 @@ class Session:
             metadata = program.metadata = replace(
                 metadata,
                 executed=tuple(call.node.name for plan in plans for call in plan.calls),
-                partitions=tuple(each.device for each in parts),
+                partitions=tuple(part.device for part in parts),
             )
         found = dict(program.plan.constants)
         measure = program.measured if metadata.peak_bytes is None else None
         if parts:
             found.update(run_partitions(parts, plans, feeds, self._effects(program), measure))
         found.update(feeds)
-        return [found[each] for each in program.plan.outputs]
+        return [found[value] for value in program.plan.outputs]
 
     def _first_values(self, program: Program) -> set[int]:
         """Variables without a value that the run only assigns to."""

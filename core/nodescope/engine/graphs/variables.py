@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.autodiff import grad
 from nodescope.engine.graphs.api import GraphKeys, building, group, needed
@@ -20,7 +21,6 @@ from nodescope.engine.graphs.default import get_default_graph
 from nodescope.engine.graphs.names import Variable, split_name
 from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import assigned_to, where
 from nodescope.engine.state import current
 from nodescope.engine.tensor import (
@@ -44,14 +44,14 @@ def variable(
     collections: Sequence[str] | None = None,
     dtype: Any = None,
 ) -> Tensor:
-    """What a session keeps a value of between runs. Eagerly, a `parameter`.
+    """A variable, whose value a session keeps between runs. Eagerly, a `parameter`.
 
     Args:
-        initial: Its first value: an array, a number, a tensor of the graph, or a function that
-            gives one. A session holds it only after the initializer has run.
-        trainable: Whether it is in the collection ``TRAINABLE_VARIABLES``, too, if it has a
+        initial: The initial value: an array, a number, a tensor of the graph, or a function that
+            returns one. A session has it only after the initializer has run.
+        trainable: Whether it is also in the collection ``TRAINABLE_VARIABLES``, if it has a
             floating-point dtype.
-        collections: Names of the collections that it goes into; ``GLOBAL_VARIABLES`` if None.
+        collections: Names of the collections that it is added to; ``GLOBAL_VARIABLES`` if None.
     """
     graph = building()
     given = initial() if callable(initial) else initial
@@ -82,16 +82,16 @@ def variable(
 
 
 def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
-    """A tensor that training changes. It wants a gradient; optimizers replace its array.
+    """A trainable tensor. It requires a gradient; optimizers replace its array.
 
     In a graph it is a trainable `variable`.
 
     Args:
         data: An array, a number or nested lists.
         dtype: A floating-point dtype; that of the data if None.
-        name: What the graph shows; None for the name that the result is assigned to (``w`` for
-            ``self.w = nodescope.parameter(...)``), or else ``parameter``. The first of the program
-            has that name, the next ``w_1``, ``w_2`` and so on.
+        name: Its name in the graph; None for the name of the variable that it is assigned to
+            (``w`` for ``self.w = nodescope.parameter(...)``), or else ``parameter``. Later ones of
+            the same name are ``w_1``, ``w_2`` and so on.
 
     Raises:
         DtypeError: The data are not floating point.
@@ -105,7 +105,7 @@ def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tenso
         return grad.parameter(data, dtype, name=name)
     found = variable(data, name.strip("/"), dtype=dtype)
     if found.edge is not LEAF:
-        raise DtypeError(f"a tensor of {found.dtype} cannot want a gradient", source=where(),
+        raise DtypeError(f"a tensor of {found.dtype} cannot require a gradient", source=where(),
                          hint="convert it to a floating-point dtype")  # fmt: skip
     return found
 
@@ -146,20 +146,20 @@ def _update(op: str, target: Tensor, value: Any) -> Any:
 
 
 def assign(target: Tensor, value: Any) -> Any:
-    """Give a variable or parameter a new value.
+    """Assign a new value to a variable or parameter.
 
     Returns:
-        In a graph, the tensor that has the new value once it ran. Eagerly None: it is done.
+        In a graph, a tensor that has the new value once it has run. Eagerly None: it is done.
 
     Raises:
         ShapeError: The shapes differ.
-        UsageError: ``target`` was computed, so it cannot be given a value.
+        UsageError: ``target`` is a computed tensor, which cannot be assigned to.
     """
     return grad.assign(target, value) if building() is None else _update("assign", target, value)
 
 
 def assign_add(target: Tensor, value: Any) -> Any:
-    """Add to a variable or parameter; see `assign`. No addition gets lost between threads."""
+    """Add to a variable or parameter; see `assign`. Atomic across threads."""
     return _update("assign_add", target, value)
 
 
@@ -169,7 +169,7 @@ def assign_sub(target: Tensor, value: Any) -> Any:
 
 
 def variables_initializer(variables: Iterable[Tensor], name: str = "init") -> Operation:
-    """An operation that gives these variables their first values."""
+    """An operation that assigns their initial values to these variables."""
     graph = needed("variables_initializer")
     setters = [
         Operation(graph, graph.nodes[found.initializer - 1])
@@ -190,7 +190,7 @@ def trainable_variables() -> list[Tensor]:
 
 
 def global_variables_initializer() -> Operation:
-    """An operation that gives every variable so far its first value."""
+    """An operation that assigns their initial values to all variables defined so far."""
     return variables_initializer(needed("global_variables_initializer").get_collection(
         GraphKeys.GLOBAL_VARIABLES))  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.emit.scopes import name_scope
 from nodescope.engine.functions import gelu, softmax, tensor_of
 from nodescope.engine.nn import functional as F
 from nodescope.engine.nn.init import Init, glorot
@@ -19,7 +20,6 @@ from nodescope.engine.nn.linear import Dropout, Linear
 from nodescope.engine.nn.module import Module
 from nodescope.engine.nn.normalization import LayerNorm
 from nodescope.engine.random import Generator
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import DtypeError, ShapeError
@@ -141,7 +141,8 @@ class MultiHeadAttention(Module):
     ) -> None:
         if heads < 1 or size % heads:
             raise ShapeError(
-                f"MultiHeadAttention: {heads} heads do not divide {size} features", source=where()
+                f"MultiHeadAttention: {size} features are not divisible by {heads} heads",
+                source=where(),
             )
         self.heads = heads
         self.dropout = float(dropout)

@@ -51,7 +51,7 @@ class _Conv(Module):
                              source=where())  # fmt: skip
         if inputs % groups or outputs % groups:
             raise ShapeError(
-                f"{name}: {groups} groups do not divide {inputs} inputs and {outputs} outputs",
+                f"{name}: {inputs} inputs, {outputs} outputs are not divisible by {groups} groups",
                 source=where(),
             )
         self.stride, self.padding, self.dilation = stride, padding, dilation

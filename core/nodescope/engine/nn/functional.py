@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.emit.scopes import name_scope
 from nodescope.engine.functions import (
     gelu,
     log_softmax,
@@ -48,7 +49,6 @@ from nodescope.engine.nn.spatial import (
     max_pool1d,
     max_pool2d,
 )
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import DomainError, ShapeError
@@ -84,7 +84,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
         raise ShapeError(
             f"linear: a weight of shape {given.shape} for inputs of shape {found.shape}",
             source=where(),
-            hint="a weight is (inputs, outputs); turn one of PyTorch's with weight.T",
+            hint="a weight is (inputs, outputs); transpose a PyTorch weight with weight.T",
         )
     product: Any = found @ given
     return product if bias is None else product + tensor_of(bias)  # type: ignore[no-any-return]
@@ -169,7 +169,7 @@ def glu(x: Any, axis: int = -1) -> Tensor:
     """The first half of ``x`` along ``axis`` times the `sigmoid` of the second."""
     x = tensor_of(x)
     if not x.ndim or x.shape[axis] % 2:
-        raise ShapeError(f"glu: shape {x.shape} has no two halves along axis {axis}",
+        raise ShapeError(f"glu: shape {x.shape} cannot be split in half along axis {axis}",
                          source=where())  # fmt: skip
     with name_scope("glu"):
         halves: Any = np.split(x, 2, axis=axis)

@@ -85,7 +85,8 @@ class Embedding(Module):
             raise ShapeError(f"Embedding: sizes {rows} and {size} must be positive", source=where())
         if padding_idx is not None and not 0 <= padding_idx < rows:
             raise UsageError(
-                f"Embedding: padding_idx {padding_idx} is outside of {rows} rows", source=where()
+                f"Embedding: padding_idx {padding_idx} is out of range for {rows} rows",
+                source=where(),
             )
         table = rng.standard_normal((rows, size))
         if padding_idx is not None:
@@ -125,9 +126,9 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5, *, rng: Generator | np.random.Generator | int) -> None:
         if not 0.0 <= p < 1.0:
             raise UsageError(
-                f"Dropout: p = {p} is not from 0 to below 1",
+                f"Dropout: p = {p} is not in [0, 1)",
                 source=where(),
-                hint="p is the share that is dropped",
+                hint="p is the fraction of elements that is dropped",
             )
         self.p = float(p)
         self.rng = generator_of(rng)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.emit.scopes import name_scope
 from nodescope.engine.functions import cross_entropy, mse, tensor_of
 from nodescope.engine.run import apply
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
 from nodescope.errors import DomainError, UsageError

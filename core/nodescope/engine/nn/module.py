@@ -11,8 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from nodescope.emit.scopes import name_scope
+from nodescope.engine import modes
 from nodescope.engine.autodiff.grad import assign
-from nodescope.engine.scopes import name_scope
 from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, Tensor, make
 from nodescope.errors import ShapeError, UsageError
@@ -50,6 +51,9 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` in the module's scope."""
         if not self._scope:
+            tracer = modes.tracer()
+            if tracer is not None:
+                return tracer.outermost_call(lambda: self.forward(*args, **kwargs))
             return self.forward(*args, **kwargs)
         with name_scope(self._scope):
             return self.forward(*args, **kwargs)

@@ -88,7 +88,8 @@ class GroupNorm(_Affine):
     ) -> None:
         if groups < 1 or channels % groups:
             raise ShapeError(
-                f"GroupNorm: {groups} groups do not divide {channels} channels", source=where()
+                f"GroupNorm: {channels} channels are not divisible by {groups} groups",
+                source=where(),
             )
         self.groups = groups
         self.eps = eps

@@ -83,7 +83,7 @@ class _Cell(Module):
         if state is None:
             return self.zero_state(batch)
         parts = (state,) if self.states == 1 else tuple(state)
-        found = tuple(tensor_of(each) for each in parts)
+        found = tuple(tensor_of(part) for part in parts)
         for each in found:
             if each.shape != (batch, self.size):
                 raise ShapeError(

@@ -21,7 +21,9 @@ Size = int | tuple[int, ...]
 
 def call(name: str, *inputs: Any, **attrs: Any) -> Any:
     """Run an op on tensors, arrays and numbers."""
-    found = tuple(each if each.__class__ is Tensor else tensor_of(each) for each in inputs)
+    found = tuple(
+        operand if operand.__class__ is Tensor else tensor_of(operand) for operand in inputs
+    )
     return apply(ops.get(name), found, attrs or NO_ATTRS)
 
 

@@ -73,7 +73,7 @@ def concrete(value: Any, what: str) -> Any:
     """
     if isinstance(value, Tensor):
         raise unsupported(
-            f"{what} decides the shape of the result and cannot be a tensor",
+            f"{what} determines the shape of the result, so it cannot be a tensor",
             "pass a number, list or array, as with .numpy()",
         )
     return np.asarray(value)

@@ -40,7 +40,7 @@ def _accumulate(op: str) -> Callable[..., Tensor]:
     def function(array: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Tensor:
         x = tensor_of(array)
         if not x.ndim:
-            raise shape_error("accumulate: a scalar has no axis to go along")
+            raise shape_error("accumulate: a scalar has no axis to accumulate along")
         return scan(x, axis, dtype, out)
 
     return function
@@ -56,7 +56,7 @@ def _cumulative(op: str, first: int) -> Callable[..., Tensor]:
         found = tensor_of(x)
         if axis is None:
             if found.ndim != 1:
-                raise shape_error(f"cumulative: say which axis of shape {found.shape}")
+                raise shape_error(f"cumulative: axis is required for shape {found.shape}")
             axis = 0
         (at,) = axes("cumulative", (axis,), found.ndim)
         result = scan(found, at, dtype, out)

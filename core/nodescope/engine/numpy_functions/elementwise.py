@@ -167,7 +167,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """``np.gradient``: central differences inside, one-sided at the ends."""
     x = tensor_of(f)
     if edge_order not in (1, 2):
-        raise unsupported("np.gradient: edge_order is 1 or 2")
+        raise unsupported("np.gradient: edge_order must be 1 or 2")
     if x.dtype.kind in "biu":
         if x.dtype == bool:
             raise dtype_error("np.gradient: not defined for bool")
@@ -251,7 +251,9 @@ def cross(
     left = np.moveaxis(tensor_of(a), axisa, -1)
     right = np.moveaxis(tensor_of(b), axisb, -1)
     if left.shape[-1:] != (3,) or right.shape[-1:] != (3,):
-        raise shape_error(f"np.cross: vectors of three, not {left.shape} and {right.shape}")
+        raise shape_error(
+            f"np.cross: expected vectors of length 3, got {left.shape} and {right.shape}"
+        )
     (a0, a1, a2), (b0, b1, b2) = ([v[..., i] for i in range(3)] for v in (left, right))
     found = np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
     return np.moveaxis(found, -1, axisc)
@@ -273,7 +275,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
     """``np.convolve``."""
     long, short = tensor_of(a), tensor_of(v)
     if long.ndim > 1 or short.ndim > 1 or not long.size or not short.size:
-        raise shape_error(f"np.convolve: two vectors, not {long.shape} and {short.shape}")
+        raise shape_error(f"np.convolve: expected two vectors, got {long.shape} and {short.shape}")
     long, short = long.ravel(), short.ravel()
     if short.size > long.size:
         long, short = short, long

@@ -113,7 +113,7 @@ def ihfft(
 def _turned(name: str, norm: str | None) -> str:
     if norm not in _OPPOSITE:
         raise ShapeError(
-            f"{name}: norm is one of backward, ortho, forward, not {norm!r}", source=where()
+            f"{name}: norm must be one of backward, ortho, forward, not {norm!r}", source=where()
         )
     return _OPPOSITE[norm]
 

@@ -28,17 +28,18 @@ from nodescope.ops.shapes import axes
 
 
 def index_update(x: Any, index: Any, value: Any) -> Tensor:
-    """A copy of ``x`` in which ``copy[index] = value`` was done.
+    """A copy of ``x`` after ``copy[index] = value``.
 
     Args:
         x: Any tensor; the result has its shape and dtype.
-        index: Whatever ``x[index]`` takes: ints, slices, None, ``...``, arrays of ints or bools.
-        value: Broadcasts to what the index selects, and is converted to the dtype of ``x``. Where
-            an element is named twice the last value counts.
+        index: Anything that ``x[index]`` accepts: ints, slices, None, ``...``, arrays of ints or
+            bools.
+        value: Broadcasts to the shape that the index selects, and is converted to the dtype of
+            ``x``. If an element is selected more than once, the last value counts.
 
     Raises:
         ShapeError: ``value`` does not fit.
-        BoundsError: The index lies outside.
+        BoundsError: The index is out of range.
         DtypeError: ``value`` is complex and ``x`` is not.
     """
     template, arrays = index_template(index)
@@ -48,12 +49,12 @@ def index_update(x: Any, index: Any, value: Any) -> Tensor:
 
 
 def index_add(x: Any, index: Any, value: Any) -> Tensor:
-    """``x`` with ``value`` added at an index, as often as an element is named (`numpy.add.at`).
+    """``x`` with ``value`` added at an index, once per occurrence of an element (`numpy.add.at`).
 
     Args:
         x: Any tensor; the result has the dtype of ``x + value``.
-        index: Whatever ``x[index]`` takes.
-        value: Broadcasts to what the index selects.
+        index: Anything that ``x[index]`` accepts.
+        value: Broadcasts to the shape that the index selects.
     """
     found = tensor_of(x)
     template, arrays = index_template(index)
@@ -65,20 +66,20 @@ def index_add(x: Any, index: Any, value: Any) -> Tensor:
 def gather(x: Any, indices: Any, axis: int = -1) -> Tensor:
     """The elements at ``indices`` along one axis; `numpy.take_along_axis`.
 
-    The other dimensions of both agree or are 1.
+    The other dimensions of both must agree or be 1.
     """
     return call("take_along_axis", tensor_of(x), tensor_of(indices), axis=int(axis))
 
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
-    """``x`` with ``values`` added where `gather` would take them from, repeated ones included."""
+    """``x`` with ``values`` added where `gather` would read, including repeated places."""
     found, places = tensor_of(x), tensor_of(indices)
     given = call("broadcast_to", tensor_of(values), shape=places.shape)
     return found + call("add_along_axis", given, places, axis=int(axis), shape=found.shape)
 
 
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
-    """A copy of ``x`` with ``values`` where `gather` would take them from."""
+    """A copy of ``x`` with ``values`` where `gather` would read."""
     found, places = tensor_of(x), tensor_of(indices)
     (at,) = axes("put_along_axis", (axis,), found.ndim)
     if places.ndim != found.ndim:
@@ -92,9 +93,9 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
 
 
 def one_hot(indices: Any, depth: int, dtype: Any = np.float64) -> Tensor:
-    """1 where the last, new dimension of size ``depth`` is the index, else 0.
+    """1 where the position along a new last dimension of size ``depth`` is the index, else 0.
 
-    An index outside of [0, depth) gives zeros.
+    An index outside [0, depth) gives zeros.
     """
     return (reshape_last(tensor_of(indices)) == np.arange(depth)).astype(dtype)
 
@@ -139,7 +140,9 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: None = None) 
     if mask.ndim == 1 and not isinstance(condition, Tensor):
         return along(x, at, np.flatnonzero(np.asarray(condition)))
     if mask.ndim != 1:
-        raise shape_error(f"np.compress: the condition has one dimension, not shape {mask.shape}")
+        raise shape_error(
+            f"np.compress: the condition must have one dimension, not shape {mask.shape}"
+        )
     mask = mask if mask.dtype == bool else mask != 0
     if mask.shape[0] < x.shape[at]:
         mask = call("pad", mask, widths=((0, x.shape[at] - mask.shape[0]),), value=0)
@@ -166,7 +169,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         raise shape_error("np.where: takes one argument or three")
     parts = [operand(each) for each in (condition, x, y)]
-    if None in [each if each is None else 0 for each in parts]:
+    if None in [part if part is None else 0 for part in parts]:
         parts = [tensor_of(each) for each in (condition, x, y)]
     return call("where", *parts)
 
@@ -175,7 +178,7 @@ def choose(a: Any, choices: Sequence[Any], out: None = None, mode: str = "raise"
     """``np.choose``: from several arrays, the one that an integer names, element by element."""
     refuse_out("np.choose", out)
     index = tensor_of(a)
-    parts = [tensor_of(each) for each in choices]
+    parts = [tensor_of(choice) for choice in choices]
     if mode == "wrap":
         index = index % len(parts)
     elif mode == "clip":
@@ -213,7 +216,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             others = np.logical_and(others, ~each)
         conditions.append(others)
     if len(funclist) != len(conditions):
-        raise shape_error("np.piecewise: needs a function per condition, or one more")
+        raise shape_error("np.piecewise: needs one function per condition, or one more")
     found: Any = np.zeros_like(data)
     for condition, function in zip(conditions, funclist, strict=True):
         value = function(data[condition], *args, **kw) if callable(function) else function
@@ -224,10 +227,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 def ix_(*args: Any) -> tuple[Tensor, ...]:
     """``np.ix_`` of integers."""
     found = []
-    for i, each in enumerate(args):
-        x = tensor_of(each)
+    for i, argument in enumerate(args):
+        x = tensor_of(argument)
         if x.ndim != 1:
-            raise shape_error(f"np.ix_: needs one dimension each, not shape {x.shape}")
+            raise shape_error(f"np.ix_: arguments must have one dimension, not shape {x.shape}")
         x = flatnonzero(x) if x.dtype == bool else x if x.size else x.astype(np.intp)
         found.append(reshape(x, tuple(x.size if i == j else 1 for j in range(len(args)))))
     return tuple(found)

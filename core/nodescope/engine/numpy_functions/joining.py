@@ -36,7 +36,7 @@ def _parts(
     arrays: Any, dtype: Any, out: Any, name: str, casting: Any = "same_kind"
 ) -> list[Tensor]:
     refuse_out(f"np.{name}", out)
-    found = [tensor_of(each) for each in arrays]
+    found = [tensor_of(array) for array in arrays]
     if not found:
         raise shape_error(f"np.{name}: needs at least one array")
     if dtype is None:
@@ -44,7 +44,7 @@ def _parts(
     for each in found:
         if not np.can_cast(each.dtype, dtype, casting):
             raise dtype_error(
-                f"np.{name}: {each.dtype} does not become {np.dtype(dtype)} by the rule "
+                f"np.{name}: {each.dtype} cannot be cast to {np.dtype(dtype)} by the rule "
                 f"{casting!r}",
                 "give casting='unsafe', or convert with .astype",
             )
@@ -62,7 +62,7 @@ def concatenate(
     """``np.concatenate``."""
     parts = _parts(arrays, dtype, out, "concatenate", casting)
     if axis is None:
-        parts, axis = [ravel(each) for each in parts], 0
+        parts, axis = [ravel(part) for part in parts], 0
     return call("concatenate", *parts, axis=int(axis))
 
 
@@ -133,11 +133,11 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tenso
     """``np.array_split``: parts as equal as possible, or cut at the given positions."""
     x = tensor_of(ary)
     (at,) = axes("split", (axis,), x.ndim)
-    cuts = concrete(indices_or_sections, "np.split: where to cut")
+    cuts = concrete(indices_or_sections, "np.split: where to split")
     if not cuts.ndim:
         parts, size = int(cuts), x.shape[at]
         if parts < 1:
-            raise shape_error(f"split: {parts} parts cannot be made")
+            raise shape_error(f"split: cannot split into {parts} parts")
         more = size % parts
         cuts = np.cumsum([size // parts + (i < more) for i in range(parts - 1)], dtype=np.intp)
     ends = [None, *cuts.tolist()], [*cuts.tolist(), None]
@@ -152,7 +152,8 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         parts, size = int(indices_or_sections), x.shape[at]
         if parts < 1 or size % parts:
             raise shape_error(
-                f"split: {size} elements do not make {parts} equal parts", "use np.array_split"
+                f"split: {size} elements cannot be split into {parts} equal parts",
+                "use np.array_split",
             )
     return array_split(x, indices_or_sections, at)
 

@@ -65,7 +65,7 @@ def _read_order(name: str, x: Tensor, order: Any, known: str) -> str:
         return str(order)
     if order not in tuple(known):
         raise DomainError(
-            f"{name}: there is no order {order!r}",
+            f"{name}: unknown order {order!r}",
             source=where(),
             hint=f"one of {', '.join(known)}",
         )
@@ -77,8 +77,8 @@ def _read_order(name: str, x: Tensor, order: Any, known: str) -> str:
     if flags is not None and order == "A":
         return "C"
     raise unsupported(
-        f"{name}: order={order!r} depends on how the elements lie in memory, which is ours to "
-        "choose", "say order='C' or order='F'",
+        f"{name}: order={order!r} depends on the memory layout, which nodescope "
+        "chooses", "use order='C' or order='F'",
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def _at_least(ndim: int) -> Callable[..., Any]:
         return reshape(x, shapes[x.ndim] if ndim == 3 else front)
 
     def function(*arrays: Any) -> Any:
-        found = tuple(one(each) for each in arrays)
+        found = tuple(one(array) for array in arrays)
         return found[0] if len(found) == 1 else found
 
     return function
@@ -140,7 +140,7 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tensor, ...]:
     """``np.broadcast_arrays``."""
-    found = [tensor_of(each) for each in args]
+    found = [tensor_of(argument) for argument in args]
     try:
         shape = np.broadcast_shapes(*(each.shape for each in found))
     except ValueError:
@@ -173,9 +173,9 @@ def flipud(m: Any) -> Tensor:
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """``np.rot90``."""
     x = tensor_of(m)
-    one, two = (each % max(x.ndim, 1) for each in axes)
+    one, two = (axis % max(x.ndim, 1) for axis in axes)
     if one == two or x.ndim < 2:
-        raise shape_error(f"rot90: axes {tuple(axes)} do not span a plane of {x.ndim} dimensions")
+        raise shape_error(f"rot90: axes {tuple(axes)} do not span a plane in {x.ndim} dimensions")
     turns = k % 4
     if turns == 0:
         return x
@@ -278,19 +278,19 @@ def trace(
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     """``np.meshgrid``."""
     if indexing not in ("xy", "ij"):
-        raise unsupported("np.meshgrid: indexing is 'xy' or 'ij'")
+        raise unsupported("np.meshgrid: indexing must be 'xy' or 'ij'")
     parts = [ravel(each) for each in xi]
     places = list(range(len(parts)))
     if indexing == "xy" and len(parts) > 1:
         places[:2] = 1, 0
     sizes = [1] * len(parts)
-    for place, each in zip(places, parts, strict=True):
-        sizes[place] = each.size
+    for place, part in zip(places, parts, strict=True):
+        sizes[place] = part.size
     found = []
-    for place, each in zip(places, parts, strict=True):
-        thin = reshape(each, tuple(each.size if i == place else 1 for i in range(len(parts))))
+    for place, part in zip(places, parts, strict=True):
+        thin = reshape(part, tuple(part.size if i == place else 1 for i in range(len(parts))))
         wide = thin if sparse else call("broadcast_to", thin, shape=tuple(sizes))
-        found.append(apart(wide, each) if copy else wide)
+        found.append(apart(wide, part) if copy else wide)
     return tuple(found)
 
 

@@ -167,7 +167,7 @@ def tensorinv(a: Any, ind: int = 2) -> Tensor:
     """``np.linalg.tensorinv``: undoes ``tensordot(a, x, ind)``."""
     a = tensor_of(a)
     if ind <= 0:
-        raise ShapeError("tensorinv: ind is at least 1", source=where())
+        raise ShapeError("tensorinv: ind must be at least 1", source=where())
     first, last = a.shape[:ind], a.shape[ind:]
     n = int(np.prod(last))
     return inv(a.reshape(-1 if n else 0, n)).reshape((*last, *first))
@@ -264,7 +264,7 @@ def eigvalsh(a: Any, /, UPLO: str = "L") -> Tensor:
 
 def _triangle(uplo: str) -> str:
     if uplo.upper() not in ("L", "U"):
-        raise ShapeError(f"eigh: UPLO is 'L' or 'U', not {uplo!r}", source=where())
+        raise ShapeError(f"eigh: UPLO must be 'L' or 'U', not {uplo!r}", source=where())
     return uplo.upper()
 
 
@@ -285,10 +285,10 @@ def matrix_power(a: Any, n: int, /) -> Tensor:
     """``np.linalg.matrix_power``: by squaring; the inverse's power if ``n`` is negative."""
     a = tensor_of(a)
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
-        raise DtypeError("matrix_power: the exponent is an integer", source=where())
+        raise DtypeError("matrix_power: the exponent must be an integer", source=where())
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise MatrixShapeError(
-            f"matrix_power: matrices have to be square, not {a.shape}", source=where()
+            f"matrix_power: matrices must be square, not {a.shape}", source=where()
         )
     if n == 0:
         return tensor_of(np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape).copy())
@@ -309,9 +309,9 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
     """``np.linalg.multi_dot``: a product of matrices, in the order that takes the fewest steps."""
     if out is not None:
         raise UnsupportedError("multi_dot: out= is not traced", source=where())
-    chain = [tensor_of(each) for each in arrays]
+    chain = [tensor_of(array) for array in arrays]
     if len(chain) < 2:
-        raise ShapeError("multi_dot: a product of less than two", source=where())
+        raise ShapeError("multi_dot: needs at least two arrays", source=where())
     ends = chain[0].ndim == 1, chain[-1].ndim == 1
     if ends[0]:
         chain[0] = chain[0].reshape(1, -1)
@@ -320,7 +320,8 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
     for each in chain:
         if each.ndim != 2:
             raise MatrixShapeError(
-                f"multi_dot: between its ends are matrices, not shape {each.shape}", source=where()
+                f"multi_dot: all inner arrays must be matrices, not shape {each.shape}",
+                source=where(),
             )
     found = _chain(chain, _splits([each.shape[0] for each in chain] + [chain[-1].shape[1]]))
     shape = (() if ends[0] else found.shape[:1]) + (() if ends[1] else found.shape[1:])

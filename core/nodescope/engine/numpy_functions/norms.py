@@ -40,9 +40,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     if len(along) == 2:
         return _matrices(x, "fro" if ord is None else ord, along, keepdims)
     raise ShapeError(
-        f"norm: there is a norm of vectors and of matrices, not of {len(along)} dimensions",
+        f"norm: norms are defined over one or two axes, not {len(along)}",
         source=where(),
-        hint="say which axes, or leave ord out for the Euclidean norm of everything",
+        hint="give axis, or omit ord for the Euclidean norm of all elements",
     )
 
 

@@ -38,9 +38,9 @@ def partition(
 
 
 def topk(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest (or smallest) elements along an axis, in order, and where they stand.
+    """The ``k`` largest (or smallest) elements along an axis, in order, and their indices.
 
-    Of equal ones the first comes first; NaN counts as largest.
+    Among equal elements, the first comes first; NaN counts as largest.
 
     Returns:
         Values and int64 indices, both with size ``k`` along ``axis``.
@@ -51,7 +51,9 @@ def topk(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tenso
     found = tensor_of(x)
     (at,) = axes("topk", (axis,), found.ndim)
     if not 0 <= k <= found.shape[at]:
-        raise shape_error(f"topk: {k} of {found.shape[at]} elements along axis {at}")
+        raise shape_error(
+            f"topk: k = {k} is out of range for {found.shape[at]} elements along axis {at}"
+        )
     order = call("argsort", found, axis=at, descending=bool(largest))
     places = along(order, at, slice(None, k))
     return call("take_along_axis", found, places, axis=at), places
@@ -93,16 +95,16 @@ def sort_complex(a: Any) -> Tensor:
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None
 ) -> Tensor:
-    """How often each of 0, 1, 2, … occurs, or the sums of their weights (`numpy.bincount`).
+    """The number of occurrences of 0, 1, 2, …, or the sums of their weights (`numpy.bincount`).
 
     Args:
         x: (n,), integers from 0.
         weights: (n,), or None for 1 each. Differentiable.
-        minlength: At least so many counts.
-        length: Exactly so many counts, so that the shape does not depend on values.
+        minlength: The minimum number of counts.
+        length: The exact number of counts, so that the shape does not depend on values.
 
     Raises:
-        ShapeError: ``x`` holds a number that is not below ``length``.
+        ShapeError: ``x`` contains a number that is not below ``length``.
     """
     inputs = (tensor_of(x),) if weights is None else (tensor_of(x), tensor_of(weights))
     return call("bincount", *inputs, minlength=int(minlength), length=length)
@@ -241,7 +243,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Tensor:
     """``np.trim_zeros`` of one dimension: the shape of the result depends on values."""
     x = tensor_of(filt)
     if x.ndim != 1:
-        raise shape_error(f"np.trim_zeros: one dimension, not shape {x.shape}")
+        raise shape_error(f"np.trim_zeros: expected one dimension, got shape {x.shape}")
     places = flatnonzero(x).data
     if not places.size:
         return x[:0]

@@ -88,7 +88,7 @@ def _constant(x: Tensor, widths: tuple[tuple[int, int], ...], kwargs: dict[str, 
 def _filled(x: Tensor, axis: int) -> int:
     if not x.shape[axis]:
         raise shape_error(
-            f"np.pad: axis {axis} is empty and has nothing to continue with",
+            f"np.pad: axis {axis} is empty, so there is nothing to pad with",
             "use mode='constant'",
         )
     return x.shape[axis]
@@ -140,7 +140,9 @@ def _statistics(x: Tensor, axis: int, choose: Any, lengths: Any) -> tuple[Tensor
         length = size if lengths is None or lengths[axis, side] is None else lengths[axis, side]
         length = min(int(length), size)
         if length < 1:
-            raise shape_error("np.pad: stat_length is at least 1", "leave it out for all elements")
+            raise shape_error(
+                "np.pad: stat_length must be at least 1", "omit it to use all elements"
+            )
         part = along(x, axis, slice(0, length) if side == 0 else slice(size - length, size))
         value = choose(part, axis=axis, keepdims=True)
         if x.dtype.kind in "iu" and value.dtype.kind == "f":
@@ -169,7 +171,7 @@ def _odd(
 def _none_left(kwargs: dict[str, Any]) -> None:
     if kwargs:
         raise unsupported(
-            f"np.pad: the argument {next(iter(kwargs))}= is not for this mode", "leave it out"
+            f"np.pad: the argument {next(iter(kwargs))}= is not for this mode", "omit it"
         )
 
 

@@ -33,7 +33,9 @@ def _of_dtypes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _einsum_path(*operands: Any, **how: Any) -> Any:
-    shapes = [np.empty(each.shape) if isinstance(each, Tensor) else each for each in operands]
+    shapes = [
+        np.empty(operand.shape) if isinstance(operand, Tensor) else operand for operand in operands
+    ]
     path: Any = np.einsum_path
     return path(*shapes, **how)
 

@@ -43,14 +43,14 @@ def einsum(
             "einsum with out= would take the result out of the graph", source=where()
         )
     if not operands:
-        raise ShapeError("einsum: there are no subscripts", source=where())
+        raise ShapeError("einsum: the subscripts are missing", source=where())
     subscripts, given = _parsed(operands)
     tensors = [tensor_of(each) for each in given]
     if dtype is not None:
         for each in tensors:
             if not np.can_cast(each.dtype, dtype, casting):
                 raise DtypeError(
-                    f"np.einsum: {each.dtype} does not become {np.dtype(dtype)} by the rule "
+                    f"np.einsum: {each.dtype} cannot be cast to {np.dtype(dtype)} by the rule "
                     f"{casting!r}",
                     source=where(),
                     hint="give casting='unsafe', or convert with .astype",
@@ -67,7 +67,7 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     if isinstance(operands[0], str):
         return operands[0], operands[1:]
     pairs = len(operands) // 2
-    terms = [_term(each) for each in operands[1 : 2 * pairs : 2]]
+    terms = [_term(operand) for operand in operands[1 : 2 * pairs : 2]]
     said = ",".join(terms)
     if len(operands) % 2:
         said += "->" + _term(operands[-1])
@@ -76,14 +76,14 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
 def _term(labels: Any) -> str:
     found = ""
-    for each in labels:
-        if each is Ellipsis:
+    for label in labels:
+        if label is Ellipsis:
             found += "..."
-        elif 0 <= int(each) < len(_LETTERS):
-            found += _LETTERS[int(each)]
+        elif 0 <= int(label) < len(_LETTERS):
+            found += _LETTERS[int(label)]
         else:
             raise ShapeError(
-                f"einsum: the axis {each} is not between 0 and {len(_LETTERS) - 1}", source=where()
+                f"einsum: the axis {label} is not between 0 and {len(_LETTERS) - 1}", source=where()
             )
     return found
 
@@ -91,7 +91,7 @@ def _term(labels: Any) -> str:
 def contracted(a: Tensor, b: Tensor, a_axes: tuple[int, ...], b_axes: tuple[int, ...]) -> Tensor:
     """The sum over pairs of axes; what is left of ``a``, then what is left of ``b``."""
     if a.ndim + b.ndim - len(a_axes) > len(_LETTERS):
-        raise ShapeError("a product of so many dimensions is not traced", source=where())
+        raise ShapeError("products with this many dimensions are not traced", source=where())
     one = list(_LETTERS[: a.ndim])
     two = list(_LETTERS[a.ndim : a.ndim + b.ndim])
     for i, j in zip(a_axes, b_axes, strict=True):
@@ -121,10 +121,10 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     else:
         one, two = axes
         pairs = _listed(one, a), _listed(two, b)
-    sizes = tuple(tuple(x.shape[i] for i in each) for x, each in zip((a, b), pairs, strict=True))
+    sizes = tuple(tuple(x.shape[i] for i in pair) for x, pair in zip((a, b), pairs, strict=True))
     if sizes[0] != sizes[1]:
         raise ShapeError(
-            f"tensordot: sizes {sizes[0]} of the first operand meet {sizes[1]} of the second",
+            f"tensordot: sizes {sizes[0]} of the first operand do not match {sizes[1]}",
             source=where(),
             hint=f"shapes are {a.shape} and {b.shape}",
         )
@@ -194,9 +194,9 @@ def outer_of_vectors(x1: Any, x2: Any, /) -> Tensor:
     a, b = tensor_of(x1), tensor_of(x2)
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(
-            f"outer: takes vectors, not shapes {a.shape} and {b.shape}",
+            f"outer: expected vectors, got shapes {a.shape} and {b.shape}",
             source=where(),
-            hint="np.outer flattens first",
+            hint="np.outer flattens its arguments",
         )
     return a.reshape(-1, 1) * b
 
@@ -279,7 +279,7 @@ def cov(
         if fweights is not None:
             weights = tensor_of(fweights)
             if weights.dtype.kind not in "iub":
-                raise DtypeError("cov: fweights counts: it holds whole numbers", source=where())
+                raise DtypeError("cov: fweights are counts and must be integers", source=where())
             _one_per_column(weights, x)
         if aweights is not None:
             _one_per_column(tensor_of(aweights), x)
@@ -306,7 +306,7 @@ def _one_per_column(weights: Tensor, x: Tensor) -> None:
 
 def _variables(x: Tensor, rowvar: bool) -> Tensor:
     if x.ndim > 2:
-        raise ShapeError("cov: variables make one or two dimensions", source=where())
+        raise ShapeError("cov: variables must have one or two dimensions", source=where())
     if x.ndim < 2:
         return x.reshape(1, -1)
     return x if rowvar or x.shape[0] == 1 else x.T

@@ -36,7 +36,7 @@ def linspace(
     count = int(num)
     parts = count - 1 if endpoint else count
     if count < 0:
-        raise shape_error(f"np.linspace: {count} samples cannot be made", "give 0 or more")
+        raise shape_error(f"np.linspace: the number of samples cannot be {count}", "give 0 or more")
     steps = np.arange(count).reshape(-1, *(1,) * first.ndim).astype(kind)
     delta = last - first
     step = delta / parts if parts > 0 else np.full_like(delta, np.nan)
@@ -90,7 +90,7 @@ def sliding_window_view(
     if writeable:
         raise unsupported(
             "np.sliding_window_view: writeable=True is not traced: windows are copies here",
-            "leave it out",
+            "omit it",
         )
     found = tensor_of(x)
     sizes, at = _window_shape(window_shape, axis, found.ndim)
@@ -100,7 +100,7 @@ def sliding_window_view(
             raise shape_error(
                 f"sliding_window_view: a window of {size} in {found.shape[axis_]} elements of "
                 f"axis {axis_}",
-                "a window is no larger than what it slides over",
+                "a window cannot be larger than the axis that it slides over",
             )
         index = np.arange(places)[:, None] + np.arange(size)
         found = np.moveaxis(along(found, axis_, index), axis_ + 1, -1)
@@ -115,7 +115,7 @@ def reduceat(
     x = tensor_of(array)
     if isinstance(indices, Tensor):
         raise unsupported(
-            f"{name}.reduceat: indices decide what is reduced and cannot be a tensor",
+            f"{name}.reduceat: the indices determine what is reduced, so they cannot be a tensor",
             "pass numbers, as with .numpy()",
         )
     if dtype is not None:
@@ -124,7 +124,7 @@ def reduceat(
     starts = [int(each) for each in np.ravel(indices)]
     if any(not 0 <= start < x.shape[at] for start in starts):
         raise shape_error(
-            f"{name}.reduceat: an index lies outside of {x.shape[at]} elements", "count from 0"
+            f"{name}.reduceat: an index is out of range for {x.shape[at]} elements", "count from 0"
         )
     ends = [*starts[1:], x.shape[at]]
     parts = [

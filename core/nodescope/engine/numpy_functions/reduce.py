@@ -109,7 +109,7 @@ def _floats(x: Tensor, dtype: Any, name: str) -> Tensor:
         return x
     if np.dtype(dtype).kind not in "fc":
         raise dtype_error(
-            f"np.{name}: dtype={np.dtype(dtype)} would round the mean",
+            f"np.{name}: dtype={np.dtype(dtype)} would truncate the mean",
             "convert the result with .astype",
         )
     return x.astype(dtype)
@@ -198,7 +198,8 @@ def average(
     if w.shape != x.shape:
         if not isinstance(along, int):
             raise shape_error(
-                f"np.average: weights {w.shape} and {x.shape} differ", "say which axis they are for"
+                f"np.average: weights {w.shape} and {x.shape} differ",
+                "give the axis that they apply to",
             )
         if w.shape != (x.shape[along],):
             raise shape_error(f"np.average: weights {w.shape} do not fit axis {along} of {x.shape}")

@@ -29,8 +29,8 @@ KINDS: dict[str, Kind] = {
         "tensors hold numbers", "give it arrays: x.numpy()",
         "busday_count busday_offset datetime_as_string datetime_data is_busday isnat",
     ),
-    "polynomials of the old kind": Kind(
-        "superseded in NumPy itself by np.polynomial; np.polyval is traced",
+    "legacy polynomials": Kind(
+        "superseded by np.polynomial in NumPy itself; np.polyval is traced",
         "np.polyval and np.convolve are traced; or leave the graph with .numpy()",
         "poly polyadd polyder polydiv polyfit polyint polymul polysub roots",
     ),
@@ -45,11 +45,11 @@ KINDS: dict[str, Kind] = {
         "array asanyarray asarray_chkfinite ascontiguousarray asfortranarray asmatrix bmat "
         "frombuffer fromfunction fromiter require",
     ),
-    "functions of functions": Kind(
+    "functions that take functions": Kind(
         "they call Python once per element; nodescope.map and scan are traced",
         "nodescope.map and nodescope.scan are traced", "frompyfunc nested_iters",
     ),
-    "constants of numbers only": Kind(
+    "constants computed from plain numbers": Kind(
         "they take no tensor: wrap the result in nodescope.constant",
         "it takes numbers: float(x) and int(x) leave the graph",
         "bartlett blackman geomspace hamming hanning kaiser indices diag_indices mask_indices "
@@ -65,16 +65,16 @@ KINDS: dict[str, Kind] = {
         "with .numpy()", "packbits unpackbits",
     ),
     "dtype of the result depends on values": Kind(
-        "take .real where it is meant", "take x.real where the imaginary part is none",
+        "use .real where intended", "use x.real where the imaginary part is zero",
         "real_if_close",
     ),
-    "about NumPy and dtypes": Kind(
+    "queries about NumPy and dtypes": Kind(
         "they take no arrays", LEAVE,
         "get_include get_printoptions getbufsize geterr geterrcall isdtype isfortran "
         "isscalar issubdtype iterable mintypecode printoptions promote_types set_printoptions "
         "setbufsize seterr seterrcall show_config show_runtime test",
     ),
-    "deprecated": Kind("removed or about to be", LEAVE, "in1d row_stack trapz"),
+    "deprecated": Kind("removed or deprecated", LEAVE, "in1d row_stack trapz"),
 }  # fmt: skip
 
 KIND_OF = {name: kind for kind, each in KINDS.items() for name in each.names.split()}

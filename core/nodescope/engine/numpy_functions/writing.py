@@ -104,7 +104,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     given = _typed(src, target)
     if not np.can_cast(given.dtype, target.dtype, casting):  # type: ignore[arg-type]
         raise DtypeError(
-            f"np.copyto: {given.dtype} does not become {target.dtype} by the rule {casting!r}",
+            f"np.copyto: {given.dtype} cannot be cast to {target.dtype} by the rule {casting!r}",
             source=here(),
             hint="give casting='unsafe', or convert with .astype",
         )
@@ -204,7 +204,7 @@ def _flat(target: Tensor, places: Array, values: Any, chosen: Array | None = Non
         given = given.ravel()[which % max(given.size, 1)]
     if len(places) and not -target.size <= places.min() <= places.max() < target.size:
         raise BoundsError(
-            f"a place lies outside of a tensor of {target.size} elements", source=here()
+            f"an index is out of range for a tensor of {target.size} elements", source=here()
         )
     index = np.unravel_index(places % max(target.size, 1), target.shape)
     write(target, updated(target, tuple(np.asarray(each) for each in index), given))

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.source import user_source, where
+from nodescope.emit.frames import user_source, where
+from nodescope.engine import modes
 from nodescope.engine.state import current
 from nodescope.engine.static import mode
 from nodescope.engine.static.dynamic import Dynamic, Wanted
@@ -42,6 +43,8 @@ from nodescope.engine.static.signature import (
 )
 from nodescope.engine.static.tracing import trace
 from nodescope.errors import TraceError
+from nodescope.interactive import cell_name
+from nodescope.ir.graph import SourceLocation
 
 _WARN_AFTER = 12  # traces of one function
 _MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
@@ -90,7 +93,11 @@ class Compiled:
     def _call(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = current()
         if state.builder is not None or mode.plain():
-            return self._plain(owner, args, kwargs)
+            tracer = modes.tracer()
+            if tracer is None or tracer.emitter.marked:
+                return self._plain(owner, args, kwargs)
+            with tracer.emitter.apart(state):
+                return self._plain(owner, args, kwargs)
         leaves: list[Any] = []
         key = self._key(args, kwargs, leaves, state.recording)
         self._calls += 1
@@ -184,15 +191,15 @@ class Compiled:
         found = min(said, key=len)
         recorded = self._records[-1].recording
         if not found and recorded is not current().recording:
-            return "gradients are recorded now" if not recorded else "gradients are not recorded"
-        return "; ".join(found) or "the same tensor stands in other places of the arguments"
+            return "gradients are now recorded" if not recorded else "gradients are not recorded"
+        return "; ".join(found) or "the same tensor appears at different places in the arguments"
 
     def _traced(
         self, owner: Any, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any],
         leaves: list[Any], reason: str,
     ) -> Entry:  # fmt: skip
         with self._lock:
-            start = time.perf_counter()
+            began, start = time.perf_counter_ns(), time.perf_counter()
             form = form_of(self._names, self._static, args, kwargs)
             function = self._function(owner)
             given = [(each.path, each.value) for each in form.arguments if each.spec is None]
@@ -208,6 +215,10 @@ class Compiled:
             self._keep(key, (*self._entries.get(key, ()), entry)[-_MOST_VARIANTS:])
             self._records.append(Record(entry, reason, self._calls, where(), took, said))
             self._warn()
+            place = entry.lowering.place = defined_at(self.__wrapped__)
+            told = getattr(modes.attending(), "compiled", None)
+            if told is not None and place is not None:
+                told(self.name, place.file, place.line, began)
             return entry
 
     def _check_draws(self, guards: Guards, before: bytes) -> None:
@@ -216,14 +227,14 @@ class Compiled:
         if drawn:
             raise TraceError(
                 f"{self.name} drew random numbers from {drawn} while it was traced: they would be "
-                "the same on each call",
+                "the same on every call",
                 source=where(),
                 hint="use nodescope.random, or draw outside and pass the numbers in",
             )
         if pickle.dumps(np.random.get_state()) != before:  # perhaps by another thread
             self._say(
-                f"{self.name}: np.random gave numbers while it was traced; if it was this function "
-                "that drew them, they are the same on each call: use nodescope.random, or draw "
+                f"{self.name}: np.random was used while it was traced; if this function "
+                "drew the numbers, they are the same on every call: use nodescope.random, or draw "
                 "outside and pass the numbers in"
             )
 
@@ -365,6 +376,14 @@ class Method:
     def explain(self) -> Explanation:
         """See `Compiled.explain`."""
         return self._compiled.explain()
+
+
+def defined_at(function: Callable[..., Any]) -> SourceLocation | None:
+    """Where a function is defined; None of what is no function of Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return None
+    return SourceLocation(cell_name(code.co_filename), code.co_firstlineno, code.co_qualname)
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:

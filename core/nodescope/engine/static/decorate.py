@@ -32,35 +32,35 @@ def compile(
 ) -> Any:
     """A function that is traced once per signature and then runs as a static graph.
 
-    Tensors, arrays and NumPy scalars in the arguments, in any nest of containers, are traced; all
-    other values are part of the signature. Tensors that the function takes from around are read
-    afresh on each call, and what it assigns to them, or to ``.grad``, is written back when a call
-    has succeeded. Other things that it does to Python objects happen while it is traced, not on
-    each call. Also a decorator, with or without arguments.
+    Tensors, arrays and NumPy scalars in the arguments, in any nested containers, are traced; all
+    other values are part of the signature. Captured tensors are read again on each call, and
+    assignments to them, or to ``.grad``, are written back when the call succeeds. Other side
+    effects on Python objects happen only while tracing. Also a decorator, with or without
+    arguments.
 
     Args:
-        function: What to compile; a method has traces of its own for each instance.
-        static_argnames: Arguments that are part of the signature as they are.
-        donate: Arguments whose tensors are given away: their arrays are let go as soon as nothing
-            in the graph needs them, and the tensors cannot be used afterwards, not even if the call
-            fails.
-        dynamic: Whether the leading dimension of arguments may differ from call to call without
-            another trace: None for as soon as a second size comes, True, False, or names of the
-            arguments that have it.
-        name: What it is called in `explain`; the function's own name if None.
-        backend: What runs the graph: ``"numpy"`` (as if None), which gives the plain function's
-            results bit for bit; ``"c"``, which needs a C compiler and keeps its stated error
-            bounds; ``"auto"``: C where there is a compiler; ``"plain"``: node by node. The
-            environment variable NODESCOPE_BACKEND overrides it for every function.
-        passes: Which passes the graph goes through, by name (`nodescope passes` lists them), in
-            order; names with a minus before them are left out of the usual ones; ``"none"``.
+        function: The function to compile; a method has separate traces for each instance.
+        static_argnames: Names of arguments that are part of the signature by value.
+        donate: Names of arguments whose tensors are given away: their arrays are released as soon
+            as the graph no longer needs them, and the tensors cannot be used afterwards, even if
+            the call fails.
+        dynamic: Whether the leading dimension of arguments may change between calls without
+            another trace: None for as soon as a second size appears, True, False, or the names of
+            the arguments whose leading dimension is dynamic.
+        name: The name in `explain`; the function's own name if None.
+        backend: What runs the graph: ``"numpy"`` (the default), whose results are bit-identical to
+            the plain function's; ``"c"``, which needs a C compiler and keeps its stated error
+            bounds; ``"auto"``: C if there is a compiler; ``"plain"``: node by node. The environment
+            variable NODESCOPE_BACKEND overrides it for every function.
+        passes: Names of the passes to run (`nodescope passes` lists them), in order; names with a
+            leading minus are removed from the default passes; ``"none"`` for none.
         unsafe: Names of rules to use that may change NaN, infinities, signs of zeros, or rounding;
             ``"all"`` for every one.
-        memory_bytes: Cheap results are computed again rather than that more is held at once.
+        memory_bytes: A memory target: cheap values are recomputed instead of holding more at once.
 
     Raises:
-        UsageError: An argument that is named does not exist; or a back end, a pass or a rule; or
-            ``memory_bytes`` is no positive whole number.
+        UsageError: A named argument, back end, pass or rule does not exist, or ``memory_bytes`` is
+            not a positive integer.
     """
     if function is None:
         return functools.partial(

@@ -1,6 +1,6 @@
-"""Donated: what stands in a tensor whose array was given to a compiled function.
+"""Donated: placeholder in a tensor whose array was given to a compiled function.
 
-Invariant: its shape and dtype are known; whatever needs elements raises `UsageError`.
+Invariant: its shape and dtype are known; any use of elements raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Gone:
     def check(self) -> None:
         """Raises that it is gone."""
         raise UsageError(
-            f"this tensor was donated to {self.function}, which let its array go",
+            f"this tensor was donated to {self.function}, which released its array",
             source=where(),
-            hint="use what the function returned, or leave the argument out of donate",
+            hint="use what the function returned, or remove the argument from donate",
         )
 
     def __len__(self) -> int:

@@ -1,11 +1,11 @@
-"""Dynamic: one trace that serves many sizes of a leading dimension.
+"""Dynamic sizes: one trace that serves many sizes of a leading dimension.
 
-The function is traced at several distinctive sizes; nothing is computed for it. If the traces are
-the same but for numbers that follow from the size, a graph for any other size is made by putting
-the numbers in. A program that looks at the size in a way that may take another turn is refused.
+The function is traced at several distinctive sizes; nothing is computed for it. If the traces
+differ only in numbers that follow from the size, the graph for any other size is made by
+substituting them. A program whose control flow may depend on the size is refused.
 
-Invariant: sizes below 2 are never served, for they broadcast; a graph for a size is the one that
-tracing at that size gives, as far as the sizes tried can tell.
+Invariant: sizes below 2 are never served, because they broadcast; a graph for a size is the one
+that tracing at that size gives, as far as the tried sizes can tell.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Family:
         own = self.entry.traced
         if recording is not own.recording or not _alike(own.form, form, self.positions):
             return 0
-        sizes = {_shape(form, each)[0] for each in self.positions}
+        sizes = {_shape(form, position)[0] for position in self.positions}
         return sizes.pop() if len(sizes) == 1 and min(sizes) >= 2 else 0
 
     def sized(self, n: int, form: Form) -> Entry:
@@ -132,7 +132,7 @@ class Family:
     def _static(self, n: int) -> Joint:
         """The derivative of a trace at one size, for what is rarely asked."""
         base = self.entry.traced
-        specs = {each: _with(base.form, each, n) for each in self.positions}
+        specs = {position: _with(base.form, position, n) for position in self.positions}
         traced = trace(self.function(), base.form, base.recording, specs=specs)
         found = Joint.of(traced, self.entry.name, self.entry.lowering.wish)
         assert found is not None
@@ -333,7 +333,7 @@ def _tried(
     shapes: list[tuple[int, ...]], count: int,
 ) -> Traced:  # fmt: skip
     base = entry.traced
-    specs = {each: _with(base.form, each, Size(n, watch)) for each in positions}
+    specs = {position: _with(base.form, position, Size(n, watch)) for position in positions}
 
     def resize(value: int, spec: TensorSpec) -> TensorSpec:
         if value > len(shapes) or len(shapes[value - 1]) != len(spec.shape):

@@ -14,7 +14,6 @@ import numpy as np
 
 from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import alias_of
-from nodescope.engine.execution.plan import Plan
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.source import where
 from nodescope.engine.static.donated import donate
@@ -30,7 +29,9 @@ from nodescope.engine.trees import unflatten
 from nodescope.errors import BoundsError, NodescopeError
 from nodescope.ir.graph import Graph
 from nodescope.ops.calls import Scalar
+from nodescope.ops.plan import Plan
 from nodescope.passes.own import is_leafs, roots_of
+from nodescope.telling import shape_words
 
 _new = Tensor.__new__
 _ndarray = np.ndarray
@@ -83,7 +84,7 @@ class Entry:
         self.graph = Graph(
             id=builder.id, kind="static", inputs=self.inputs, outputs=self.outputs, nodes=nodes,
             values=tuple(builder.values[:last]),
-            constants=tuple(each for each in builder.arrays if each <= last),
+            constants=tuple(array for array in builder.arrays if array <= last),
         )  # fmt: skip
         self.plan = Plan(self.graph, builder.arrays, (*self.outputs, *residuals), self.inputs)
         self.lowering = Lowering(
@@ -115,6 +116,12 @@ class Entry:
         ]
         self.writes = [(self._place(binding), value) for binding, value in traced.writes]
         self._shared = _shared(self.plan, self.outputs[len(traced.tensors) :])
+        begins = builder.losses
+        self._losses = tuple(
+            (i, begins[value])
+            for i, value in enumerate(self.outputs[: len(traced.tensors)])
+            if value in begins
+        )
         self._freed = tuple(i for i, each in enumerate(traced.tensors) if freed_root(traced, each))
         self.results: list[tuple[str, Any]] = [
             (kind, self.order[each] if kind == "leaf" else each) for kind, each in traced.results
@@ -159,7 +166,8 @@ class Entry:
             return self.guards.changed()
         for tensor, shape, constant in self._held:
             if tensor.data.shape != shape:
-                return f"captured {_called(tensor)}: shape {shape} → {tensor.data.shape}"
+                now = shape_words(tensor.data.shape)
+                return f"captured {_called(tensor)}: shape {shape_words(shape)} → {now}"
             if (tensor.edge is None) is not constant:
                 change = "no longer wants" if tensor.edge is None else "now wants"
                 return f"captured {_called(tensor)} {change} a gradient"
@@ -168,16 +176,16 @@ class Entry:
             found = getattr(tensor, "_grad", None)
             if (found is None) is not (form is None):
                 before = "None" if form is None else "set"
-                return f"{_called(tensor)}.grad was {before}, and is not now"
+                return f"{_called(tensor)}.grad was {before}, but is not now"
             if found is not None and _form(found) != form:
                 return f"{_called(tensor)}.grad has another shape or dtype"
         for i, tensor in self._tied:
             if leaves[i] is not tensor:
                 return "an argument is another tensor than the one that is captured, too"
         if self._held_ids:
-            for each in leaves:
-                if id(each) in self._held_ids:
-                    return f"an argument is {_called(each)}, which the function also captures"
+            for leaf in leaves:
+                if id(leaf) in self._held_ids:
+                    return f"an argument is {_called(leaf)}, which the function also captures"
         return ""
 
     # Running
@@ -248,6 +256,8 @@ class Entry:
                 tensors.append(result)
         for each, vid in zip(tensors, ids, strict=False):
             each._vid = vid
+        if self._losses:
+            self._tell_losses(tensors)
         for i in self._freed:
             tensors[i].edge = FREED
         if self.writes:
@@ -263,9 +273,16 @@ class Entry:
             return tensors[self._single]
         return self._assembled(leaves, tensors)
 
+    def _tell_losses(self, tensors: list[Tensor]) -> None:
+        """Tell the losses that backward passes inside began with, as far as they are results."""
+        tracer = modes.attending()
+        if tracer is not None:
+            for i, site in self._losses:
+                tracer.began(tensors[i], site)
+
     def _set_grads(self, leaves: list[Any], tensors: list[Tensor]) -> None:
         """No gradient shares memory with another tensor, which writing to it would change."""
-        taken = {id(each.data) for each in leaves if each.__class__ is Tensor}
+        taken = {id(leaf.data) for leaf in leaves if leaf.__class__ is Tensor}
         for place, position in self._gradients:
             target = settled(_of(place, leaves))
             if position is None:
@@ -350,7 +367,7 @@ class Entry:
                 owner.steps = steps
             raise
         tensors: list[Tensor] = []
-        taken = {id(each) for each in leaves}
+        taken = {id(leaf) for leaf in leaves}
         for each, value in zip(self.traced.tensors, self.outputs, strict=False):
             tensor = values[value]
             if each.edge is None:
@@ -359,6 +376,7 @@ class Entry:
                 tensor = alias_of(tensor)
             taken.add(id(tensor))
             tensors.append(tensor)
+        self._tell_losses(tensors)
         for i in self._freed:
             tensors[i].edge = FREED
         for i, (place, value) in enumerate(self.writes):
@@ -390,7 +408,7 @@ class Entry:
         for reader, names in self._hosts:
             rates = reader()
             if rates.keys() != names:
-                raise Stale("the optimizer has other settings than when it was traced")
+                raise Stale("the optimizer's settings differ from those when it was traced")
             found.append(rates)
         return found
 
@@ -399,7 +417,7 @@ class Entry:
         if type(error) is not IndexError:
             return error
         integers = {
-            each.id for each in self.plan.graph.values if np.dtype(each.spec.dtype).kind in "iu"
+            value.id for value in self.plan.graph.values if np.dtype(value.spec.dtype).kind in "iu"
         }
         lines = [f"{call.op.name} at {call.node.source}" for call in self.plan.calls
                  if call.op.family == "index" and not integers.isdisjoint(call.node.inputs)
@@ -412,8 +430,8 @@ class Entry:
         )
         return BoundsError(
             said, source=where(),
-            hint="its arguments were donated, so it cannot be run again to tell more: leave "
-            "donate= out for that; np.clip keeps indices inside",
+            hint="its arguments were donated, so it cannot be rerun for details: omit "
+            "donate= for that; np.clip keeps indices in range",
         )  # fmt: skip
 
     def _located(self, error: Exception, feeds: list[Any]) -> Exception:
@@ -421,7 +439,10 @@ class Entry:
         values: dict[int, Any] = dict(self.plan.constants)
         values.update(zip(self.inputs, feeds, strict=False))
         for call in self.plan.calls:
-            args = [each.value if isinstance(each, Scalar) else values[each] for each in call.args]
+            args = [
+                argument.value if isinstance(argument, Scalar) else values[argument]
+                for argument in call.args
+            ]
             try:
                 data = call.op.impl(*args, **call.attrs)
             except Exception as again:

@@ -79,9 +79,9 @@ class Trace:
         nodes = ", ".join(f"{count} {phase}" for phase, count in self.phases.items())
         lines.append(f"  nodes: {nodes or 'none'}")
         lines.extend(
-            f"  constant {each.name}: {each.spec}, {each.nbytes:,} bytes"
-            f"{f', from {each.source}' if each.source else ''}"
-            for each in self.constants
+            f"  constant {constant.name}: {constant.spec}, {constant.nbytes:,} bytes"
+            f"{f', from {constant.source}' if constant.source else ''}"
+            for constant in self.constants
         )
         if self.captured:
             lines.append("  captured: " + _listed([f"{c.name} {c.spec}" for c in self.captured]))
@@ -162,12 +162,12 @@ def explained(number: int, record: Record) -> Trace:
         trace_ms=record.trace_ms,
         calls=entry.calls,
         constants=tuple(
-            Held(node.name, builder.values[value - 1].spec, builder.arrays[value].nbytes,
+            Held(node.name, builder.values[value - 1].tensor, builder.arrays[value].nbytes,
                  str(node.source or ""))
             for node in entry.graph.nodes if node.op == "constant" for value in node.outputs
         ),
         captured=tuple(
-            Held(tensor.name or builder.producer(value).name, builder.values[value - 1].spec,
+            Held(tensor.name or builder.producer(value).name, builder.values[value - 1].tensor,
                  tensor.data.nbytes, str(builder.producer(value).source or ""))
             for tensor, value in builder.captures if id(tensor) not in own
         ),

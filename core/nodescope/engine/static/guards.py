@@ -23,8 +23,8 @@ import numpy as np
 
 from nodescope.engine.nn import Module
 from nodescope.engine.random import Generator
-from nodescope.engine.source import is_ours
 from nodescope.engine.tensor import Tensor
+from nodescope.origins import is_internal
 
 _DEPTH = 12  # of containers and functions that are followed
 _MOST = 8192  # guards of one function; what is beyond is not followed
@@ -134,12 +134,12 @@ class Guards:
         if depth > _DEPTH or isinstance(value, (*_SCALARS, Tensor, np.ndarray, np.generic)):
             return
         if isinstance(value, types.FunctionType):
-            if not is_ours(value.__code__.co_filename):
+            if not is_internal(value.__code__.co_filename):
                 self._function(value, depth)
             return
         if isinstance(value, types.MethodType):
             self._inside(label, value.__self__, names, depth)
-            if not is_ours(getattr(value.__func__, "__code__", _NO_CODE).co_filename):
+            if not is_internal(getattr(value.__func__, "__code__", _NO_CODE).co_filename):
                 self._inside(label, value.__func__, names, depth)
             return
         wrapped = getattr(value, "__wrapped__", None)
@@ -207,7 +207,7 @@ class Guards:
                 function = getattr(found, "fget", None) or getattr(found, "__func__", found)
                 function = getattr(function, "__wrapped__", function)
                 code: Any = getattr(function, "__code__", None)
-                if isinstance(function, types.FunctionType) and not is_ours(code.co_filename):
+                if isinstance(function, types.FunctionType) and not is_internal(code.co_filename):
                     names |= _names(function.__code__)
                     self._function(function, depth + 1)
         return names
@@ -340,7 +340,7 @@ _COUNTED = (
 def _library(value: Any) -> bool:
     """Whether a value is a package such as numpy, or an object or class of our own or Python's."""
     if isinstance(value, types.ModuleType):
-        return is_ours(getattr(value, "__file__", None) or "")
+        return is_internal(getattr(value, "__file__", None) or "")
     kind = value if isinstance(value, type) else type(value)
     name = kind.__module__.partition(".")[0]
     return name in {"nodescope", "numpy"} or name in sys.stdlib_module_names

@@ -20,7 +20,6 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import modes
 from nodescope.engine.autodiff.tape import alias_of, pull_many
-from nodescope.engine.execution.plan import Plan
 from nodescope.engine.state import current
 from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.play import play
@@ -28,9 +27,10 @@ from nodescope.engine.static.tracing import Traced, history
 from nodescope.engine.static.watched import watched_of
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
 from nodescope.errors import GradientError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph, Node
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Op
+from nodescope.ops.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Joint:
             known: The same of everything that was given or kept, by value id in the graph.
         """
         inputs = tuple(
-            settled(each) if isinstance(each, Tensor) else leaves[each] for each in self.places
+            settled(place) if isinstance(place, Tensor) else leaves[place] for place in self.places
         )
         saved = {**feeds, **dict(zip(self.residuals, arrays[count:], strict=True))}
         bundle = Bundle(
@@ -171,7 +171,7 @@ class Joint:
             (next_seq(), self.op, inputs, {"saved": saved, "known": known or {}}),
             tuple(ids[each] for each in self.roots) if ids else (0,) * len(self.roots),
         )
-        tensors = [make(each) for each in arrays[: len(self.traced.tensors)]]
+        tensors = [make(array) for array in arrays[: len(self.traced.tensors)]]
         for position, each in zip(self.roots, bundle.tensors(), strict=True):
             tensors[position] = each
         return tensors
@@ -214,7 +214,7 @@ class Joint:
             cotangents = tuple(map(builder.value_of, cts))
         builder.limit = limit
         nodes = tuple(builder.nodes[start:])
-        wanted = tuple(each for each in outputs if each is not None)
+        wanted = tuple(output for output in outputs if output is not None)
         residuals = _residuals(nodes, wanted, traced)
         graph = Graph(
             id=builder.id, kind="static", inputs=(*residuals, *cotangents), outputs=wanted,

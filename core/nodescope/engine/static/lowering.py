@@ -14,16 +14,18 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from nodescope.emit.frames import user_source, where
+from nodescope.engine import modes
 from nodescope.engine.codegen import backend as backends
 from nodescope.engine.codegen.backend import Runner
-from nodescope.engine.execution.plan import Plan
-from nodescope.engine.source import user_source, where
 from nodescope.errors import RegistryError, UsageError
-from nodescope.ir.graph import Graph
+from nodescope.ir.graph import Graph, SourceLocation
+from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
+from nodescope.ops.plan import Plan
 from nodescope.passes import all_passes
 from nodescope.passes.pipeline import Lowered, Options, chosen_of, lower, names_of
 from nodescope.registry import did_you_mean
@@ -82,7 +84,7 @@ def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | N
         if not whole or memory_bytes <= 0:
             raise UsageError(
                 f"compile: memory_bytes must be a positive number of bytes, not {memory_bytes!r}",
-                source=where(), hint="give a whole number, or None for no limit",
+                source=where(), hint="give an integer, or None for no limit",
             )  # fmt: skip
     return Wish(backend or "", chosen, rules, memory_bytes)
 
@@ -93,12 +95,12 @@ def _check_rules(rules: frozenset[str]) -> None:
     known = {r.name for each in all_passes() for r in each.rules if not r.exact} | {"all"}
     for name in sorted(rules - known):
         near = did_you_mean(name, known) or _LISTED
-        raise UsageError(f"compile: there is no unsafe rule {name!r}", source=where(), hint=near)
+        raise UsageError(f"compile: no unsafe rule named {name!r}", source=where(), hint=near)
 
 
 def _backend(name: Any, asked: str) -> backends.Backend:
     known = ", ".join(repr(each.name) for each in backends.all_backends())
-    hint = f'there are {known}, and "{AUTO}"'
+    hint = f'one of {known}, or "{AUTO}"'
     if not isinstance(name, str):
         raise UsageError(f"{asked}: a back end is a name, not {name!r}", source=where(), hint=hint)
     try:
@@ -127,6 +129,7 @@ class Lowering:
         reason: Why it is another than was asked for, or ``""``.
         lower_ns, build_ns: How long passes and back end took.
         watched: How it runs while somebody observes; see `nodescope.engine.static.watched`.
+        place: Where the function is defined, if that is known.
     """
 
     plan: Plan
@@ -142,6 +145,7 @@ class Lowering:
     lower_ns: int = 0
     build_ns: int = 0
     watched: Any = None
+    place: SourceLocation | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _given_up: bool = False
 
@@ -168,7 +172,7 @@ class Lowering:
     def _give_up(self, error: Exception) -> None:
         self._given_up, self.runner, self.watched = True, None, None
         self.reason = f"{type(error).__name__}: {error}"
-        _warn(f"{self.name} runs as it was traced, because compiling it failed: {self.reason}")
+        _warn(f"{self.name} runs as it was traced, because compilation failed: {self.reason}")
 
     def ready(self) -> Runner | None:
         """The runner, made now if need be; None if the plan runs as traced."""
@@ -178,15 +182,14 @@ class Lowering:
                     self._prepare()
         return self.runner
 
-    def memory(self) -> dict[str, int]:
-        """What the plan's intermediate results take, by name; empty if that was not planned."""
-        report = None if self.runner is None else self.runner.memory
-        return {} if report is None else asdict(report)
+    def memory(self) -> MemoryReport | None:
+        """What the plan's intermediate results take; None if that was not planned."""
+        return None if self.runner is None else self.runner.memory
 
     def _prepare(self) -> None:
+        start = time.perf_counter_ns()
         chosen, self.reason = self._chosen()
         try:
-            start = time.perf_counter_ns()
             options = Options(unsafe=self.wish.unsafe, memory_bytes=self.wish.memory_bytes,
                               backend=chosen.name)  # fmt: skip
             lowered = lower(self.traced, self.arrays, self.wish.passes, options)
@@ -198,6 +201,21 @@ class Lowering:
             self.runner = runner
         except Exception as error:
             self._give_up(error)
+        finally:
+            self.tell(start)
+
+    def tell(self, start_ns: int, what: str = "") -> None:
+        """Tell who observes that time went into compiling, at the function's line.
+
+        Args:
+            what: What else was done than to compile.
+        """
+        tracer = modes.attending()
+        told = getattr(tracer, "compiled", None)  # builders of graphs take no time down
+        if told is not None:
+            sources = (node.source for node in self.traced.nodes)
+            at = self.place or next((each for each in sources if each is not None), None)
+            told(f"{self.name}{what}", at.file if at else "", at.line if at else 0, start_ns)
 
     def _built(self, chosen: backends.Backend, lowered: Lowered) -> tuple[str, Runner]:
         """By another back end if this one fails; the graph is right for any."""

@@ -29,24 +29,24 @@ _fixed = False
 
 
 def set_mode(mode: Mode) -> None:
-    """Run compiled functions as graphs (``"compiled"``, as it begins) or plainly (``"eager"``).
+    """Run compiled functions as graphs (``"compiled"``, the default) or plainly (``"eager"``).
 
-    A program that was started with the environment variable `VARIABLE` keeps the mode it names.
+    If the environment variable `VARIABLE` is set, it overrides this call.
 
     Raises:
-        UsageError: There is no such mode.
+        UsageError: The mode is unknown.
     """
     global _eager
     if mode not in get_args(Mode):
         raise UsageError(
-            f"set_mode: there is no mode {mode!r}", source=where(), hint='"eager" or "compiled"'
+            f"set_mode: unknown mode {mode!r}", source=where(), hint='"eager" or "compiled"'
         )
     if not _fixed:
         _eager = mode == "eager"
 
 
 def get_mode() -> Mode:
-    """The mode that this thread runs compiled functions in now."""
+    """The mode in which this thread currently runs compiled functions."""
     return "eager" if plain() else "compiled"
 
 

@@ -1,4 +1,4 @@
-"""Pace: the numbers that an optimizer gives each step of a program, apart from its parameters.
+"""Optimizer schedule: the numbers that an optimizer feeds to each step, apart from its parameters.
 
 Invariant: the n-th call of a program gets the numbers that the n-th step of the optimizer would.
 """
@@ -94,12 +94,12 @@ def pace_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> Pace:
     kept: dict[int, int] = {}
     optimizers: list[Any] = []
     hosts = []
-    for owner, each in zip(owners, names, strict=True):
+    for owner, name in zip(owners, names, strict=True):
         if id(owner) not in kept:
             kept[id(owner)] = len(optimizers)
             optimizers.append(copy.copy(owner))
             optimizers[-1].parameters, optimizers[-1]._state = [], []
-        hosts.append(Host(kept[id(owner)], each))
+        hosts.append(Host(kept[id(owner)], name))
     return Pace(optimizers, hosts)
 
 

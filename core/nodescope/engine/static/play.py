@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nodescope.engine import modes
-from nodescope.engine.execution.plan import LEAVES
 from nodescope.engine.execution.replay import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
@@ -21,6 +20,7 @@ from nodescope.engine.tensor import Tensor
 from nodescope.ir.graph import Node, Phase
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Scalar, call_of
+from nodescope.ops.plan import LEAVES
 
 _new = Tensor.__new__
 
@@ -68,13 +68,13 @@ def play(
                 if node.id in needed:
                     raise
                 continue
-            for value, each in zip(node.outputs, results, strict=False):
-                values[value] = each
+            for value, result in zip(node.outputs, results, strict=False):
+                values[value] = result
                 if observer is not None:
-                    _seen(observer, node, each, stood)
+                    _seen(observer, node, result, stood)
                     for of in pairs.get(value, ()):
                         if values.get(of).__class__ is Tensor:
-                            observer.pair(values[of], each)
+                            observer.pair(values[of], result)
     finally:
         (state.scope, state.phase, state.forward, state.source, state.cursor,
          state.recording) = saved  # fmt: skip
@@ -88,11 +88,11 @@ def _call(
     call = call_of(node)
     args: list[Any] = []
     tensors = 0
-    for each in call.args:
-        if isinstance(each, Scalar):
-            args.append(each.value)
+    for argument in call.args:
+        if isinstance(argument, Scalar):
+            args.append(argument.value)
             continue
-        value = values[each]
+        value = values[argument]
         held = value.__class__ is Tensor and value.edge is not None
         if held and not all(histories[tensors : tensors + 1]):
             value = value.detach()

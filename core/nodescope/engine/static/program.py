@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nodescope.engine.execution.plan import Plan
 from nodescope.engine.graphs import archive
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
@@ -23,10 +22,11 @@ from nodescope.engine.static.pace import Host, Pace, Settings, pace_of, read_pac
 from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph
 from nodescope.ir.text import print_graph
-from nodescope.ops.lowprecision import as_dtype
 from nodescope.ops.op import Array
+from nodescope.ops.plan import Plan
 
 _CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "dict": dict}
 _LEAVES = ({"value"}, {"argument"}, {"static"}, {"none"})
@@ -46,24 +46,24 @@ class _About(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Program:
-    """A static graph that can be run, printed, saved and loaded, apart from its function.
+    """A static graph that can be run, printed, saved and loaded, independently of its function.
 
-    ``f.graph(*args)`` of a function of `nodescope.compile` makes one, `Program.load` and
-    `nodescope.load_graph` read one. It is called with arguments of the form that the function was
-    traced with: ``program(x)``, or ``program.run(x)``.
+    ``f.graph(*args)`` of a compiled function creates one; `Program.load` and
+    `nodescope.load_graph` read one. Call it with arguments of the same structure as those the
+    function was traced with: ``program(x)``, or ``program.run(x)``.
 
-    It carries state of its own: copies of the parameters, of buffers and of what an optimizer
-    keeps, as they were when the program was made. Where the graph assigns to them (a training
-    step), a call changes these copies, so that the next call goes on from there; the function's
-    own parameters stay as they are. `save` writes them as they are by then.
+    A program has its own state: copies of the parameters, buffers and optimizer state as of its
+    creation. Where the graph assigns to them (in a training step), a call updates these copies, and
+    the next call continues from there; the function's own parameters do not change. `save` writes
+    their current values.
 
     Attributes:
-        graph: Its nodes; see `nodescope.ir.graph.Graph`.
-        name: Of the function that it was traced from.
+        graph: The graph; see `nodescope.ir.graph.Graph`.
+        name: The name of the traced function.
         constants: Arrays that are part of the graph, by value id.
-        state: What it takes besides its arguments (parameters, an optimizer's state and numbers),
-            by value id. A call replaces what the graph assigns to, and an optimizer's numbers by
-            those of its next step.
+        state: Inputs other than the arguments (parameters, optimizer state and numbers), by value
+            id. A call replaces what the graph assigns to, and sets an optimizer's numbers to those
+            of its next step.
     """
 
     def __init__(
@@ -98,22 +98,22 @@ class Program:
         return self.graph.nodes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result, from arguments of the form that the function was traced with.
+        """Run the program on arguments of the same structure as those the function was traced with.
 
-        Arrays and tensors take the places of those that the function was traced with, in order;
-        everything else is part of the graph. Results have no history. What the graph assigns to
-        is changed in `state`; arguments are not written to.
+        Arrays and tensors replace the traced ones, in order; all other arguments are part of the
+        graph. Results carry no gradient history. Assignments change `state`; arguments are never
+        written to.
 
         Raises:
-            UsageError: There are more or fewer arrays than the graph takes.
-            ShapeError, DtypeError: One is another than the graph takes.
+            UsageError: The number of arrays differs from what the graph takes.
+            ShapeError, DtypeError: An array differs from what the graph takes.
         """
         leaves, _ = flatten((args, dict(sorted(kwargs.items()))))
-        leaves = [each for each in leaves if isinstance(each, Tensor | np.ndarray | np.generic)]
+        leaves = [leaf for leaf in leaves if isinstance(leaf, Tensor | np.ndarray | np.generic)]
         if len(leaves) != len(self._arguments):
             wanted = ", ".join(path for path, _ in self._arguments)
             raise UsageError(
-                f"{self.name}: the graph takes {len(self._arguments)} arrays, not {len(leaves)}",
+                f"{self.name}: the graph takes {len(self._arguments)} arrays, got {len(leaves)}",
                 source=where(),
                 hint=f"give {wanted}",
             )
@@ -123,7 +123,7 @@ class Program:
                 fed[value] = self._checked(path, value, each)
         arrays = self._lowering.run([fed[each] for each in self.graph.inputs])
         found = dict(zip(self.graph.outputs, arrays, strict=True))
-        given = [each.data if isinstance(each, Tensor) else np.asarray(each) for each in leaves]
+        given = [leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
         held = [each for each in (*self.state.values(), *self.constants.values())
                 if isinstance(each, np.ndarray)]  # fmt: skip
         asked = set(_values_of(self._results))
@@ -156,10 +156,10 @@ class Program:
         return data
 
     def save(self, path: Any) -> None:
-        """Write the program to a file, whole or not at all.
+        """Write the program to a file, atomically.
 
         Raises:
-            GraphError: The function returns an object that a file cannot hold.
+            GraphError: The function returns an object that cannot be saved in a file.
         """
         about = {
             "name": self.name,
@@ -218,7 +218,7 @@ def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
         if value not in state or becomes not in graph.outputs:
             raise GraphError(f"%{value} cannot become %{becomes}")
         if specs.get(value) != specs[becomes]:
-            raise GraphError(f"%{value} becomes %{becomes}, which is another kind of array")
+            raise GraphError(f"%{value} becomes %{becomes}, which is a different kind of array")
     for value in _values_of(about.results):
         if value not in graph.outputs and not isinstance(state.get(value), np.ndarray):
             raise GraphError(f"the result %{value} is unknown")
@@ -270,7 +270,7 @@ def program_of(entry: Entry) -> Program:
             beside = -1 - sum(key < 0 for key in state)
             state[beside] = each.data.copy(order="K")
             leaves.append({"value": beside})
-    asked = {value: None for each in leaves if (value := each.get("value", -1)) not in state}
+    asked = {value: None for leaf in leaves if (value := leaf.get("value", -1)) not in state}
     asked.pop(-1, None)
     writes = {
         held[id(place)]: value
@@ -282,7 +282,7 @@ def program_of(entry: Entry) -> Program:
         outputs=tuple(dict.fromkeys((*asked, *outputs))), nodes=entry.graph.nodes,
         values=entry.graph.values, constants=entry.graph.constants,
     )  # fmt: skip
-    constants = {each: builder.arrays[each] for each in graph.constants}
+    constants = {constant: builder.arrays[constant] for constant in graph.constants}
     return Program(
         graph, entry.name, constants, state, arguments,
         described(traced.structure, iter(leaves)), writes, pace,
@@ -327,7 +327,7 @@ def _leaves(what: Any) -> Iterable[dict[str, Any]]:
     kind, keys, children = what["kind"], what.get("keys"), what.get("children")
     if kind not in _CONTAINERS or not isinstance(keys, list) or not isinstance(children, list):
         raise GraphError(f"a result is an unknown container, {kind!r}")
-    if not all(isinstance(each, _KEYS) for each in keys):
+    if not all(isinstance(key, _KEYS) for key in keys):
         raise GraphError("a key of a result is not a plain value")
     if kind == "dict" and len(keys) != len(children):
         raise GraphError("a result has more or fewer keys than values")
@@ -357,7 +357,7 @@ def _plain(name: str, what: Any) -> Any:
         if not isinstance(each.get("static"), _KEYS):
             raise GraphError(
                 f"{name}: a result cannot be saved: it is a {type(each['static']).__name__}",
-                source=where(), hint="return tensors, numbers and texts",
+                source=where(), hint="return tensors, numbers and strings",
             )  # fmt: skip
     return what
 

@@ -1,4 +1,4 @@
-"""Report: how a graph was compiled, as data and as a table that one wants to read.
+"""Report: how a graph was compiled, as data and as a readable table.
 
 Invariant: describes what happened; nothing is compiled or run for it.
 """
@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from nodescope.engine.codegen.backend import MemoryReport
 from nodescope.engine.static.lowering import Lowering
 from nodescope.ir.graph import Graph
+from nodescope.ir.provenance import KernelCost, MemoryReport
+from nodescope.passes.compile_events import reasons_of
 from nodescope.passes.cost import Machine, node_work, roof, this_machine
 from nodescope.passes.pipeline import Lowered, Stage
-from nodescope.passes.telling import reasons_of
 
 _MOST_KERNELS = 24  # lines that are printed; the data holds all
 _MOST_REASONS = 8
@@ -102,15 +101,15 @@ class Report:
         took = f"passes {self.lower_ms:.1f} ms, code {self.build_ms:.1f} ms"
         lines = [f"{self.of}, compiled for {self.backend!r} ({took})"]
         if self.fallback:
-            lines.append(f"  not as asked: {self.fallback}")
+            lines.append(f"  back end changed: {self.fallback}")
         lines.extend(_indented(self._passes()))
         fates = ", ".join(f"{count} {kind}" for kind, count in self.fates.items())
-        lines.append(f"  fate of the traced nodes: {fates or 'there are none'}")
+        lines.append(f"  fate of the traced nodes: {fates or 'none'}")
         if self.memory is not None:
             lines.append(f"  memory: {_memory(self.memory)}")
         lines.extend(_indented(self._kernels()))
         if self.unfused:
-            lines.append(f"  apart: {len(self.unfused)} pairs of neighbours are not one kernel")
+            lines.append(f"  not fused: {len(self.unfused)} pairs of neighbouring nodes")
             lines.extend(f"    {each}" for each in self.unfused[:_MOST_REASONS])
             if len(self.unfused) > _MOST_REASONS:
                 lines.append(f"    and {len(self.unfused) - _MOST_REASONS} more")
@@ -132,10 +131,10 @@ class Report:
 
     def _kernels(self) -> list[str]:
         rows = [
-            (each.name, each.what, _quantity(each.flops), _quantity(each.moved) + "B",
-             f"{each.intensity:.2g}", each.bound, f"{each.least_us:.1f} us",
-             _covered(each.covers))
-            for each in self.kernels[:_MOST_KERNELS]
+            (kernel.name, kernel.what, _quantity(kernel.flops), _quantity(kernel.moved) + "B",
+             f"{kernel.intensity:.2g}", kernel.bound, f"{kernel.least_us:.1f} us",
+             _covered(kernel.covers))
+            for kernel in self.kernels[:_MOST_KERNELS]
         ]  # fmt: skip
         head = ("kernel", "op or pattern", "flops", "moved", "flops/B", "bound", "at least",
                 "covers")  # fmt: skip
@@ -143,11 +142,11 @@ class Report:
         if len(self.kernels) > _MOST_KERNELS:
             rest = self.kernels[_MOST_KERNELS:]
             least = sum(each.least_us for each in rest)
-            lines.append(f"and {len(rest)} more, at least {least:.1f} us together")
+            lines.append(f"and {len(rest)} more, at least {least:.1f} us in total")
         if self.machine is not None:
             lines.append(
                 f"roofline of one core: {self.machine.flops / 1e9:.0f} Gflop/s, "
-                f"{self.machine.bandwidth / 1e9:.1f} GB/s, they meet at "
+                f"{self.machine.bandwidth / 1e9:.1f} GB/s, ridge point "
                 f"{self.machine.ridge:.1f} flops/B"
             )
         return lines
@@ -174,32 +173,29 @@ def report_of(lowering: Lowering, of: str) -> Report:
     )
 
 
-def costs_of(lowered: Lowered) -> dict[int, dict[str, Any]]:
-    """Flops, bytes, intensity and bound of the nodes that run, as a recording keeps them."""
-    specs = {each.id: each.spec for each in lowered.graph.values}
-    found = {}
+def costs_of(lowered: Lowered) -> dict[int, KernelCost]:
+    """Costs of the nodes that run, by id, as a recording keeps them."""
+    specs = {value.id: value.tensor for value in lowered.graph.values}
+    costs = {}
     for node in lowered.graph.nodes:
-        if node.family != "leaf":
+        if not node.is_leaf:
             work = node_work(node, specs)
-            where = roof(work)
-            found[node.id] = {
-                "flops": work.flops, "bytes": work.moved, "intensity": work.intensity,
-                "bound": where.bound, "least_ns": where.least_s * 1e9,
-            }  # fmt: skip
-    return found
+            costs[node.id] = KernelCost(work.flops, work.moved, roof(work).bound)
+    return costs
 
 
 def _pass(stage: Stage) -> Pass:
     return Pass(
         stage.name, len(stage.before.nodes), len(stage.after.nodes),
-        dict(Counter(each.rule for each in stage.rewrites).most_common()), stage.took_ns / 1e6,
+        dict(Counter(rewrite.rule for rewrite in stage.rewrites).most_common()),
+        stage.took_ns / 1e6,
     )  # fmt: skip
 
 
 def _kernels(lowered: Lowered, machine: Machine) -> Iterable[Kernel]:
-    specs = {each.id: each.spec for each in lowered.graph.values}
+    specs = {value.id: value.tensor for value in lowered.graph.values}
     for node in lowered.graph.nodes:
-        if node.family == "leaf":
+        if node.is_leaf:
             continue
         work = node_work(node, specs)
         where = roof(work, machine)
@@ -229,12 +225,12 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: set[in
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"  {each}" for each in lines]
+    return [f"  {line}" for line in lines]
 
 
 def _covered(names: tuple[str, ...]) -> str:
     """Last parts of names, as many as one can read."""
-    short = [each.rpartition("/")[2] for each in names]
+    short = [name.rpartition("/")[2] for name in names]
     most = 6
     return ", ".join(short[:most]) + (f" and {len(short) - most} more" if len(short) > most else "")
 
@@ -250,7 +246,7 @@ def _quantity(number: float) -> str:
 
 def _memory(memory: MemoryReport) -> str:
     return (
-        f"{_quantity(memory.planned_bytes)}B planned, {_quantity(memory.unplanned_bytes)}B at the "
-        f"peak without a plan, {_quantity(memory.total_bytes)}B of results in all, "
+        f"{_quantity(memory.planned_bytes)}B planned, {_quantity(memory.unplanned_bytes)}B peak "
+        f"without a plan, {_quantity(memory.total_bytes)}B of results in total, "
         f"{memory.in_place} in place"
     )

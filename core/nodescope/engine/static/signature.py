@@ -22,6 +22,7 @@ from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import Structure, flatten
 from nodescope.errors import UsageError
 from nodescope.ir.graph import TensorSpec
+from nodescope.telling import shape_words
 
 Key = Any
 PLAIN, WANTS, ASKS, OWN, HELD = range(5)
@@ -129,8 +130,8 @@ def required_key(name: str, value: Any) -> Key:
     """
     if isinstance(value, Tensor | _ndarray):
         raise UsageError(
-            f"the static argument {name!r} is {_noun(value)}, whose elements are not compared",
-            hint="leave it out of static_argnames, or pass a tuple of numbers",
+            f"the static argument {name!r} is {_noun(value)}, whose elements cannot be compared",
+            hint="remove it from static_argnames, or pass a tuple of numbers",
         )
     try:
         hash(value)
@@ -211,7 +212,7 @@ class Form:
     @property
     def dynamic(self) -> list[int]:
         """Positions among the leaves of those that are fed."""
-        return [i for i, each in enumerate(self.arguments) if each.spec is not None]
+        return [i for i, argument in enumerate(self.arguments) if argument.spec is not None]
 
 
 def form_of(
@@ -257,14 +258,14 @@ def _argument(path: str, value: Any, static: bool) -> Argument:
 
 def differences(before: Form, now: Form) -> list[str]:
     """In words, how the arguments of two calls differ, as far as a trace depends on it."""
-    old, new = ({each.path: each for each in form.arguments} for form in (before, now))
-    said = [f"{path}: not given before" for path in new if path not in old]
+    old, new = ({argument.path: argument for argument in form.arguments} for form in (before, now))
+    said = [f"{path}: newly given" for path in new if path not in old]
     said += [f"{path}: no longer given" for path in old if path not in new]
     for path, each in new.items():
         said += _difference(old[path], each) if path in old else []
     found = said
     if not found and before.structures != now.structures:
-        found = ["the containers of the arguments are of other kinds"]
+        found = ["the containers of the arguments have different types"]
     if not found and before.names != now.names:
         found = [f"arguments {', '.join(now.names)} instead of {', '.join(before.names)}"]
     if not found and before.positional != now.positional:
@@ -291,7 +292,8 @@ def _difference(old: Argument, new: Argument) -> list[str]:
         found.append(f"{path}: {_kind(old)} → {_kind(new)}")
     if old.spec is not None and new.spec is not None:
         if old.spec.shape != new.spec.shape:
-            found.append(f"{path}: shape {old.spec.shape} → {new.spec.shape}")
+            before, after = shape_words(old.spec.shape), shape_words(new.spec.shape)
+            found.append(f"{path}: shape {before} → {after}")
         if old.spec.dtype != new.spec.dtype:
             found.append(f"{path}: dtype {old.spec.dtype} → {new.spec.dtype}")
     return found
@@ -299,10 +301,10 @@ def _difference(old: Argument, new: Argument) -> list[str]:
 
 _ROLES: dict[int | str, str] = {
     PLAIN: "a tensor",
-    WANTS: "a tensor computed from what wants a gradient",
-    ASKS: "a tensor that wants a gradient",
+    WANTS: "a tensor computed from one that requires a gradient",
+    ASKS: "a tensor that requires a gradient",
     OWN: "a parameter",
-    HELD: "a parameter that wants no gradient",
+    HELD: "a parameter that requires no gradient",
     "array": "a NumPy array",
     "scalar": "a NumPy scalar",
 }

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.source import is_ours
 from nodescope.ops.op import Array
+from nodescope.origins import is_internal
 
 Fitted = Callable[[int], Any]
 """What a number (or a nest of numbers) is for a size."""
@@ -37,7 +37,7 @@ class Watch:
         """Note what the program does, if it is the program that does it."""
         frame = sys._getframe(2)
         file = frame.f_code.co_filename
-        if not self.noticed and not is_ours(file):
+        if not self.noticed and not is_internal(file):
             self.noticed = f"{what} at {file}:{frame.f_lineno}"
 
 
@@ -106,8 +106,8 @@ def fit(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | None
     if isinstance(first, bool | np.bool_) or first is None or isinstance(first, str):
         return _same(values, what)
     if isinstance(first, int):
-        if all(isinstance(each, int) for each in values):
-            return _integer([int(each) for each in values], sizes, what)
+        if all(isinstance(value, int) for value in values):
+            return _integer([int(value) for value in values], sizes, what)
         raise Unfit(f"{what} depends on it")
     if kind is float:
         return _float(values, sizes, what)
@@ -118,22 +118,22 @@ def fit(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | None
 
 def _same(values: Sequence[Any], what: str) -> Fitted | None:
     first = values[0]
-    for each in values[1:]:
+    for value in values[1:]:
         if isinstance(first, np.ndarray):
             equal = (
-                isinstance(each, np.ndarray)
-                and (each.shape, each.dtype) == (first.shape, first.dtype)
-                and each.tobytes() == first.tobytes()
+                isinstance(value, np.ndarray)
+                and (value.shape, value.dtype) == (first.shape, first.dtype)
+                and value.tobytes() == first.tobytes()
             )
         else:
-            equal = each.__class__ is first.__class__ and bool(each == first)
+            equal = value.__class__ is first.__class__ and bool(value == first)
         if not equal:
             raise Unfit(f"{what} depends on it")
     return None
 
 
 def _integer(values: Sequence[int], sizes: Sequence[int], what: str) -> Fitted | None:
-    if all(each == values[0] for each in values):
+    if all(value == values[0] for value in values):
         return None
     slope, rest = divmod(values[1] - values[0], sizes[1] - sizes[0])
     start = values[0] - slope * sizes[0]
@@ -143,19 +143,19 @@ def _integer(values: Sequence[int], sizes: Sequence[int], what: str) -> Fitted |
 
 
 def _float(values: Sequence[float], sizes: Sequence[int], what: str) -> Fitted | None:
-    if all(each.__class__ is float and repr(each) == repr(values[0]) for each in values):
+    if all(value.__class__ is float and repr(value) == repr(values[0]) for value in values):
         return None
-    if any(each.__class__ is not float for each in values):
+    if any(value.__class__ is not float for value in values):
         raise Unfit(f"{what} depends on it")
-    if all(each.is_integer() for each in values):
-        whole = _integer([int(each) for each in values], sizes, what)
+    if all(value.is_integer() for value in values):
+        whole = _integer([int(value) for value in values], sizes, what)
         if whole is not None:
             return _floating(whole)
     for k in (1.0, -1.0, 2.0, -2.0, 0.5, -0.5):
-        if not all(each and abs(k / each) < 2**52 for each in values):
+        if not all(value and abs(k / value) < 2**52 for value in values):
             continue
-        below = [round(k / each) for each in values]
-        if any(not n or k / n != each for n, each in zip(below, values, strict=True)):
+        below = [round(k / value) for value in values]
+        if any(not n or k / n != value for n, value in zip(below, values, strict=True)):
             continue
         try:
             divisor = _integer(below, sizes, what)
@@ -164,9 +164,9 @@ def _float(values: Sequence[float], sizes: Sequence[int], what: str) -> Fitted |
         if divisor is not None:
             return _quotient(k, divisor)
     for more in (1, -1):  # as n / (n - 1), by which a variance is corrected
-        near = [round(1.0 / (each - 1.0)) if each != 1.0 else 0 for each in values]
+        near = [round(1.0 / (value - 1.0)) if value != 1.0 else 0 for value in values]
         ones = [more * each for each in near]
-        if all(n and (n + more) / n == each for n, each in zip(ones, values, strict=True)):
+        if all(n and (n + more) / n == value for n, value in zip(ones, values, strict=True)):
             with contextlib.suppress(Unfit):
                 divisor = _integer(ones, sizes, what)
                 if divisor is not None:
@@ -193,14 +193,16 @@ def fit_array(values: Sequence[Array], sizes: Sequence[int], what: str) -> Fitte
         Unfit: They depend on the size in another way.
     """
     first = values[0]
-    shapes = fit([each.shape for each in values], sizes, what)
+    shapes = fit([value.shape for value in values], sizes, what)
     if shapes is None:
         return _same(values, what)
-    if all(each.dtype == first.dtype and each.size for each in values):
+    if all(value.dtype == first.dtype and value.size for value in values):
         dtype, element = first.dtype, first.flat[0]
-        if all(each.tobytes() == np.full(each.shape, element, dtype).tobytes() for each in values):
+        if all(
+            value.tobytes() == np.full(value.shape, element, dtype).tobytes() for value in values
+        ):
             return lambda n: np.full(shapes(n), element, dtype)
-        if first.ndim == 1 and all(_counts(each) for each in values):
+        if first.ndim == 1 and all(_counts(value) for value in values):
             return lambda n: np.arange(shapes(n)[0], dtype=dtype)
     raise Unfit(f"{what} depends on it")
 
@@ -212,18 +214,18 @@ def _counts(array: Array) -> bool:
 def _nest(values: Sequence[Any], sizes: Sequence[int], what: str) -> Fitted | None:
     first = values[0]
     kind: Any = first.__class__
-    if any(each.__class__ is not kind for each in values):
+    if any(value.__class__ is not kind for value in values):
         raise Unfit(f"{what} depends on it")
     if kind is slice:
         ends = fit([(v.start, v.stop, v.step) for v in values], sizes, what)
         return None if ends is None else lambda n: slice(*ends(n))
     if isinstance(first, dict):
         keys = list(first)
-        if any(list(each) != keys for each in values):
+        if any(list(value) != keys for value in values):
             raise Unfit(f"{what} depends on it")
-        inner = fit([tuple(each.values()) for each in values], sizes, what)
+        inner = fit([tuple(value.values()) for value in values], sizes, what)
         return None if inner is None else lambda n: kind(zip(keys, inner(n), strict=True))
-    if any(len(each) != len(first) for each in values):
+    if any(len(value) != len(first) for value in values):
         raise Unfit(f"{what} depends on it")
     parts = [fit(column, sizes, what) for column in zip(*values, strict=True)]
     if all(each is None for each in parts):

@@ -64,14 +64,16 @@ class Tracing(Builder):
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
         """See `Builder.run`."""
         inputs, attrs = prepared(op, inputs, attrs)
-        histories = tuple(each.edge is not None for each in inputs if each.__class__ is Tensor)
+        histories = tuple(
+            operand.edge is not None for operand in inputs if operand.__class__ is Tensor
+        )
         try:
             result = super().run(op, inputs, attrs)
         except ShapeError as error:
             if "depends on" in error.message and "values" in error.message:
                 raise TraceError(
                     error.message, source=error.source or where(),
-                    hint=error.hint or "select with np.where, or do it outside of the compiled "
+                    hint=error.hint or "select with np.where, or do it outside the compiled "
                     "function",
                 ) from None  # fmt: skip
             raise
@@ -84,8 +86,8 @@ class Tracing(Builder):
 
     def _resized(self, results: tuple[Tensor, ...]) -> None:
         assert self.resize is not None
-        for each in results:
-            data: Any = each.data
+        for result in results:
+            data: Any = result.data
             spec = TensorSpec(data.shape, data.dtype.name)
             data.shape = self.resize(data.value, spec).shape
 
@@ -117,17 +119,17 @@ class Tracing(Builder):
     def new_parameter(self, tensor: Tensor) -> None:
         """Refuse a parameter that the function makes: each call would make another one."""
         raise TraceError(
-            f"a parameter ({tensor.name or 'unnamed'}) is made inside a compiled function",
+            f"a parameter ({tensor.name or 'unnamed'}) is created inside a compiled function",
             source=where(),
-            hint="make it once outside, or make a tensor with nodescope.tensor",
+            hint="create it once outside, or make a tensor with nodescope.tensor",
         )
 
     def new_optimizer(self, optimizer: Any) -> None:
         """Refuse an optimizer that the function makes: its state would begin anew on each call."""
         raise TraceError(
-            f"an optimizer ({type(optimizer).__name__}) is made inside a compiled function",
+            f"an optimizer ({type(optimizer).__name__}) is created inside a compiled function",
             source=where(),
-            hint="make it once outside of the function",
+            hint="create it once outside the function",
         )
 
     def start_step(self) -> None:
@@ -173,9 +175,9 @@ def _history(tensor: Any) -> TraceError:
     name = getattr(tensor, "name", "")
     return TraceError(
         f"backward inside a compiled function reaches {name or 'a tensor'}, which was computed "
-        "outside of it",
+        "outside it",
         source=where(),
-        hint="compute it inside, call backward outside, or stop there with .detach()",
+        hint="compute it inside, call backward outside, or cut the graph with .detach()",
     )
 
 

@@ -1,16 +1,17 @@
-"""Watched: a compiled graph while somebody observes, kernel by kernel.
+"""Observed run of a compiled graph, kernel by kernel.
 
-Each node of the compiled graph runs through the same machine code as unobserved, on memory of its
-own, and is an event. A kernel that is opened is first run node by node on its real inputs, for the
-eyes only: what it then gives is what the kernel computes.
+Each node of the compiled graph runs the same machine code as unobserved, on its own memory, and is
+an event. An open kernel is first run node by node on its real inputs, for inspection only: its
+result is always what the kernel computes.
 
-Invariant: the results are bit for bit those of the unobserved compiled run.
+Invariant: the results are bit-identical to those of the unobserved compiled run.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from nodescope.ir.identity import Cursor, Entry
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Op
-from nodescope.passes.telling import events_of
+from nodescope.passes.compile_events import events_of
 
 if TYPE_CHECKING:
     from nodescope.engine.tracer import Tracer
@@ -116,6 +117,7 @@ class Watched:
         if known is None or known() is not tracer:
             lowering = self.lowering
             assert lowering.lowered is not None
+            start = time.perf_counter_ns()
             taken: list[int] = []
 
             def new_id() -> int:
@@ -126,10 +128,11 @@ class Watched:
                 lowering.lowered, lowering.name, new_id, backend=lowering.backend,
                 fallback=lowering.reason, costs=costs_of(lowering.lowered),
                 memory=lowering.memory(),
-                compile_ms=(lowering.lower_ns + lowering.build_ns) / 1e6,
+                compile_ns=lowering.lower_ns + lowering.build_ns,
             ):  # fmt: skip
                 tracer.bus.emit(event)
             graph = taken[-1]
+            lowering.tell(start, " (its graph is recorded)")
             self._told = (weakref.ref(tracer), graph)
         return graph
 
@@ -163,7 +166,7 @@ def watched_of(
 
 
 def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
-    calls = [call_of(node) for node in graph.nodes if ops.get(node.op).family != "leaf"]
+    calls = [call_of(node) for node in graph.nodes if not ops.get(node.op).is_leaf]
     last: dict[int, int] = {}
     for i, call in enumerate(calls):
         for value in (*call.node.inputs, *call.node.outputs):
@@ -196,7 +199,7 @@ def _constantly(found: Any) -> Any:
 
 
 def _impl(call: Call, kernel: Kernel) -> Any:
-    ports = [i for i, each in enumerate(call.args) if not isinstance(each, Scalar)]
+    ports = [i for i, argument in enumerate(call.args) if not isinstance(argument, Scalar)]
     several = call.op.outputs != 1
     plain = len(ports) == len(call.args)
 
@@ -227,24 +230,24 @@ class _Run:
             values = self._leaves(feeds)
             given = tuple(getattr(values[each], "_vid", 0) for each in watched.graph.inputs)
             known = watched.entered.get(self.key)
-            bus = tracer.bus
-            seen = bus.values or bus.starts or bus.stops or bus.opened
+            demand = tracer.bus.demand
+            seen = demand.arrays or demand.starts or demand.opened
             if not seen and known and known[0] == given:
                 found = self._timed(known[1], values)
                 if found is not None:
                     return found
             for step in watched.steps:
-                args = tuple(each.value if isinstance(each, Scalar) else values[each]
-                             for each in step.call.args)  # fmt: skip
+                args = tuple(argument.value if isinstance(argument, Scalar) else values[argument]
+                             for argument in step.call.args)  # fmt: skip
                 if self._opened(step):
                     self._open(step, args)
                 self._place(step.node)
                 made: Any = tracer.run(step.op, args, step.attrs)
                 outputs = made if made.__class__ is tuple else (made,)
-                for value, each in zip(step.node.outputs, outputs, strict=True):
-                    values[value] = each
+                for value, output in zip(step.node.outputs, outputs, strict=True):
+                    values[value] = output
                     for of in watched.gradients.get(value, ()):
-                        self._pair(of, each, values)
+                        self._pair(of, output, values)
                 for each in step.drop:
                     values.pop(each, None)
             ran = tuple(self._entries(step.node)[0] for step in watched.steps)
@@ -339,7 +342,7 @@ class _Run:
 
     def _opened(self, step: _Step) -> bool:
         """Whether somebody wants to see what a kernel does inside."""
-        wanted = self.tracer.bus.opened
+        wanted = self.tracer.bus.demand.opened
         node = step.node
         if not wanted or not (node.op == "fused" or step.call.op.inline is not None):
             return False
@@ -357,7 +360,9 @@ class _Run:
         """Run what a kernel holds node by node, on what it is about to get."""
         state, tracer, node = self.state, self.tracer, step.node
         self._place(node)
-        given = tuple(each.detach() if each.__class__ is Tensor else each for each in args)
+        given = tuple(
+            argument.detach() if argument.__class__ is Tensor else argument for argument in args
+        )
         for mine, each in zip(given, args, strict=True):
             if mine.__class__ is Tensor:
                 mine._vid = getattr(each, "_vid", 0)
@@ -371,8 +376,8 @@ class _Run:
         for member in body.nodes:
             self._place(member)
             call = call_of(member)
-            taken = tuple(each.value if isinstance(each, Scalar) else values[each]
-                          for each in call.args)  # fmt: skip
+            taken = tuple(argument.value if isinstance(argument, Scalar) else values[argument]
+                          for argument in call.args)  # fmt: skip
             found: Any = tracer.run(call.op, taken, call.attrs)
             outputs = found if found.__class__ is tuple else (found,)
             values.update(zip(member.outputs, outputs, strict=True))

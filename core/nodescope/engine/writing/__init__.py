@@ -1,4 +1,4 @@
-"""Writing to tensors in place, and who shares their memory.
+"""Writing to tensors in place, and which tensors share memory.
 
-Invariant: a write is right for everyone who sees it, or refused.
+Invariant: a write is correct for every tensor that sees it, or refused.
 """

@@ -31,7 +31,7 @@ def _reduced(self: Tensor, protocol: Any) -> Any:
     """For ``pickle``. Raises `GradientError`: it has a history, which cannot be kept."""
     if self.edge is not None and self.edge is not LEAF:
         raise GradientError(
-            "pickle: this tensor was computed from one that wants a gradient",
+            "pickle: this tensor was computed from one that requires a gradient",
             source=where(),
             hint="keep x.detach(), or x.numpy()",
         )

@@ -93,7 +93,7 @@ def _check_history(target: Tensor) -> None:
             "what is written to was made from a tensor whose gradient is wanted, and nothing is "
             "recorded here, so it would lose its gradient",
             source=where(),
-            hint="write outside of no_grad, or to a copy without history: x = x.detach().copy()",
+            hint="write outside no_grad, or to a copy without history: x = x.detach().copy()",
         )
 
 

@@ -108,7 +108,7 @@ def fitted(target: Tensor, result: Tensor, what: str, *, wider: bool = False) ->
     if result.shape != target.shape:
         if not wider or not _broadcasts(result.shape, target.shape):
             raise ShapeError(
-                f"{what}: a result of shape {result.shape} does not fit into {target.shape}",
+                f"{what}: a result of shape {result.shape} does not fit into shape {target.shape}",
                 source=where(),
                 hint="make a new tensor, as in x = x + y",
             )

@@ -1,9 +1,9 @@
-"""Clusters: which nodes become one, so that the graph never goes round.
+"""Clusters: which nodes are fused into one, without creating cycles.
 
-Each set of nodes is a number, one bit per node; for each cluster it is known which nodes come
-before it when every cluster counts as one node.
+A set of nodes is an integer with one bit per node; for each cluster, the preceding nodes are known,
+with every cluster counted as one node.
 
-Invariant: the graph of clusters has no cycle; a union that would make one is refused.
+Invariant: the graph of clusters has no cycle; a union that would create one is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Clusters:
         makers: dict[int, int] = {}
         for node in draft:
             control = node.control_inputs
-            if node.family == "leaf" and not control and not node.inputs:
+            if node.is_leaf and not control and not node.inputs:
                 continue  # nothing comes before it, so no cycle leads through it
             i = len(self.nodes)
             self.index[node.id] = i
@@ -68,10 +68,10 @@ class Clusters:
             Its position; None if the clusters can be one.
         """
         bits = 0
-        for each in clusters:
-            bits |= self._bits[each]
-        for each in clusters:
-            for member in self._members[each]:
+        for cluster in clusters:
+            bits |= self._bits[cluster]
+        for cluster in clusters:
+            for member in self._members[cluster]:
                 for source in self.before[member]:
                     if not bits >> source & 1 and self._ancestors[self.root[source]] & bits:
                         return source
@@ -81,15 +81,15 @@ class Clusters:
         """Make clusters one. They must not be `apart`. Gives the new cluster."""
         kept = min(clusters)
         bits = ancestors = 0
-        for each in clusters:
-            bits |= self._bits[each]
-            ancestors |= self._ancestors[each]
+        for cluster in clusters:
+            bits |= self._bits[cluster]
+            ancestors |= self._ancestors[cluster]
         ancestors &= ~bits
         more = 0  # what some of them have before them and others have not
-        for each in clusters:
-            more |= ancestors & ~self._ancestors[each]
-            if each != kept:
-                gone = self._members.pop(each)
+        for cluster in clusters:
+            more |= ancestors & ~self._ancestors[cluster]
+            if cluster != kept:
+                gone = self._members.pop(cluster)
                 self._members[kept] += gone
                 for member in gone:
                     self.root[member] = kept

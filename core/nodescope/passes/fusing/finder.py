@@ -146,6 +146,6 @@ class Finder:
 
     def alone(self, value: int, *users: Node) -> bool:
         """Whether nobody but these takes a value, and it is not given out."""
-        ids = {each.id for each in users}
+        ids = {user.id for user in users}
         taking = self.draft.users(value)
         return not self.draft.is_output(value) and all(each.id in ids for each in taking)

@@ -71,8 +71,8 @@ def make_kernel(
         like=last, label=pattern, outputs=outputs, control=control,
         phase=phase or None,  # type: ignore[arg-type]
     )  # fmt: skip
-    alone = sum(nbytes(draft.spec(v)) for each in members
-                for v in (*dict.fromkeys(each.inputs), *each.outputs))  # fmt: skip
+    alone = sum(nbytes(draft.spec(v)) for member in members
+                for v in (*dict.fromkeys(member.inputs), *member.outputs))  # fmt: skip
     moved = sum(nbytes(draft.spec(v)) for v in (*inputs, *outputs))
     draft.rewrite(
         pattern, "fused", members, [node],

@@ -17,7 +17,7 @@ def layer(at: Finder, node: Node) -> Found | None:
     """``activation(x @ w + b)``, or the sum alone if nothing elementwise follows."""
     if node.op == "add":
         users = at.draft.users(node.outputs[0])
-        if any(each.family in _FUSIBLE and each.phase == node.phase for each in users):
+        if any(user.family in _FUSIBLE and user.phase == node.phase for user in users):
             return None  # a loop that does more than this sum
         found = _biased(at, node.outputs[0])
         return None if found is None else Found("matmul_bias", found[:2], found[0].inputs[0])
@@ -124,7 +124,7 @@ def _sgd(at: Finder, node: Node) -> Found | None:
     product = at.by(gradient, "matmul")
     if product is not None and not decay and at.alone(gradient, nodes[0]):
         turned = at.by(product.inputs[0], "transpose", "swapaxes")
-        shapes = [len(at.shape(each)) for each in product.inputs]
+        shapes = [len(at.shape(value)) for value in product.inputs]
         if turned is not None and shapes == [2, 2]:
             before = (turned,) if at.alone(product.inputs[0], product) else ()
             return Found("matmul_sgd", (*before, product, *nodes), product.inputs[1])

@@ -78,7 +78,7 @@ def role_of(draft: Draft, node: Node) -> Role | None:
 @functools.cache
 def _how(name: str) -> str:
     op: Op = ops.get(name)
-    if op.family == "leaf" or op.outputs != 1 or op.variadic:
+    if op.is_leaf or op.outputs != 1 or op.variadic:
         return ""
     if name in REDUCTIONS:
         return "reduction"
@@ -89,12 +89,12 @@ def _how(name: str) -> str:
 
 def _reduction_reason(node: Node, space: Shape, found: Shape, for_c: bool) -> str:
     if not for_c:
-        return f"{node.op} is one call of NumPy, which a kernel of NumPy calls does not shorten"
+        return f"{node.op} is a single NumPy call, which fusing does not speed up"
     count = len(found)
     if math.prod(space[i] for i in found) < 2:
-        return f"{node.op} over axes {found} of shape {space} adds nothing up"
+        return f"{node.op} over axes {found} of shape {space} reduces nothing"
     if found not in (tuple(range(count)), tuple(range(len(space) - count, len(space)))):
-        return f"{node.op} over axes {found} of {len(space)} is over neither the first nor the last"
+        return f"{node.op} over axes {found} of {len(space)}: neither the first nor the last axes"
     return ""
 
 
@@ -102,10 +102,10 @@ def _c_reason(draft: Draft, node: Node, out: TensorSpec, how: str) -> str:
     if how == "map" and not ops.get(node.op).c:
         return f"{node.op} has no C expression"
     if out.dtype not in C_DTYPES:
-        return f"{node.op} gives {out.dtype}, which has no C"
+        return f"{node.op} produces {out.dtype}, which has no C type"
     for value in node.inputs:
         if draft.spec(value).dtype not in C_DTYPES:
-            return f"{node.op} takes {draft.spec(value).dtype}, which has no C"
+            return f"{node.op} takes {draft.spec(value).dtype}, which has no C type"
     return ""
 
 

@@ -20,7 +20,10 @@ def recorded(path: Path, program: Callable[[], None], level: str = "values") -> 
 
 
 def without_arrays(path: Path, *, keep: tuple[str, ...] = ("leaf",)) -> Path:
-    """A copy that holds the arrays of some op families only, as after a budget ran out."""
+    """A copy that holds the arrays of some op families only, as after a budget ran out.
+
+    Of leaves that are gone, the few elements that statistics show are gone, too.
+    """
     copy = path.with_name(f"less-{path.name}")
     shutil.copyfile(path, copy)
     with Recording.open(path) as recording:
@@ -30,11 +33,18 @@ def without_arrays(path: Path, *, keep: tuple[str, ...] = ("leaf",)) -> Path:
             for value in row.node.outputs
             if row.node.family not in keep
         ]
+        few = ",".join(
+            str(value)
+            for row in recording.nodes()
+            for value in row.node.outputs
+            if value in gone and row.node.is_leaf
+        )
     database = sqlite3.connect(copy)
     marks = ",".join(map(str, gone))
     database.executescript(
         f"DELETE FROM chunk WHERE blob IN (SELECT id FROM blob WHERE value IN ({marks}));"
-        f"DELETE FROM blob WHERE value IN ({marks}); PRAGMA journal_mode=DELETE;"
+        f"DELETE FROM blob WHERE value IN ({marks});"
+        f"UPDATE summary SET preview = x'' WHERE value IN ({few}); PRAGMA journal_mode=DELETE;"
     )
     database.close()
     return copy

@@ -97,7 +97,7 @@ def test_a_parameter_that_the_program_wrote_to_itself_is_not_guessed_at(tmp_path
         branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
         assert [each.node for each in branch.changes] == ["multiply", "assign"]
         assert branch.blocked[0].node == "w"
-        assert "the program changed w since" in branch.blocked[0].reason
+        assert "the program has since changed w" in branch.blocked[0].reason
 
 
 def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_fork_is_not_carried_over_a_step_that_was_left_out(tmp_path: Path) -> 
 
 def test_nothing_is_computed_again_over_a_step_that_was_left_out(tmp_path: Path) -> None:
     def program() -> None:
-        w = ns.parameter(np.array([1.0, -2.0]), name="w")
+        w = ns.parameter(np.arange(1.0, 17.0), name="w")  # too many for a preview
         for _ in ns.steps([1, 2, 3]):
             with ns.no_grad():
                 ns.assign(w, w * 3.0)
@@ -162,8 +162,9 @@ def test_nothing_is_computed_again_over_a_step_that_was_left_out(tmp_path: Path)
     database.commit()
     database.close()
     with Recording.open(path) as recording:
-        assert Replay(recording, 1).value(value_of(recording, "assign")).array.tolist() == [3, -6]
-        with pytest.raises(ReplayError, match="what assign was then is not known"):
+        first = Replay(recording, 1).value(value_of(recording, "assign")).array
+        np.testing.assert_array_equal(first, 3 * np.arange(1.0, 17.0))
+        with pytest.raises(ReplayError, match="the value of assign at that time is unknown"):
             Replay(recording, 3).value(value_of(recording, "multiply"))
 
 

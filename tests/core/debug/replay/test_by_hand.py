@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.debug.gate import Gate
+from nodescope.debug.gate.gate import Gate
 from nodescope.debug.replay import Replay
 from nodescope.debug.why import spread, why
 from nodescope.protocol import Command, Continue, SetValue, Stop
@@ -59,7 +59,7 @@ def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: P
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         end = why(recording, "log[0]").root.chain()[-1]
         assert (end.kind, end.name, end.number, end.at) == ("leaf", "exp", -5.0, (0,))
-        assert end.words == "changed by hand: exp[0] set to -5; before, it was 2.718"
+        assert end.words == "changed by hand: exp[0] set to -5; previously 2.718"
         assert end.seq == recording.edits()[0].seq
         other = why(recording, "log[1]").root.chain()
         assert [each.name for each in other] == ["log", "multiply", "exp", "a"]
@@ -108,7 +108,7 @@ def test_a_fork_before_a_change_by_hand_does_not_guess_at_it(tmp_path: Path) -> 
         branch = replay.fork({value_of(recording, "a"): np.array([0.0, 0.0])})
         assert [each.node for each in branch.changes] == ["a", "exp"]
         assert [each.node for each in branch.blocked] == ["exp", "multiply", "log"]
-        assert "changed by hand there (exp[0] set to -5)" in branch.blocked[0].reason
+        assert "changed by hand (exp[0] set to -5)" in branch.blocked[0].reason
 
 
 @pytest.mark.parametrize("where", ["w [step 2]", "optimizer/w/subtract [step 1]"])

@@ -109,7 +109,7 @@ def test_branches_have_names_and_a_tree(recording: Recording) -> None:
     assert json.loads(json.dumps(child.describe()))["parent"] == "ones"
     with pytest.raises(ReplayError, match="already"):
         replay.fork({edited: np.ones(3)}, name="ones")
-    with pytest.raises(ReplayError, match="no branch 'none'"):
+    with pytest.raises(ReplayError, match="no branch named 'none'"):
         replay.fork({edited: np.ones(3)}, parent="none")
     replay.drop("ones")
     assert replay.branches == {}
@@ -118,9 +118,9 @@ def test_branches_have_names_and_a_tree(recording: Recording) -> None:
 def test_edits_that_do_not_fit(recording: Recording) -> None:
     replay = Replay(recording, 1)
     edited = value_of(recording, "multiply")
-    with pytest.raises(ReplayError, match=r"shape \(3,\); it cannot become \(2,\)"):
+    with pytest.raises(ReplayError, match=r"shape 3; it cannot be set to shape 2"):
         replay.fork({edited: np.ones(2)})
-    with pytest.raises(ReplayError, match="complex128 does not fit"):
+    with pytest.raises(ReplayError, match="complex128 cannot be converted"):
         replay.fork({edited: np.ones(3, complex)})
     assert replay.branches == {}
 
@@ -209,7 +209,7 @@ def test_a_loop_that_has_no_end_on_other_numbers_is_given_up(
         monkeypatch.setattr("nodescope.debug.replay.replay.LONGEST_LOOP_S", 0.0)
         branch = Replay(recording).fork({x: np.array([-1.0, -1.0])})
         assert branch.blocked[0].node == "while_loop"
-        assert "given up" in branch.blocked[0].reason
+        assert "was stopped" in branch.blocked[0].reason
         assert {each.node for each in branch.changes} == {"x"}
 
 

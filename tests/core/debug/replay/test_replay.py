@@ -16,6 +16,7 @@ from nodescope.debug.replay.arrays import difference, relaid
 from nodescope.errors import ReplayError
 from nodescope.record.recording import Recording
 from tests.core.debug.replay.programs import recorded, training, without_arrays
+from tests.depth import examples
 from tests.programs import OURS, Program, programs
 
 
@@ -81,9 +82,22 @@ def test_without_any_array_it_says_what_is_missing(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", training, level="summary")
     with Recording.open(path) as recording:
         replay = Replay(recording, 2)
-        with pytest.raises(ReplayError, match=r"is an input here, and its elements were not kept"):
+        said = "is an input here, but its elements before the first step were not kept"
+        with pytest.raises(ReplayError, match=said):
             replay.value(value_of(recording, "loss/mean"))
         assert replay.check().missing
+
+
+def test_a_small_constant_is_known_from_its_statistics(tmp_path: Path) -> None:
+    def program() -> None:
+        for _ in ns.steps(range(3)):
+            np.log(ns.tensor(np.array([1.0, 0.25])) - np.array([0.0, 0.5]))
+
+    path = recorded(tmp_path / "r.nscope", program, level="summary")
+    with Recording.open(path) as recording:
+        found = Replay(recording, 2).value(value_of(recording, "subtract"))
+    assert found.array.tolist() == [1.0, -0.25]
+    assert found.how == "recomputed"
 
 
 def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -> None:
@@ -169,7 +183,12 @@ def runs(program: Program, path: Path) -> None:
     recorded(path, run)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(25),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 @given(programs())
 def test_random_programs(program: Program) -> None:
     with tempfile.TemporaryDirectory() as folder:

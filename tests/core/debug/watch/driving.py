@@ -67,10 +67,11 @@ class Program:
         found = self.nodes.get(name)
         if found is not None:
             return found
-        family = get(op).family
+        known = get(op)
         node = Node(
-            len(self.nodes) + 1, name, op, family, inputs, outputs=(self.value(),), phase=phase
-        )
+            len(self.nodes) + 1, name, op, known.family, inputs, outputs=(self.value(),),
+            phase=phase, role=known.role, writes=known.writes,
+        )  # fmt: skip
         self.nodes[name] = node
         value = Value(node.outputs[0], TensorSpec((), "float32"), name)
         self.events.append(GraphExtended((node,), (value,)))

@@ -11,9 +11,10 @@ import numpy as np
 import nodescope as ns
 from nodescope import nn, optim
 from nodescope.api import Run
-from nodescope.debug.watch.retro import Asking
+from nodescope.debug.watch.offline import Asking
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.debug.watch.watcher import Watcher
+from nodescope.events import Demand
 from nodescope.record.recording import Recording
 
 STEPS = 6
@@ -120,7 +121,7 @@ class Watched:
         self.live: list[Hit] = []
         self.faults: list[str] = []
         run = Run(path, level=level)
-        run.bus.values = True
+        run.bus.want("the watcher", Demand(arrays=True))
         self.watcher = Watcher(
             watches,
             on_hit=self.live.append,

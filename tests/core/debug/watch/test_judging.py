@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Finding, Rule, plain
-from nodescope.debug.watch.sight import Sight
 from nodescope.debug.watch.watch import Hit, Watch, parse_watch
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import GradientComputed, GraphExtended, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
 from tests.core.debug.watch.programs import Watched
 
-WEIGHT = Node(1, "w", "parameter", "leaf", outputs=(1,))
+WEIGHT = Node(1, "w", "parameter", "leaf", outputs=(1,), role="parameter")
 VALUE = Node(2, "a", "add", "elementwise", (1,), outputs=(2,))
 BACK = Node(3, "backward/a", "add", "elementwise", (2,), outputs=(3,), phase="backward")
 OTHER = Node(4, "backward/b", "add", "elementwise", (2,), outputs=(4,), phase="backward")
@@ -52,7 +52,7 @@ def test_once_more_in_the_same_step_is_no_step_before() -> None:
     assert not play.watcher.asked[0].unasked  # in the first step there is nothing to compare with
     play.ran(WEIGHT, [1.0], 2).ran(WEIGHT, [1.0], 2)
     assert play.steps == [2]
-    assert play.watcher.asked[0].unasked == {"the full array of the step before is not kept": 1}
+    assert play.watcher.asked[0].unasked == {"the full array of the previous step was not kept": 1}
 
 
 def test_patience_begins_anew_after_a_good_step() -> None:

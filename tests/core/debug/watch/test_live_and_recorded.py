@@ -16,10 +16,10 @@ import pytest
 import nodescope as ns
 from nodescope import nn
 from nodescope.api import Run
-from nodescope.debug.watch.retro import Asking
+from nodescope.debug.watch.offline import Asking
 from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
 from nodescope.debug.watch.watcher import Watcher
-from nodescope.events import Bus, GraphExtended, HostSpan, NodeFinished
+from nodescope.events import Bus, Demand, GraphExtended, HostSpan, NodeFinished
 from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -83,15 +83,15 @@ def test_watching_changes_no_result(train: Train, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "watch", "node", "step", "words"),
     [
-        ("nan_loss", "operator_overflow", "loss/log", 3, "log makes 1 NaN of 2 elements, the first "
-         "at [1] of finite inputs in [-"),
+        ("nan_loss", "operator_overflow", "loss/log", 3, "log produces 1 NaN in 2 elements, first "
+         "at [1], from finite inputs in [-"),
         ("nan_loss", "loss_not_decreasing(num_steps=1)", "loss/add", 3, "it is NaN"),
         ("exploding_gradient", "gradient_exploding", "backward/", 1, "Inf"),
         ("dead_relu", "dead_relu", "relu", 1, "8 of 8 units are dead (100%, more than 50%)"),
         ("dead_relu", "gradient_vanishing(abs_mean_lt=1e-9) on scope:layer_0", "layer_0", 1,
          "gradient of layer_0"),
         ("frozen_layer", "weight_not_changed patience 3", "layer_0/weight", 4,
-         "all 48 elements are as in the step before"),
+         "all 48 elements are unchanged since the previous step"),
         ("frozen_layer", "unchanged_tensor on layer_0/weight", "layer_0/weight", 3,
          "no element has changed in 3 steps"),
     ],
@@ -133,16 +133,16 @@ def test_what_was_not_recorded_is_said_and_counted(tmp_path: Path) -> None:
     assert {hit.rule for hit in hits} == set()
     coverage = asking.coverage()
     dead, nan, unchanged = coverage.asked
-    assert dict(dead.unasked) == {"the full array is not kept": programs.STEPS}
+    assert dict(dead.unasked) == {"the full array was not kept": programs.STEPS}
     assert dead.looked == programs.STEPS
     assert not nan.unasked
     assert (
-        unchanged.unasked["the full array is not kept"] == 4 * (programs.STEPS - 1) + 1
+        unchanged.unasked["the full array was not kept"] == 4 * (programs.STEPS - 1) + 1
     )  # a bias is written before
     lines = coverage.words()
     assert lines[0] == (
         "dead_relu: not evaluated 6 of 6 times: "
-        "the full array is not kept (recorded at level summary)"
+        "the full array was not kept (recorded at level summary)"
     )
 
 
@@ -175,7 +175,7 @@ def test_a_part_of_a_recording(tmp_path: Path) -> None:
     none, asking = watched.asked(parse_watch("dead_relu"))
     assert none == []
     (line,) = asking.coverage().words()
-    assert line == "dead_relu: nothing in the recording matches it"
+    assert line == "dead_relu: no value in the recording matches it"
 
 
 def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
         asking = Asking(recording, [nan])
         first = asking.first()
         assert first == watched.live[0]
-        assert first.node_name == "log_1"
+        assert first.node_name == "log"
         (before,) = [each.looked for each in asking.coverage().asked]
         assert list(asking) == watched.live[1:]
         (after,) = [each.looked for each in asking.coverage().asked]
@@ -218,7 +218,7 @@ def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
         made.append(array.shape)
         return summarise(array)
 
-    monkeypatch.setattr("nodescope.debug.watch.sight.summarise", counted)
+    monkeypatch.setattr("nodescope.debug.watch.observation.summarise", counted)
     hits: list[Hit] = []
     log = Node(1, "log", "log", "elementwise", outputs=(1,))
     exp = Node(2, "exp", "exp", "elementwise", outputs=(2,))
@@ -252,9 +252,9 @@ def test_a_rule_that_fails_is_disabled_and_said(monkeypatch: pytest.MonkeyPatch)
         bus.emit(NodeFinished(node, (), (np.array([1.0, 3.0]),), 1, 1, 0, 0))
     (fault,) = faults
     assert fault.startswith(
-        'watch condition(condition="value > 1") -> log was disabled, on a in step 1: '
+        'watch condition(condition="value > 1") -> log was disabled: it failed on a in step 1: '
     )
-    assert "yields 2 truth values (shape (2,)), not one" in fault
+    assert "yields 2 booleans (shape 2), not one" in fault
     assert [hit.rule for hit in hits] == ["max_gt"] * 3
     assert bus.probes == (watcher,)
     first, second = watcher.asked
@@ -282,7 +282,7 @@ def test_a_watch_that_stays_keeps_its_state() -> None:
 def test_what_is_held_has_bounds() -> None:
     hits: list[Hit] = []
     watch = parse_watch("weight_not_changed")
-    node = Node(1, "w", "parameter", "leaf", outputs=(1,))
+    node = Node(1, "w", "parameter", "leaf", outputs=(1,), role="parameter")
     array = np.ones(100)
     for room, expected in ((array.nbytes, 2), (array.nbytes - 1, 0)):
         hits.clear()
@@ -319,7 +319,7 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
     hits = in_order(other.live)
     assert "optimizer/layer_0" in hits[0].node_name or "multiply" in hits[0].node_name
     assert hits[0].step == 1
-    assert "differ from the other run, the first at [0, 0]" in hits[0].text
+    assert "differ from the other run, first at [0, 0]" in hits[0].text
     assert other.asked()[0] == hits
     deeper = Watched(
         lambda: programs.train(programs.network(np.tanh, np.tanh)),
@@ -369,7 +369,7 @@ def test_labels_that_are_scores_are_not_taken_for_classes(tmp_path: Path) -> Non
 
     watched = Watched(train, tmp_path / "run.nscope", *parse_watches("confusion"))
     (asked,) = watched.watcher.asked
-    assert dict(asked.unasked) == {"the labels are scores per class, which argmax=true takes": 2}
+    assert dict(asked.unasked) == {"the labels are scores per class; set argmax=true": 2}
     watches = parse_watches("confusion(argmax=true)")
     assert [hit.step for hit in watched.asked(*watches)[0]] == [1, 2]
 
@@ -398,14 +398,14 @@ def test_kernels_that_cover_what_is_watched_are_opened(tmp_path: Path) -> None:
     run = Run(tmp_path / "run.nscope", level="values")
     watcher = Watcher(watches[:1], on_hit=hits.append, seq_source=run.recorder.thread_seq)
     run.bus.add(watcher)
-    run.bus.opened = (*run.bus.opened, watcher.wants)
+    run.bus.want(watcher, Demand(opened=(watcher.wants,)))
     run.start()
     with np.errstate(all="ignore"):
         for _ in ns.steps(range(2)):
             fused(ns.tensor(np.linspace(-1, 1, 1000)))
     run.finish()
     assert [(hit.node_name, hit.step) for hit in hits] == [("log", 1), ("log", 2)]
-    assert "500 NaN of 1000 elements, the first at [0]" in hits[0].text
+    assert "500 NaN in 1000 elements, first at [0]" in hits[0].text
 
 
 def test_threads_take_turns() -> None:

@@ -102,8 +102,8 @@ def test_the_program_in_the_document_runs(
     monkeypatch.chdir(tmp_path)
     exec(compile(program, "watches.md", "exec"), {})
     told = capsys.readouterr().out
-    assert "log makes 1 NaN of 2 elements, the first at [0] of finite inputs in [-0.5, 2]" in told
-    assert "dead_relu: nothing in the recording matches it" in told
+    assert "log produces 1 NaN in 2 elements, first at [0], from finite inputs in [-0.5, 2]" in told
+    assert "dead_relu: no value in the recording matches it" in told
 
 
 CATALOGUE = (

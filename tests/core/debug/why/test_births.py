@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodescope import ops
-from nodescope.debug.why.births import birth, state_of, told, told_apart
+from nodescope.debug.why.nonfinite_origins import birth, distinct_texts, number_text, state_of
+from tests.depth import examples
 
 INF, F16 = np.inf, np.float16
 
@@ -18,13 +19,13 @@ INF, F16 = np.inf, np.float16
 @pytest.mark.parametrize(
     ("op", "numbers", "state", "kind", "words"),
     [
-        ("log", [-3.1e-7], "nan", "log of a negative", "log of -3.1e-07"),
-        ("log1p", [-2.0], "nan", "log of a negative", "log1p of -2"),
-        ("sqrt", [-1.0], "nan", "sqrt of a negative", "sqrt of -1"),
-        ("arcsin", [1.5], "nan", "arcsin outside of [-1, 1]", "arcsin of 1.5"),
-        ("arccosh", [0.5], "nan", "arccosh outside of [1, inf]", "arccosh of 0.5"),
+        ("log", [-3.1e-7], "nan", "log of a negative number", "log of -3.1e-07"),
+        ("log1p", [-2.0], "nan", "log of a negative number", "log1p of -2"),
+        ("sqrt", [-1.0], "nan", "sqrt of a negative number", "sqrt of -1"),
+        ("arcsin", [1.5], "nan", "arcsin outside [-1, 1]", "arcsin of 1.5"),
+        ("arccosh", [0.5], "nan", "arccosh outside [1, inf]", "arccosh of 0.5"),
         ("sin", [INF], "nan", "sin of inf", "sin of inf"),
-        ("power", [-2.0, 0.5], "nan", "power of a negative", "-2 to the power of 0.5"),
+        ("power", [-2.0, 0.5], "nan", "power of a negative number", "-2 to the power of 0.5"),
         ("divide", [0.0, 0.0], "nan", "0/0", "0 / 0"),
         ("divide", [INF, -INF], "nan", "inf/inf", "inf / -inf"),
         ("remainder", [3.0, 0.0], "nan", "division by zero", "3 / 0"),
@@ -37,11 +38,11 @@ INF, F16 = np.inf, np.float16
         ("reciprocal", [0.0], "inf", "division by zero", "1 / 0"),
         ("power", [0.0, -1.0], "inf", "division by zero", "0 to the power of -1"),
         ("arctanh", [1.0], "inf", "arctanh of 1", "arctanh of 1"),
-        ("exp", [800.0], "inf", "overflow", "exp of 800, beyond the largest float64, 1.79769e+308"),
+        ("exp", [800.0], "inf", "overflow", "exp of 800, above the largest float64, 1.79769e+308"),
         ("square", [F16(300)], "inf", "overflow",
-         "square of 300, beyond the largest float16, 65504"),
+         "square of 300, above the largest float16, 65504"),
         ("add", [F16(60000), F16(60000)], "inf", "overflow",
-         "add of 6e+04 and 6e+04, beyond the largest float16, 65504"),
+         "add of 6e+04 and 6e+04, above the largest float16, 65504"),
         ("exp", [-800.0], "zero", "underflow", "exp of -800"),
         ("multiply", [1e-200, 1e-200], "zero", "underflow", "multiply of 1e-200 and 1e-200"),
         ("square", [F16(1e-4)], "zero", "underflow", "square of 0.0001"),
@@ -67,11 +68,11 @@ def test_sums() -> None:
     found = birth("sum", [INF, 1.0, -INF], np.nan, "float64", [INF, 1.0, -INF])
     assert (found.kind, found.blame) == ("inf-inf", 0)
     found = birth("softmax", [-INF, -INF], np.nan, "float64")
-    assert found.words == "softmax of a row of 2 elements that are all -inf"
+    assert found.words == "softmax of a row of 2 elements, all -inf"
     assert birth("logsumexp", [1.0, INF], np.nan, "float64").kind == "inf-inf"
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, derandomize=True)
 @given(
     st.sampled_from([each.name for each in ops.all_ops()]),
     st.lists(st.floats(width=16) | st.integers(-3, 3) | st.booleans(), max_size=4),
@@ -90,7 +91,7 @@ def test_there_are_words_for_everything(
 
 def test_numbers_are_told_in_four_digits() -> None:
     numbers = [3, True, 0.123456, np.float32(1e10), 1 + 2j, np.int8(4), np.nan, "text"]
-    assert [told(each) for each in numbers] == [
+    assert [number_text(each) for each in numbers] == [
         "3", "True", "0.1235", "1e+10", "1+2j", "4", "nan", "text",
     ]  # fmt: skip
 
@@ -107,10 +108,10 @@ def test_numbers_are_told_in_four_digits() -> None:
     ],
 )
 def test_two_numbers_are_told_apart(one: Any, other: Any, texts: tuple[str, str]) -> None:
-    assert told_apart(one, other) == texts
+    assert distinct_texts(one, other) == texts
 
 
 @given(st.floats(), st.floats())
 def test_numbers_that_differ_are_told_apart(one: float, other: float) -> None:
     alike = repr(one) == repr(other)  # also of NaN, whatever its sign; 0.0 is not -0.0
-    assert (told_apart(one, other)[0] == told_apart(one, other)[1]) == alike
+    assert (distinct_texts(one, other)[0] == distinct_texts(one, other)[1]) == alike

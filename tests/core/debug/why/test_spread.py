@@ -18,7 +18,11 @@ def test_a_log_of_a_negative_and_how_far_it_got(tmp_path: Path) -> None:
         assert spread(recording, 1).births == ()
         found = spread(recording, 2)
         first = found.births[0]
-        assert (first.node, first.kind, first.at) == ("loss/log", "log of a negative", (4, 0))
+        assert (first.node, first.kind, first.at) == (
+            "loss/log",
+            "log of a negative number",
+            (4, 0),
+        )
         assert first.ranges == ("loss/subtract ranges from -3.196 to 1.223 (4 negative of 20)",)
         assert first.reached == found.touched - 1
         assert [each.node for each in found.passed][:2] == ["loss/square", "loss/mean"]
@@ -53,14 +57,14 @@ def test_what_heals(tmp_path: Path) -> None:
     ]
     assert (found.births[0].node, found.births[0].kind) == ("divide", "0/0")
     assert found.births[0].reached == 0
-    assert "healed by where: where does not take those elements" in render_spread(found)
+    assert "healed by where: where does not select those elements" in render_spread(found)
 
 
 def test_a_number_of_the_program_is_not_the_first_culprit(tmp_path: Path) -> None:
     with Recording.open(recorded(tmp_path / "r.nscope", broken.masked_softmax)) as recording:
         found = spread(recording)
     assert [(each.node, each.kind) for each in found.births] == [
-        ("attention/softmax", "softmax of only -inf"),
+        ("attention/softmax", "softmax of all -inf"),
         ("attention/where", "number"),
     ]
 
@@ -87,7 +91,9 @@ def test_statistics_alone_tell_the_node(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         found = spread(recording, 2)
     assert (found.births[0].node, found.births[0].kind) == ("loss/log", "unknown")
-    assert "cause unknown" in found.births[0].words
+    words = found.births[0].words
+    assert words.startswith("from finite inputs; its elements are not known: ")
+    assert "loss/tensor (a tensor) is an input here, but its elements in step 2 were not" in words
 
 
 def test_without_statistics_it_says_so(tmp_path: Path) -> None:

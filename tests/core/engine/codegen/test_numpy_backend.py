@@ -18,8 +18,9 @@ from nodescope.engine.codegen.backend import Runner
 from nodescope.engine.codegen.interpret import PLAIN
 from nodescope.engine.codegen.numpy_backend import NUMPY, observe, place
 from nodescope.engine.codegen.numpy_backend.runner import LAYOUTS, NumpyRunner
-from nodescope.engine.control.body import constants_of, graph_of
+from nodescope.engine.control.body import graph_of
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
+from nodescope.ops.control import constants_of
 from nodescope.ops.op import Op, Sample, port_name
 from nodescope.passes.pipeline import Lowered, lower
 from tests.core.engine.codegen import numpy_programs

@@ -14,13 +14,13 @@ import {
   optionsText,
   removed,
   switched,
-} from "@/store/breakpoints";
-import type { Store } from "@/store/store";
-import type { Ui } from "@/store/ui";
+} from "@/store/debugger/breakpoints";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
 import { BreakpointForm } from "@/views/breakpoints/form";
-import type { Breakpoint, BreakpointStatus, Command } from "@/wire/types.gen";
 import { FieldError } from "@/widgets/field_error";
 import { IconButton } from "@/widgets/icon";
+import type { Breakpoint, BreakpointStatus, Command } from "@/wire/types.gen";
 
 function setOf(breakpoints: readonly Breakpoint[]): Command {
   return { type: "set_breakpoints", breakpoints };
@@ -180,21 +180,27 @@ export function Breakpoints(props: {
                         </label>
                       </td>
                       <td
-                        class="ell"
+                        class="bp-name"
                         title={[effectText(status().breakpoint), status().message]
                           .filter(Boolean)
                           .join("\n")}
                         onDblClick={() => breakable() && setEditing(status().breakpoint.id)}
                       >
-                        <Show when={status().breakpoint.kind !== "node"}>
-                          <span class="t3">{status().breakpoint.kind} </span>
-                        </Show>
-                        {status().breakpoint.target}
-                        <For each={optionsText(status().breakpoint)}>
-                          {(option) => <span class="bp-option">{option}</span>}
-                        </For>
-                        <Show when={status().message || !status().verified}>
-                          <span class="t3 bp-message"> {status().message || "not seen yet"}</span>
+                        <div class="ell">
+                          <Show when={status().breakpoint.kind !== "node"}>
+                            <span class="t3">{status().breakpoint.kind} </span>
+                          </Show>
+                          {status().breakpoint.target}
+                          <Show when={status().message || !status().verified}>
+                            <span class="t3 bp-message"> {status().message || "not seen yet"}</span>
+                          </Show>
+                        </div>
+                        <Show when={optionsText(status().breakpoint).length > 0}>
+                          <div class="bp-options">
+                            <For each={optionsText(status().breakpoint)}>
+                              {(option) => <span class="bp-option ell">{option}</span>}
+                            </For>
+                          </div>
                         </Show>
                       </td>
                       <td>

@@ -4,14 +4,21 @@
  * Invariant: what the session refuses stays in the form, with the reason; nothing typed is lost.
  */
 
-import { createSignal, For, type JSX, Show } from "solid-js";
+import { batch, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
-import { kindAndTarget, stepsOf, stepsText } from "@/store/breakpoints";
-import type { Store } from "@/store/store";
-import type { Breakpoint, BreakpointKind } from "@/wire/types.gen";
+import {
+  kindAndTarget,
+  optionsText,
+  specOf,
+  stepsOf,
+  stepsText,
+} from "@/store/debugger/breakpoints";
+import type { Store } from "@/store/page/store";
 import { FieldError } from "@/widgets/field_error";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
+import { inWords } from "@/wire/socket";
+import type { Breakpoint, BreakpointKind } from "@/wire/types.gen";
 
 const KINDS: readonly {
   readonly id: BreakpointKind;
@@ -28,7 +35,7 @@ const KINDS: readonly {
 const PHASES = ["forward", "backward", "optimizer", "recompute", "other"] as const;
 const MOST_NAMES = 400;
 
-export type Wanted = Omit<Breakpoint, "id" | "enabled">;
+export type Wanted = Omit<Breakpoint, "id" | "enabled"> & Partial<Pick<Breakpoint, "enabled">>;
 
 export function BreakpointForm(props: {
   readonly store: Store;
@@ -51,7 +58,10 @@ export function BreakpointForm(props: {
   const [group, setGroup] = createSignal(start?.group ?? "");
   const [once, setOnce] = createSignal(start?.once ?? false);
   const [more, setMore] = createSignal(start !== null);
+  const [enabled, setEnabled] = createSignal(true);
   const [fault, setFault] = createSignal("");
+  /** What the fault's column counts in, if not in the condition. */
+  const [faulty, setFaulty] = createSignal<string>();
   takeFocus(() => form, "[data-testid=breakpoint-target]");
   const names = () => {
     const graph = props.store.model()?.graph;
@@ -68,6 +78,40 @@ export function BreakpointForm(props: {
       ];
     }
     return [...(graph?.byName.keys() ?? [])];
+  };
+  /** Fills the fields from a breakpoint that was typed as on the command line; whether it could be. */
+  const read = async (text: string): Promise<boolean> => {
+    const run = props.store.runId() ?? "";
+    const { breakpoint, fault } = await props.store
+      .request({ type: "read_breakpoint", run, text }, "breakpoint_read")
+      .catch((error: unknown) => ({ breakpoint: null, fault: inWords(error) }));
+    if (breakpoint === null) {
+      setFaulty(text);
+      setFault(fault);
+      return false;
+    }
+    batch(() => {
+      setKind(breakpoint.kind);
+      target.value = breakpoint.target;
+      if (breakpoint.when === "before") setWhen("before");
+      if (breakpoint.condition !== "") setCondition(breakpoint.condition);
+      if (breakpoint.phase !== "") setPhase(breakpoint.phase);
+      if (stepsText(breakpoint) !== "") setSteps(stepsText(breakpoint));
+      if (breakpoint.hits !== "") setHits(breakpoint.hits);
+      if (breakpoint.log !== "") setLog(breakpoint.log);
+      if (breakpoint.group !== "") setGroup(breakpoint.group);
+      if (breakpoint.once) setOnce(true);
+      setEnabled(breakpoint.enabled);
+      if (optionsText({ ...breakpoint, when: "after" }).length > 0) setMore(true);
+    });
+    return true;
+  };
+  const submit = async (): Promise<void> => {
+    const text = target.value.trim();
+    const known = names().includes(text) || (text === start?.target && kind() === start.kind);
+    const spec = known ? "" : specOf(kind(), text);
+    setFaulty(undefined);
+    if (spec === "" || (await read(spec))) save();
   };
   const save = (): void => {
     const typed = kindAndTarget(kind(), target.value);
@@ -86,6 +130,7 @@ export function BreakpointForm(props: {
         log: log().trim(),
         once: once(),
         group: group().trim(),
+        ...(enabled() ? {} : { enabled: false }),
       };
       void props.onSave(wanted).then(setFault);
     }
@@ -102,7 +147,7 @@ export function BreakpointForm(props: {
       onInput={() => setFault("")}
       onSubmit={(event) => {
         event.preventDefault();
-        save();
+        void submit();
       }}
     >
       <select
@@ -144,19 +189,21 @@ export function BreakpointForm(props: {
         aria-invalid={fault() !== ""}
         onInput={(event) => setCondition(event.currentTarget.value)}
       />
-      <button
-        type="button"
-        class="btn ghost"
-        aria-expanded={more()}
-        data-testid="breakpoint-more"
-        onClick={() => setMore(!more())}
-      >
-        {more() ? "Less" : "More"}
-      </button>
-      <button type="submit" class="btn" data-testid="breakpoint-add">
-        {start === null ? "Add" : "Save"}
-      </button>
-      <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      <span class="form-does">
+        <button
+          type="button"
+          class="btn ghost"
+          aria-expanded={more()}
+          data-testid="breakpoint-more"
+          onClick={() => setMore(!more())}
+        >
+          {more() ? "Less" : "More"}
+        </button>
+        <button type="submit" class="btn" data-testid="breakpoint-add">
+          {start === null ? "Add" : "Save"}
+        </button>
+        <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      </span>
       <Show when={more()}>
         <div class="bp-more">
           <label>
@@ -191,7 +238,7 @@ export function BreakpointForm(props: {
           />
         </div>
       </Show>
-      <FieldError text={fault()} condition={condition()} />
+      <FieldError text={fault()} condition={faulty() ?? condition()} />
     </form>
   );
 }

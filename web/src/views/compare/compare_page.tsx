@@ -19,9 +19,9 @@ import {
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { ancestors } from "@/base/scopes";
-import type { GraphView, Tints } from "@/render/types";
-import { counterparts, linksOf, type Side } from "@/store/compare";
-import type { Preferences } from "@/store/preferences";
+import type { GraphView, Tints } from "@/render/scene/types";
+import { counterparts, linksOf, type Side } from "@/store/history/compare";
+import type { Preferences } from "@/store/page/preferences";
 import { FateLegend } from "@/views/compare/fate_legend";
 import {
   eagerModel,
@@ -39,6 +39,7 @@ import { KernelTable, NodeTable, PassTable } from "@/views/compare/tables";
 import { type Tab, Tabs } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
+import { isLeaf } from "@/wire/roles";
 import type { ComparedNode } from "@/wire/types.gen";
 
 // All scopes are open at first, as far as the picture stays readable.
@@ -296,7 +297,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
 }
 
 function computed(node: ComparedNode): boolean {
-  return node.family !== "leaf";
+  return !isLeaf(node);
 }
 
 function leftWords(state: CompareState): string {
@@ -314,6 +315,7 @@ function rightWords(state: CompareState, final: boolean): string {
   const fn = state.fn();
   const stage = state.stage();
   if (fn === undefined || stage === undefined) return "";
+  if (state.loading()) return "loading the graph…";
   const nodes = plural(stage.nodes, "node");
   if (final) return `final graph · ${nodes} · ${formatDuration(fn.compiled_ns)} observed`;
   return `${state.stageIndex() === 0 ? "as traced" : `after ${stage.name}`} · ${nodes}`;

@@ -6,13 +6,13 @@
 
 import { For, type JSX } from "solid-js";
 import { formatCount } from "@/base/numbers";
-import { type Fate, FATE_WORDS, FATES } from "@/store/compare";
-import type { ComparedFunction } from "@/wire/types.gen";
+import { FATE_WORDS } from "@/store/history/compare";
+import { type ComparedFunction, FATES, type FateKind } from "@/wire/types.gen";
 
 export function FateLegend(props: {
   readonly fn: ComparedFunction;
-  readonly active: Fate | undefined;
-  onSelect(fate: Fate | undefined): void;
+  readonly active: FateKind | undefined;
+  onSelect(fate: FateKind | undefined): void;
 }): JSX.Element {
   return (
     <div class="cmp-fates" role="group" aria-label="Fates of the traced nodes" data-testid="fates">
@@ -37,7 +37,7 @@ export function FateLegend(props: {
   );
 }
 
-export function FateSwatch(props: { readonly fate: Fate }): JSX.Element {
+export function FateSwatch(props: { readonly fate: FateKind }): JSX.Element {
   return (
     <span
       class="sw"

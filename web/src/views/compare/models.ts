@@ -4,16 +4,25 @@
  * Invariant: pure; the same answers give the same pictures.
  */
 
-import { tensorBytes } from "@/base/dtypes";
 import { leafName } from "@/base/scopes";
-import { familyOf } from "@/render/palette";
-import type { Token } from "@/render/tokens";
-import type { GraphModel, GraphNode, GraphValue, NodeStates, Tints } from "@/render/types";
-import { type Fate, fateOf, type Links } from "@/store/compare";
-import { detail } from "@/store/node_words";
-import type { ComparedFunction, Graph, Kernel, Node, RunGraph, Value } from "@/wire/types.gen";
+import type { Token } from "@/render/draw/design_tokens";
+import { familyOf } from "@/render/draw/palette";
+import type { GraphModel, GraphNode, GraphValue, NodeStates, Tints } from "@/render/scene/types";
+import type { Links } from "@/store/history/compare";
+import { detail } from "@/store/run/node_text";
+import { isLeaf } from "@/wire/roles";
+import { specFields } from "@/wire/spec";
+import type {
+  ComparedFunction,
+  FateKind,
+  Graph,
+  Kernel,
+  Node,
+  RunGraph,
+  Value,
+} from "@/wire/types.gen";
 
-export function fateToken(fate: Fate): Token {
+export function fateToken(fate: FateKind): Token {
   return `fate-${fate}`;
 }
 
@@ -25,8 +34,7 @@ function modelOf(
 ): GraphModel {
   const known = new Map<number, GraphValue>();
   for (const { id, spec } of values) {
-    const { shape, dtype } = spec;
-    known.set(id, { id, shape, dtype, bytes: tensorBytes(shape, dtype) });
+    known.set(id, { id, ...specFields(spec) });
   }
   return {
     nodes: nodes.map(
@@ -35,7 +43,8 @@ function modelOf(
         name: node.name,
         label: leafName(node.name),
         op: node.op,
-        family: familyOf(node.family),
+        family: familyOf(node),
+        role: node.role,
         scope: node.scope,
         phase: node.phase,
         inputs: node.inputs,
@@ -57,8 +66,8 @@ export function eagerModel(run: RunGraph, fn: ComparedFunction, links: Links): G
   const values = run.values.map((each) => each.value);
   return modelOf(kept, values, 1, (node) => {
     const traced = links.byEager.get(node.id);
-    if (traced === undefined || traced.family === "leaf") return detail(node);
-    const fate = fateOf(traced);
+    if (traced === undefined || isLeaf(traced)) return detail(node);
+    const fate = traced.fate;
     if (fate === "kept") return detail(node);
     const into = traced.into.flatMap((id) => links.kernels.get(id) ?? [])[0];
     return into === undefined || into.id === traced.id
@@ -78,7 +87,7 @@ export function stageModel(graph: Graph): GraphModel {
 export function eagerTints(links: Links): Tints {
   const found = new Map<number, Token>();
   for (const [id, node] of links.byEager) {
-    if (node.family !== "leaf") found.set(id, fateToken(fateOf(node)));
+    if (!isLeaf(node)) found.set(id, fateToken(node.fate));
   }
   return found;
 }
@@ -87,9 +96,9 @@ export function eagerTints(links: Links): Tints {
 export function stageTints(graph: Graph, links: Links): Tints {
   const found = new Map<number, Token>();
   for (const node of graph.nodes) {
-    if (node.family === "leaf") continue;
+    if (isLeaf(node)) continue;
     const first = links.nodes.get(node.origin.includes(node.id) ? node.id : (node.origin[0] ?? 0));
-    const fate = node.op === "fused" ? "fused" : first === undefined ? "rewritten" : fateOf(first);
+    const fate = node.op === "fused" ? "fused" : first === undefined ? "rewritten" : first.fate;
     found.set(node.id, fateToken(fate));
   }
   return found;
@@ -115,8 +124,8 @@ export function eagerStates(fn: ComparedFunction): NodeStates {
   const gone = new Set<number>();
   for (const node of fn.nodes) {
     if (node.eager === 0) continue;
-    if (node.family !== "leaf") times.set(node.eager, node.eager_ns ?? 0);
-    if (fateOf(node) === "eliminated") gone.add(node.eager);
+    if (!isLeaf(node)) times.set(node.eager, node.eager_ns ?? 0);
+    if (node.fate === "eliminated") gone.add(node.eager);
   }
   return states(times, gone);
 }

@@ -12,20 +12,26 @@ import {
   errorBars,
   errorWords,
   FATE_WORDS,
-  fateOf,
   kernelsOf,
   ruleWords,
   tracedOf,
   worstOf,
-} from "@/store/compare";
-import { familyColour } from "@/store/node_words";
+} from "@/store/history/compare";
+import { familyColour } from "@/store/run/node_text";
 import { Fact, Name, ratio } from "@/views/compare/facts";
 import { FateSwatch } from "@/views/compare/fate_legend";
 import type { CompareState } from "@/views/compare/state";
 import { matchWords } from "@/views/compare/tables";
 import { Whole } from "@/views/compare/whole_panel";
 import { get } from "@/wire/rest";
-import type { ComparedFunction, ComparedNode, ErrorHistory, Kernel } from "@/wire/types.gen";
+import { isLeaf } from "@/wire/roles";
+import type {
+  ComparedFunction,
+  ComparedNode,
+  ErrorHistory,
+  Kernel,
+  KernelCost,
+} from "@/wire/types.gen";
 
 const SHOWN = 6;
 
@@ -43,7 +49,7 @@ export function PairPanel(props: { readonly state: CompareState }): JSX.Element 
     const own = picked.side === "compiled" ? links.kernels.get(picked.id) : undefined;
     return own === undefined ? kernelsOf(links, traced()) : [own];
   });
-  const computed = createMemo(() => traced().filter((node) => node.family !== "leaf"));
+  const computed = createMemo(() => traced().filter((node) => !isLeaf(node)));
   // Of several, one whose value was given out by both runs.
   const shown = createMemo(
     () => computed().find((node) => worstOf(node) !== undefined) ?? computed()[0] ?? traced()[0],
@@ -101,9 +107,9 @@ function Fates(props: {
               {first().op} <span class="t3">{first().phase}</span>
             </p>
             <p class="cmp-line">
-              <FateSwatch fate={fateOf(first())} />
-              <b>{fateOf(first())}</b>
-              <span class="t3 ell">{FATE_WORDS[fateOf(first())]}</span>
+              <FateSwatch fate={first().fate} />
+              <b>{first().fate}</b>
+              <span class="t3 ell">{FATE_WORDS[first().fate]}</span>
             </p>
             <For each={first().by}>{(rule) => <p class="cmp-line t2">by {ruleWords(rule)}</p>}</For>
             <p class="cmp-line t3">
@@ -124,7 +130,7 @@ function Fates(props: {
                   disabled={node.eager === 0}
                   onClick={() => props.state.pick({ side: "eager", id: node.eager })}
                 >
-                  <FateSwatch fate={fateOf(node)} />
+                  <FateSwatch fate={node.fate} />
                   <Name text={node.name} />
                   <span class="sp" />
                   <span class="mi t3">
@@ -333,20 +339,15 @@ function words(note: string): ReadonlySet<string> {
   return new Set(note.split(/[\s,;:()]+/));
 }
 
-function Cost(props: { readonly cost: Readonly<Record<string, unknown>> }): JSX.Element {
-  const number = (name: string): number | undefined => {
-    const found = props.cost[name];
-    return typeof found === "number" ? found : undefined;
-  };
+function Cost(props: { readonly cost: KernelCost | null }): JSX.Element {
   return (
-    <Show when={number("flops") !== undefined}>
-      <p class="cmp-line t2 small">
-        {formatNumber(number("flops"), 4)} flops · {formatBytes(number("bytes") ?? 0)}
-        <Show when={typeof props.cost.bound === "string"}>
-          {" "}
-          · bound by {String(props.cost.bound)}
-        </Show>
-      </p>
+    <Show when={props.cost}>
+      {(cost) => (
+        <p class="cmp-line t2 small">
+          {formatNumber(cost().flops, 4)} flops · {formatBytes(cost().bytes)} · bound by{" "}
+          {cost().bound}
+        </p>
+      )}
     </Show>
   );
 }

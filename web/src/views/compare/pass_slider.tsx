@@ -6,8 +6,8 @@
 
 import { createSignal, For, type JSX, onCleanup, onMount } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
-import type { Stage } from "@/wire/types.gen";
 import { IconButton } from "@/widgets/icon";
+import type { Stage } from "@/wire/types.gen";
 
 // What the name of a pass needs; with less room for each, the one that is shown has its name alone.
 const NAME_WIDTH = 68;

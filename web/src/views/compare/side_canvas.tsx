@@ -14,9 +14,9 @@ import {
   Show,
   untrack,
 } from "solid-js";
-import { createGraphView } from "@/render/graph_view";
-import type { GraphModel, GraphView, NodeStates, Tints } from "@/render/types";
-import type { Picked, Side } from "@/store/compare";
+import type { GraphModel, GraphView, NodeStates, Tints } from "@/render/scene/types";
+import { createGraphView } from "@/render/view/graph_view";
+import type { Picked, Side } from "@/store/history/compare";
 import { IconButton } from "@/widgets/icon";
 
 export interface SideCanvasProps {
@@ -117,9 +117,7 @@ function shownId(props: SideCanvasProps): number | undefined {
 }
 
 function firstOf(model: GraphModel, matches: ReadonlySet<number> | undefined): number | undefined {
-  return model.nodes.find((node) =>
-    matches === undefined ? node.family !== "leaf" : matches.has(node.id),
-  )?.id;
+  return matches === undefined ? undefined : model.nodes.find((node) => matches.has(node.id))?.id;
 }
 
 function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Element {
@@ -128,13 +126,9 @@ function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Elemen
   createEffect(() => view.setTints(props.tints));
   createEffect(() => {
     const model = props.model ?? { nodes: [], values: new Map(), version: 0 };
-    const id =
-      untrack(() => shownId(props)) ??
-      firstOf(
-        model,
-        untrack(() => props.matches),
-      );
-    view.setGraph(model, id === undefined ? undefined : { kind: "node", id });
+    const id = untrack(() => shownId(props) ?? firstOf(model, props.matches));
+    // All of it at first, and what is picked or singled out once there is such.
+    view.setGraph(model, id === undefined ? { whole: true } : { reveal: { kind: "node", id } });
     const { states } = props;
     if (states !== undefined) view.setStates(states, 1);
   });

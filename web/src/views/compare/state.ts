@@ -6,21 +6,21 @@
 
 import { type Accessor, createEffect, createMemo, createSignal, on } from "solid-js";
 import {
+  badness,
   type CompareAddress,
-  type Fate,
-  fateOf,
   type Links,
   linksOf,
   type Picked,
   worstOf,
-  badness,
-} from "@/store/compare";
+} from "@/store/history/compare";
 import { get } from "@/wire/rest";
+import { isLeaf } from "@/wire/roles";
 import { inWords } from "@/wire/socket";
 import type {
   CapturedStage,
   ComparedFunction,
   Comparison,
+  FateKind,
   Graph,
   RunGraph,
   Stage,
@@ -39,14 +39,16 @@ export interface CompareState {
   readonly stageIndex: Accessor<number>;
   setStage(index: number): void;
   readonly stage: Accessor<Stage | undefined>;
+  /** The graph that is on the canvas: while one is loading, the one before. */
   readonly graph: Accessor<Graph | undefined>;
+  readonly loading: Accessor<boolean>;
   readonly links: Accessor<Links | undefined>;
   readonly picked: Accessor<Picked | undefined>;
   pick(picked: Picked | undefined): void;
   readonly hovered: Accessor<Picked | undefined>;
   setHovered(picked: Picked | undefined): void;
-  readonly fate: Accessor<Fate | undefined>;
-  setFate(fate: Fate | undefined): void;
+  readonly fate: Accessor<FateKind | undefined>;
+  setFate(fate: FateKind | undefined): void;
   readonly tab: Accessor<CompareTab>;
   setTab(tab: CompareTab): void;
   readonly address: Accessor<CompareAddress>;
@@ -60,7 +62,7 @@ export function createCompare(first: CompareAddress): CompareState {
   const [problem, setProblem] = createSignal("");
   const [owner, setOwner] = createSignal(first.owner);
   const [wanted, setStage] = createSignal(first.stage);
-  const [graph, setGraph] = createSignal<Graph>();
+  const [captured, setCaptured] = createSignal<{ readonly id: number; readonly graph: Graph }>();
   const [picked, setPicked] = createSignal(first.picked);
   const [hovered, setHovered] = createSignal<Picked>();
   const [fate, setFate] = createSignal(first.fate);
@@ -68,12 +70,24 @@ export function createCompare(first: CompareAddress): CompareState {
   const sides = { eager: first.eager, compiled: first.compiled };
   const complain = (error: unknown): void => void setProblem(inWords(error));
   get<Comparison>("compare", sides).then(setComparison, complain);
-  get<RunGraph>(`runs/${first.eager}/graph`).then(setEager, complain);
 
   const fn = createMemo(() => {
     const functions = comparison()?.functions ?? [];
     return functions.find((each) => each.owner === owner()) ?? functions[0];
   });
+  // Inputs and shapes change over the steps: those of the step that is compared are shown.
+  const step = createMemo(() => fn()?.steps[0]);
+  createEffect(
+    on([() => fn() !== undefined, step], ([found, now]) => {
+      if (!found) return;
+      get<RunGraph>(`runs/${first.eager}/graph`, now === undefined ? {} : { step: now }).then(
+        (answer) => {
+          if (step() === now) setEager(answer);
+        },
+        complain,
+      );
+    }),
+  );
   const stageIndex = createMemo(() => {
     const last = Math.max(0, (fn()?.stages.length ?? 1) - 1);
     return Math.min(wanted() ?? last, last);
@@ -87,15 +101,17 @@ export function createCompare(first: CompareAddress): CompareState {
       asked = now.graph;
       const found = known.get(now.graph);
       if (found !== undefined) {
-        setGraph(found);
+        setCaptured({ id: now.graph, graph: found });
         return;
       }
       get<CapturedStage>(`runs/${first.compiled}/captured/${now.graph}`).then((answer) => {
         known.set(now.graph, answer.graph);
-        if (asked === now.graph) setGraph(answer.graph);
+        if (asked === now.graph) setCaptured({ id: now.graph, graph: answer.graph });
       }, complain);
     }),
   );
+  const graph = () => captured()?.graph;
+  const loading = () => stage() !== undefined && captured()?.id !== stage()?.graph;
   const links = createMemo(() => {
     const now = fn();
     const shown = graph();
@@ -135,6 +151,7 @@ export function createCompare(first: CompareAddress): CompareState {
     },
     stage,
     graph,
+    loading,
     links,
     picked,
     pick,
@@ -164,9 +181,9 @@ export function createCompare(first: CompareAddress): CompareState {
 export function withFate(
   fn: ComparedFunction,
   links: Links,
-  fate: Fate,
+  fate: FateKind,
 ): { readonly eager: ReadonlySet<number>; readonly compiled: ReadonlySet<number> } {
-  const nodes = fn.nodes.filter((each) => fateOf(each) === fate && each.family !== "leaf");
+  const nodes = fn.nodes.filter((each) => each.fate === fate && !isLeaf(each));
   return {
     eager: new Set(nodes.map((each) => each.eager).filter((id) => id > 0)),
     compiled: new Set(nodes.flatMap((each) => links.shown.get(each.id) ?? [])),

@@ -7,12 +7,13 @@
 import { createMemo, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { type Fate, errorWords, fateOf, ruleWords, worstOf } from "@/store/compare";
+import { errorWords, ruleWords, worstOf } from "@/store/history/compare";
 import { Name } from "@/views/compare/facts";
 import { FateSwatch } from "@/views/compare/fate_legend";
 import type { CompareState } from "@/views/compare/state";
 import { VirtualList } from "@/widgets/virtual_list";
-import type { ComparedNode, Kernel } from "@/wire/types.gen";
+import { isLeaf } from "@/wire/roles";
+import type { ComparedNode, FateKind, Kernel } from "@/wire/types.gen";
 
 const ROW = 22;
 
@@ -21,7 +22,7 @@ export function NodeTable(props: { readonly state: CompareState }): JSX.Element 
   const rows = createMemo(() => {
     const fate = state.fate();
     return (state.fn()?.nodes ?? []).filter(
-      (node) => node.family !== "leaf" && (fate === undefined || fateOf(node) === fate),
+      (node) => !isLeaf(node) && (fate === undefined || node.fate === fate),
     );
   });
   const names = createMemo(
@@ -69,7 +70,7 @@ export function NodeTable(props: { readonly state: CompareState }): JSX.Element 
               onClick={() => state.pick({ side: "eager", id: node().eager })}
             >
               <Name text={node().name} role="cell" />
-              <FateCell fate={fateOf(node())} />
+              <FateCell fate={node().fate} />
               <Name class="t2" text={into(node())} none="–" role="cell" />
               <span
                 class="m ell"
@@ -93,7 +94,7 @@ export function NodeTable(props: { readonly state: CompareState }): JSX.Element 
   );
 }
 
-function FateCell(props: { readonly fate: Fate }): JSX.Element {
+function FateCell(props: { readonly fate: FateKind }): JSX.Element {
   return (
     <span class="cmp-cell-fate" role="cell">
       <FateSwatch fate={props.fate} />

@@ -7,9 +7,10 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { badness, errorWords, worstOf } from "@/store/compare";
+import { badness, errorWords, worstOf } from "@/store/history/compare";
 import { Fact, Name, ratio } from "@/views/compare/facts";
 import type { CompareState } from "@/views/compare/state";
+import { isLeaf } from "@/wire/roles";
 import type { ComparedFunction } from "@/wire/types.gen";
 
 const SHOWN = 6;
@@ -18,7 +19,7 @@ export function Whole(props: {
   readonly fn: ComparedFunction;
   readonly state: CompareState;
 }): JSX.Element {
-  const inner = createMemo(() => props.fn.nodes.filter((node) => node.family !== "leaf"));
+  const inner = createMemo(() => props.fn.nodes.filter((node) => !isLeaf(node)));
   const errors = createMemo(() =>
     inner()
       .flatMap((node) => {
@@ -88,7 +89,7 @@ export function Whole(props: {
         <dl class="cmp-facts">
           <Fact name="eager nodes, observed" value={formatDuration(props.fn.eager_ns)} />
           <Fact name="compiled nodes, observed" value={formatDuration(props.fn.compiled_ns)} />
-          <Fact name="compiled in" value={formatDuration(props.fn.compile_ms * 1e6)} />
+          <Fact name="compiled in" value={formatDuration(props.fn.compile_ns)} />
           <Fact name="back end" value={props.fn.backend || "–"} />
           <Fact name="ran in" value={plural(props.fn.steps.length, "step")} />
         </dl>

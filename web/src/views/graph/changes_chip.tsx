@@ -6,8 +6,8 @@
 
 import { For, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
-import { CHANGE_KINDS, type ChangeKind, type StepChanges } from "@/store/changes";
-import type { Ui } from "@/store/ui";
+import { CHANGE_KINDS, type ChangeKind, type StepChanges } from "@/store/history/changes";
+import type { Ui } from "@/store/page/ui";
 import { ChangeSign } from "@/widgets/change_sign";
 
 const MEANINGS: Readonly<Record<ChangeKind, string>> = {

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { buildHierarchy } from "@/layout/hierarchy";
-import { liveState } from "@/render/live";
-import { NodeColumns } from "@/store/columns";
-import { flagsOf, isDone, scopeCounts } from "@/store/counts";
-import { update } from "@/store/run_model";
-import { buildTree } from "@/store/tree";
+import { liveState } from "@/render/draw/execution_overlay";
+import { NodeColumns } from "@/store/run/columns";
+import { flagsOf, isDone, scopeCounts } from "@/store/run/counts";
+import { update } from "@/store/run/run_model";
+import { buildTree } from "@/store/run/tree";
 import { graphModel } from "@/views/graph/graph_model";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, snapshot } from "@/wire/fixtures";
@@ -12,7 +12,7 @@ import { HAS_NAN } from "@/wire/types.gen";
 
 test("the drawing counts as the rest of the page does", () => {
   const nodes = [
-    node(1, "net/a/w", { family: "leaf", op: "parameter" }),
+    node(1, "net/a/w", { family: "leaf", role: "parameter", op: "parameter" }),
     node(2, "net/a/matmul", { family: "matmul", inputs: [1] }),
     node(3, "net/tanh", { family: "activation", inputs: [2] }),
     node(4, "net/b/multiply", { inputs: [3] }),

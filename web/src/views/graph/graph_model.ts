@@ -4,12 +4,12 @@
  * Invariant: pure; the same graph gives the same model.
  */
 
-import { tensorBytes } from "@/base/dtypes";
 import { leafName } from "@/base/scopes";
-import { familyOf } from "@/render/palette";
-import type { GraphModel, GraphNode, GraphValue } from "@/render/types";
-import { detail } from "@/store/node_words";
-import type { RunGraph } from "@/store/run_model";
+import { familyOf } from "@/render/draw/palette";
+import type { GraphModel, GraphNode, GraphValue } from "@/render/scene/types";
+import { detail } from "@/store/run/node_text";
+import type { RunGraph } from "@/store/run/run_model";
+import { specFields } from "@/wire/spec";
 
 export function graphModel(graph: RunGraph): GraphModel {
   const nodes: GraphNode[] = [];
@@ -20,7 +20,8 @@ export function graphModel(graph: RunGraph): GraphModel {
       name: node.name,
       label: leafName(node.name),
       op: node.op,
-      family: familyOf(node.family),
+      family: familyOf(node),
+      role: node.role,
       scope: node.scope,
       phase: node.phase,
       inputs: node.inputs,
@@ -32,8 +33,7 @@ export function graphModel(graph: RunGraph): GraphModel {
   }
   const values = new Map<number, GraphValue>();
   for (const { value } of graph.values.values()) {
-    const { shape, dtype } = value.spec;
-    values.set(value.id, { id: value.id, shape, dtype, bytes: tensorBytes(shape, dtype) });
+    values.set(value.id, { id: value.id, ...specFields(value.spec) });
   }
   return { nodes, values, version: graph.version, structure: graph.nodes };
 }

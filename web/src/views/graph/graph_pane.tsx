@@ -5,7 +5,6 @@
  * answers through its events.
  */
 
-import { seenStep } from "@/store/run_model";
 import {
   createEffect,
   createMemo,
@@ -19,24 +18,25 @@ import {
 } from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { formatCount, formatNumber } from "@/base/numbers";
-import { createGraphView } from "@/render/graph_view";
-import type { ColourBy, CurrentMark, GraphPath, GraphView, NodeBadge } from "@/render/types";
-import { nodeMarks } from "@/store/breakpoints";
-import type { StepChanges } from "@/store/changes";
-import { operationsOf } from "@/store/counts";
-import { graphWith } from "@/store/past_values";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
-import { parseQuery, search } from "@/store/tree";
-import type { Ui } from "@/store/ui";
-import type { MarkedNodes } from "@/store/watch_marks";
-import { graphModel } from "@/views/graph/graph_model";
-import type { ValueSlice } from "@/wire/types.gen";
+import type { ColourBy, CurrentMark, GraphPath, GraphView, NodeBadge } from "@/render/scene/types";
+import { createGraphView } from "@/render/view/graph_view";
+import { nodeMarks } from "@/store/debugger/breakpoints";
+import type { MarkedNodes } from "@/store/debugger/watch_marks";
+import type { StepChanges } from "@/store/history/changes";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import type { Ui } from "@/store/page/ui";
+import { operationsOf } from "@/store/run/counts";
+import { graphWith } from "@/store/run/past_values";
+import { seenStep } from "@/store/run/run_model";
+import { parseQuery, search } from "@/store/run/tree";
 import { ChangesChip } from "@/views/graph/changes_chip";
-import { MarkTip } from "@/views/graph/mark_tip";
+import { graphModel } from "@/views/graph/graph_model";
 import { Legend } from "@/views/graph/legend";
+import { MarkTip } from "@/views/graph/mark_tip";
 import { Segmented } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
+import type { ValueSlice } from "@/wire/types.gen";
 
 /** The value last seen in the inspector, and the moment it was seen at. */
 export interface SeenValue {
@@ -62,6 +62,8 @@ export interface GraphPaneProps {
   readonly path: GraphPath | undefined;
   /** What watches have found, by node. */
   readonly marked: MarkedNodes;
+  /** Lies over the graph, above the legend. */
+  readonly hint?: JSX.Element;
   toggleBreakpoint(node: number): void;
   onView(view: GraphView | undefined): void;
 }
@@ -130,7 +132,10 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       </div>
       <div class="canvas-area">
         <div class="graph-column">
-          <div class="graph-host" ref={host} data-testid="graph" />
+          <div class="graph-room">
+            <div class="graph-host" ref={host} data-testid="graph" />
+            {props.hint}
+          </div>
           <Show when={props.ui.legend()}>
             <Legend
               most={most()}
@@ -145,7 +150,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <div class="overview" ref={strip}>
           <span class="overview-count mi t3">
             {formatCount(operations())}
-            <span class="wide"> ops</span>
+            <span class="wide">{operations() === 1 ? " op" : " ops"}</span>
           </span>
         </div>
         <Show when={view()}>

@@ -4,16 +4,19 @@
  * Invariant: names only what occurs.
  */
 
-import { seenStep } from "@/store/run_model";
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatBytes, formatDuration, plural } from "@/base/numbers";
-import type { ColourBy, GraphPath } from "@/render/types";
-import type { StepChanges } from "@/store/changes";
-import { familyColour } from "@/store/node_words";
-import { notFinite } from "@/store/counts";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
+import { familyOf } from "@/render/draw/palette";
+import { pathKey } from "@/render/scene/path";
+import type { ColourBy, GraphPath } from "@/render/scene/types";
+import type { StepChanges } from "@/store/history/changes";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import { notFinite } from "@/store/run/counts";
+import { familyColour } from "@/store/run/node_text";
+import { seenStep } from "@/store/run/run_model";
 import { ChangesKey } from "@/views/graph/changes_chip";
+import { isLeaf } from "@/wire/roles";
 
 export function Legend(props: {
   readonly mode: ColourBy;
@@ -29,8 +32,10 @@ export function Legend(props: {
   const families = createMemo(
     () => {
       const found = new Set<string>();
-      for (const node of props.store.model()?.graph.nodes ?? []) if (node) found.add(node.family);
-      return [...found].filter((each) => each !== "leaf").sort();
+      for (const node of props.store.model()?.graph.nodes ?? []) {
+        if (node && !isLeaf(node)) found.add(familyOf(node));
+      }
+      return [...found].sort();
     },
     undefined,
     { equals: (a, b) => a.join() === b.join() },
@@ -122,32 +127,33 @@ export function Legend(props: {
 }
 
 function PathKey(props: { readonly path: GraphPath }): JSX.Element {
-  const sign = () => `key-sign ${props.path.tone}`;
   return (
     <Show
       when={props.path.tone === "change"}
       fallback={
         <>
-          <h4>Why</h4>
-          <div>
-            <span class={sign()}>1</span>
-            asked about
-          </div>
-          <div>
-            <span class={sign()}>2</span>
-            comes from
-          </div>
+          <h4 title="Each node has its place in the chain, from the one asked about back to the cause">
+            Why
+          </h4>
+          <For each={pathKey(props.path)}>
+            {(row) => (
+              <div data-testid="legend-why">
+                <span class={`key-sign ${row.tone}`}>{row.sign}</span>
+                {row.words}
+              </div>
+            )}
+          </For>
         </>
       }
     >
       <h4>What if</h4>
       <div>
-        <span class={sign()}>≠</span>
+        <span class="key-sign change">≠</span>
         value changed
       </div>
       <Show when={[...props.path.nodes.values()].includes("?")}>
         <div>
-          <span class={sign()}>?</span>
+          <span class="key-sign change">?</span>
           not re-run
         </div>
       </Show>

@@ -7,8 +7,8 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import type { GraphView } from "@/render/types";
-import { foundWords, type MarkedNodes, ruleOf } from "@/store/watch_marks";
+import type { GraphView } from "@/render/scene/types";
+import { foundWords, type MarkedNodes, ruleOf } from "@/store/debugger/watch_marks";
 
 const SHOWN = 3;
 

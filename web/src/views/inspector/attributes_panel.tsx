@@ -7,11 +7,11 @@
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
 import { printable } from "@/base/printable";
-import { attributeText } from "@/store/node_words";
-import { createQuery } from "@/store/query";
-import { stepAt } from "@/store/run_model";
-import type { Store } from "@/store/store";
-import type { Item } from "@/store/url";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import type { Item } from "@/store/page/url";
+import { attributeText } from "@/store/run/node_text";
+import { stepAt } from "@/store/run/run_model";
 import type { GetAttributes, Node } from "@/wire/types.gen";
 
 /** Longer texts, such as a nested graph, get lines of their own. */
@@ -58,11 +58,13 @@ export function Attributes(props: {
   });
   const attributes = createMemo(() =>
     Object.entries(given()?.attrs ?? props.node.attrs).map(
-      ([name, value]) => [name, shown(attributeText(value))] as const,
+      ([name, value]) => [name, shown(attributeText(value, name))] as const,
     ),
   );
   const first = (name: string): string | undefined =>
-    name in (given()?.changed ?? {}) ? attributeText(given()?.changed[name] ?? "none") : undefined;
+    name in (given()?.changed ?? {})
+      ? attributeText(given()?.changed[name] ?? "none", name)
+      : undefined;
   /** Levels that keep no values keep no attributes of later executions either. */
   const only = () =>
     attributes().length > 0 && ["graph", "timing"].includes(props.store.model()?.info.level ?? "");

@@ -8,12 +8,12 @@
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { finiteRange, paintElements, parseHex, scaleFor, scaleOf } from "@/base/colour_scale";
 import { formatCount } from "@/base/numbers";
-import { createQuery } from "@/store/query";
-import type { Store } from "@/store/store";
-import { decodeElements } from "@/wire/decode";
-import type { ValueSlice } from "@/wire/types.gen";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
 import { Canvas, type Surface } from "@/widgets/canvas";
 import { Segmented } from "@/widgets/controls";
+import { decodeElements } from "@/wire/decode";
+import type { ValueSlice } from "@/wire/types.gen";
 
 /** Channels on a page of the grid, and the most elements of each along an axis. */
 const PAGE = 16;

@@ -18,21 +18,23 @@ import {
 import { formatCount, formatNumber } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import {
-  missing,
   type Moment,
   type Moments,
+  missing,
   momentWords,
   statisticRows,
   verdict,
-} from "@/store/moments";
-import { createQuery } from "@/store/query";
-import type { Store } from "@/store/store";
+} from "@/store/history/value_diff";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import { valueShown } from "@/store/run/past_values";
 import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
-import { decodeElements } from "@/wire/decode";
-import type { CompareMoments, EditRow, ElementPair, MomentsCompared } from "@/wire/types.gen";
 import { Histogram } from "@/widgets/charts";
 import { HeatMap } from "@/widgets/heat_map";
 import { IconButton } from "@/widgets/icon";
+import { decodeElements } from "@/wire/decode";
+import { shapeOf } from "@/wire/spec";
+import type { CompareMoments, EditRow, ElementPair, MomentsCompared } from "@/wire/types.gen";
 
 export interface DiffPanelProps {
   readonly store: Store;
@@ -67,7 +69,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
       const run = props.store.runId();
       const from = one();
       if (run === undefined || from === undefined) return undefined;
-      const rank = props.store.model()?.graph.values.get(props.value)?.value.spec.shape.length ?? 2;
+      const rank = shapeOf(valueShown(props.store, props.value)?.value.spec)?.length ?? 2;
       const size = rank < 2 ? VECTOR_WINDOW : WINDOW;
       const [row, col] = corner();
       return {

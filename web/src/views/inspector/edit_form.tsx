@@ -8,12 +8,13 @@
 import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { plural } from "@/base/numbers";
-import type { Branches } from "@/store/branches";
-import type { Store } from "@/store/store";
-import type { SetValue } from "@/wire/types.gen";
+import { printable } from "@/base/printable";
+import type { Branches } from "@/store/debugger/what_if";
+import type { Store } from "@/store/page/store";
 import { FieldError } from "@/widgets/field_error";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
+import type { SetValue } from "@/wire/types.gen";
 
 type How = NonNullable<SetValue["how"]>;
 
@@ -49,6 +50,14 @@ export function EditForm(props: {
   const [fault, setFault] = createSignal("");
   const [busy, setBusy] = createSignal(false);
   const live = () => props.store.editable(props.value);
+  /** The node that stands after it ran, if the value is only what it took. */
+  const hasRun = () => {
+    const stop = props.store.stop();
+    const node = props.store.model()?.graph.nodes[stop?.node ?? -1];
+    const only =
+      stop?.when === "after" && node !== undefined && !node.outputs.includes(props.value);
+    return only ? node.name : undefined;
+  };
   /** Branches of this step, from which this one may be forked. */
   const bases = () =>
     props.branches
@@ -64,8 +73,8 @@ export function EditForm(props: {
   const [base, setBase] = createSignal<number | undefined>();
   /** How many recorded steps follow the moment's own. */
   const after = () => {
-    const steps = props.store.model()?.steps ?? [];
-    return steps.filter((each) => each.step > props.store.step()).length;
+    const last = props.store.model()?.steps.at(-1)?.step ?? 0;
+    return Math.max(0, last - props.store.step());
   };
   const fars = (): readonly { readonly steps: number | null; readonly title: string }[] => [
     { steps: 0, title: "to the end of this step" },
@@ -192,31 +201,44 @@ export function EditForm(props: {
           </For>
         </select>
       </Show>
-      <Show when={live()}>
-        <button type="submit" class="btn" data-testid="edit-apply" disabled={busy()}>
-          Apply
+      <span class="form-does">
+        <Show when={live()}>
+          <button type="submit" class="btn" data-testid="edit-apply" disabled={busy()}>
+            Apply
+          </button>
+        </Show>
+        <button
+          type={live() ? "button" : "submit"}
+          class="btn"
+          data-testid="edit-what-if"
+          title="Re-run everything that depends on this value; the recording stays as it is"
+          disabled={busy()}
+          onClick={() => {
+            if (live()) void apply(true);
+          }}
+        >
+          {busy() ? "Running…" : "What if…"}
         </button>
-      </Show>
-      <button
-        type={live() ? "button" : "submit"}
-        class="btn"
-        data-testid="edit-what-if"
-        title="Re-run everything that depends on this value; the recording stays as it is"
-        disabled={busy()}
-        onClick={() => {
-          if (live()) void apply(true);
-        }}
-      >
-        {busy() ? "Running…" : "What if…"}
-      </button>
-      <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+        <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
+      </span>
       <p class="t3">
         <Show
           when={live()}
           fallback="Everything that depends on it is re-run; the recording stays as it is. "
         >
-          Apply: the program continues with the new value, and gradients flow as if the operation
-          had returned it. What if: the recorded operations that depend on it are re-run.{" "}
+          <Show
+            when={hasRun()}
+            fallback="Apply: the program continues with the new value, and gradients flow as if the operation had returned it. "
+          >
+            {(name) => (
+              <span data-testid="edit-unaffected">
+                Apply: {printable(name(), 120)} has already run with the old value and does not run
+                again; only what reads it later gets the new one. To see it with the new value, use
+                What if, or stop before it.{" "}
+              </span>
+            )}
+          </Show>
+          What if: the recorded operations that depend on it are re-run.{" "}
         </Show>
         Elements in NumPy notation, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
         <code>negative</code>.

@@ -8,12 +8,12 @@ import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { keepKey } from "@/base/keys";
 import { formatCount, formatDuration, formatNumber, median, plural } from "@/base/numbers";
-import type { Moment } from "@/store/moments";
-import { type Answer, createQuery } from "@/store/query";
-import type { Store } from "@/store/store";
+import type { Moment } from "@/store/history/value_diff";
+import { type Answer, createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import { Sparkline } from "@/widgets/charts";
 import { decodeExecutions } from "@/wire/decode";
 import type { EditRow, GetHistory, History } from "@/wire/types.gen";
-import { Sparkline } from "@/widgets/charts";
 
 const LIMIT = 400;
 const TABLE_ROWS = 120;
@@ -25,8 +25,8 @@ export interface HistoryData {
   readonly durationNs: readonly number[];
   readonly measure: readonly (number | undefined)[];
   readonly mean: readonly (number | null | undefined)[];
-  /** Elements that are NaN or Inf. */
-  readonly notFinite: readonly number[];
+  /** Elements that are NaN or Inf; undefined of an execution without statistics. */
+  readonly notFinite: readonly (number | undefined)[];
   /** What `measure` is: the value itself of a scalar, the norm of a tensor. */
   readonly measured: "value" | "norm";
   /** What a person set its outputs to. */
@@ -38,6 +38,11 @@ export function executionBefore(history: HistoryData | undefined): Moment | unde
   const seq = history?.seq.at(-2);
   const step = history?.step.at(-2);
   return seq === undefined || step === undefined ? undefined : { seq, step };
+}
+
+/** A count, or a dash where it is unknown. */
+export function notFiniteText(count: number | undefined): string {
+  return count === undefined ? "–" : formatCount(count);
 }
 
 /** The history of a node, asked again when it ran again. */
@@ -80,7 +85,7 @@ function historyData(answer: Answer<History>): HistoryData | undefined {
       return (scalar ? (each.preview[0] ?? each.mean) : each.norm) ?? undefined;
     }),
     mean: summaries.map((each) => each?.mean),
-    notFinite: summaries.map((each) => (each ? each.nan_count + each.inf_count : 0)),
+    notFinite: summaries.map((each) => (each ? each.nan_count + each.inf_count : undefined)),
     measured: scalar ? "value" : "norm",
     edits: answer.value.edits,
   };
@@ -135,7 +140,7 @@ export function StepsPanel(props: {
     const count = props.history?.seq.length ?? 0;
     return Array.from({ length: Math.min(count, TABLE_ROWS) }, (_, i) => count - 1 - i);
   });
-  const faulty = () => props.history?.notFinite.some((count) => count > 0) ?? false;
+  const faulty = () => props.history?.notFinite.some((count) => (count ?? 0) > 0) ?? false;
   return (
     <Show
       when={(props.history?.total ?? 0) > 0 ? props.history : undefined}
@@ -194,7 +199,7 @@ export function StepsPanel(props: {
                     </Show>
                     <Show when={faulty()}>
                       <td class="r m" classList={{ nan: (now().notFinite[i] ?? 0) > 0 }}>
-                        {formatCount(now().notFinite[i] ?? 0)}
+                        {notFiniteText(now().notFinite[i])}
                       </td>
                     </Show>
                     <td class="r m">{formatDuration(now().durationNs[i] ?? Number.NaN)}</td>

@@ -8,10 +8,12 @@
 import { type Accessor, For, type JSX, Show } from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { formatNumber, formatShape } from "@/base/numbers";
-import { createQuery } from "@/store/query";
-import type { Store } from "@/store/store";
-import type { GetValue, Node, TensorSummary } from "@/wire/types.gen";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import { valueShown } from "@/store/run/past_values";
 import { Icon } from "@/widgets/icon";
+import { shapeOf, typeOf } from "@/wire/spec";
+import type { GetValue, Node, TensorSummary } from "@/wire/types.gen";
 
 const MOST = 48;
 
@@ -46,7 +48,7 @@ function Input(props: {
   readonly refresh: Accessor<unknown>;
   onJump(node: number): void;
 }): JSX.Element {
-  const produced = () => props.store.model()?.graph.values.get(props.value);
+  const produced = () => valueShown(props.store, props.value);
   const answer = createQuery(
     props.store,
     "value_slice",
@@ -69,6 +71,11 @@ function Input(props: {
     const now = answer();
     return now.kind === "ready" ? now.value : undefined;
   };
+  const shapeWords = (): string => {
+    const spec = slice()?.spec ?? produced()?.value.spec;
+    if (spec?.kind === "opaque") return "";
+    return formatShape((slice()?.found ? slice()?.shape : shapeOf(spec)) ?? []);
+  };
   const jump = (): void => {
     const producer = produced()?.producer;
     if (producer !== null && producer !== undefined) props.onJump(producer);
@@ -84,10 +91,7 @@ function Input(props: {
       <span class="input-port mi t3">{props.port}</span>
       <span class="ell input-name">{produced()?.value.name || `value ${props.value}`}</span>
       <span class="mi t2">
-        {slice()?.spec?.dtype ?? produced()?.value.spec.dtype ?? ""}{" "}
-        {formatShape(
-          slice()?.found ? (slice()?.shape ?? []) : (produced()?.value.spec.shape ?? []),
-        )}
+        {typeOf(slice()?.spec ?? produced()?.value.spec)} {shapeWords()}
       </span>
       <Icon name="right" size={12} />
       <span class="input-more mi t3">

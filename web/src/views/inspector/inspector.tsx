@@ -17,16 +17,17 @@ import {
 
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
-import { earlierWords, gradientOf, leftOutAt } from "@/store/run_model";
-import type { Branches } from "@/store/branches";
-import type { Moments } from "@/store/moments";
-import type { Reasons } from "@/store/reasons";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
-import type { InspectorTab, Ui } from "@/store/ui";
-import type { MarkedNodes } from "@/store/watch_marks";
-import type { Item } from "@/store/url";
-import { familyColour } from "@/store/node_words";
+import { reasonWords, stopWords } from "@/store/debugger/stop_words";
+import type { MarkedNodes } from "@/store/debugger/watch_marks";
+import type { Branches } from "@/store/debugger/what_if";
+import type { Moments } from "@/store/history/value_diff";
+import type { Reasons } from "@/store/history/why";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import type { InspectorTab, Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
+import { familyColour } from "@/store/run/node_text";
+import { earlierWords, gradientOf, leftOutAt } from "@/store/run/run_model";
 import { Attributes } from "@/views/inspector/attributes_panel";
 import { DiffPanel } from "@/views/inspector/diff_panel";
 import {
@@ -40,11 +41,18 @@ import { MarkedNote } from "@/views/inspector/marked_note";
 import { RewiredNote } from "@/views/inspector/rewired_note";
 import { ScopeInspector } from "@/views/inspector/scope_inspector";
 import { SourcePanel } from "@/views/inspector/source_panel";
-import { WhyPanel } from "@/views/inspector/why_panel";
 import { ValuePanel } from "@/views/inspector/value_panel";
+import { WhyPanel } from "@/views/inspector/why_panel";
 import { Tabs } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
-import { FAILED, type Frame, type Node, type Stop, type ValueSlice } from "@/wire/types.gen";
+import {
+  type BreakpointStatus,
+  FAILED,
+  type Frame,
+  type Node,
+  type Stop,
+  type ValueSlice,
+} from "@/wire/types.gen";
 
 export interface InspectorProps {
   readonly store: Store;
@@ -250,9 +258,9 @@ function NodeInspector(
             <span class="stop-text">
               <b>{stopWords(why())}</b>
               {why().error === "" ? ` ${printable(leafName(why().node_name))}` : ""}.{" "}
-              {reasonWords(why())}
+              {printable(reasonWords(why(), breakpointOf(props.store, why())?.breakpoint), 2000)}
             </span>
-            <Show when={hits(props.store, why().breakpoint)}>
+            <Show when={breakpointOf(props.store, why())?.hits}>
               {(count) => <span class="mi t2">hit {count()}</span>}
             </Show>
             <Show when={why().edits.length > 0}>
@@ -464,21 +472,8 @@ function NodeInspector(
   );
 }
 
-function stopWords(stop: Stop): string {
-  // Of the program itself, not of the node that ran last.
-  if (stop.error !== "") return "Stopped by an error";
-  if (stop.reason === "exception") return "Stopped at the error raised by";
-  if (stop.reason === "watch") return "Stopped by a watch at";
-  return stop.when === "before" ? "Stopped before" : "Stopped after";
-}
-
-function reasonWords(stop: Stop): string {
-  // Its own text is made for a terminal and names the node, which stands before it here.
-  return stop.reason === "entry" ? "No operation has run yet." : printable(stop.text);
-}
-
-function hits(store: Store, breakpoint: number): number | undefined {
-  return store.session()?.breakpoints.find((each) => each.breakpoint.id === breakpoint)?.hits;
+function breakpointOf(store: Store, stop: Stop): BreakpointStatus | undefined {
+  return store.session()?.breakpoints.find((each) => each.breakpoint.id === stop.breakpoint);
 }
 
 function noGradient(node: Node): string {

@@ -7,7 +7,7 @@
 import { For, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { foundWords, type Marked, ruleOf } from "@/store/watch_marks";
+import { foundWords, type Marked, ruleOf } from "@/store/debugger/watch_marks";
 
 const SHOWN = 3;
 

@@ -6,12 +6,12 @@
 
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { printable } from "@/base/printable";
-import { lastRewiring } from "@/store/graph_history";
-import { stepAt } from "@/store/run_model";
-import type { Store } from "@/store/store";
-import type { Item } from "@/store/url";
-import type { Node } from "@/wire/types.gen";
+import type { Store } from "@/store/page/store";
+import type { Item } from "@/store/page/url";
+import { lastRewiring } from "@/store/run/graph_history";
+import { stepAt } from "@/store/run/run_model";
 import { ChangeSign } from "@/widgets/change_sign";
+import type { Node } from "@/wire/types.gen";
 
 const MOST = 4;
 

@@ -4,16 +4,16 @@
  * Invariant: sums of the last execution of each member, at the moment shown.
  */
 
-import { seenStep } from "@/store/run_model";
 import { createMemo, For, type JSX } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
-import { scopeCounts } from "@/store/counts";
-import { familyColour } from "@/store/node_words";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
-import type { Item } from "@/store/url";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import type { Item } from "@/store/page/url";
+import { scopeCounts } from "@/store/run/counts";
+import { familyColour } from "@/store/run/node_text";
+import { seenStep } from "@/store/run/run_model";
 
 export interface ScopeInspectorProps {
   readonly store: Store;

@@ -15,8 +15,8 @@ import {
   Show,
 } from "solid-js";
 import { dedented, pythonTokens } from "@/base/python_tokens";
-import { createQuery } from "@/store/query";
-import type { Store } from "@/store/store";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
 import type { Frame, GetSource, SourceLocation } from "@/wire/types.gen";
 
 /** Lines before and after; more where the window is high. */

@@ -6,13 +6,20 @@
  */
 
 import { createSignal, For, type JSX, Show } from "solid-js";
-import { formatBytes, formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatNumber,
+  listed,
+  plural,
+} from "@/base/numbers";
 import { printable, quoted } from "@/base/printable";
-import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/keeping";
-import { argumentsOf, outcomeTone } from "@/store/shelf";
-import type { Store } from "@/store/store";
-import { type Summing, unsummed } from "@/store/summary";
-import type { Item } from "@/store/url";
+import { argumentsOf, lossEnding, outcomeTone } from "@/store/page/recordings_list";
+import type { Store } from "@/store/page/store";
+import type { Item } from "@/store/page/url";
+import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
+import { type Summing, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -44,6 +51,11 @@ const ENDS: Readonly<Record<Outcome, string>> = {
   unreadable: "Cannot be read",
 };
 
+/** "Finished", "Finished, NaN since step 4". */
+function endWords(summary: RunSummary["summary"]): string {
+  return [ENDS[summary.outcome], lossEnding(summary.broken_loss)].filter(Boolean).join(", ");
+}
+
 export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
   return (
     <Show
@@ -73,16 +85,19 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
       [whatIsKept(model.keeping, model.governed), costWords(model.governed)]
         .filter(Boolean)
         .join("; "),
-      ...reasonWords(model.keeping, model.governed),
-    ];
+      ...reasonWords(model.keeping, model.governed, true),
+    ].map((each) => `${each}.`);
   };
   const hits = () => (props.store.session()?.watches ?? []).filter((each) => each.hits > 0);
   return (
     <div class="sum" data-testid="summary">
       <header class="sum-head">
         <div class="row sum-first">
-          <span class={`lamp ${outcomeTone(sum().outcome)}`} aria-hidden="true" />
-          <h2 data-testid="summary-outcome">{ENDS[sum().outcome]}</h2>
+          <span
+            class={`lamp ${outcomeTone(sum().outcome, sum().broken_loss)}`}
+            aria-hidden="true"
+          />
+          <h2 data-testid="summary-outcome">{endWords(sum())}</h2>
           <span class="sp" />
           <Show when={props.store.selection() !== undefined}>
             <IconButton
@@ -119,14 +134,17 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
         {(advice) => <AdviceCard advice={advice()} />}
       </Show>
       <dl class="sum-facts">
-        <Fact title="Time" value={formatDuration(sum().wall_ns)} />
+        <Fact title="Run time" value={formatDuration(sum().time.ran_ns)} />
         <Fact title="Steps" value={formatCount(sum().steps)} />
         <Fact title="Operations" value={formatCount(sum().nodes)} />
         <Fact title="Executions" value={formatCount(sum().operations)} />
       </dl>
+      <p class="sum-note" data-testid="summary-time">
+        {timeWords(sum())}
+      </p>
       <Show
         when={sum().shares.length > 0}
-        fallback={<Share within={sum().operations_ns} wall={sum().wall_ns} />}
+        fallback={<Share within={sum().operations_ns} wall={sum().time.ran_ns} />}
       >
         <Shares shares={sum().shares} />
       </Show>
@@ -226,6 +244,7 @@ const PARTS: Readonly<Record<StepShare["part"], readonly [word: string, tone: st
   data: ["data", "host-data"],
   waiting: ["waiting", "host-waiting"],
   python: ["Python", "host-python"],
+  compiling: ["compiling", "host-compiling"],
   between: ["between operations", "host-between"],
   held: ["held by the debugger", ""],
 };
@@ -356,6 +375,7 @@ function TroubleRow(props: {
       type="button"
       class="sum-row sum-trouble"
       data-testid="summary-trouble"
+      disabled={props.trouble.node === 0}
       onClick={() => props.visit(props.trouble.node, props.trouble.seq)}
     >
       <Show
@@ -367,9 +387,10 @@ function TroubleRow(props: {
       <span class={`sum-kind ${kind().tone}`}>{kind().word}</span>
       <span class="sum-name">
         <span class="ell">{printable(props.trouble.name, 200)}</span>
-        <span class="mi t3">
+        <span class="mi t3 ell">
           step {formatCount(props.trouble.step)}
           {where()}
+          {props.trouble.kind !== "error" && props.trouble.text ? ` · ${props.trouble.text}` : ""}
           {props.trouble.nodes > 1 ? ` · ${formatCount(props.trouble.nodes)} nodes in all` : ""}
         </span>
       </span>
@@ -433,23 +454,29 @@ function CommandRow(props: { readonly line: string; readonly does: string }): JS
   );
 }
 
-/** A command without the recording's path, which stands above it. */
+/** `nodescope export`: the path stands above, and what is copied is the whole command. */
 function shortened(line: string): string {
-  return line.replace(/'[^']*\.nscope'|\S*\.nscope/, "…");
+  return line.split(" ", 2).join(" ");
+}
+
+/** " of step 4", " of steps 20 to 21 and 39 to 40"; "" without any. */
+function stepsWords(ranges: Kept["ranges"]): string {
+  const words = ranges.map(([first, last]) =>
+    first === last ? formatCount(first) : `${formatCount(first)} to ${formatCount(last)}`,
+  );
+  const [only] = ranges;
+  if (only === undefined) return "";
+  const one = ranges.length === 1 && only[0] === only[1];
+  return ` of step${one ? "" : "s"} ${listed(words)}`;
 }
 
 /** What can be looked at later and what cannot, a sentence each. */
 export function keptWords(kept: Kept, level: string): readonly string[] {
   const lines: string[] = [];
   if (kept.arrays > 0) {
-    const steps =
-      kept.first_step === null || kept.last_step === null
-        ? ""
-        : kept.first_step === kept.last_step
-          ? ` of step ${formatCount(kept.first_step)}`
-          : ` of steps ${formatCount(kept.first_step)} to ${formatCount(kept.last_step)}`;
     lines.push(
-      `Every element of ${plural(kept.arrays, "value")}${steps}, ${formatBytes(kept.arrays_bytes)}.`,
+      `Every element of ${plural(kept.arrays, "value")}${stepsWords(kept.ranges)}, ` +
+        `${formatBytes(kept.arrays_bytes)}.`,
     );
   } else if (level === "values") lines.push("No elements of any value.");
   else if (level === "summary")

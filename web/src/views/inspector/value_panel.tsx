@@ -16,24 +16,26 @@ import {
 } from "solid-js";
 import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
-import { formatBytes, formatCount, formatNumber, MINUS } from "@/base/numbers";
-import type { Branches } from "@/store/branches";
-import { createQuery } from "@/store/query";
-import { type Moments, momentWords } from "@/store/moments";
-import type { Reasons } from "@/store/reasons";
-import type { Store } from "@/store/store";
-import type { Ui } from "@/store/ui";
-import { decodeElements } from "@/wire/decode";
+import { formatBytes, formatCount, formatNumber, formatShape, MINUS } from "@/base/numbers";
+import type { Branches } from "@/store/debugger/what_if";
+import { type Moments, momentWords } from "@/store/history/value_diff";
+import type { Reasons } from "@/store/history/why";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import { valueShown } from "@/store/run/past_values";
 import { ChannelGrid, channelAxis } from "@/views/inspector/channel_grid";
 import { EditForm } from "@/views/inspector/edit_form";
 import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
 import { Statistics } from "@/views/inspector/statistics";
-import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
+import { Histogram, Sparkline } from "@/widgets/charts";
 import { Segmented } from "@/widgets/controls";
 import { HeatMap } from "@/widgets/heat_map";
-import { Histogram, Sparkline } from "@/widgets/charts";
 import { IconButton } from "@/widgets/icon";
 import { NumberGrid } from "@/widgets/number_grid";
+import { decodeElements } from "@/wire/decode";
+import { shapeOf, typeOf } from "@/wire/spec";
+import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 
 /** Up to this many elements the numbers come first. */
 const SMALL = 64;
@@ -75,7 +77,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
       const run = props.store.runId();
       if (run === undefined) return undefined;
       const [row, col] = corner();
-      const shape = props.store.model()?.graph.values.get(props.value)?.value.spec.shape;
+      const shape = shapeOf(valueShown(props.store, props.value)?.value.spec);
       const window = (shape?.length ?? 2) < 2 ? VECTOR_WINDOW : WINDOW;
       return {
         type: "get_value",
@@ -197,13 +199,11 @@ function Head(props: {
   readonly moments: Moments;
 }): JSX.Element {
   const held = () => props.moments.held();
-  const dtype = () => props.slice.spec?.dtype ?? props.slice.summary?.spec.dtype ?? "";
+  const dtype = () => typeOf(props.slice.spec ?? props.slice.summary?.spec);
   return (
     <div class="row value-head">
       <span class="m">
-        {dtype()} <span class="t3">(</span>
-        {props.slice.shape.join(", ")}
-        <span class="t3">)</span>
+        {dtype()} {formatShape(props.slice.shape)}
         <Show when={dtype().startsWith("complex")}>
           <span class="t3"> magnitudes</span>
         </Show>
@@ -427,7 +427,7 @@ function scalarText(value: number | undefined, slice: ValueSlice): string {
   const { summary } = slice;
   if (value === undefined) return summary === null ? "not kept" : nameless(summary);
   // A count is read to its last digit.
-  if (isInteger(slice.spec?.dtype ?? "") && Number.isSafeInteger(value)) {
+  if (isInteger(typeOf(slice.spec)) && Number.isSafeInteger(value)) {
     return `${value < 0 ? MINUS : ""}${formatCount(Math.abs(value))}`;
   }
   return formatNumber(value, 7);

@@ -7,8 +7,9 @@
 import { createMemo, createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/reasons";
-import type { Store } from "@/store/store";
+import { toneAt } from "@/render/scene/path";
+import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/history/why";
+import type { Store } from "@/store/page/store";
 import type { WhyGroup, WhyLink, WhyOperand } from "@/wire/types.gen";
 
 export interface WhyPanelProps {
@@ -142,6 +143,12 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
       .filter(Boolean)
       .join(", ");
   const operands = () => (props.link.operands.length > 1 ? props.link.operands : []);
+  const tone = () => {
+    const path = props.reasons.path();
+    return path === undefined || props.link.node === 0
+      ? props.link.state
+      : toneAt(path, props.link.node);
+  };
   const visit = (): void => {
     if (props.link.node > 0) props.visit(props.link.node, props.link.seq);
   };
@@ -159,7 +166,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
         onClick={visit}
         onFocus={() => props.point(props.link.node)}
       >
-        <span class={`why-at m tone-${props.link.state}`}>{props.at + 1}</span>
+        <span class={`why-at m tone-${tone()}`}>{props.at + 1}</span>
         <span class="why-name">
           {printable(props.link.name, 200)}
           <span class="m t3 why-place">{place(props.link.at)}</span>

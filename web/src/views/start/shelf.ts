@@ -13,7 +13,7 @@ import {
   type Sorting,
   sorted,
   type Which,
-} from "@/store/shelf";
+} from "@/store/page/recordings_list";
 import { get, send } from "@/wire/rest";
 import { inWords } from "@/wire/socket";
 import type { DeletedRecording, Entry, FunctionList, OpenedRun, Shelf } from "@/wire/types.gen";

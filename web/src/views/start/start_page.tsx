@@ -14,9 +14,10 @@ import {
   onMount,
   Show,
 } from "solid-js";
+import { formatClock, formatDay } from "@/base/dates";
 import { formatBytes, formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import type { Preferences } from "@/store/preferences";
+import type { Preferences } from "@/store/page/preferences";
 import {
   ago,
   argumentsOf,
@@ -27,8 +28,8 @@ import {
   type SortBy,
   startedAt,
   type Which,
-} from "@/store/shelf";
-import type { Store } from "@/store/store";
+} from "@/store/page/recordings_list";
+import type { Store } from "@/store/page/store";
 import { createShelf, GROUPS, type ShelfState } from "@/views/start/shelf";
 import { Segmented } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -46,7 +47,7 @@ const COLUMNS: readonly { readonly by: SortBy; readonly title: string; readonly 
   [
     { by: "program", title: "Program", class: "start-program" },
     { by: "started", title: "Started", class: "start-when" },
-    { by: "duration", title: "Duration", class: "start-num" },
+    { by: "duration", title: "Run time", class: "start-num" },
     { by: "steps", title: "Steps", class: "start-num" },
     { by: "outcome", title: "Outcome", class: "start-outcome" },
     { by: "size", title: "Size", class: "start-num" },
@@ -403,12 +404,15 @@ function Row(props: {
           {printable(props.entry.file, 120)}
         </span>
       </span>
-      <span class="start-when" title={at() > 0 ? new Date(at()).toLocaleString() : ""}>
+      <span
+        class="start-when"
+        title={at() > 0 ? `${formatDay(at())} ${formatClock(at(), { seconds: true })}` : ""}
+      >
         <span>{ago(at(), props.state.now())}</span>
         <span class="mi t3">{clock(at(), props.state.now())}</span>
       </span>
       <span class="start-num m">
-        {lost() || glance() === null ? "–" : formatDuration(glance()?.duration_ns ?? 0)}
+        {lost() || glance() === null ? "–" : formatDuration(glance()?.ran_ns ?? 0)}
       </span>
       <span class="start-num m">
         {lost() || glance() === null ? "–" : formatCount(glance()?.steps ?? 0)}
@@ -417,10 +421,13 @@ function Row(props: {
         <Show when={glance()} fallback={<span class="t3">reading…</span>}>
           {(now) => (
             <>
-              <span class={`lamp ${outcomeTone(now().outcome)}`} aria-hidden="true" />
+              <span
+                class={`lamp ${outcomeTone(now().outcome, now().broken_loss)}`}
+                aria-hidden="true"
+              />
               <span
                 class="ell"
-                classList={{ brk: outcomeTone(now().outcome) === "bad" }}
+                classList={{ brk: outcomeTone(now().outcome, now().broken_loss) === "bad" }}
                 title={printable(now().fault || now().error || outcomeWords(now()), 400)}
               >
                 {outcomeWords(now())}

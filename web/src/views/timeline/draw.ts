@@ -4,13 +4,20 @@
  * Invariant: text is written only where it fits, with the fonts' own widths.
  */
 
-import { textWidth, truncate } from "@/base/fonts_metrics";
+import { type Font, textWidth, truncate } from "@/base/fonts_metrics";
 import { formatDuration } from "@/base/numbers";
 import type { Hold } from "@/views/timeline/axis";
 import { drawBand, drawStacks } from "@/views/timeline/draw_steps";
 import { HOST_COLOURS, hostTitle } from "@/views/timeline/host";
-import { type Bar, type Lane, laneWords, tickLabel, tickStep } from "@/views/timeline/spans";
-import type { StepBlock } from "@/views/timeline/step_blocks";
+import {
+  type Bar,
+  type Lane,
+  laneWords,
+  operationsIn,
+  tickLabel,
+  tickStep,
+} from "@/views/timeline/spans";
+import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
 import type { Surface } from "@/widgets/canvas";
 
 export interface Scene {
@@ -24,6 +31,7 @@ export interface Scene {
   readonly stacked: boolean;
   /** The step that the page shows. */
   readonly step: number;
+  readonly after: boolean;
   readonly window: readonly [number, number];
   /** Time that the axis calls 0: the start of the step shown. */
   readonly zero: number;
@@ -65,6 +73,8 @@ const BAND_H = 13;
 const PHASE_H = 15;
 const BAR_H = 13;
 const GAP = 2;
+/** Of a label that is cut. */
+const FEWEST_LETTERS = 3;
 const LANE_GAP = 9;
 const SANS = { face: "sans", weight: 400, size: 10 } as const;
 const MONO = { face: "mono", weight: 400, size: 10 } as const;
@@ -172,7 +182,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     if (room < 24 || y + 14 > height) return;
     g.font = `10px ${sans}`;
     g.fillStyle = colour("--text-3");
-    const text = truncate(`step ${block.first} was not observed`, SANS, room);
+    const text = truncate(`${blockName(block)} was not observed`, SANS, room);
     if (text !== "") g.fillText(text, left + 4, y + 10);
   }
 
@@ -231,7 +241,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.globalAlpha = 1;
       if (bar.failed === true) raised.push([left, w, top, high]);
       // Of a sentence a few letters say nothing.
-      const text = w > (host ? 56 : 22) ? truncate(barLabel(bar), host ? SANS : font, w - 10) : "";
+      const text = w > (host ? 56 : 22) ? legible(barLabel(bar), host ? SANS : font, w - 10) : "";
       if (text !== "") {
         g.font = host ? `10px ${sans}` : `${font.weight} ${font.size}px ${sans}`;
         g.fillStyle = colour(
@@ -258,9 +268,13 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       const w = x(bar.end) - left - 1;
       if (w < 3 || left > width) continue;
       g.strokeRect(left + 0.5, top + 0.5, w - 1, high - 1);
-      const text = truncate(bar.label.replace(/, step [\d,]+$/, ", expected"), SANS, w - 10);
+      const text = legible(
+        bar.label.replace(/, (after )?step [\d,]+$/, ", expected"),
+        SANS,
+        w - 10,
+      );
       g.fillStyle = colour("--text-3");
-      if (w > 40) g.fillText(text, left + 5, top + high / 2 + 3.5);
+      if (text !== "") g.fillText(text, left + 5, top + high / 2 + 3.5);
     }
     g.setLineDash([]);
   }
@@ -341,8 +355,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       if (lane.levels.length > 1) {
         g.fillStyle = colour("--text-3");
         g.font = `10px ${mono}`;
-        const ops = (lane.levels.at(-1) ?? []).filter((bar) => bar.node > 0).length;
-        g.fillText(truncate(laneWords(ops, scene.thinned), MONO, LEFT - 16), 12, top + 26);
+        const ops = laneWords(operationsIn(lane), scene.thinned);
+        g.fillText(truncate(ops, MONO, LEFT - 16), 12, top + 26);
       }
       if (i > 0) {
         g.fillStyle = colour("--line");
@@ -350,6 +364,12 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       }
     });
   }
+}
+
+/** A text that is cut to fit, or nothing where too few of its letters would be left. */
+export function legible(text: string, font: Font, room: number): string {
+  const cut = truncate(text, font, room);
+  return cut === text || cut.length > FEWEST_LETTERS ? cut : "";
 }
 
 /** What is written on a bar. */

@@ -9,13 +9,15 @@ import { textWidth } from "@/base/fonts_metrics";
 import { formatCount, formatDuration } from "@/base/numbers";
 import { PART_COLOURS } from "@/views/timeline/host";
 import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
-import type { TimePart } from "@/wire/types.gen";
 import type { Surface } from "@/widgets/canvas";
+import type { TimePart } from "@/wire/types.gen";
 
 export interface Steps {
   readonly blocks: readonly StepBlock[];
   /** The step that the page shows. */
   readonly step: number;
+  /** What ran after it is shown. */
+  readonly after: boolean;
 }
 
 export interface Place {
@@ -33,12 +35,17 @@ const STACK: readonly TimePart[] = [
   "other",
   "between",
   "python",
+  "compiling",
   "waiting",
   "data",
 ];
 
 const SANS = { face: "sans", weight: 400, size: 10 } as const;
 const LABEL_H = 15;
+
+function isHere(block: StepBlock, steps: Steps): boolean {
+  return block.first <= steps.step && steps.step <= block.last && block.after === steps.after;
+}
 
 export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Place): void {
   g.font = `10px ${colour("--sans")}`;
@@ -50,14 +57,14 @@ export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Pla
     if (right - left < 1 && right - last < 0.7) continue;
     last = right;
     const w = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
-    const here = block.first <= steps.step && steps.step <= block.last;
+    const here = isHere(block, steps);
     g.fillStyle = colour(here ? "--bg-active" : "--bg-raised");
     g.fillRect(left, place.top, w, place.height);
     if (w < 14) continue;
     g.fillStyle = colour(here ? "--text" : "--text-3");
     const name = blockName(block);
     const full = `${name} · ${formatDuration(block.end - block.start)}`;
-    const number = formatCount(block.first);
+    const number = block.after ? "after" : formatCount(block.first);
     const text = [full, name, number].find((each) => textWidth(each, SANS) < w - 6);
     if (text !== undefined) g.fillText(text, left + 4, place.top + place.height / 2 + 3.5);
   }
@@ -86,11 +93,12 @@ export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: P
       y -= h;
     });
     g.globalAlpha = 1;
-    const here = block.first <= steps.step && steps.step <= block.last;
+    const here = isHere(block, steps);
     if (here) {
       g.fillStyle = colour("--now");
       g.fillRect(left, top + high + 1, Math.max(w, 2), 2);
     }
+    if (block.after) continue;
     const text = formatCount(block.first);
     const wide = textWidth(text, SANS);
     if (left < labelled || (wide > w && left + wide > width)) continue;

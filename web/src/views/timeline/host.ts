@@ -29,6 +29,9 @@ export interface HostSpan {
 /** About twice the sampler's interval. */
 const BLUR_NS = 16e6;
 
+/** Kinds whose ends the program told; a sampler saw the others. */
+const EXACT: ReadonlySet<HostKind> = new Set(["compiling", "unobserved", "held_along"]);
+
 const NAMES: Readonly<Record<HostSpan["kind"], string>> = {
   data: "data loading",
   python: "Python",
@@ -36,6 +39,8 @@ const NAMES: Readonly<Record<HostSpan["kind"], string>> = {
   waiting: "waiting",
   input: "waiting for input",
   held_along: "held with another thread",
+  unobserved: "unobserved call",
+  compiling: "compiling",
 };
 
 /** The token of each kind's colour. */
@@ -46,6 +51,8 @@ export const HOST_COLOURS: Readonly<Record<HostSpan["kind"], string>> = {
   waiting: "--host-waiting",
   input: "--host-waiting",
   held_along: "--host-between",
+  unobserved: "--host-between",
+  compiling: "--host-compiling",
 };
 
 /** Parts of a step as they are summed up for a person; operations are one. */
@@ -57,6 +64,7 @@ export const PART_NAMES: Readonly<Record<TimePart, string>> = {
   data: "data loading",
   waiting: "waiting",
   python: "Python",
+  compiling: "compiling",
   between: "between operations",
   held: "held by the debugger",
 };
@@ -69,6 +77,7 @@ export const PART_COLOURS: Readonly<Record<TimePart, string>> = {
   data: "--host-data",
   waiting: "--host-waiting",
   python: "--host-python",
+  compiling: "--host-compiling",
   between: "--host-between",
   held: "--line",
 };
@@ -78,9 +87,11 @@ export function baseName(file: string): string {
   return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
 }
 
-/** `data loading · train.py:41`, shorter where a place is not known. */
+/** `data loading · train.py:41`, `compiling train_step · train.py:12`; shorter where unknown. */
 export function hostTitle(span: HostSpan): string {
-  const name = span.kind === "library" ? span.what || "library" : NAMES[span.kind];
+  const kind = NAMES[span.kind];
+  const called = span.kind === "compiling" ? `${kind} ${span.what}` : kind;
+  const name = span.kind === "library" ? span.what || "library" : called;
   const known = span.what !== "" && span.what !== "<module>";
   const what = span.kind === "waiting" && known ? `${name} in ${span.what}` : name;
   return span.where === "" ? what : `${what} · ${span.where}`;
@@ -113,8 +124,9 @@ export function hostSpans(
     if (around === null) continue; // a node runs there
     const low = Math.max(around?.[0] ?? Number.NEGATIVE_INFINITY, fetch?.start ?? -1);
     const high = Math.min(around?.[1] ?? Number.POSITIVE_INFINITY, fetch?.end ?? 1e300);
-    if (Math.abs(start - low) < BLUR_NS || start < low) start = low;
-    if (Math.abs(end - high) < BLUR_NS || end > high) end = high;
+    const blur = EXACT.has(each.kind) ? 0 : BLUR_NS;
+    if (Math.abs(start - low) < blur || start < low) start = low;
+    if (Math.abs(end - high) < blur || end > high) end = high;
     const beside = fetches.filter((one) => one !== fetch && one.thread === each.thread);
     for (const one of beside) {
       if (one.end <= middle && start < one.end + BLUR_NS) start = Math.max(low, one.end);
@@ -186,6 +198,7 @@ export function partWords(parts: Readonly<Record<TimePart, number>>): string {
     ["data loading", parts.data],
     ["waiting", parts.waiting],
     ["Python", parts.python],
+    ["compiling", parts.compiling],
     ["between operations", rest],
   ];
   const whole = sums.reduce((sum, [, ns]) => sum + ns, 0);

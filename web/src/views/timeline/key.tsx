@@ -5,13 +5,14 @@
  */
 
 import { createMemo, For, type JSX } from "solid-js";
-import type { Store } from "@/store/store";
+import type { Store } from "@/store/page/store";
 import { PHASES } from "@/wire/types.gen";
 
 const HOST = [
   ["data", "data"],
   ["waiting", "waiting"],
   ["python", "Python"],
+  ["compiling", "compiling"],
   ["between", "between"],
 ] as const;
 
@@ -19,6 +20,7 @@ const TITLES = {
   data: "Data loading: fetching the next item of ns.steps",
   waiting: "Waiting: a sleep, a file, a lock, your input",
   python: "Python and libraries, by the line where the program was",
+  compiling: "Tracing functions and compiling their graphs",
   between: "Between operations: Python and recording overhead",
 } as const;
 
@@ -32,6 +34,9 @@ export function TimelineKey(props: { readonly store: Store }): JSX.Element {
     undefined,
     { equals: (a, b) => a.join() === b.join() },
   );
+  const compiles = createMemo(
+    () => props.store.model()?.graph.nodes.some((node) => (node?.graph ?? 0) > 0) ?? false,
+  );
   return (
     <span class="phase-key wide">
       <For each={phases()}>
@@ -42,7 +47,7 @@ export function TimelineKey(props: { readonly store: Store }): JSX.Element {
           </span>
         )}
       </For>
-      <For each={HOST}>
+      <For each={HOST.filter(([kind]) => kind !== "compiling" || compiles())}>
         {([kind, name]) => (
           <span title={TITLES[kind]}>
             <span class={`sw host-${kind}`} aria-hidden="true" />

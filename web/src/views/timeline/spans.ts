@@ -7,7 +7,8 @@
  */
 
 import { formatCount, formatDuration, plural } from "@/base/numbers";
-import type { RunGraph } from "@/store/run_model";
+import { isOperation } from "@/store/run/counts";
+import type { RunGraph } from "@/store/run/run_model";
 import { baseName, type HostSpan } from "@/views/timeline/host";
 import { FAILED, type Phase } from "@/wire/types.gen";
 
@@ -33,6 +34,8 @@ export interface Bar {
   readonly scope: string;
   readonly phase: Phase;
   readonly step: number;
+  /** It ran after the step had ended, and is no part of it. */
+  readonly after: boolean;
   readonly family: string;
   /** The node raised. */
   readonly failed?: boolean;
@@ -50,21 +53,39 @@ export interface Lane {
 
 const SCOPE_LEVELS = 2;
 
-/** How many executions a lane shows; a long stretch of time has more than are drawn. */
+/** Executions of operations; what only holds data is drawn, but is no operation. */
+export function operationsIn(lane: Lane): number {
+  return (lane.levels.at(-1) ?? []).filter((bar) => bar.node > 0 && bar.family !== "leaf").length;
+}
+
+/** How many operations a lane shows; a long stretch of time has more than are drawn. */
 export function laneWords(ops: number, thinned: boolean): string {
   return thinned ? `${formatCount(ops)}+ ops` : plural(ops, "op");
 }
 
-/**
- * Args:
- *   host: What is known of the time between nodes, on the axis.
- *   gaps: Whether `rows` are all that ran, so that what is between them can be shown.
- */
+/** When a step ended, on the axis of the bars; NaN where it has not, or is not known. */
+export type StepEnd = (step: number) => number;
+
+const UNKNOWN_END: StepEnd = () => Number.NaN;
+
+/** `step 12`, `after step 12`: where a bar or another span belongs. */
+export function stepWords(step: number, after: boolean): string {
+  if (step <= 0) return "before the first step";
+  return `${after ? "after " : ""}step ${formatCount(step)}`;
+}
+
+export interface LaneOptions {
+  /** What is known of the time between nodes, on the axis. */
+  readonly host?: readonly HostSpan[];
+  /** Whether the rows are all that ran, so that what is between them can be shown. */
+  readonly gaps?: boolean;
+  readonly stepEnd?: StepEnd;
+}
+
 export function lanesOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
-  host: readonly HostSpan[] = [],
-  gaps = false,
+  { host = [], gaps = false, stepEnd = UNKNOWN_END }: LaneOptions = {},
 ): readonly Lane[] {
   const byThread = new Map<number, number[]>();
   for (let i = 0; i < rows.count; i++) {
@@ -78,7 +99,7 @@ export function lanesOf(
   for (const [thread, list] of [...byThread].sort((a, b) => a[0] - b[0])) {
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
     const own = host.filter((span) => span.thread === thread);
-    lanes.push({ thread, levels: levelsOf(graph, rows, list, own, gaps) });
+    lanes.push({ thread, levels: levelsOf(graph, rows, list, { host: own, gaps, stepEnd }) });
   }
   return lanes;
 }
@@ -87,8 +108,7 @@ function levelsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
   order: readonly number[],
-  host: readonly HostSpan[],
-  gaps: boolean,
+  { host, gaps, stepEnd }: Required<LaneOptions>,
 ): readonly (readonly Bar[])[] {
   // What was fetched or typed ends a phase; what is between two nodes of it does not.
   const breaks = host.filter((span) => apart(span)).map((span) => span.start);
@@ -101,12 +121,12 @@ function levelsOf(
     const start = rows.startNs[i] ?? 0;
     const end = start + (rows.durationNs[i] ?? 0);
     const step = rows.step[i] ?? 0;
-    const base = { start, end, node: 0, scope: "", phase: node.phase, step, family: node.family };
-    extend(
-      phases,
-      { ...base, label: step > 0 ? `${node.phase}, step ${formatCount(step)}` : node.phase },
-      breaks,
-    );
+    const { phase } = node;
+    const family = isOperation(node) ? node.family : "leaf";
+    const after = start >= stepEnd(step);
+    const base = { start, end, node: 0, scope: "", phase, step, after, family };
+    const label = step > 0 ? `${phase}, ${stepWords(step, after)}` : phase;
+    extend(phases, { ...base, label }, breaks);
     const parts = node.scope.split("/").filter(Boolean);
     // The outermost scope of backward and optimizer nodes only repeats the phase.
     const skip = parts[0] === node.phase ? 1 : 0;
@@ -123,9 +143,10 @@ function levelsOf(
       ...(((rows.flags?.[i] ?? 0) & FAILED) !== 0 ? { failed: true } : {}),
     });
   }
-  const between = gaps ? gapsOf(graph, rows, order, host) : [];
-  const above = host.filter((span) => apart(span)).map(hostBar);
-  const beside = host.filter((span) => !apart(span)).map(hostBar);
+  const between = gaps ? gapsOf(graph, rows, order, host, stepEnd) : [];
+  const barOf = (span: HostSpan): Bar => hostBar(span, stepEnd);
+  const above = host.filter((span) => apart(span)).map(barOf);
+  const beside = host.filter((span) => !apart(span)).map(barOf);
   return [
     inOrder([...phases, ...above]),
     ...scopes.filter((level) => level.length > 0),
@@ -144,9 +165,9 @@ function apart(span: HostSpan): boolean {
 
 const NO_BAR = { node: 0, scope: "", phase: "other", family: "" } as const;
 
-function hostBar(span: HostSpan): Bar {
+function hostBar(span: HostSpan, stepEnd: StepEnd): Bar {
   const { start, end, step } = span;
-  return { ...NO_BAR, start, end, step, label: "", host: span };
+  return { ...NO_BAR, start, end, step, after: start >= stepEnd(step), label: "", host: span };
 }
 
 /** Time between nodes of a thread that nothing names, with the lines around it. */
@@ -155,6 +176,7 @@ function gapsOf(
   rows: TimelineRows,
   order: readonly number[],
   host: readonly HostSpan[],
+  stepEnd: StepEnd,
 ): readonly Bar[] {
   const bars: Bar[] = [];
   let end = Number.NaN;
@@ -163,14 +185,9 @@ function gapsOf(
   const add = (from: number, to: number, i: number): void => {
     if (!(to > from)) return;
     const lines = between(graph, rows.node[before] ?? 0, rows.node[i] ?? 0);
-    bars.push({
-      ...NO_BAR,
-      start: from,
-      end: to,
-      step: rows.step[i] ?? 0,
-      label: "",
-      between: lines,
-    });
+    const step = rows.step[i] ?? 0;
+    const after = from >= stepEnd(step);
+    bars.push({ ...NO_BAR, start: from, end: to, step, after, label: "", between: lines });
   };
   for (const i of order) {
     const start = rows.startNs[i] ?? 0;
@@ -210,6 +227,7 @@ function extend(bars: Bar[], bar: Bar, breaks: readonly number[]): void {
     last.label === bar.label &&
     last.scope === bar.scope &&
     last.step === bar.step &&
+    last.after === bar.after &&
     !breaks.some((at) => at >= last.end - 1 && at <= bar.start)
   ) {
     bars[bars.length - 1] = { ...last, end: Math.max(last.end, bar.end) };

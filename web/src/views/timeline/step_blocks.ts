@@ -8,12 +8,13 @@ import { formatCount, formatDuration } from "@/base/numbers";
 import type { Axis } from "@/views/timeline/axis";
 import { partWords } from "@/views/timeline/host";
 import { numbersOf } from "@/wire/decode";
-import { PARTS, type StepTimes, type Stretch, type TimePart } from "@/wire/types.gen";
+import { PARTS, type StepRow, type StepTimes, type Stretch, type TimePart } from "@/wire/types.gen";
 
 export type Parts = Readonly<Record<TimePart, number>>;
 
-/** One step, or several in a row. */
+/** One step, several in a row, or what ran after one and before the next. */
 export interface StepBlock {
+  readonly after: boolean;
   readonly first: number;
   readonly last: number;
   readonly start: number;
@@ -29,8 +30,10 @@ export function blocksOf(answer: StepTimes, axis: Axis): readonly StepBlock[] {
   const start = numbersOf(answer.start_ns, n);
   const end = numbersOf(answer.end_ns, n);
   const leftOut = numbersOf(answer.left_out, n);
+  const after = numbersOf(answer.after, n);
   const parts = numbersOf(answer.parts, n * PARTS.length);
   return Array.from({ length: n }, (_, i) => ({
+    after: after[i] === 1,
     first: first[i] ?? 0,
     last: last[i] ?? 0,
     start: axis.map(start[i] ?? 0),
@@ -42,6 +45,7 @@ export function blocksOf(answer: StepTimes, axis: Axis): readonly StepBlock[] {
 
 export function blockOf(stretch: Stretch, axis: Axis): StepBlock {
   return {
+    after: stretch.after,
     first: stretch.first,
     last: stretch.last,
     start: axis.map(stretch.start_ns),
@@ -59,7 +63,23 @@ function partsOf(row: ArrayLike<number>): Parts {
   return parts;
 }
 
+/** The step of a block at a time of the program's own; of several in a row, the last that began. */
+export function stepIn(
+  steps: readonly StepRow[],
+  block: Pick<StepBlock, "first" | "last">,
+  timeNs: number,
+): StepRow | undefined {
+  const inside = steps.filter((row) => row.step >= block.first && row.step <= block.last);
+  return inside.findLast((row) => row.start_ns <= timeNs) ?? inside[0];
+}
+
+/** Where a step is shown as it went: at its last record; of one that still runs, at the newest. */
+export function lastSeqOf(row: StepRow, newest: number): number {
+  return Math.max(1, row.start_seq, row.end_seq ?? newest);
+}
+
 export function blockName(block: StepBlock): string {
+  if (block.after) return `after step ${formatCount(block.last)}`;
   return block.first === block.last
     ? `step ${formatCount(block.first)}`
     : `steps ${formatCount(block.first)}–${formatCount(block.last)}`;

@@ -1,13 +1,21 @@
 import { describe, expect, test } from "vitest";
 import { textWidth } from "@/base/fonts_metrics";
-import { remembering } from "@/store/remembering";
-import { update } from "@/store/run_model";
+import { remembering } from "@/store/page/cached_query";
+import { update } from "@/store/run/run_model";
 import { axisOf, mapRows } from "@/views/timeline/axis";
-import { drawTimeline } from "@/views/timeline/draw";
+import { drawTimeline, legible } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { type HostSpan, hostSpans, hostTitle } from "@/views/timeline/host";
-import { laneWords, lanesOf, tickLabel, tickStep, type TimelineRows } from "@/views/timeline/spans";
-import { blockWords } from "@/views/timeline/step_blocks";
+import {
+  lanesOf,
+  laneWords,
+  operationsIn,
+  type TimelineRows,
+  tickLabel,
+  tickStep,
+} from "@/views/timeline/spans";
+import { blockWords, lastSeqOf, stepIn } from "@/views/timeline/step_blocks";
+import { tipOf } from "@/views/timeline/tips";
 import { askedFor, moved, panned, zoomed } from "@/views/timeline/zoom";
 import { node, snapshot } from "@/wire/fixtures";
 import { FAILED, type HostTime, type StepRow } from "@/wire/types.gen";
@@ -29,6 +37,31 @@ test("a lane counts what it shows, and says when more ran", () => {
   expect(laneWords(1, false)).toBe("1 op");
   expect(laneWords(4000, false)).toBe("4,000 ops");
   expect(laneWords(4000, true)).toBe("4,000+ ops");
+});
+
+test("what only holds data is drawn, but is no operation", () => {
+  const graph = update(
+    undefined,
+    snapshot({
+      nodes: [
+        node(1, "w", { family: "leaf", role: "parameter" }),
+        node(2, "net/x"),
+        node(3, "net/y"),
+      ],
+    }),
+  )?.graph;
+  const [lane] = lanesOf(graph, rows([1, 0, 5], [2, 10, 5], [3, 20, 5], [2, 30, 5]));
+  expect(lane?.levels.at(-1)).toHaveLength(4);
+  expect(lane && operationsIn(lane)).toBe(3);
+});
+
+test("a label of which nearly nothing would be left is not written", () => {
+  const font = { face: "sans", weight: 400, size: 10 } as const;
+  const room = (text: string): number => textWidth(text, font) + 1;
+  expect(legible("sum", font, room("sum"))).toBe("sum");
+  expect(legible("forward, step 3", font, room("forwa…"))).toBe("forwa…");
+  expect(legible("forward, step 3", font, room("f…"))).toBe("");
+  expect(legible("forward, step 3", font, room("…"))).toBe("");
 });
 
 test("neighbours of one scope become one bar", () => {
@@ -55,6 +88,28 @@ test("neighbours of one scope become one bar", () => {
   ]);
 });
 
+test("what runs after a step has ended is after it, in every bar and its words", () => {
+  const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
+  const ran = rows([1, 0, 5], [2, 10, 5], [1, 30, 5], [2, 40, 5]);
+  const stepEnd = (step: number) => (step === 1 ? 20 : Number.NaN);
+  const [lane] = lanesOf(graph, ran, { host: [hostSpan("input", 25, 28)], gaps: true, stepEnd });
+  expect(lane?.levels[0]?.map((bar) => bar.label || bar.host?.kind)).toEqual([
+    "forward, step 1",
+    "input",
+    "forward, after step 1",
+  ]);
+  expect(lane?.levels[1]?.map((bar) => [bar.label, bar.after])).toEqual([
+    ["a", false],
+    ["a", true],
+  ]);
+  const after = lane?.levels.flat().filter((bar) => bar.start > 20) ?? [];
+  expect(after).toHaveLength(7);
+  for (const bar of after) {
+    const { rows } = tipOf({ kind: "bar", bar }, graph, 0, []);
+    expect(rows.join()).toContain("after step 1");
+  }
+});
+
 test("the execution of a node that raised is known", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "x")] }))?.graph;
   const ran = { ...rows([1, 0, 5], [1, 10, 5]), flags: [0, FAILED] };
@@ -65,7 +120,7 @@ test("the execution of a node that raised is known", () => {
 test("fetching an item ends a phase, and stands beside it", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
   const fetch = hostSpan("data", 10, 30);
-  const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), [fetch]);
+  const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), { host: [fetch] });
   expect(lane?.levels[0]?.map((bar) => [bar.host?.kind, bar.start, bar.end])).toEqual([
     [undefined, 0, 10],
     ["data", 10, 30],
@@ -77,12 +132,10 @@ test("what nothing names is between operations, by the lines around it", () => {
   const at = (line: number) => ({ source: { file: "/me/train.py", line, function: "f" } });
   const nodes = [node(1, "a/x", at(30)), node(2, "a/y", at(34))];
   const graph = update(undefined, snapshot({ nodes }))?.graph;
-  const [lane] = lanesOf(
-    graph,
-    rows([1, 0, 10], [2, 100, 10], [1, 110, 5]),
-    [hostSpan("python", 20, 60)],
-    true,
-  );
+  const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 100, 10], [1, 110, 5]), {
+    host: [hostSpan("python", 20, 60)],
+    gaps: true,
+  });
   expect(
     lane?.levels
       .at(-1)
@@ -149,7 +202,15 @@ test("sampled time reaches to the nodes around it, and no further", () => {
 });
 
 test("a step says where its time went, the most first", () => {
-  const none = { forward: 0, backward: 0, optimizer: 0, other: 0, waiting: 0, between: 0 };
+  const none = {
+    forward: 0,
+    backward: 0,
+    optimizer: 0,
+    other: 0,
+    waiting: 0,
+    between: 0,
+    compiling: 0,
+  };
   const parts = {
     ...none,
     forward: 0.7e6,
@@ -158,12 +219,16 @@ test("a step says where its time went, the most first", () => {
     python: 0.9e6,
     held: 12.3e9,
   };
-  const block = { first: 12, last: 12, start: 0, end: 101e6, leftOut: 0, parts };
+  const block = { after: false, first: 12, last: 12, start: 0, end: 101e6, leftOut: 0, parts };
   expect(blockWords(block)).toBe(
     "step 12 · 101\u202fms: data loading 99.0\u202fms, operations 1.10\u202fms, " +
       "Python 900\u202fµs; held by the debugger for 12.3\u202fs",
   );
   expect(blockWords({ ...block, leftOut: 1 })).toBe("step 12 · 101\u202fms, not observed");
+  expect(blockWords({ ...block, after: true })).toMatch(/^after step 12 · 101\u202fms: data/);
+  expect(blockWords({ ...block, parts: { ...parts, compiling: 198e6 } })).toContain(
+    ": compiling 198\u202fms, data",
+  );
 });
 
 describe("what is expected of the running step", () => {
@@ -238,6 +303,60 @@ test("answers about a run that is over are asked for once, and few are kept", as
   expect(asked).toBe(42);
 });
 
+describe("the step that a click goes to", () => {
+  const row = (step: number, over: Partial<StepRow> = {}): StepRow => ({
+    step,
+    start_seq: 10 * step,
+    start_ns: 100 * step,
+    end_seq: 10 * step + 9,
+    end_ns: 100 * step + 90,
+    observed: true,
+    ...over,
+  });
+  const steps = [1, 2, 3, 4, 5].map((step) => row(step));
+
+  test("a column's own", () => {
+    expect(stepIn(steps, { first: 2, last: 2 }, 0)?.step).toBe(2);
+    expect(stepIn(steps, { first: 2, last: 2 }, 1e9)?.step).toBe(2);
+    expect(stepIn(steps, { first: 9, last: 9 }, 900)).toBeUndefined();
+  });
+
+  test("of several in a column, the one at that time", () => {
+    expect(stepIn(steps, { first: 2, last: 4 }, 310)?.step).toBe(3);
+    expect(stepIn(steps, { first: 2, last: 4 }, 0)?.step).toBe(2);
+    expect(stepIn(steps, { first: 2, last: 4 }, 1e9)?.step).toBe(4);
+  });
+
+  test("it is shown as it ended, one that still runs as it is now", () => {
+    expect(lastSeqOf(row(3), 1000)).toBe(39);
+    expect(lastSeqOf(row(3, { end_seq: null }), 1000)).toBe(1000);
+    expect(lastSeqOf(row(0, { start_seq: 0, end_seq: 0 }), 1000)).toBe(1);
+  });
+
+  test("its words say what a click and a double click do", () => {
+    const block = {
+      first: 3,
+      last: 3,
+      start: 0,
+      end: 100,
+      leftOut: 0,
+      after: false,
+      parts: { ops: 60, between: 40, data: 0, waiting: 0, python: 0, held: 0 } as never,
+    };
+    expect(tipOf({ kind: "step", block }, undefined, 0, []).rows.at(-1)).toBe(
+      "Click to go to this step, double-click to zoom in",
+    );
+    const several = { ...block, last: 5 };
+    expect(tipOf({ kind: "step", block: several }, undefined, 0, []).rows.at(-1)).toBe(
+      "Click to go to the step at the pointer, double-click to zoom in",
+    );
+    const rest = { ...block, after: true };
+    expect(tipOf({ kind: "step", block: rest }, undefined, 0, []).rows.at(-1)).toBe(
+      "Click to go to step 3, double-click to zoom in",
+    );
+  });
+});
+
 test("a window keeps to the run, and what is asked for changes seldom", () => {
   expect(zoomed([0, 100], 25, 2, 1000)).toEqual([-25, 175]);
   const [t0, t1] = zoomed([0, 1000], 500, 1e-9, 1000);
@@ -304,6 +423,7 @@ test("no label of the axis lies under the moment's own, at an edge neither", () 
         blocks: [],
         stacked: false,
         step: 0,
+        after: false,
         window: [0, moment * 1000],
         zero: 0,
         moment: moment * 1000,

@@ -11,23 +11,30 @@
 
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { formatDuration } from "@/base/numbers";
-import { createQuery } from "@/store/query";
-import { remembering } from "@/store/remembering";
-import { stepAt } from "@/store/run_model";
-import type { Store } from "@/store/store";
-import { throttled } from "@/store/throttled";
-import type { Item } from "@/store/url";
+import { remembering } from "@/store/page/cached_query";
+import { createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import { throttled } from "@/store/page/throttled";
+import type { Item } from "@/store/page/url";
+import { isAfter, raisedIn, seenWhileRunning, stepAt, stepNumbered } from "@/store/run/run_model";
 import { axisOf, mapRows } from "@/views/timeline/axis";
 import { drawTimeline, hitBar, hitHold, hitStep, type Placed } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { hostSpans } from "@/views/timeline/host";
-import { lanesOf, type TimelineRows } from "@/views/timeline/spans";
-import { blockOf, blocksOf, blockWords, type StepBlock } from "@/views/timeline/step_blocks";
+import { lanesOf, stepWords, type TimelineRows } from "@/views/timeline/spans";
+import {
+  blockOf,
+  blocksOf,
+  blockWords,
+  lastSeqOf,
+  type StepBlock,
+  stepIn,
+} from "@/views/timeline/step_blocks";
 import { sameUnder, tipOf, type Under } from "@/views/timeline/tips";
 import { askedFor, moved, panned, type TimeWindow, whole, zoomed } from "@/views/timeline/zoom";
+import { Canvas } from "@/widgets/canvas";
 import { decodeExecutions, numbersOf } from "@/wire/decode";
 import type { GetStepTimes, GetTimeline, StepRow } from "@/wire/types.gen";
-import { Canvas } from "@/widgets/canvas";
 
 const LIMIT = 4000;
 const LIVE_MS = 200;
@@ -37,8 +44,7 @@ const ASK_MS = 1000;
 const MOST_STEPS = 30;
 const FEW_STEPS = 3;
 const MOST_BLOCKS = 800;
-/** Of the words at the pointer, px. */
-const TIP_ROW = 16;
+/** Of the words at the pointer with their distance from the edge, px. */
 const TIP_WIDTH = 256;
 
 export interface TimelineProps {
@@ -51,8 +57,10 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const store = props.store;
   const [zoom, setZoom] = createSignal<TimeWindow | "all" | undefined>();
   const [under, setUnder] = createSignal<Under | undefined>(undefined, { equals: sameUnder });
-  const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0, height: 0 });
+  const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0 });
   let placed: Placed | undefined;
+  /** The step that was gone to by a click in here. */
+  let chosenStep: number | undefined;
 
   const beat = throttled(store.tick, LIVE_MS);
   const askBeat = throttled(store.tick, ASK_MS);
@@ -78,16 +86,21 @@ export function Timeline(props: TimelineProps): JSX.Element {
     beat();
     const model = store.model();
     const here = store.seq() ?? model?.seq ?? 0;
-    const now = stepAt(model?.steps ?? [], here);
+    const at = stepAt(model?.steps ?? [], here);
+    const now = running() ? seenWhileRunning(model?.steps ?? [], at) : at;
     const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
-    return { now, before: model?.steps[index - 1] };
+    const raised = raisedIn(now, model, store.live.lastSeq);
+    const ahead = now === at ? undefined : at?.step;
+    const after = ahead === undefined && isAfter(now, here) && !raised;
+    return { now, before: model?.steps[index - 1], after, ahead };
   });
   /** What is shown unless somebody zooms, in the program's own time: a step and the one before. */
   const near = createMemo(
     () => {
-      const { now, before } = steps();
-      const from = before?.start_ns ?? now?.start_ns ?? 0;
-      return { from, to: Math.max(now?.end_ns ?? moment(), moment(), from + 1000) };
+      const { now, before, after, ahead } = steps();
+      const from = (after ? now : before)?.start_ns ?? now?.start_ns ?? 0;
+      const until = ahead === undefined ? moment() : 0;
+      return { from, to: Math.max(now?.end_ns ?? moment(), until, from + 1000) };
     },
     undefined,
     { equals: (a, b) => a.from === b.from && a.to === b.to },
@@ -98,7 +111,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const model = store.model();
     if (model?.info.state !== "live") return model?.info.state;
     askBeat();
-    return `${store.stops()} ${running() ? store.tick() : model.seq}`;
+    return `${store.stops()} ${running() ? store.tick() : model.lastEvent}`;
   };
   const freshNow = throttled(fresh, ASK_MS);
   /** Answers of a run that is over stay true. */
@@ -120,10 +133,16 @@ export function Timeline(props: TimelineProps): JSX.Element {
             end_ns: Math.ceil(sight()[1]),
             limit: MOST_BLOCKS,
             step: steps().now?.step ?? 0,
+            after: steps().after,
           }
         : undefined,
     freshNow,
   );
+  /** Of a long recording the times of its steps take a moment. */
+  const stepAnswerWords = () => {
+    const now = stepAnswer();
+    return now.kind === "failed" ? now.message : "Reading the times of all steps…";
+  };
   const times = () => {
     const now = stepAnswer();
     return now.kind === "ready" ? now.value : undefined;
@@ -183,14 +202,22 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return !following() && now !== undefined && now.total > now.executions.count;
   };
   const host = createMemo(() => hostSpans(detail()?.host ?? [], rows(), axis()));
+  const stepEnd = (step: number): number => {
+    const end = stepNumbered(store.model()?.steps ?? [], step)?.end_ns;
+    return end === null || end === undefined ? Number.NaN : axis().map(end);
+  };
   const lanes = createMemo(() =>
-    lanesOf(
-      store.model()?.graph,
-      rows(),
-      host(),
-      !following() && detail() !== undefined && !thinned() && times()?.partial === false,
-    ),
+    lanesOf(store.model()?.graph, rows(), {
+      host: host(),
+      gaps: !following() && detail() !== undefined && !thinned() && times()?.partial === false,
+      stepEnd,
+    }),
   );
+  const mapStep = (step: StepRow): StepRow => ({
+    ...step,
+    start_ns: axis().map(step.start_ns),
+    end_ns: step.end_ns === null ? null : axis().map(step.end_ns),
+  });
   /** What is expected next; a program that is gone does nothing more. */
   const expected = createMemo(() => {
     const { now, before } = steps();
@@ -200,12 +227,6 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const next = expectedRows(rows(), mapStep(now), mapStep(before), at);
     return next.count === 0 ? undefined : lanesOf(store.model()?.graph, next)[0];
   });
-  const mapStep = (step: StepRow): StepRow => ({
-    ...step,
-    start_ns: axis().map(step.start_ns),
-    end_ns: step.end_ns === null ? null : axis().map(step.end_ns),
-  });
-
   /** Without zooming: what is near; of a program without steps, what came after the last wait. */
   const home = createMemo((): TimeWindow => {
     const { map } = axis();
@@ -246,14 +267,14 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const [from, to] = chosen === undefined ? [near().from, near().to] : chosen.map(unmap);
     setSight(askedFor([from ?? 0, to ?? 0]));
   });
+  const stepShown = createMemo(() => steps().now?.step);
   createEffect(
-    on(
-      () => [store.runId(), steps().now?.step] as const,
-      (now, before) => {
-        // A window that somebody chose stays while steps go by.
-        if (before === undefined || now[0] !== before[0] || !running()) setZoom(undefined);
-      },
-    ),
+    on([store.runId, stepShown], ([run, step], before) => {
+      // A window that somebody chose stays while steps go by, and when one in it is gone to.
+      const stays = run === before?.[0] && (running() || step === chosenStep);
+      if (!stays) setZoom(undefined);
+      chosenStep = undefined;
+    }),
   );
   const words = () => {
     const now = under();
@@ -266,8 +287,14 @@ export function Timeline(props: TimelineProps): JSX.Element {
       const now = steps().now;
       const live = store.model()?.info.state === "live";
       const open = live && now?.end_ns === null && block.first === now.step;
-      return blockWords(block, { running: open, partial: times()?.partial });
+      const words = blockWords(block, { running: open, partial: times()?.partial });
+      const { ahead } = steps();
+      return ahead === undefined
+        ? words
+        : `${words} · now ${stepWords(ahead, false)}, not observed`;
     }
+    if (!ready()) return "";
+    if (["none", "failed"].includes(stepAnswer().kind)) return stepAnswerWords();
     const at = formatDuration(axis().map(moment()));
     return steps().now === undefined ? `${at} since the run began` : "";
   };
@@ -298,6 +325,16 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const room = Math.max((block.end - block.start) * 0.03, 100);
     setZoom([block.start - room, block.end + room]);
   };
+  const goToStep = (block: StepBlock, px: number): void => {
+    const time = axis().unmap(placed?.time(px) ?? block.start);
+    const row = stepIn(store.model()?.steps ?? [], block, time);
+    if (row === undefined) return;
+    chosenStep = row.step;
+    const newest = store.model()?.seq ?? 0;
+    const seq = lastSeqOf(row, newest);
+    if (seq >= newest) store.backToLive();
+    else void store.seek(seq);
+  };
   function showStep(): void {
     const block = here();
     if (block === undefined) setZoom(undefined);
@@ -323,6 +360,13 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const now = under();
     return now && tipOf(now, store.model()?.graph, zero(), host());
   };
+  let tipBox: HTMLDivElement | undefined;
+  /** Where the words at the pointer begin at the lowest, px: long ones have several lines. */
+  const [lowest, setLowest] = createSignal(0);
+  createEffect(() => {
+    if (tip() === undefined || tipBox === undefined) return;
+    setLowest((tipBox.parentElement?.clientHeight ?? 0) - tipBox.offsetHeight - 2);
+  });
   return (
     <div class="timeline-pane">
       <div class="timeline-bar">
@@ -351,7 +395,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
       </div>
       <Canvas
         class="timeline"
-        label="Timeline. Arrow keys move and zoom, Home shows the whole run, 0 this step."
+        label="Timeline. Arrow keys move and zoom, Home shows the whole run, 0 this step; click a step to go to it."
         tabindex={0}
         ref={(canvas) => canvas.addEventListener("wheel", wheel, { passive: false })}
         draw={(surface) => {
@@ -363,6 +407,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
             blocks: blocks(),
             stacked: stacked(),
             step: steps().now?.step ?? 0,
+            after: here()?.after ?? false,
             window: window(),
             zero: zero(),
             moment: axis().map(moment()),
@@ -397,13 +442,13 @@ export function Timeline(props: TimelineProps): JSX.Element {
               x: event.offsetX,
               y: event.offsetY,
               width: event.currentTarget.clientWidth,
-              height: event.currentTarget.clientHeight,
             });
           },
           onPointerUp: (event) => {
             const now = at(event.offsetX, event.offsetY);
-            if (grabbed?.moved === false && now?.kind === "step") showBlock(now.block);
-            else if (grabbed?.moved === false && now?.kind === "bar") {
+            if (grabbed?.moved === false && now?.kind === "step") {
+              goToStep(now.block, event.offsetX);
+            } else if (grabbed?.moved === false && now?.kind === "bar") {
               if (now.bar.node > 0) props.go({ kind: "node", id: now.bar.node });
               else if (now.bar.scope !== "") props.go({ kind: "scope", path: now.bar.scope });
             }
@@ -416,17 +461,22 @@ export function Timeline(props: TimelineProps): JSX.Element {
             resting = undefined;
             setUnder(undefined);
           },
-          onDblClick: () => setZoom(undefined),
+          onDblClick: (event) => {
+            const now = at(event.offsetX, event.offsetY);
+            if (now?.kind === "step") showBlock(now.block);
+            else setZoom(undefined);
+          },
         }}
       />
       <Show when={tip()}>
         {(now) => (
           <div
             class="tip"
+            ref={tipBox}
             data-testid="timeline-tip"
             style={{
               left: `${Math.max(4, Math.min(pointer().x + 12, pointer().width - TIP_WIDTH))}px`,
-              top: `${Math.max(0, Math.min(pointer().y + 36, pointer().height + 8 - TIP_ROW * (now().rows.length + 1)))}px`,
+              top: `${Math.max(0, Math.min(pointer().y + 36, lowest()))}px`,
             }}
           >
             <b class="ell">{now().title}</b>

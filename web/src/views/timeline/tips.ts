@@ -5,10 +5,10 @@
  */
 
 import { formatCount, formatDuration } from "@/base/numbers";
-import type { RunGraph } from "@/store/run_model";
+import type { RunGraph } from "@/store/run/run_model";
 import type { Hold } from "@/views/timeline/axis";
 import { type HostSpan, hostTitle, partWords } from "@/views/timeline/host";
-import type { Bar } from "@/views/timeline/spans";
+import { type Bar, stepWords } from "@/views/timeline/spans";
 import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
 
 /** What the pointer is on. */
@@ -45,7 +45,7 @@ export function tipOf(
   if (under.kind === "step") return stepTip(under.block);
   const { bar } = under;
   const at = `at ${formatDuration(bar.start - zero)}`;
-  const step = bar.step > 0 ? `step ${formatCount(bar.step)}` : "before the first step";
+  const step = stepWords(bar.step, bar.after);
   const took = formatDuration(bar.end - bar.start);
   if (bar.host !== undefined) {
     const inside = bar.host.kind === "data" ? longestIn(host, bar.host) : undefined;
@@ -74,6 +74,8 @@ export function tipOf(
 
 function stepTip(block: StepBlock): Tip {
   const count = block.last - block.first + 1;
+  const single = block.after ? `step ${formatCount(block.last)}` : "this step";
+  const target = count > 1 ? "the step at the pointer" : single;
   const took = formatDuration(block.end - block.start);
   const each = count > 1 ? `, ${formatDuration((block.end - block.start) / count)} each` : "";
   const unseen = count > 1 ? `${formatCount(block.leftOut)} of them not observed` : "not observed";
@@ -85,6 +87,7 @@ function stepTip(block: StepBlock): Tip {
       ...(block.parts.held > 0
         ? [`held by the debugger for ${formatDuration(block.parts.held)}`]
         : []),
+      `Click to go to ${target}, double-click to zoom in`,
     ],
   };
 }

@@ -7,10 +7,10 @@
 import { For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { foundWords } from "@/store/watch_marks";
-import type { Asked } from "@/store/watches";
-import type { WatchAnswer } from "@/wire/types.gen";
+import { foundWords } from "@/store/debugger/watch_marks";
+import type { Asked } from "@/store/debugger/watches";
 import { IconButton } from "@/widgets/icon";
+import type { WatchAnswer } from "@/wire/types.gen";
 
 export function AnswerPane(props: {
   readonly asked: Asked;

@@ -7,10 +7,10 @@
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { printable } from "@/base/printable";
-import { rulesFound, shortText, switched, type Watches } from "@/store/watches";
-import type { RuleInfo, RuleParameter } from "@/wire/types.gen";
+import { rulesFound, shortText, switched, type Watches } from "@/store/debugger/watches";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
+import type { RuleInfo, RuleParameter } from "@/wire/types.gen";
 
 export function Gallery(props: { readonly watches: Watches }): JSX.Element {
   let side!: HTMLElement;

@@ -9,13 +9,13 @@ import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { formatCount } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { shortText, type Watches as Model } from "@/store/watches";
-import type { WatchStatus } from "@/wire/types.gen";
+import { type Watches as Model, shortText } from "@/store/debugger/watches";
+import { AnswerPane } from "@/views/watches/answer";
+import { Gallery } from "@/views/watches/gallery";
 import { FieldError } from "@/widgets/field_error";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
-import { AnswerPane } from "@/views/watches/answer";
-import { Gallery } from "@/views/watches/gallery";
+import type { WatchStatus } from "@/wire/types.gen";
 
 const OVER = "The run has ended: watches can only be checked against the recording";
 

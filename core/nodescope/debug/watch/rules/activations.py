@@ -1,20 +1,20 @@
-"""Dead and saturated units of any activation, judged by what it gives."""
+"""Dead and saturated units of any activation, judged by its outputs."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.layer_units import by_unit, unit_finding
+from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, percent, plain
-from nodescope.debug.watch.sight import Sight, numbers
-from nodescope.debug.watch.units import by_unit, told
 
 # Between what an activation's results lie.
 _BOUNDS = {
     "tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "erf": (-1.0, 1.0), "softsign": (-1.0, 1.0),
     "hardsigmoid": (0.0, 1.0), "relu6": (0.0, 6.0),
 }  # fmt: skip
-_LAYER = percent("threshold_layer", 50.0, "hit if a larger share of the units counts")
+_LAYER = percent("threshold_layer", 50.0, "hit if a larger share of units counts")
 
 
 def _dead(sight: Sight, settings: Settings) -> Finding | None:
@@ -23,11 +23,11 @@ def _dead(sight: Sight, settings: Settings) -> Finding | None:
     units = by_unit(sight.array)
     if len(units) < 2:
         return None  # One example tells nothing about a unit.
-    which = np.flatnonzero((units == units[:1]).all(axis=0))
-    share, layer = 100 * which.size / units.shape[1], settings["threshold_layer"]
+    indices = np.flatnonzero((units == units[:1]).all(axis=0))
+    share, layer = 100 * indices.size / units.shape[1], settings["threshold_layer"]
     if share <= layer:
         return None
-    return told(which, units.shape[1], share, layer, "the same for every example")
+    return unit_finding(indices, units.shape[1], share, layer, "constant across the batch")
 
 
 def _saturated(sight: Sight, settings: Settings) -> Finding | None:
@@ -37,17 +37,17 @@ def _saturated(sight: Sight, settings: Settings) -> Finding | None:
     edge = margin * (high - low)
     array = numbers(sight.array).real
     flat = by_unit((array <= low + edge) | (array >= high - edge))
-    which = np.flatnonzero(flat.mean(axis=0) * 100 >= settings["threshold_unit"])
-    share, layer = 100 * which.size / flat.shape[1], settings["threshold_layer"]
+    indices = np.flatnonzero(flat.mean(axis=0) * 100 >= settings["threshold_unit"])
+    share, layer = 100 * indices.size / flat.shape[1], settings["threshold_layer"]
     if share <= layer:
         return None
-    return told(which, flat.shape[1], share, layer, "saturated")
+    return unit_finding(indices, flat.shape[1], share, layer, "saturated")
 
 
 register(
     Rule(
         "dead_activations",
-        "too many units of an activation give the same value for every example of the batch",
+        "too many units of an activation output the same value for every example in the batch",
         plain(_dead),
         ("activations",),
         needs=frozenset({"summary", "values"}),
@@ -65,11 +65,11 @@ register(
         ops=frozenset(_BOUNDS),
         needs=frozenset({"summary", "values"}),
         parameters=(
-            percent("margin", 0.1, "how near to a bound counts, as a share of the span"),
+            percent("margin", 0.1, "how close to a bound counts, as a share of the range"),
             percent(
                 "threshold_unit",
                 99.0,
-                "a unit that is there for at least this share of examples counts",
+                "a unit counts if it is at a bound for at least this share of examples",
             ),
             _LAYER,
         ),

@@ -1,10 +1,11 @@
-"""SageMaker's CheckInputImages: input images whose mean is not about zero."""
+"""SageMaker's CheckInputImages: input images whose mean is not close to zero."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -17,11 +18,10 @@ from nodescope.debug.watch.rule import (
     number,
     per_value,
 )
-from nodescope.debug.watch.sight import Sight, numbers
 
 
 def _begin(settings: Settings) -> Look:
-    channel, wanted = settings["channel"], settings["threshold_samples"]
+    channel, images_needed = settings["channel"], settings["threshold_samples"]
     limit = settings["threshold_mean"]
     total = np.zeros(0)
     images, judged = 0, False
@@ -30,31 +30,31 @@ def _begin(settings: Settings) -> Look:
         nonlocal total, images, judged
         shape = sight.spec.shape
         if len(shape) < 4 or channel >= len(shape) or not sight.size:
-            raise Inapplicable("no input has four axes or more")
+            raise Inapplicable("no input has four or more axes")
         array = sight.array
         if array.dtype.kind == "c":
-            raise Inapplicable("images are not complex")
-        others = tuple(axis for axis in range(array.ndim) if axis != channel)
-        given = numbers(array)
-        finite = np.isfinite(given)
-        sums = given.sum(axis=others, where=finite)
-        means = sums / np.maximum(np.count_nonzero(finite, axis=others), 1) * shape[0]
+            raise Inapplicable("the input is complex, so it holds no images")
+        other_axes = tuple(axis for axis in range(array.ndim) if axis != channel)
+        pixels = numbers(array)
+        finite = np.isfinite(pixels)
+        sums = pixels.sum(axis=other_axes, where=finite)
+        means = sums / np.maximum(np.count_nonzero(finite, axis=other_axes), 1) * shape[0]
         if total.shape != means.shape:
             total, images = np.zeros(means.shape), 0
         total, images = total + means, images + shape[0]
-        if images < wanted:
+        if images < images_needed:
             if not judged:
-                raise NotYet(f"needs {wanted} images, had {images}")
+                raise NotYet(f"needs {images_needed} images, had {images}")
             return None
         judged = True
-        mean, seen = total / images, images
+        mean, sample_size = total / images, images
         total, images = np.zeros(means.shape), 0
         worst = int(np.abs(mean).argmax())
         if not abs(mean[worst]) > limit:
             return None
         return Finding(
-            f"over {seen} images the mean of channel {worst} is {mean[worst]:.6g}, farther from "
-            f"zero than {limit:g}: are the images normalised?",
+            f"over {sample_size} images the mean of channel {worst} is {mean[worst]:.6g}, farther "
+            f"from zero than {limit:g}: are the images normalised?",
             {"threshold_mean": float(mean[worst])},
         )
 
@@ -66,14 +66,14 @@ _NAN = float("nan")
 register(
     Rule(
         "check_input_images",
-        "input images (four axes or more) are not normalised to a mean of zero",
+        "input images (four or more axes) are not normalised to zero mean",
         per_value(_begin),
         ("inputs",),
         needs=frozenset({"values", "history"}),
         parameters=(
             number("threshold_mean", 0.2, "hit if a channel's mean is farther from zero", low=0),
-            count("threshold_samples", 500, "images to see first", low=1),
-            count("channel", 1, "the axis of the channels"),
+            count("threshold_samples", 500, "images needed before it is evaluated", low=1),
+            count("channel", 1, "channel axis"),
         ),
         origin="SageMaker",
         aliases=("CheckInputImages",),

@@ -1,11 +1,12 @@
-"""SageMaker's ClassImbalance and Confusion: labels and predictions, as a loss was given them."""
+"""SageMaker's ClassImbalance and Confusion: labels and predictions, as passed to a loss."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.classes import LOSSES, labelled
+from nodescope.debug.watch.classifier_labels import LOSSES, labelled
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -21,46 +22,50 @@ from nodescope.debug.watch.rule import (
     per_value,
     plain,
 )
-from nodescope.debug.watch.sight import Sight
 
 _ARGMAX = flag("argmax", False, "labels and predictions are both scores per class")
-_NO_CLASSES = "no loss was given labels that are classes"
+_NO_CLASSES = "no loss takes class labels"
 _NEEDS: frozenset[Need] = frozenset({"inputs", "values"})
 
 
 def _imbalance(settings: Settings) -> Look:
     samples = settings["samples"]
     most_apart, most_wrong = settings["threshold_imbalance"], settings["threshold_misprediction"]
-    seen = np.zeros(0, np.int64)
+    label_counts = np.zeros(0, np.int64)
     wrong = np.zeros(0, np.int64)
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal seen, wrong
-        found = labelled(sight, argmax=settings["argmax"])
-        if found is None:
+        nonlocal label_counts, wrong
+        labelling = labelled(sight, argmax=settings["argmax"])
+        if labelling is None:
             raise Inapplicable(_NO_CLASSES)
-        labels, predicted, classes = found
-        classes = max(classes, seen.size)
-        seen = np.bincount(labels, minlength=classes) + np.pad(seen, (0, classes - seen.size))
+        labels, predicted, classes = labelling
+        classes = max(classes, label_counts.size)
+        label_counts = np.bincount(labels, minlength=classes) + np.pad(
+            label_counts, (0, classes - label_counts.size)
+        )
         failed = np.bincount(labels[labels != predicted], minlength=classes)
         wrong = failed + np.pad(wrong, (0, classes - wrong.size))
-        total = int(seen.sum())
+        total = int(label_counts.sum())
         if total < samples:
             raise NotYet(f"needs {samples} labels, had {total}")
         # Of the classes that were seen at all.
-        rare, often = int(np.where(seen, seen, total + 1).argmin()), int(seen.argmax())
-        apart = float(seen[often] / seen[rare])
+        rare, often = (
+            int(np.where(label_counts, label_counts, total + 1).argmin()),
+            int(label_counts.argmax()),
+        )
+        apart = float(label_counts[often] / label_counts[rare])
         if apart > most_apart:
             return Finding(
-                f"of {total} labels class {often} has {seen[often]} and class {rare} "
-                f"{seen[rare]}: {apart:.6g} times as many, more than {most_apart:g}",
+                f"of {total} labels, class {often} has {label_counts[often]} and class {rare} "
+                f"{label_counts[rare]}: {apart:.6g} times as many, more than {most_apart:g}",
                 {"threshold_imbalance": apart},
             )
-        shares = wrong / np.maximum(seen, 1)
+        shares = wrong / np.maximum(label_counts, 1)
         worst = int(shares.argmax())
         if shares[worst] > most_wrong:
             return Finding(
-                f"{wrong[worst]} of {seen[worst]} labels of class {worst} are mispredicted "
+                f"{wrong[worst]} of {label_counts[worst]} labels of class {worst} are mispredicted "
                 f"({shares[worst]:.6g}, more than {most_wrong:g})",
                 {"threshold_misprediction": float(shares[worst])},
             )
@@ -70,10 +75,10 @@ def _imbalance(settings: Settings) -> Look:
 
 
 def _confusion(sight: Sight, settings: Settings) -> Finding | None:
-    found = labelled(sight, argmax=settings["argmax"])
-    if found is None:
+    labelling = labelled(sight, argmax=settings["argmax"])
+    if labelling is None:
         raise Inapplicable(_NO_CLASSES)
-    labels, predicted, classes = found
+    labels, predicted, classes = labelling
     classes = max(classes, settings["category_no"] or 0)
     # A table by pairs that occur; the classes may be very many.
     pairs, counts = np.unique(labels * classes + predicted, return_counts=True)
@@ -81,14 +86,14 @@ def _confusion(sight: Sight, settings: Settings) -> Finding | None:
     label, guess = pairs // classes, pairs % classes
     right = np.zeros(classes)
     right[label[label == guess]] = counts[label == guess]
-    seen = np.flatnonzero(totals)
-    shares = right[seen] / totals[seen]
+    present = np.flatnonzero(totals)
+    shares = right[present] / totals[present]
     low, high = settings["min_diag"], settings["max_off_diag"]
     if shares.min() < low:
-        worst = int(seen[shares.argmin()])
+        worst = int(present[shares.argmin()])
         return Finding(
             f"{shares.min():.6g} of the {totals[worst]} labels of class {worst} are predicted "
-            f"right, less than {low:g}",
+            f"correctly, less than {low:g}",
             {"min_diag": float(shares.min())},
         )
     off = label != guess
@@ -110,15 +115,15 @@ _RIGHT = [[2.0, 1.0], [0.0, 1.0]]
 register(
     Rule(
         "class_imbalance",
-        "some class has far more labels than another, or is mispredicted too often",
+        "one class has far more labels than another, or is mispredicted too often",
         per_value(_imbalance),
         ("losses",),
         ops=LOSSES,
         needs=_NEEDS | {"history"},
         parameters=(
-            number("threshold_imbalance", 10.0, "hit if one class has more labels by this", low=1),
-            number("threshold_misprediction", 0.7, "hit above this share", low=0, high=1),
-            count("samples", 500, "labels to see first", low=1),
+            number("threshold_imbalance", 10.0, "hit if label counts differ by more", low=1),
+            number("threshold_misprediction", 0.7, "hit if more are mispredicted", low=0, high=1),
+            count("samples", 500, "labels needed before it is evaluated", low=1),
             _ARGMAX,
         ),
         origin="SageMaker",
@@ -136,15 +141,15 @@ register(
     ),
     Rule(
         "confusion",
-        "some class is predicted right too rarely, or taken for another too often",
+        "a class is predicted correctly too rarely, or confused with another too often",
         plain(_confusion),
         ("losses",),
         ops=LOSSES,
         needs=_NEEDS,
         parameters=(
-            count("category_no", None, "how many classes there are; else as the scores say"),
-            number("min_diag", 0.9, "hit if a smaller share is right", low=0, high=1),
-            number("max_off_diag", 0.1, "hit if a larger share is taken for one other",
+            count("category_no", None, "number of classes; by default, that of the scores"),
+            number("min_diag", 0.9, "hit if a smaller share is correct", low=0, high=1),
+            number("max_off_diag", 0.1, "hit if a larger share goes to one other class",
                    low=0, high=1),
             _ARGMAX,
         ),

@@ -1,10 +1,12 @@
-"""Conditions of the debugger as rules: alone, one after another, and with two thresholds."""
+"""Conditions, as for breakpoints, as rules: alone, in sequence, and with two thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.predicates import compiled, holds
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -16,8 +18,6 @@ from nodescope.debug.watch.rule import (
     per_value,
     text,
 )
-from nodescope.debug.watch.scenes import compiled, holds
-from nodescope.debug.watch.sight import Sight
 from nodescope.debug.watch.watch import selection
 
 _NEEDS: frozenset[Need] = frozenset({"values", "inputs", "gradient", "history"})
@@ -25,8 +25,8 @@ _NEEDS: frozenset[Need] = frozenset({"values", "inputs", "gradient", "history"})
 
 def _condition(settings: Settings) -> Look:
     condition = compiled("condition", settings["condition"])
-    said = Finding(f"{settings['condition']} is true")
-    return lambda sight: said if holds(condition, sight) else None
+    finding = Finding(f"{settings['condition']} is true")
+    return lambda sight: finding if holds(condition, sight) else None
 
 
 def _hysteresis(settings: Settings) -> Look:
@@ -39,69 +39,69 @@ def _hysteresis(settings: Settings) -> Look:
             inside = not holds(leave, sight)
             return None
         inside = holds(enter, sight)
-        return Finding(f"{settings['enter']} has become true") if inside else None
+        return Finding(f"{settings['enter']} became true") if inside else None
 
     return look
 
 
 def _side(settings: Settings, side: str) -> Callable[[Sight], bool]:
     condition = compiled(side, settings[side])
-    where = selection(settings[f"{side}_on"])
-    return lambda sight: where.covers(sight.node) and holds(condition, sight)
+    nodes = selection(settings[f"{side}_on"])
+    return lambda sight: nodes.covers(sight.node) and holds(condition, sight)
 
 
 def _within(settings: Settings) -> Look:
     first, second, steps = _side(settings, "first"), _side(settings, "second"), settings["steps"]
-    then: tuple[int, str] | None = None
+    first_hit: tuple[int, str] | None = None
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal then
-        said = None
-        if then is not None and sight.step - then[0] <= steps and second(sight):
-            said = Finding(
-                f"{settings['second']} is true, {sight.step - then[0]} steps after "
-                f"{settings['first']} was on {then[1]} (step {then[0]})",
-                {"steps": sight.step - then[0]},
+        nonlocal first_hit
+        finding = None
+        if first_hit is not None and sight.step - first_hit[0] <= steps and second(sight):
+            finding = Finding(
+                f"{settings['second']} is true, {sight.step - first_hit[0]} steps after "
+                f"{settings['first']} was true on {first_hit[1]} (step {first_hit[0]})",
+                {"steps": sight.step - first_hit[0]},
             )
-            then = None
+            first_hit = None
         elif first(sight):
-            then = (sight.step, sight.name)
-        return said
+            first_hit = (sight.step, sight.name)
+        return finding
 
     return look
 
 
 def _without(settings: Settings) -> Look:
     first, second, steps = _side(settings, "first"), _side(settings, "second"), settings["steps"]
-    then: tuple[int, str] | None = None
+    first_hit: tuple[int, str] | None = None
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal then
-        said = None
-        if then is not None and sight.step - then[0] > steps:
-            said = Finding(
-                f"{settings['first']} was true on {then[1]} in step {then[0]}, and "
-                f"{settings['second']} not in the {steps} steps after",
-                {"steps": sight.step - then[0]},
+        nonlocal first_hit
+        finding = None
+        if first_hit is not None and sight.step - first_hit[0] > steps:
+            finding = Finding(
+                f"{settings['first']} was true on {first_hit[1]} in step {first_hit[0]}, and "
+                f"{settings['second']} was not true in the {steps} steps after that",
+                {"steps": sight.step - first_hit[0]},
             )
-            then = None
-        elif then is not None and second(sight):
-            then = None
+            first_hit = None
+        elif first_hit is not None and second(sight):
+            first_hit = None
             return None
-        if then is None and first(sight):
-            then = (sight.step, sight.name)
-        return said
+        if first_hit is None and first(sight):
+            first_hit = (sight.step, sight.name)
+        return finding
 
     return look
 
 
 def _sides(settings: Settings) -> tuple[str, ...]:
-    return tuple(settings[each] for each in ("first_on", "second_on"))
+    return tuple(settings[name] for name in ("first_on", "second_on"))
 
 
 _PAIR = (
-    text("first", None, "the condition that comes first", required=True),
-    text("second", None, "the condition that comes after it", required=True),
+    text("first", None, "the first condition", required=True),
+    text("second", None, "the second condition", required=True),
     text("first_on", None, "where the first is evaluated, such as node:loss/mean", required=True),
     text("second_on", None, "where the second is evaluated", required=True),
     count("steps", 1, "at most this many steps later", unit="steps"),
@@ -113,7 +113,7 @@ _A_THEN_B = {
 register(
     Rule(
         "condition",
-        "a condition of the debugger is true",
+        "a condition, as for a breakpoint, is true",
         _condition,
         needs=_NEEDS,
         parameters=(text("condition", None, "such as isnan(value).any()", required=True),),
@@ -126,12 +126,12 @@ register(
     ),
     Rule(
         "hysteresis",
-        "a condition becomes true; not again before another has been true",
+        "a condition becomes true; it hits again only after a second condition was true",
         per_value(_hysteresis),
         needs=_NEEDS,
         parameters=(
-            text("enter", None, "the condition that gives a hit", required=True),
-            text("leave", None, "the condition after which it may hit again", required=True),
+            text("enter", None, "the condition for a hit", required=True),
+            text("leave", None, "the condition after which it can hit again", required=True),
         ),
         examples=(
             Example(
@@ -143,7 +143,7 @@ register(
     ),
     Rule(
         "within",
-        "one condition is true, and another on the same or another node within this many steps",
+        "one condition is true, and another, on any node, within a number of steps after it",
         _within,
         (),
         needs=_NEEDS,
@@ -169,7 +169,7 @@ register(
     ),
     Rule(
         "without",
-        "one condition is true, and another is not within this many steps after it",
+        "one condition is true, and another does not become true within a number of steps",
         _without,
         (),
         needs=_NEEDS,

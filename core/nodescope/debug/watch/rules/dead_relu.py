@@ -1,11 +1,11 @@
-"""SageMaker's DeadRelu: units of a ReLU that give zero for nearly every example."""
+"""SageMaker's DeadRelu: units of a ReLU that output zero for nearly every example."""
 
 from __future__ import annotations
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.layer_units import ACTIVITY, inactive
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, plain
-from nodescope.debug.watch.sight import Sight
-from nodescope.debug.watch.units import ACTIVITY, inactive
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -19,7 +19,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
 register(
     Rule(
         "dead_relu",
-        "too many units of a ReLU give zero for nearly every example",
+        "too many units of a ReLU output zero for nearly every example",
         plain(_look),
         ("activations",),
         ops=frozenset({"relu", "relu6"}),

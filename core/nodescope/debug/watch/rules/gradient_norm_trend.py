@@ -1,4 +1,4 @@
-"""The norm of a gradient leaves what it was in the steps before: it runs away, or dies away."""
+"""The norm of a gradient departs from its recent mean: it explodes, or it vanishes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections import deque
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -17,31 +18,30 @@ from nodescope.debug.watch.rule import (
     number,
     per_value,
 )
-from nodescope.debug.watch.sight import Sight
 
 
 def _begin(settings: Settings) -> Look:
     steps, grows, falls = settings["num_steps"], settings["factor_gt"], settings["factor_lt"]
     norms: deque[float] = deque(maxlen=steps)
-    seen = 0
+    steps_seen = 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal seen
+        nonlocal steps_seen
         norm = sight.summary.norm
-        seen += 1
+        steps_seen += 1
         if norm is None:
             return None  # Nothing finite: the overflow rules say so.
         usual = sum(norms) / steps if len(norms) == steps else 0.0
         if math.isfinite(norm):
             norms.append(norm)
-        if seen <= steps:
-            raise needs_steps(steps + 1, seen)
+        if steps_seen <= steps:
+            raise needs_steps(steps + 1, steps_seen)
         if not usual or falls <= norm / usual <= grows:
             return None
         ratio = norm / usual
         words = f"more than {grows:g}" if ratio > grows else f"less than {falls:g}"
         return Finding(
-            f"its norm is {norm:.6g}, {ratio:.6g} times the mean of the {steps} steps before "
+            f"its norm is {norm:.6g}, {ratio:.6g} times the mean of the previous {steps} steps "
             f"({usual:.6g}), {words}",
             {"factor_gt" if ratio > grows else "factor_lt": ratio},
         )
@@ -52,12 +52,12 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "gradient_norm_trend",
-        "the norm of a weight's gradient is a multiple, or a fraction, of what it was before",
+        "the norm of a weight's gradient is far above or below its mean over the previous steps",
         per_value(_begin),
         ("weight_gradients",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 5, "compare with this many steps", unit="steps", low=1),
+            count("num_steps", 5, "number of previous steps to compare with", unit="steps", low=1),
             number("factor_gt", 10.0, "hit above this multiple", low=1),
             number("factor_lt", 0.1, "hit below this fraction", low=0, high=1),
         ),

@@ -6,6 +6,7 @@ import math
 from collections import deque
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -17,7 +18,6 @@ from nodescope.debug.watch.rule import (
     number,
     per_value,
 )
-from nodescope.debug.watch.sight import Sight
 
 
 def loss_of(sight: Sight) -> float | None:
@@ -39,52 +39,52 @@ def broken(sight: Sight) -> Finding | None:
     kind = "NaN" if summary.nan_count else "Inf"
     if sight.size == 1:
         return Finding(f"it is {kind}")
-    many = summary.nan_count or summary.inf_count
-    return Finding(f"{many} of {sight.size} elements are {kind}")
+    broken_count = summary.nan_count or summary.inf_count
+    return Finding(f"{broken_count} of {sight.size} elements are {kind}")
 
 
-def _fall(then: float, now: float) -> float:
+def _fall(earlier: float, now: float) -> float:
     """By how many percent of its magnitude a number fell."""
-    if then:
-        return 100 * (then - now) / abs(then)
-    return 0.0 if now == then else math.copysign(math.inf, then - now)
+    if earlier:
+        return 100 * (earlier - now) / abs(earlier)
+    return 0.0 if now == earlier else math.copysign(math.inf, earlier - now)
 
 
 def _not_decreasing(settings: Settings) -> Look:
-    every, least = settings["num_steps"], settings["diff_percent"]
-    most = settings["increase_threshold_percent"]
-    losses: deque[float] = deque(maxlen=every + 1)
-    seen = 0
+    interval, least = settings["num_steps"], settings["diff_percent"]
+    largest_rise = settings["increase_threshold_percent"]
+    losses: deque[float] = deque(maxlen=interval + 1)
+    steps_seen = 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal seen
+        nonlocal steps_seen
         loss = loss_of(sight)
         if loss is None:
             return None
-        seen += 1
+        steps_seen += 1
         failed = broken(sight)
         if failed is not None:
             losses.clear()
             return failed
         losses.append(loss)
-        if seen <= every:
-            raise needs_steps(every + 1, seen)
-        if len(losses) <= every:
+        if steps_seen <= interval:
+            raise needs_steps(interval + 1, steps_seen)
+        if len(losses) <= interval:
             return None
-        then = losses[0]
+        earlier = losses[0]
         losses.clear()
         losses.append(loss)
-        fall = _fall(then, loss)
+        fall = _fall(earlier, loss)
         if fall >= least:
             return None
-        if -fall > most:
+        if -fall > largest_rise:
             return Finding(
-                f"it rose by {-fall:.6g}% in {every} steps, from {then:.6g} to {loss:.6g}, "
-                f"more than {most:g}%",
+                f"it rose by {-fall:.6g}% in {interval} steps, from {earlier:.6g} to {loss:.6g}, "
+                f"more than {largest_rise:g}%",
                 {"increase_threshold_percent": -fall},
             )
         return Finding(
-            f"from {then:.6g} to {loss:.6g} in {every} steps: it has not fallen by {least:g}%",
+            f"from {earlier:.6g} to {loss:.6g} in {interval} steps: it did not fall by {least:g}%",
             {"diff_percent": fall},
         )
 
@@ -93,14 +93,14 @@ def _not_decreasing(settings: Settings) -> Look:
 
 def _not_falling(settings: Settings) -> Look:
     limit, least = settings["num_steps"], settings["min_delta"]
-    best, waited, best_step, seen = math.inf, 0, 0, 0
+    best, waited, best_step, steps_seen = math.inf, 0, 0, 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal best, waited, best_step, seen
+        nonlocal best, waited, best_step, steps_seen
         loss = loss_of(sight)
         if loss is None:
             return None
-        seen += 1
+        steps_seen += 1
         failed = broken(sight)
         if failed is not None:
             waited += 1
@@ -109,12 +109,13 @@ def _not_falling(settings: Settings) -> Look:
             best, waited, best_step = loss, 0, sight.step
         else:
             waited += 1
-        if seen <= limit:
-            raise needs_steps(limit + 1, seen)
+        if steps_seen <= limit:
+            raise needs_steps(limit + 1, steps_seen)
         if waited < limit:
             return None
         return Finding(
-            f"it has not fallen below {best:.6g} (step {best_step}) in {waited} steps: {loss:.6g}",
+            f"no new minimum in {waited} steps: it is {loss:.6g}, "
+            f"best {best:.6g} (step {best_step})",
             {"num_steps": waited},
         )  # fmt: skip
 
@@ -124,14 +125,14 @@ def _not_falling(settings: Settings) -> Look:
 register(
     Rule(
         "loss_not_decreasing",
-        "a loss has not fallen by a share of itself over a span of steps, or is not finite",
+        "a loss does not fall by a given percentage over a number of steps, or is not finite",
         per_value(_not_decreasing),
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 10, "the span", unit="steps", low=1),
-            number("diff_percent", 0.1, "what it must fall by", unit="%", low=0),
-            number("increase_threshold_percent", 5.0, "a larger rise is named", unit="%", low=0),
+            count("num_steps", 10, "number of steps to compare over", unit="steps", low=1),
+            number("diff_percent", 0.1, "required decrease", unit="%", low=0),
+            number("increase_threshold_percent", 5.0, "a larger rise is reported", unit="%", low=0),
         ),
         origin="SageMaker",
         aliases=("LossNotDecreasing",),
@@ -144,13 +145,13 @@ register(
     ),
     Rule(
         "loss_not_falling",
-        "a loss has found no new minimum for many steps, or is not finite",
+        "a loss reaches no new minimum for many steps, or is not finite",
         per_value(_not_falling),
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 20, "so many steps", unit="steps", low=1),
-            number("min_delta", 0.0, "a new minimum is lower by more than this", low=0),
+            count("num_steps", 20, "steps without a new minimum", unit="steps", low=1),
+            number("min_delta", 0.0, "a new minimum must be lower by more than this", low=0),
         ),
         examples=(
             Example([3.0, 2.0, 2.5, 2.0, 1.0, 1.0], (4,), {"num_steps": 2}),

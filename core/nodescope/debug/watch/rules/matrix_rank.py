@@ -1,10 +1,11 @@
-"""The rank of a matrix: less of it than its shape would allow."""
+"""The rank of a matrix: weights that are not of full rank."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -15,7 +16,6 @@ from nodescope.debug.watch.rule import (
     percent,
     plain,
 )
-from nodescope.debug.watch.sight import Sight, numbers
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -43,13 +43,15 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
 register(
     Rule(
         "matrix_rank",
-        "the numerical rank of a weight of two or more axes is less than its shape allows",
+        "a weight with two or more axes is rank-deficient: its numerical rank is below full rank",
         plain(_look),
         ("weights",),
         needs=frozenset({"summary", "values"}),
         parameters=(
             percent("rank_percentage_lt", 100, "hit if the rank is a smaller share of full rank"),
-            count("max_elements", 1 << 18, "larger matrices are skipped, for their cost", low=1),
+            count(
+                "max_elements", 1 << 18, "larger matrices are skipped because of their cost", low=1
+            ),
         ),
         examples=(
             Example([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 2.0], [2.0, 5.0]], [[0.0]], [[]]], (1, 3)),

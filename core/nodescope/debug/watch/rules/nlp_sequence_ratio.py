@@ -1,10 +1,11 @@
-"""SageMaker's NLPSequenceRatio: too large a share of a token, such as padding, in a batch."""
+"""SageMaker's NLPSequenceRatio: one token, such as padding, dominates a batch."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -15,14 +16,15 @@ from nodescope.debug.watch.rule import (
     WatchError,
     text,
 )
-from nodescope.debug.watch.sight import Sight
 
 
 def _list(settings: Settings, name: str) -> list[float]:
     try:
-        return [float(each) for each in settings[name].split(",")]
+        return [float(number) for number in settings[name].split(",")]
     except ValueError:
-        raise WatchError(f"{name} is numbers with commas between, not {settings[name]!r}") from None
+        raise WatchError(
+            f"{name} must be comma-separated numbers, not {settings[name]!r}"
+        ) from None
 
 
 def _begin(settings: Settings) -> Look:
@@ -31,14 +33,14 @@ def _begin(settings: Settings) -> Look:
         limits *= len(tokens)
     if len(limits) != len(tokens):
         raise WatchError(
-            f"{len(tokens)} tokens and {len(limits)} thresholds do not pair",
-            hint="give one threshold for all, or one for each",
+            f"{len(tokens)} tokens but {len(limits)} thresholds",
+            hint="give one threshold for all tokens, or one for each",
         )
 
     def look(sight: Sight) -> Finding | None:
         spec = sight.spec
         if len(spec.shape) < 2 or not sight.size or not spec.dtype.startswith(("int", "uint")):
-            raise Inapplicable("no input is whole numbers of two axes or more")
+            raise Inapplicable("no input has integers in two or more axes")
         array = sight.array
         for token, limit in zip(tokens, limits, strict=True):
             share = 100 * np.count_nonzero(array == token) / array.size
@@ -55,13 +57,17 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "nlp_sequence_ratio",
-        "too large a share of a batch of sequences (whole numbers, two axes or more) is one token",
+        "one token makes up too large a share of a batch of sequences (integers, two or more axes)",
         _begin,
         ("inputs",),
         needs=frozenset({"values"}),
         parameters=(
-            text("token_values", "0", "the tokens, with commas between"),
-            text("token_thresholds_percent", "50", "hit above this percentage, one for each token"),
+            text("token_values", "0", "comma-separated tokens"),
+            text(
+                "token_thresholds_percent",
+                "50",
+                "hit above this percentage; one value, or one for each token",
+            ),
         ),
         origin="SageMaker",
         aliases=("NLPSequenceRatio",),

@@ -1,22 +1,22 @@
-"""MindInsight's operator overflow: where NaN and Inf are born of finite numbers."""
+"""MindInsight's operator overflow: where NaN and Inf arise from finite numbers."""
 
 from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import nonfinite
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Unasked, plain
-from nodescope.debug.watch.sight import Sight
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
     node = sight.node
-    if node.family == "leaf" or not (sight.summary.nan_count or sight.summary.inf_count):
+    if node.is_leaf or not (sight.summary.nan_count or sight.summary.inf_count):
         return None
     unknown: Unasked | None = None
     ranges = []
-    for seen in sight.inputs:
+    for operand in sight.inputs:
         try:
-            summary = seen.summary
+            summary = operand.summary
         except Unasked as error:
             unknown = error
             continue
@@ -25,10 +25,10 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
         if summary.min is not None and summary.max is not None:
             ranges.append(f"[{summary.min:.6g}, {summary.max:.6g}]")
     if unknown is not None:
-        raise Unasked(f"of an input: {unknown}")
-    told = f" of finite inputs in {' and '.join(ranges)}" if ranges else ""
-    found = nonfinite(sight, before=f"{node.op} makes ")
-    return None if found is None else Finding(found.text + told, found.actual)
+        raise Unasked(f"for an input, {unknown}")
+    origin = f", from finite inputs in {' and '.join(ranges)}" if ranges else ""
+    finding = nonfinite(sight, before=f"{node.op} produces ")
+    return None if finding is None else Finding(finding.text + origin, finding.actual)
 
 
 _NAN, _INF = float("nan"), float("inf")
@@ -36,7 +36,7 @@ _NAN, _INF = float("nan"), float("inf")
 register(
     Rule(
         "operator_overflow",
-        "a node makes NaN or Inf of inputs that are all finite",
+        "a node produces NaN or Inf from finite inputs",
         plain(_look),
         needs=frozenset({"summary", "inputs"}),
         origin="MindInsight",
@@ -50,7 +50,7 @@ register(
                     ([1.0], [2.0]),
                 ],
                 (1, 3),
-                about="the second hands on what it was given",
+                about="the second node passes on its input",
             ),
             Example([([1, 2], [3, 4])], ()),
         ),

@@ -1,4 +1,4 @@
-"""SageMaker's Overfit and Overtraining: what validation losses do beside training losses."""
+"""SageMaker's Overfit and Overtraining: validation losses compared with training losses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from fnmatch import fnmatchcase
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -20,9 +21,8 @@ from nodescope.debug.watch.rule import (
     text,
 )
 from nodescope.debug.watch.rules.losses import broken, loss_of
-from nodescope.debug.watch.sight import Sight
 
-_VALIDATION = text("validation", "*val*", "names of the nodes that hold validation losses")
+_VALIDATION = text("validation", "*val*", "names of the nodes that compute validation losses")
 
 
 def _kind(sight: Sight, settings: Settings) -> tuple[bool, float]:
@@ -43,34 +43,34 @@ def _overfit(settings: Settings) -> Look:
     limit, patience, start = (
         settings["ratio_threshold"], settings["patience"], settings["start_step"],
     )  # fmt: skip
-    total, many, beyond, seen = 0.0, 0, 0, 0
+    total, training_count, beyond, validations = 0.0, 0, 0, 0
     missing = f"needs validation losses ({settings['validation']}), each after training losses"
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal total, many, beyond, seen
+        nonlocal total, training_count, beyond, validations
         validation, loss = _kind(sight, settings)
         if sight.step < start:
-            raise Inapplicable(f"begins with step {start}")
+            raise Inapplicable(f"starts at step {start}")
         failed = broken(sight)
         if failed is not None:
             return failed
         if not validation:
-            total, many = total + loss, many + 1
+            total, training_count = total + loss, training_count + 1
             raise Inapplicable(missing)
-        if not many:
+        if not training_count:
             raise Inapplicable(missing)
-        seen += 1
-        training = total / many
-        total, many = 0.0, 0
+        validations += 1
+        training = total / training_count
+        total, training_count = 0.0, 0
         ratio = (loss - training) / abs(training) if training else math.inf
         beyond = beyond + 1 if loss > training and ratio > limit else 0
-        if seen < patience:
-            raise Inapplicable(f"needs {patience} validation losses, had {seen}")
+        if validations < patience:
+            raise Inapplicable(f"needs {patience} validation losses, had {validations}")
         if beyond < patience:
             return None
         return Finding(
-            f"the validation loss is {loss:.6g}, the training loss before it {training:.6g}: "
-            f"{ratio:.6g} of it more, above {limit:g}",
+            f"the validation loss is {loss:.6g}, the preceding training loss {training:.6g}: "
+            f"larger by a ratio of {ratio:.6g}, above {limit:g}",
             {"ratio_threshold": ratio},
         )
 
@@ -80,12 +80,12 @@ def _overfit(settings: Settings) -> Look:
 def _overtraining(settings: Settings) -> Look:
     delta = settings["delta"]
     patience = {False: settings["patience_train"], True: settings["patience_validation"]}
-    best, waited, seen = math.inf, 0, 0
+    best, waited, losses_seen = math.inf, 0, 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal best, waited, seen
+        nonlocal best, waited, losses_seen
         validation, loss = _kind(sight, settings)
-        seen += 1
+        losses_seen += 1
         failed = broken(sight)
         if failed is not None:
             return failed
@@ -93,13 +93,13 @@ def _overtraining(settings: Settings) -> Look:
             best, waited = loss, 0
         else:
             waited += 1
-        if seen <= patience[validation]:
-            raise needs_steps(patience[validation] + 1, seen)
+        if losses_seen <= patience[validation]:
+            raise needs_steps(patience[validation] + 1, losses_seen)
         if waited < patience[validation]:
             return None
-        which = "validation" if validation else "training"
+        kind = "validation" if validation else "training"
         return Finding(
-            f"the {which} loss has not improved on {best:.6g} by {delta:g} in "
+            f"the {kind} loss has not improved on {best:.6g} by {delta:g} in "
             f"{waited} steps; now {loss:.6g}",
             {"patience_validation" if validation else "patience_train": waited},
         )
@@ -110,14 +110,16 @@ def _overtraining(settings: Settings) -> Look:
 register(
     Rule(
         "overfit",
-        "validation losses are above the training losses before them",
+        "validation losses are above the preceding training losses",
         _overfit,
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            number("ratio_threshold", 0.1, "hit if (validation − training) / training is above"),
-            count("patience", 1, "this many validation losses in a row", low=1),
-            count("start_step", 0, "the first step that counts"),
+            number(
+                "ratio_threshold", 0.1, "hit if (validation − training) / training is above this"
+            ),
+            count("patience", 1, "consecutive validation losses required", low=1),
+            count("start_step", 0, "first step to evaluate"),
             _VALIDATION,
         ),
         origin="SageMaker",
@@ -149,9 +151,15 @@ register(
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("patience_train", 5, "this many training losses", unit="steps", low=1),
-            count("patience_validation", 10, "this many validation losses", unit="steps", low=1),
-            number("delta", 0.1, "an improvement is larger than this", low=0),
+            count("patience_train", 5, "training losses without improvement", unit="steps", low=1),
+            count(
+                "patience_validation",
+                10,
+                "validation losses without improvement",
+                unit="steps",
+                low=1,
+            ),
+            number("delta", 0.1, "an improvement must be larger than this", low=0),
             _VALIDATION,
         ),
         origin="SageMaker",

@@ -1,4 +1,4 @@
-"""SageMaker's PoorWeightInitialization: the first steps of a training, over all of its layers."""
+"""SageMaker's PoorWeightInitialization: the first steps of training, over all layers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import STATISTICS
+from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -19,7 +20,6 @@ from nodescope.debug.watch.rule import (
     number,
 )
 from nodescope.debug.watch.rules.losses import loss_of
-from nodescope.debug.watch.sight import Sight, numbers
 
 
 def _begin(settings: Settings) -> Look:
@@ -61,7 +61,7 @@ def _begin(settings: Settings) -> Look:
         if high - low >= settings["distribution_range"]:
             return None
         return Finding(
-            f"its elements hardly vary: {high - low:.6g} between the percentiles 5 and 95, less "
+            f"its elements hardly vary: {high - low:.6g} between 5th and 95th percentile, less "
             f"than {settings['distribution_range']:g}",
             {"distribution_range": float(high - low)},
         )
@@ -71,13 +71,13 @@ def _begin(settings: Settings) -> Look:
         if loss is None:
             return None
         least = best.setdefault(value, math.inf)
-        seen = counts[value] = counts.get(value, 0) + 1
+        losses_seen = counts[value] = counts.get(value, 0) + 1
         if loss < least:
             best[value], waits[value] = loss, 0
         else:
             waits[value] = waits.get(value, 0) + 1
-        if seen <= settings["patience"]:
-            raise needs_steps(settings["patience"] + 1, seen)
+        if losses_seen <= settings["patience"]:
+            raise needs_steps(settings["patience"] + 1, losses_seen)
         waited = waits.get(value, 0)
         if waited < settings["patience"]:
             return None
@@ -103,16 +103,16 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "poor_weight_initialization",
-        "in the first steps weights vary unequally, gradients hardly vary, or a loss does not fall",
+        "in the first steps, weight variances differ, gradients hardly vary, or a loss stays high",
         _begin,
         ("weights", "weight_gradients", "losses"),
         needs=frozenset({"summary", "values", "history"}),
         parameters=(
-            number("threshold", 10.0, "hit if variances of weights are farther apart", low=1),
-            number("distribution_range", 0.001, "hit if a gradient's percentiles 5 and 95 are "
-                   "nearer", low=0),
-            count("patience", 5, "this many steps without a lower loss", unit="steps", low=1),
-            count("steps", 10, "how many steps are looked at", unit="steps", low=1),
+            number("threshold", 10.0, "hit if two variances differ by a larger ratio", low=1),
+            number("distribution_range", 0.001, "hit if a gradient's 5th and 95th percentile "
+                   "are closer together", low=0),
+            count("patience", 5, "steps without a lower loss", unit="steps", low=1),
+            count("steps", 10, "number of steps evaluated", unit="steps", low=1),
         ),
         origin="SageMaker",
         aliases=("PoorWeightInitialization",),

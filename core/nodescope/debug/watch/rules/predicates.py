@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import COMPARISONS, STATISTICS, compared, nonfinite
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, number, plain
-from nodescope.debug.watch.sight import Sight
 
 _NAN, _INF = float("nan"), float("inf")
 
@@ -37,10 +37,10 @@ def _compared(sight: Sight, settings: Settings, *, statistic: str, comparison: s
     return Finding(f"{words} is {actual:.6g}, {relation} {threshold:g}", {"threshold": actual})
 
 
-def _nonfinite_rule(name: str, nan: bool, inf: bool, what: str, hits: tuple[int, ...]) -> Rule:
+def _nonfinite_rule(name: str, nan: bool, inf: bool, elements: str, hits: tuple[int, ...]) -> Rule:
     return Rule(
         name,
-        f"a value has {what} elements",
+        f"a value has {elements} elements",
         plain(lambda sight, settings: nonfinite(sight, nan=nan, inf=inf)),
         origin="TensorBoard",
         examples=(Example(_STEPS, hits),),
@@ -59,7 +59,7 @@ def _compared_rule(
                 sight, settings, statistic=statistic, comparison=comparison
             )
         ),
-        parameters=(number("threshold", None, "what it is compared with", required=True),),
+        parameters=(number("threshold", None, "the threshold", required=True),),
         origin="TensorBoard",
         examples=(Example([*steps, [_NAN], []], hits, {"threshold": 1}),),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.measures import crossed, share_within, threshold_parameter
+from nodescope.debug.watch.measures import share_within, threshold_finding, threshold_parameter
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -19,7 +20,6 @@ from nodescope.debug.watch.rule import (
     number,
     percent,
 )
-from nodescope.debug.watch.sight import Sight
 
 _SHARES = ("range_percentage_lt", "range_percentage_gt")
 _WIDTHS = ("max_min_lt", "max_min_gt")
@@ -27,16 +27,17 @@ _WIDTHS = ("max_min_lt", "max_min_gt")
 
 def _begin(settings: Settings) -> Look:
     low, high = settings["range_start_inclusive"], settings["range_end_inclusive"]
-    shares = any(settings[each] is not None for each in _SHARES)
+    shares = any(settings[name] is not None for name in _SHARES)
     if shares and (low is None or high is None):
         raise WatchError(
-            "a share needs its range", hint="set range_start_inclusive and range_end_inclusive"
+            "a range percentage requires a range",
+            hint="set range_start_inclusive and range_end_inclusive",
         )
     if shares and low > high:
         raise WatchError(f"the range from {low:g} to {high:g} is empty")
 
     def look(sight: Sight) -> Finding | None:
-        said: list[str] = []
+        parts: list[str] = []
         actual: dict[str, Setting] = {}
         unasked: Unasked | None = None
         share = None
@@ -52,14 +53,16 @@ def _begin(settings: Settings) -> Look:
             below = name.endswith("lt")
             if share < limit if below else share > limit:
                 relation = "below" if below else "above"
-                said.append(f"{share:.6g}% lie in [{low:g}, {high:g}], {relation} {limit:g}%")
+                parts.append(
+                    f"{share:.6g}% of elements are in [{low:g}, {high:g}], {relation} {limit:g}%"
+                )
                 actual[name] = share
-        wide = crossed(sight, settings, _WIDTHS)
+        wide = threshold_finding(sight, settings, _WIDTHS)
         if wide is not None:
-            said.append(wide.text)
+            parts.append(wide.text)
             actual |= wide.actual
-        if said:
-            return Finding("; ".join(said), actual)
+        if parts:
+            return Finding("; ".join(parts), actual)
         if unasked is not None:
             raise unasked
         return None
@@ -68,8 +71,8 @@ def _begin(settings: Settings) -> Look:
 
 
 _TABLE: tuple[tuple[str, Target, str, str], ...] = (
-    ("tensor_range", "values", "too many or too few elements of a value lie in a range", "TR"),
-    ("activation_range", "activations", "too many or too few activations lie in a range", "AR"),
+    ("tensor_range", "values", "too many or too few elements of a value are in a range", "TR"),
+    ("activation_range", "activations", "too many or too few activations are in a range", "AR"),
 )
 _UNIT = {"range_start_inclusive": 0.0, "range_end_inclusive": 1.0}
 _NAN = float("nan")
@@ -83,10 +86,10 @@ register(
             (applies,),
             needs=frozenset({"summary", "values"}),
             parameters=(
-                number("range_start_inclusive", None, "where the range begins"),
-                number("range_end_inclusive", None, "where the range ends"),
-                percent("range_percentage_lt", None, "hit if a smaller share lies in the range"),
-                percent("range_percentage_gt", None, "hit if a larger share lies in the range"),
+                number("range_start_inclusive", None, "lower end of the range"),
+                number("range_end_inclusive", None, "upper end of the range"),
+                percent("range_percentage_lt", None, "hit if a smaller share is in the range"),
+                percent("range_percentage_gt", None, "hit if a larger share is in the range"),
                 threshold_parameter("max_min_lt"),
                 threshold_parameter("max_min_gt"),
             ),

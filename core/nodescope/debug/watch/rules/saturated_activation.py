@@ -1,11 +1,11 @@
-"""SageMaker's SaturatedActivation: inputs of tanh and sigmoid where these are flat."""
+"""SageMaker's SaturatedActivation: inputs in the flat regions of tanh and sigmoid."""
 
 from __future__ import annotations
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.layer_units import ACTIVITY, inactive
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Unasked, number, plain
-from nodescope.debug.watch.sight import Sight
-from nodescope.debug.watch.units import ACTIVITY, inactive
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -14,12 +14,14 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
         return None
     if not sight.inputs:
         raise Unasked("the node has no input")
-    given = sight.inputs[0].array
-    if given.dtype.kind == "c":
+    activation_input = sight.inputs[0].array
+    if activation_input.dtype.kind == "c":
         return None
     low, high = settings[f"threshold_{op}_min"], settings[f"threshold_{op}_max"]
     return inactive(
-        ~((given < low) | (given > high)),  # NaN is nowhere, so not where it is flat
+        ~(
+            (activation_input < low) | (activation_input > high)
+        ),  # NaN is nowhere, so not where it is flat
         settings["threshold_inactivity"],
         settings["threshold_layer"],
         f"saturated (input outside [{low:g}, {high:g}])",
@@ -31,16 +33,16 @@ _NAN = float("nan")
 register(
     Rule(
         "saturated_activation",
-        "too many units of a tanh or sigmoid get inputs where it is flat",
+        "too many units of a tanh or sigmoid get inputs from its flat region",
         plain(_look),
         ("activations",),
         ops=frozenset({"tanh", "sigmoid"}),
         needs=frozenset({"values", "inputs"}),
         parameters=(
-            number("threshold_tanh_min", -9.4999, "tanh is flat below"),
-            number("threshold_tanh_max", 9.4999, "tanh is flat above"),
-            number("threshold_sigmoid_min", -23.0, "sigmoid is flat below"),
-            number("threshold_sigmoid_max", 16.99999, "sigmoid is flat above"),
+            number("threshold_tanh_min", -9.4999, "tanh is flat below this"),
+            number("threshold_tanh_max", 9.4999, "tanh is flat above this"),
+            number("threshold_sigmoid_min", -23.0, "sigmoid is flat below this"),
+            number("threshold_sigmoid_max", 16.99999, "sigmoid is flat above this"),
             *ACTIVITY,
         ),
         origin="SageMaker",

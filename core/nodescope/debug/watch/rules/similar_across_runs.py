@@ -1,4 +1,4 @@
-"""SageMaker's SimilarAcrossRuns: values of this run beside those of a recording."""
+"""SageMaker's SimilarAcrossRuns: values of this run compared with a recording."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import first_true
+from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import (
     Finding,
     Look,
@@ -18,12 +19,11 @@ from nodescope.debug.watch.rule import (
     number,
     text,
 )
-from nodescope.debug.watch.sight import Sight, numbers
 from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.record.recording import Recording
 from nodescope.record.summary import TensorSummary
-from nodescope.telling import index_text
+from nodescope.telling import index_text, shape_words
 
 _STATISTICS = ("min", "max", "mean")
 _PAGE = 64
@@ -47,52 +47,58 @@ class _Other:
         while step not in runs:
             if max(runs, default=0) > step:
                 return None  # What was read last goes beyond it, and later steps may want that.
-            more = self.recording.executions(
+            executions = self.recording.executions(
                 self.read.get(name, 0), node=self.nodes[name].id, limit=_PAGE
             )
-            if not more:
+            if not executions:
                 return None
             # Only the page that was read last is kept: both runs go forwards.
             runs.clear()
-            for each in more:
-                runs.setdefault(each.step, each.seq)
-            self.read[name] = more[-1].seq
+            for execution in executions:
+                runs.setdefault(execution.step, execution.seq)
+            self.read[name] = executions[-1].seq
         return runs[step]
+
+
+def _reshaped(ours: tuple[int, ...], theirs: tuple[int, ...]) -> Finding:
+    return Finding(f"its shape is {shape_words(ours)} but {shape_words(theirs)} in the other run")
 
 
 def _apart(a: Array, b: Array, settings: Settings) -> Finding | None:
     if a.shape != b.shape:
-        return Finding(f"its shape is {a.shape}, that of the other run {b.shape}")
-    here, there = numbers(a), numbers(b)
+        return _reshaped(a.shape, b.shape)
+    ours, theirs = numbers(a), numbers(b)
     differ = ~np.isclose(
-        here, there, rtol=settings["rtol"], atol=settings["atol"], equal_nan=True
+        ours, theirs, rtol=settings["rtol"], atol=settings["atol"], equal_nan=True
     )  # fmt: skip
-    many = int(np.count_nonzero(differ))
-    if not many:
+    different = int(np.count_nonzero(differ))
+    if not different:
         return None
     index = first_true(differ)
-    where = f", the first at {index_text(index)}" if index else ""
-    of = f"{many} of {a.size} elements differ" if a.size > 1 else "it differs"
+    place = f", first at {index_text(index)}" if index else ""
+    of = f"{different} of {a.size} elements differ" if a.size > 1 else "it differs"
     return Finding(
-        f"{of} from the other run{where}: {here[index]:.6g} here, {there[index]:.6g} there",
-        {"different": many},
+        f"{of} from the other run{place}: {ours[index]:.6g} here, {theirs[index]:.6g} there",
+        {"different": different},
     )
 
 
 def _apart_by_summary(a: TensorSummary, b: TensorSummary, settings: Settings) -> Finding | None:
     if a.spec.shape != b.spec.shape:
-        return Finding(f"its shape is {a.spec.shape}, that of the other run {b.spec.shape}")
+        return _reshaped(a.spec.shape, b.spec.shape)
     if (a.nan_count, a.inf_count) != (b.nan_count, b.inf_count):
-        return Finding("its count of NaN or Inf elements differs from the other run's")
+        return Finding("its number of NaN or Inf elements differs from the other run's")
     largest = max(abs(b.min or 0.0), abs(b.max or 0.0))
     bound = settings["atol"] + settings["rtol"] * largest
     for name in _STATISTICS:
-        here, there = getattr(a, name), getattr(b, name)
-        if here is not None and there is not None and abs(here - there) > bound * (1 + 1e-6):
-            return Finding(f"its {name} is {here:.6g}, in the other run {there:.6g}", {name: here})
+        ours, theirs = getattr(a, name), getattr(b, name)
+        if ours is not None and theirs is not None and abs(ours - theirs) > bound * (1 + 1e-6):
+            return Finding(
+                f"its {name} is {ours:.6g}, but {theirs:.6g} in the other run", {name: ours}
+            )
     if not math.prod(a.spec.shape):
         return None
-    raise Unasked("the statistics agree with the other run's, and one of the arrays was not kept")
+    raise Unasked("the statistics agree with the other run's, but one of the arrays was not kept")
 
 
 def _begin(settings: Settings) -> Look:
@@ -106,13 +112,13 @@ def _begin(settings: Settings) -> Look:
         if seq is None:
             raise Unasked("the other run has no such step")
         value = node.outputs[sight.port]
-        here, there = sight.array_or_none, other.recording.array(value, seq)
-        if here is not None and there is not None:
-            return _apart(here, there, settings)
-        known = other.recording.latest_at(value, seq)
-        if known is None or known.seq != seq:
+        ours, theirs = sight.array_or_none, other.recording.array(value, seq)
+        if ours is not None and theirs is not None:
+            return _apart(ours, theirs, settings)
+        recorded = other.recording.latest_at(value, seq)
+        if recorded is None or recorded.seq != seq:
             raise Unasked("the other run has no statistics of the value")
-        return _apart_by_summary(sight.summary, known.summary, settings)
+        return _apart_by_summary(sight.summary, recorded.summary, settings)
 
     return look
 

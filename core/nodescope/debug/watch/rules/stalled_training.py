@@ -1,10 +1,10 @@
-"""SageMaker's StalledTrainingRule: nothing new for a long time."""
+"""SageMaker's StalledTrainingRule: no new loss for a long time."""
 
 from __future__ import annotations
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, number, per_value
-from nodescope.debug.watch.sight import Sight
 
 
 def _begin(settings: Settings) -> Look:
@@ -12,12 +12,12 @@ def _begin(settings: Settings) -> Look:
 
     def look(sight: Sight) -> Finding | None:
         nonlocal last
-        then, last = last, sight.time_ns
-        waited = (sight.time_ns - then) / 1e9
-        if then < 0 or waited <= threshold:
+        earlier_ns, last = last, sight.time_ns
+        waited = (sight.time_ns - earlier_ns) / 1e9
+        if earlier_ns < 0 or waited <= threshold:
             return None
         return Finding(
-            f"it was computed {waited:.6g} s after the time before, more than {threshold:g} s",
+            f"it was computed {waited:.6g} s after the previous one, more than {threshold:g} s",
             {"threshold": waited},
         )
 
@@ -27,11 +27,11 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "stalled_training",
-        "a loss took long to arrive; reported once it has",
+        "a loss takes too long to arrive; reported when it does",
         per_value(_begin),
         ("losses",),
         needs=frozenset({"history"}),
-        parameters=(number("threshold", 1800.0, "hit after a longer time", unit="s", low=0),),
+        parameters=(number("threshold", 1800.0, "hit after more than this", unit="s", low=0),),
         origin="SageMaker",
         aliases=("StalledTraining", "StalledTrainingRule", "stalled_training_rule"),
         examples=(

@@ -1,4 +1,4 @@
-"""Subnormal numbers: so small that digits are lost, and on many machines slow."""
+"""Subnormal numbers: so small that precision is lost, and slow on many machines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight, blocks
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, percent, plain
-from nodescope.debug.watch.sight import Sight, blocks
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -17,21 +17,21 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
     dtype = np.dtype(summary.spec.dtype)
     if dtype.kind in "biu":
         return None
-    known = np.finfo(dtype) if dtype.kind in "fc" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    least = float(known.smallest_normal)
+    limits = np.finfo(dtype) if dtype.kind in "fc" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    least = float(limits.smallest_normal)
     if dtype.kind != "c" and (summary.min >= least or summary.max <= -least):
         return None
-    many = 0
+    subnormal = 0
     for (block,) in blocks(sight.array):
         parts = (block.real, block.imag) if block.dtype.kind == "c" else (block,)
         small = [(np.abs(part) < least) & (part != 0) for part in parts]
-        many += int(np.count_nonzero(np.logical_or.reduce(small)))
-    share, limit = 100 * many / sight.size, settings["threshold"]
+        subnormal += int(np.count_nonzero(np.logical_or.reduce(small)))
+    share, limit = 100 * subnormal / sight.size, settings["threshold"]
     if share <= limit:
         return None
     return Finding(
-        f"{many} of {sight.size} elements are subnormal in {dtype.name} ({share:.6g}%, more than "
-        f"{limit:g}%)",
+        f"{subnormal} of {sight.size} elements are subnormal in {dtype.name} ({share:.6g}%, "
+        f"more than {limit:g}%)",
         {"threshold": share},
     )
 
@@ -39,7 +39,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
 register(
     Rule(
         "subnormal_share",
-        "too many elements are subnormal: not zero, and smaller than the least normal number",
+        "too many elements are subnormal: not zero, and smaller than the smallest normal number",
         plain(_look),
         needs=frozenset({"summary", "values"}),
         parameters=(percent("threshold", 1.0, "hit if a larger share is subnormal"),),

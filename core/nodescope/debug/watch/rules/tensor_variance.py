@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import STATISTICS
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, number, plain
-from nodescope.debug.watch.sight import Sight
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -28,8 +28,8 @@ register(
         "the variance of a value is above or below a threshold",
         plain(_look),
         parameters=(
-            number("max_threshold", None, "hit above"),
-            number("min_threshold", None, "hit below"),
+            number("max_threshold", None, "hit above this"),
+            number("min_threshold", None, "hit below this"),
         ),
         any_of=("max_threshold", "min_threshold"),
         origin="SageMaker",

@@ -1,14 +1,14 @@
-"""MindInsight's conditions on thresholds of statistics: too large, too small, vanishing.
+"""MindInsight's thresholds on statistics: too large, too small, vanishing.
 
-Invariant: a table; the rules differ by what they are asked of and which thresholds they have.
+Invariant: a table; the rules differ only in what they apply to and in their thresholds.
 """
 
 from __future__ import annotations
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.measures import crossed, threshold_parameter
+from nodescope.debug.watch.measures import threshold_finding, threshold_parameter
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Target, count, plain
-from nodescope.debug.watch.sight import Sight
 
 _LARGE: tuple[str, ...] = ("abs_mean_gt", "max_gt", "min_gt", "mean_gt")
 _SMALL: tuple[str, ...] = ("abs_mean_lt", "max_lt", "min_lt", "mean_lt")
@@ -53,7 +53,7 @@ def _initialised(sight: Sight, settings: Settings) -> Finding | None:
     # A bias may well begin at zero.
     if not first or len(sight.spec.shape) < settings["min_axes"]:
         return None
-    return crossed(sight, settings, _INITIAL)
+    return threshold_finding(sight, settings, _INITIAL)
 
 
 _INITIAL = ("zero_percentage_ge", "max_gt", "min_lt")
@@ -63,10 +63,10 @@ register(
         Rule(
             name,
             about,
-            plain(lambda sight, settings, names=names: crossed(sight, settings, names)),  # type: ignore[misc]
+            plain(lambda sight, settings, names=names: threshold_finding(sight, settings, names)),  # type: ignore[misc]
             (applies,),
             needs=frozenset({"summary", "values"}),
-            parameters=tuple(threshold_parameter(each) for each in names),
+            parameters=tuple(threshold_parameter(statistic) for statistic in names),
             any_of=names,
             origin="MindInsight",
             aliases=aliases,
@@ -76,7 +76,7 @@ register(
     ),
     Rule(
         "weight_initialization",
-        "a weight begins all zero, or with elements too large or too small",
+        "a weight is initialised to all zeros, or with elements that are too large or too small",
         plain(_initialised),
         ("weights",),
         needs=frozenset({"summary", "history"}),
@@ -84,7 +84,7 @@ register(
             threshold_parameter("zero_percentage_ge", 100),
             threshold_parameter("max_gt"),
             threshold_parameter("min_lt"),
-            count("min_axes", 2, "weights of fewer axes (biases) are left out"),
+            count("min_axes", 2, "weights with fewer axes (biases) are skipped"),
         ),
         origin="MindInsight",
         aliases=("WI", "initial_weight"),

@@ -1,4 +1,4 @@
-"""A value is bit for bit what it was in a step before: the same batch again, nothing learned."""
+"""A value is bit-identical to an earlier one: the same batch again, or nothing learned."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import deque
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -18,7 +19,6 @@ from nodescope.debug.watch.rule import (
     needs_steps,
     per_value,
 )
-from nodescope.debug.watch.sight import Sight
 
 
 def _begin(settings: Settings) -> Look:
@@ -31,15 +31,17 @@ def _begin(settings: Settings) -> Look:
         digest = hashlib.blake2b(repr((array.shape, array.dtype.str)).encode(), digest_size=16)
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         now = digest.digest()
-        same = next((step for step, then in reversed(history) if then == now), None)
+        equal_step = next((step for step, earlier in reversed(history) if earlier == now), None)
         first = not history
         if first or history[-1][0] != sight.step:
             history.append((sight.step, now))
         if first:
             raise needs_steps(2, 1)
-        if same is None or same == sight.step:
+        if equal_step is None or equal_step == sight.step:
             return None
-        return Finding(f"it is bit for bit what it was in step {same}", {"step": same})
+        return Finding(
+            f"it is bit-identical to its value in step {equal_step}", {"step": equal_step}
+        )
 
     return look
 
@@ -47,12 +49,19 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "value_repeated",
-        "a value is bit for bit what it was in one of the steps before",
+        "a value is bit-identical to its value in one of the previous steps",
         per_value(_begin),
         ("inputs", "activations", "losses"),
         needs=frozenset({"values", "history"}),
         parameters=(
-            count("num_steps", 1, "compare with this many steps", unit="steps", low=1, high=10_000),
+            count(
+                "num_steps",
+                1,
+                "number of previous steps to compare with",
+                unit="steps",
+                low=1,
+                high=10_000,
+            ),
         ),
         examples=(
             Example([[1.0, 2.0], [1.0, 2.0], [1.0, 3.0], [1.0, 2.0]], (2,)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import compared
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, number, plain
-from nodescope.debug.watch.sight import Sight
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -24,7 +24,7 @@ register(
         plain(_look),
         ("weight_gradients",),
         needs=frozenset({"summary", "values"}),
-        parameters=(number("threshold", 1e-7, "hit below", low=0),),
+        parameters=(number("threshold", 1e-7, "hit below this", low=0),),
         origin="SageMaker",
         aliases=("VanishingGradient",),
         examples=(

@@ -6,6 +6,7 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import change, close
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -20,7 +21,6 @@ from nodescope.debug.watch.rule import (
     per_value,
     plain,
 )
-from nodescope.debug.watch.sight import Sight
 
 _NEEDS: frozenset[Need] = frozenset({"values", "previous_values"})
 _TOLERANCE = (
@@ -28,7 +28,7 @@ _TOLERANCE = (
     number("atol", 1e-8, "absolute tolerance", low=0),
     flag("equal_nan", False, "whether NaN equals NaN"),
 )
-_EPSILON = number("epsilon", 1e-9, "added to what is divided by", low=0)
+_EPSILON = number("epsilon", 1e-9, "added to the denominator", low=0)
 _RATIO = "mean magnitude of the change / (mean magnitude before + ε)"
 
 
@@ -45,23 +45,25 @@ def _same(sight: Sight, settings: Settings) -> bool | None:
 def _unchanged(sight: Sight, settings: Settings) -> Finding | None:
     if not _same(sight, settings):
         return None
-    return Finding(f"all {sight.size} elements are as in the step before, {_within(settings)}")
+    return Finding(
+        f"all {sight.size} elements are unchanged since the previous step, {_within(settings)}"
+    )
 
 
 def _unchanged_for(settings: Settings) -> Look:
-    steps, same, seen = settings["num_steps"], 1, 0
+    steps, unchanged, steps_seen = settings["num_steps"], 1, 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal same, seen
-        seen += 1
+        nonlocal unchanged, steps_seen
+        steps_seen += 1
         if sight.before is not None:
-            same = same + 1 if _same(sight, settings) else 1
-        if seen < steps and sight.size:
-            raise needs_steps(steps, seen)
-        if same < steps:
+            unchanged = unchanged + 1 if _same(sight, settings) else 1
+        if steps_seen < steps and sight.size:
+            raise needs_steps(steps, steps_seen)
+        if unchanged < steps:
             return None
-        return Finding(f"no element has changed in {same} steps, {_within(settings)}",
-                       {"num_steps": same})  # fmt: skip
+        return Finding(f"no element has changed in {unchanged} steps, {_within(settings)}",
+                       {"num_steps": unchanged})  # fmt: skip
 
     return look
 
@@ -89,17 +91,17 @@ def _small(sight: Sight, settings: Settings) -> Finding | None:
 
 
 def _ratio(settings: Settings) -> Look:
-    every, seen = settings["num_steps"], 0
+    interval, steps_seen = settings["num_steps"], 0
     large, small = settings["large_threshold"], settings["small_threshold"]
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal seen
+        nonlocal steps_seen
         if sight.before is None:
-            raise needs_steps(every + 1, 1)
-        seen += 1
-        if seen < every:
-            raise needs_steps(every + 1, seen + 1)
-        if seen % every:
+            raise needs_steps(interval + 1, 1)
+        steps_seen += 1
+        if steps_seen < interval:
+            raise needs_steps(interval + 1, steps_seen + 1)
+        if steps_seen % interval:
             return None
         ratio = change(sight, settings["epsilon"])
         if ratio is None or small <= ratio <= large:
@@ -118,7 +120,7 @@ _NAN = float("nan")
 register(
     Rule(
         "weight_not_changed",
-        "a weight is as it was in the step before",
+        "a weight has not changed since the previous step",
         plain(_unchanged),
         ("weights",),
         needs=_NEEDS,
@@ -139,9 +141,9 @@ register(
         ("weights",),
         needs=_NEEDS,
         parameters=(
-            number("abs_mean_update_ratio_gt", 0.1, "the ratio", low=0),
+            number("abs_mean_update_ratio_gt", 0.1, "hit above it", low=0),
             _EPSILON,
-            count("min_axes", 0, "weights of fewer axes (biases) are left out"),
+            count("min_axes", 0, "weights with fewer axes (biases) are skipped"),
         ),
         origin="MindInsight",
         aliases=("WCL",),
@@ -160,7 +162,7 @@ register(
         plain(_small),
         ("weights",),
         needs=_NEEDS,
-        parameters=(number("abs_mean_update_ratio_lt", 1e-4, "the ratio", low=0), _EPSILON),
+        parameters=(number("abs_mean_update_ratio_lt", 1e-4, "hit below it", low=0), _EPSILON),
         origin="MindInsight",
         aliases=("WCS",),
         examples=(
@@ -177,9 +179,9 @@ register(
         ("weights",),
         needs=_NEEDS,
         parameters=(
-            count("num_steps", 1, "evaluate every this many steps", unit="steps", low=1),
-            number("large_threshold", 10.0, "hit above", low=0),
-            number("small_threshold", 1e-8, "hit below", low=0),
+            count("num_steps", 1, "evaluate once in this many steps", unit="steps", low=1),
+            number("large_threshold", 10.0, "hit above this", low=0),
+            number("small_threshold", 1e-8, "hit below this", low=0),
             _EPSILON,
         ),
         origin="SageMaker",
@@ -195,7 +197,7 @@ register(
         per_value(_unchanged_for),
         needs=_NEEDS | {"history"},
         parameters=(
-            count("num_steps", 3, "in this many steps", unit="steps", low=2), *_TOLERANCE,
+            count("num_steps", 3, "steps without change", unit="steps", low=2), *_TOLERANCE,
         ),
         origin="SageMaker",
         aliases=("UnchangedTensor",),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.measures import crossed, threshold_parameter, zero_percentage
+from nodescope.debug.watch.measures import threshold_finding, threshold_parameter, zero_percentage
+from nodescope.debug.watch.observation import Sight
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, percent, plain
-from nodescope.debug.watch.sight import Sight
 
 
 def _all_zero(sight: Sight, settings: Settings) -> Finding | None:
@@ -24,7 +24,7 @@ register(
     Rule(
         "tensor_all_zero",
         "too many elements of a value are zero",
-        plain(lambda sight, settings: crossed(sight, settings, ("zero_percentage_ge",))),
+        plain(lambda sight, settings: threshold_finding(sight, settings, ("zero_percentage_ge",))),
         parameters=(threshold_parameter("zero_percentage_ge", 100),),
         origin="MindInsight",
         aliases=("TZ",),
@@ -32,7 +32,7 @@ register(
     ),
     Rule(
         "all_zero",
-        "too large a share of a value is zero",
+        "too large a share of a value's elements is zero",
         plain(_all_zero),
         parameters=(percent("threshold", 100, "hit if at least this share is zero"),),
         origin="SageMaker",

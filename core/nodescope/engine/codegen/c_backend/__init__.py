@@ -1,4 +1,4 @@
-"""The C back end: kernels that the system's own compiler makes."""
+"""The C back end: kernels compiled by the system's own compiler."""
 
 from nodescope.engine.codegen.c_backend.backend import C
 

@@ -52,10 +52,10 @@ The caller holds references to all of them, and nobody changes a list meanwhile.
 def missing() -> str:
     """Why C cannot read arrays here, or ``""``."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _WORD:
-        return "only 64-bit CPython has a layout of objects that is known"
+        return "the object layout is known only for 64-bit CPython"
     array = np.arange(24.0).reshape(2, 3, 4)[:, ::2]
     if np.ndarray.__basicsize__ < _FLAGS + 4 or list.__basicsize__ < _HEAD + 2 * _WORD:
-        return "objects of this Python are smaller than they should be"
+        return "objects of this Python are smaller than expected"
     at = id(array)
     pair, both = (array, 7), [array, 7]
     wanted = [id(array), id(7)]
@@ -70,7 +70,7 @@ def missing() -> str:
         and ctypes.c_int.from_address(at + _FLAGS).value == array.flags.num
         and ctypes.c_double.from_address(id(_FLOAT) + _HEAD).value == _FLOAT
     )
-    return "" if known else "arrays of this Python or NumPy have a layout that is not known"
+    return "" if known else "arrays of this Python or NumPy have an unknown layout"
 
 
 _FLOAT = 0.7251

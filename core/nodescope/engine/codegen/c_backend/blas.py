@@ -52,7 +52,7 @@ def missing(dtype: str = "float32") -> str:
 def _found(name: str, dtype: str) -> tuple[Function | None, str]:
     letter = _LETTERS.get(dtype)
     if letter is None:
-        return None, f"there is no BLAS for {dtype}"
+        return None, f"no BLAS for {dtype}"
     wrong = ""
     for symbol, bits in _named(f"{letter}{name}"):
         kind = ctypes.c_int64 if bits == 64 else ctypes.c_int32
@@ -61,8 +61,8 @@ def _found(name: str, dtype: str) -> tuple[Function | None, str]:
             address = ctypes.cast(symbol, ctypes.c_void_p).value
             assert address is not None
             return Function(address, bits), ""
-        wrong = f"the BLAS of NumPy has a {letter}{name} that multiplies otherwise"
-    return None, wrong or f"the BLAS of NumPy shows no {letter}{name}"
+        wrong = f"the BLAS of NumPy has a {letter}{name} that multiplies differently"
+    return None, wrong or f"the BLAS of NumPy exports no {letter}{name}"
 
 
 def _named(name: str) -> Iterator[tuple[Any, int]]:

@@ -19,7 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodescope.plain_files import read_plain
+
 MOST_BYTES = 256 << 20
+_LARGEST = 256 << 20  # of one library
 MOST_FILES = 4096
 _IN_USE_S = 600.0  # younger files are not removed: somebody may be about to load them
 _EVERY = 64  # publications between two looks at the size
@@ -58,8 +61,8 @@ class Cache:
         """The library of a key if it is there and whole; a damaged one is removed."""
         path = self.path(key)
         try:
-            content = path.read_bytes()
-            told = self.sum(key).read_bytes()
+            content = read_plain(path, _LARGEST)
+            told = read_plain(self.sum(key), _DIGEST)
         except OSError:
             return None
         if len(told) != _DIGEST or hashlib.sha256(content).digest() != told:

@@ -82,9 +82,7 @@ def find(environ: Mapping[str, str]) -> tuple[str, ...]:
             program = shutil.which(words[0], path=path)
             if program is not None:
                 return (program, *words[1:])
-    raise CompilerError(
-        "there is no C compiler on PATH", hint="install gcc or clang, or name one by NODESCOPE_CC"
-    )
+    raise CompilerError("no C compiler on PATH", hint="install gcc or clang, or set NODESCOPE_CC")
 
 
 def _words(command: str) -> list[str]:
@@ -94,7 +92,7 @@ def _words(command: str) -> list[str]:
         raise CompilerError(f"the compiler's name {command!r} has no end: {error}") from None
     for word in words:
         if _UNSAFE.match(word):
-            raise CompilerError(f"the compiler is told {word}, with which NaN and zeros get lost")
+            raise CompilerError(f"the compiler is called with {word}, which breaks NaN and zeros")
     return words
 
 
@@ -201,7 +199,7 @@ def run(words: tuple[str, ...], folder: Path) -> str:
     try:
         printed, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise CompilerError(f"{name} was not done after {TIMEOUT_S:g} s") from None
+        raise CompilerError(f"{name} did not finish within {TIMEOUT_S:g} s") from None
     finally:
         if process.returncode is None:  # with those that it started: they hold the pipe, too
             _kill(process)

@@ -1,9 +1,8 @@
-"""Divided: which of a group's loops is run in parts, and where.
+"""Parallel loops: which of a group's loops is run in parts, and where it is split.
 
-A part works on memory of its own, or it gives its share of sums over everything, which are then
-added up in order.
+A part works on its own memory, or contributes partial sums, which are then added up in order.
 
-Invariant: where a loop is divided depends on shapes alone, never on the number of threads.
+Invariant: where a loop is split depends on shapes alone, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ class Divided(Walk):
             return False
         if any(self.level[each.out] != 1 or self.phase[each.out] != 1 for each, _ in self.sums):
             return False
-        for each in self.members:
-            if isinstance(each, Map) and self.level[each.out] == 2 and self.phase[each.out]:
+        for member in self.members:
+            if isinstance(member, Map) and self.level[member.out] == 2 and self.phase[member.out]:
                 return False
         for value, place, _, _ in self.stores:
             inside = any(place.strides[i] for i in self.inner)

@@ -89,9 +89,9 @@ def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) ->
     if text is None:
         return None
     functions = tuple(dict.fromkeys(_CALL.findall(text)))
-    if any(each not in FUNCTIONS for each in functions):
+    if any(function not in FUNCTIONS for function in functions):
         return None
-    called = {name for each in functions for name in needs(each)}
+    called = {name for function in functions for name in needs(function)}
     bounded = op.name in _POWER or any(_stem(each) in ULPS for each in called)
     exact = not bounded or np.dtype(out.dtype).kind != "f"
     return Expression(text, dtypes, out.dtype, functions, exact)
@@ -137,7 +137,7 @@ _SAME = {"assign", "copy", "astype", "zeros_like", "ones_like"}  # take what the
 def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tuple[str, ...] | None:
     """The dtypes that NumPy converts the operands to before it computes."""
     if isinstance(op.impl, np.ufunc):
-        given = tuple(dtype_of(each) for each in operands)
+        given = tuple(dtype_of(operand) for operand in operands)
         if any(isinstance(each, np.dtype) and each.name not in CTYPES for each in given):
             return None
         loop = op.impl.resolve_dtypes((*given, *(None,) * op.impl.nout))[: len(given)]
@@ -152,8 +152,8 @@ def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tup
         return (out.dtype, "bool")
     if op.name in _SAME:
         return tuple(
-            each.dtype if isinstance(each, TensorSpec) else np.result_type(each).name
-            for each in operands
+            operand.dtype if isinstance(operand, TensorSpec) else np.result_type(operand).name
+            for operand in operands
         )
     return (out.dtype,) * len(operands)
 

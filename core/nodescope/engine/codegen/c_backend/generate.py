@@ -36,10 +36,10 @@ from nodescope.engine.codegen.c_backend.unit import (
     compact,
     same_strides,
 )
-from nodescope.engine.execution.plan import LEAVES
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ops.calls import Call, call_of
 from nodescope.ops.op import Array
+from nodescope.ops.plan import LEAVES
 from nodescope.passes.memory import MemoryPlan, Moment, plan_memory
 from nodescope.passes.pipeline import Lowered
 
@@ -149,7 +149,7 @@ class _Planner:
     def __init__(self, lowered: Lowered) -> None:
         self.plan = Plan(lowered)
         self.graph = lowered.graph
-        self.specs = {each.id: each.spec for each in self.graph.values}
+        self.specs = {value.id: value.tensor for value in self.graph.values}
         self.spots: dict[int, Spot] = {}
         self.bodies: dict[tuple[str, ...], tuple[Function, list[str]]] = {}
         self.needs: set[str] = set()
@@ -176,7 +176,7 @@ class _Planner:
 
     def _add(self, node: Node) -> None:
         call = call_of(node)
-        inputs = tuple(self.spots[each] for each in call.args if isinstance(each, int))
+        inputs = tuple(self.spots[argument] for argument in call.args if isinstance(argument, int))
         outs = tuple(self.specs[each] for each in node.outputs)
         view = self._view(node, call, inputs, outs)
         if view is not None:
@@ -212,13 +212,13 @@ class _Planner:
     def _function(
         self, node: Node, call: Call, inputs: tuple[Spot, ...], outs: tuple[TensorSpec, ...]
     ) -> Function:
-        if any(each.spec.dtype not in CTYPES for each in inputs):
+        if any(operand.spec.dtype not in CTYPES for operand in inputs):
             raise NoKernel("a dtype that C does not have")
         if node.op == "scan":
             body = scan.compose(call, inputs, outs)
         else:
             unit = Unit()
-            values = [each for each in call.args if isinstance(each, int)]
+            values = [argument for argument in call.args if isinstance(argument, int)]
             env: dict[int, Val] = {}
             for value, spot in zip(values, inputs, strict=True):
                 strides = None if spot.loose else spot.strides
@@ -395,4 +395,4 @@ def _bytes(spec: TensorSpec) -> int:
 
 def reasons(plan: Plan) -> Mapping[int, str]:
     """Why nodes run in Python, by id."""
-    return {each.node.id: each.reason for each in plan.steps if each.node and each.reason}
+    return {step.node.id: step.reason for step in plan.steps if step.node and step.reason}

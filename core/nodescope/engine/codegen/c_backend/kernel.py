@@ -47,14 +47,14 @@ class Body:
 
 def settle(unit: Unit) -> None:
     """Give each output memory of its own, fold products, drop what nobody reads."""
-    taken = {each.base for each in unit.inputs}
+    taken = {value.base for value in unit.inputs}
     for i, v in enumerate(unit.outputs):
         own = v.base is not v and v.compact and v.size == v.base.size and v.offset == 0
         if v.base in taken or not (v.base is v or own) or v.loose:
             v = unit.outputs[i] = unit.map("copy", v)
         taken.add(v.base)
     products.fold(unit)
-    wanted = {each.base for each in unit.outputs}
+    wanted = {value.base for value in unit.outputs}
     kept = []
     for prim in reversed(unit.prims):
         if any(out.base in wanted for out in prim.writes):
@@ -130,9 +130,9 @@ def compose(unit: Unit) -> Body:
     unit.count = memory._count
     declared, scratch = memory.declared()
     head = [*(["const i64 n = (i64)w;"] if count else []), *lines, *declared]
-    needs = frozenset(name for each in stages if isinstance(each, Call) for name in each.needs)
-    fails = any(isinstance(each, Call) and each.fails for each in stages)
-    divided = tuple((*head, *each) for each in parts)
+    needs = frozenset(name for stage in stages if isinstance(stage, Call) for name in stage.needs)
+    fails = any(isinstance(stage, Call) and stage.fails for stage in stages)
+    divided = tuple((*head, *part) for part in parts)
     return Body((*head, *inside), scratch, needs, fails, count, divided)
 
 
@@ -183,7 +183,7 @@ def staged(
 
 def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
     """The bases that have to be in memory: what is given out, and what other stages read."""
-    needed = {each.base for each in outputs}
+    needed = {output.base for output in outputs}
     for stage in stages:
         if isinstance(stage, Group):
             for prim in stage.members:

@@ -188,8 +188,8 @@ def _joined(stacked: bool) -> Lower:
         (at,) = axes_of("concatenate", (attrs["axis"],), len(shape))
         out = unit.fresh(shape, dtype)
         start = 0
-        for each in args:
-            part = unit.cast(each, dtype)
+        for argument in args:
+            part = unit.cast(argument, dtype)
             width = 1 if stacked else part.shape[at]
             if stacked:
                 part = unit.reshape(part, (*shape[:at], 1, *shape[at + 1 :]))

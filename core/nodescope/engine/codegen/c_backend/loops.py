@@ -79,9 +79,9 @@ class Loops(Divided):
         for load in self.loads.values():
             if self._level_of(load.strides) == 0:
                 self._read(load, "0")
-        for each in self.members:
-            if isinstance(each, Map) and self.level[each.out] == 0:
-                self._compute(each)
+        for member in self.members:
+            if isinstance(member, Map) and self.level[member.out] == 0:
+                self._compute(member)
         for value, place, _, plus in self.stores:
             if not any(n != 1 for n in self.space) and self._at(value) == (0, 0):
                 self._write(value, place, "0", plus)
@@ -122,13 +122,13 @@ class Loops(Divided):
                 self._read(load, self._row_index(load))
         single = not any(n != 1 for n in self.space)
         for phase in range(self.sweeps):
-            for each in self.members:
+            for member in self.members:
                 if (
-                    isinstance(each, Map)
-                    and self.level[each.out] == 1
-                    and self.phase[each.out] == phase
+                    isinstance(member, Map)
+                    and self.level[member.out] == 1
+                    and self.phase[member.out] == phase
                 ):
-                    self._compute(each)
+                    self._compute(member)
             for value, place, _, plus in self.stores:
                 level, at = self._at(value)
                 inside = any(place.strides[i] for i in self.inner)

@@ -39,7 +39,9 @@ def lower_node(
         NoKernel: C cannot do it.
     """
     node = call.node
-    args = tuple(each.value if isinstance(each, Scalar) else env[each] for each in call.args)
+    args = tuple(
+        argument.value if isinstance(argument, Scalar) else env[argument] for argument in call.args
+    )
     outs = tuple(specs[each] for each in node.outputs)
     if call.op.name == "fused":
         inner: Sequence[Val] = lower_graph(unit, call.attrs["body"], args)
@@ -58,8 +60,10 @@ def _lowered(
     special = TABLE.get(name)
     if special is not None:
         args = tuple(
-            unit.cast(each, each.dtype) if isinstance(each, Val) and each.loose else each
-            for each in args
+            unit.cast(argument, argument.dtype)
+            if isinstance(argument, Val) and argument.loose
+            else argument
+            for argument in args
         )
         return special(unit, args, call.attrs, outs)
     if not call.op.c:
@@ -70,14 +74,14 @@ def _lowered(
 def lower_graph(unit: Unit, body: Graph, args: Sequence[Any]) -> list[Val]:
     """Add the nodes of a closed graph; gives its outputs. Raises `NoKernel`."""
     env: dict[int, Val] = dict(zip(body.inputs, args, strict=True))
-    specs = {each.id: each.spec for each in body.values}
+    specs = {value.id: value.tensor for value in body.values}
     for node in body.nodes:
-        if node.family == "leaf":
-            if any(each not in env for each in node.outputs):
+        if node.is_leaf:
+            if any(value not in env for value in node.outputs):
                 raise NoKernel("a constant within a body")
             continue
         lower_node(unit, call_of(node), env, specs)
-    return [env[each] for each in body.outputs]
+    return [env[value] for value in body.outputs]
 
 
 # Reductions
@@ -190,7 +194,7 @@ def _norm(kind: str) -> Lower:
     def lower(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
         x, *params = args
         dtype = outs[0].dtype
-        if any(each.dtype != dtype for each in args):
+        if any(argument.dtype != dtype for argument in args):
             raise NoKernel(f"{kind} of several dtypes")
         shape, rank = x.shape, len(x.shape)
         if kind == "group_norm":
@@ -226,7 +230,7 @@ def _norm(kind: str) -> Lower:
 
 def _norm_given(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     x, mean, variance, *params = args
-    if any(each.dtype != outs[0].dtype for each in args):
+    if any(argument.dtype != outs[0].dtype for argument in args):
         raise NoKernel("batch_norm_eval of several dtypes")
     column = (mean.shape[0],) + (1,) * (len(x.shape) - 2)
     wide = unit.map("add", unit.reshape(variance, column), attrs["eps"])
@@ -306,7 +310,9 @@ def _elements(name: str) -> Lower:
     """Elementwise losses whose formula has other ops."""
 
     def lower(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
-        if any(not isinstance(each, Val) or each.dtype != outs[0].dtype for each in args):
+        if any(
+            not isinstance(argument, Val) or argument.dtype != outs[0].dtype for argument in args
+        ):
             raise NoKernel(f"{name} of several dtypes")
         a, b = args
         m: Callable[..., Val] = unit.map

@@ -10,7 +10,6 @@ named exactly is generated anew.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import marshal
 import os
@@ -24,26 +23,24 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine.codegen.c_backend import toolchain
 from nodescope.engine.codegen.c_backend.generate import Function, Plan, Spot, Step, plan_of
-from nodescope.engine.execution.plan import LEAVES
-from nodescope.errors import CompilerError
+from nodescope.errors import CompilerError, GraphError
+from nodescope.ir.attrs import write
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ops.calls import call_of
+from nodescope.ops.plan import LEAVES
 from nodescope.passes.memory import MemoryPlan
 from nodescope.passes.pipeline import Lowered
+from nodescope.plain_files import read_plain
 
+_MOST_BYTES = 256 << 20
 _DIGEST = hashlib.sha256().digest_size
-_ATOMS = (int, float, str, type(None), type(Ellipsis), np.generic, np.dtype)
-
-
-class _Unnamed(Exception):
-    """An attribute whose text does not say all of it."""
 
 
 def plan_for(lowered: Lowered) -> Plan:
     """The plan of a lowered graph, remembered or generated."""
     try:
         path = toolchain.folder() / f"{key_of(lowered)}.plan"
-    except (_Unnamed, CompilerError):
+    except (GraphError, CompilerError):
         return plan_of(lowered)
     found = _read(path)
     if found is not None:
@@ -63,7 +60,7 @@ def sealed(told: tuple[Any, ...]) -> bytes:
 
 
 def key_of(lowered: Lowered) -> str:
-    """A digest of all that a plan depends on. Raises `_Unnamed`, `CompilerError`."""
+    """A digest of all that a plan depends on. Raises `GraphError`, `CompilerError`."""
     words: list[Any] = [_ourselves(), toolchain.compiler().key, tuple(lowered.arrays)]
     names: set[str] = set()
     _add(lowered.graph, words, names)
@@ -79,32 +76,13 @@ def _add(graph: Graph, words: list[Any], names: set[str]) -> None:
         words.append((node.id, node.name, node.op, node.family, node.inputs, node.outputs))
         for name, value in node.attrs.items():
             words.append(name)
-            _add_value(value, words, names)
+            words.append(write(value, lambda body: _body(body, names)))
 
 
-def _add_value(value: Any, words: list[Any], names: set[str]) -> None:
-    if isinstance(value, Graph):
-        _add(value, words, names)
-    elif isinstance(value, (tuple, list)):
-        words.append((type(value).__name__, len(value)))
-        for each in value:
-            _add_value(each, words, names)
-    elif isinstance(value, dict):
-        words.append(("dict", len(value)))
-        for key, each in value.items():
-            _add_value(key, words, names)
-            _add_value(each, words, names)
-    elif isinstance(value, slice):
-        words.append("slice")
-        _add_value((value.start, value.stop, value.step), words, names)
-    elif isinstance(value, _ATOMS):
-        words.append(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        words.append(type(value).__qualname__)
-        for each in dataclasses.fields(value):
-            _add_value(getattr(value, each.name), words, names)
-    else:
-        raise _Unnamed
+def _body(graph: Graph, names: set[str]) -> str:
+    words: list[Any] = []
+    _add(graph, words, names)
+    return repr(words)
 
 
 @cache
@@ -115,10 +93,10 @@ def _ourselves() -> str:
     files = []
     for folder in folders:
         with os.scandir(folder) as entries:
-            for each in entries:
-                if each.name.endswith(".py"):
-                    info = each.stat()
-                    files.append((folder.name, each.name, info.st_mtime_ns, info.st_size))
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    info = entry.stat()
+                    files.append((folder.name, entry.name, info.st_mtime_ns, info.st_size))
     told = (sorted(files), np.__version__, sys.version, sys.platform)
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
@@ -126,7 +104,7 @@ def _ourselves() -> str:
 def _read(path: Path) -> Any:
     """What stands in a file that is whole, else None."""
     try:
-        content = path.read_bytes()
+        content = read_plain(path, _MOST_BYTES)
         if hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:
             return None
         os.utime(path)

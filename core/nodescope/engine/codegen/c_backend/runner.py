@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.backend import Kernel, MemoryReport, took
+from nodescope.engine.codegen.backend import Kernel, took
 from nodescope.engine.codegen.c_backend import blas, pool, spare, toolchain
 from nodescope.engine.codegen.c_backend.generate import Spot, Step
 from nodescope.engine.codegen.c_backend.remembered import plan_for
 from nodescope.engine.codegen.interpret import kernel_of
 from nodescope.errors import CompilerError
 from nodescope.ir.graph import TensorSpec
+from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
 from nodescope.passes.pipeline import Lowered
 
@@ -79,7 +80,7 @@ class CRunner:
         more = [pool.source()] if self.threads > 1 and "ns_share(" in "".join(plan.texts) else []
         self.libraries = toolchain.build_all((*plan.texts, *more))[: len(plan.texts)]
         graph = lowered.graph
-        specs = {each.id: each.spec for each in graph.values}
+        specs = {value.id: value.tensor for value in graph.values}
         self.constants = {
             root: np.require(each, None, ("C", "A")) for root, each in plan.constants.items()
         }
@@ -88,7 +89,7 @@ class CRunner:
         spots = {spot.root: spot for step in made for spot in step.outputs}
         made_specs = [spots[root].spec for root in plan.results]
         self._makers = [spare.maker(each) for each in made_specs]
-        self._feeds = tuple(specs[each] for each in graph.inputs)
+        self._feeds = tuple(specs[value] for value in graph.inputs)
         self.loose = [
             i for i, spec in enumerate(self._feeds)
             if spec.shape == () and spec.dtype in ("float32", "float64")
@@ -185,7 +186,7 @@ class CRunner:
                 state.numbers[number] = objects[place]
             if not self._quick(objects, state.address):
                 self._pool.append(state)
-                return [objects[each] for each in self._results]
+                return [objects[result] for result in self._results]
             feeds = objects[: len(self._feeds)]
         return self._run(feeds, 0)
 
@@ -214,9 +215,9 @@ class CRunner:
             failed = self._piecewise(state, objects, made, at, stamps)
         self._pool.append(state)
         if failed:
-            raise IndexError("an index points outside of the array")
+            raise IndexError("an index is out of range")
         if given is None:
-            return [objects[each] for each in self._results]
+            return [objects[result] for result in self._results]
         return [
             given[each] if kind == "list" else made[each] if kind == "python" else each
             for kind, each in self._outputs
@@ -324,7 +325,7 @@ class _Kernels(Mapping[int, Kernel]):
 
     def __init__(self, runner: CRunner) -> None:
         self._runner = runner
-        self._steps = {each.node.id: each for each in runner.plan.steps if each.node is not None}
+        self._steps = {step.node.id: step for step in runner.plan.steps if step.node is not None}
         self._made: dict[int, Kernel] = {}
 
     def __getitem__(self, node: int) -> Kernel:
@@ -350,7 +351,7 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
         held = [laid_out(x, spot) for x, spot in zip(inputs, step.inputs, strict=True)]
-        outputs = [np.empty(each.spec.shape, np.dtype(each.spec.dtype)) for each in step.outputs]
+        outputs = [np.empty(value.spec.shape, np.dtype(value.spec.dtype)) for value in step.outputs]
         pointers = (_POINTER * count)(*(each.ctypes.data for each in (*held, *outputs)))
         work = _aligned(scratch)
         where, room = ctypes.addressof(pointers), elements or work.ctypes.data
@@ -358,7 +359,7 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
         failed = function(where, room)
         took.span = (start, time.perf_counter_ns())
         if failed:
-            raise IndexError("an index points outside of the array")
+            raise IndexError("an index is out of range")
         return tuple(outputs)
 
     return kernel

@@ -107,7 +107,7 @@ class _Scan:
 
     def _column(self, v: Val, axis: int) -> Val | None:
         """All steps of a matrix from a column, as one with its rows (columns) joined; or None."""
-        at = next((j for j, each in enumerate(self.values) if each.base is v.base), -1)
+        at = next((j for j, value in enumerate(self.values) if value.base is v.base), -1)
         if not self.carries <= at < self.carries + self.columns:
             return None
         step = self.inputs[at].strides[0]
@@ -149,7 +149,7 @@ class _Scan:
             return
         if carry not in add.args or reads.get(end.base) != 1:
             return
-        other = next((each for each in add.args if each is not carry), None)
+        other = next((argument for argument in add.args if argument is not carry), None)
         if not isinstance(other, Val) or other.base not in made or reads.get(other.base) != 1:
             return
         gemm = made[other.base]

@@ -163,7 +163,7 @@ def _split(space: Sizes, reduced: dict[Val, frozenset[int]], exact: set[Val]) ->
 def schedule(unit: Unit) -> list[Stage]:
     """The stages of a unit, in order."""
     stages: list[Stage] = []
-    ready: dict[Val, int] = {each.base: -1 for each in unit.inputs}
+    ready: dict[Val, int] = {value.base: -1 for value in unit.inputs}
 
     def written(v: Val) -> int:
         return ready.get(v.base, -1)
@@ -175,7 +175,7 @@ def schedule(unit: Unit) -> list[Stage]:
                 ready[out.base] = len(stages) - 1
             continue
         args = prim.reads
-        first = max((written(each) for each in args), default=0)
+        first = max((written(argument) for argument in args), default=0)
         if isinstance(prim, Place):
             first = max(first, written(prim.out))
         place = len(stages)
@@ -185,7 +185,7 @@ def schedule(unit: Unit) -> list[Stage]:
                 continue
             if isinstance(prim, Place) and written(prim.out) == i and _clash(stage, prim.out):
                 continue
-            memory = [each for each in args if written(each) < i]
+            memory = [argument for argument in args if written(argument) < i]
             if stage.accepts(prim, memory):
                 place = i
                 break
@@ -201,9 +201,9 @@ def schedule(unit: Unit) -> list[Stage]:
 
 def _clash(group: Group, target: Val) -> bool:
     """Whether something in the group may have written to the same elements."""
-    for each in group.members:
-        if isinstance(each, Place) and each.out.base is target.base:
-            one, two = each.out, target
+    for member in group.members:
+        if isinstance(member, Place) and member.out.base is target.base:
+            one, two = member.out, target
             apart = one.offset != two.offset and one.strides == two.strides
             if not apart or not (_within(one) and _within(two)):
                 return True

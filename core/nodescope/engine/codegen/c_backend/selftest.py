@@ -1,7 +1,7 @@
-"""What a compiler must get right before anything that it makes is used.
+"""Self-test: what a compiler must get right before its output is used.
 
-Invariant: `SOURCE` has in it whatever a compiler that is told to hurry gets wrong: NaN, signed
-zeros, denormals, wrapping integers, and sums in the order in which they are written.
+Invariant: `SOURCE` contains everything that aggressive optimisation gets wrong: NaN, signed zeros,
+denormals, wrapping integers, and sums in the order in which they are written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check(function: Callable[..., Any], flushed: bool) -> None:
     """
     if flushes() and not flushed:
         function("ns_test_restore")()
-        raise CompilerError("loading what the C compiler makes turns off denormals")
+        raise CompilerError("loading code from the C compiler turns off denormals")
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     run = function("ns_test", pointer, pointer, integer)
     given = np.array(_GIVEN, np.float32)
@@ -66,12 +66,12 @@ def check(function: Callable[..., Any], flushed: bool) -> None:
     mine, bits = found[:, [0, 2, 3]], np.uint32
     same = (mine.view(bits) == exact.view(bits)) | (np.isnan(mine) & np.isnan(exact))
     if not same.all():
-        raise CompilerError("the C compiler makes code that computes wrongly")
+        raise CompilerError("code from the C compiler computes wrong results")
     if not np.allclose(found[:, [1, 4]], close, rtol=1e-5, atol=0, equal_nan=True):
-        raise CompilerError("the C compiler makes code whose functions are wrong")
+        raise CompilerError("math functions in code from the C compiler are wrong")
     integers = function("ns_test_integers", ctypes.c_int32, integer, result=integer)
     if integers(2**31 - 1, 5) != 15 or integers(0, 5) != 5:
-        raise CompilerError("the C compiler makes code in which integers do not wrap")
+        raise CompilerError("integers do not wrap in code from the C compiler")
     clock = function("ns_test_clock", result=integer)
     if not 0 < clock() <= clock():
         raise CompilerError("the C library has no clock")

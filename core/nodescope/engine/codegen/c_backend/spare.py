@@ -1,10 +1,10 @@
-"""Spare arrays: memory of large results that nobody holds any more, for those of later calls.
+"""Spare arrays: reuses the memory of large released results for those of later calls.
 
-New memory of megabytes comes from the system page by page, which may take as long as computing what
-goes into it. An array is taken again only if its count of references says that it is here alone:
-views, tensors and buffers of it all count.
+New memory of megabytes comes from the system page by page, which may take as long as computing its
+contents. An array is reused only if its reference count says that nothing else holds it: views,
+tensors and buffers of it all count.
 
-Invariant: an array that is given out is held by nobody else; no more than `MOST_BYTES` are kept.
+Invariant: a returned array is held by nobody else; no more than `MOST_BYTES` are kept.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def function(body: kernel.Body) -> tuple[str, ...]:
 
 def weight(lines: Sequence[str]) -> int:
     """About how long the compiler takes for a kernel, in lines."""
-    return len(lines) + sum(60 * ("ns_conv" in each or "ns_max_pool" in each) for each in lines)
+    return len(lines) + sum(60 * ("ns_conv" in line or "ns_max_pool" in line) for line in lines)
 
 
 def shares(bodies: Iterable[Sequence[str]]) -> int:
@@ -73,7 +73,7 @@ def told(node: Node) -> str:
     text = f"{node.name}: {node.op}"
     if node.op == "fused":
         body = node.attrs["body"]
-        members = " ".join(each.op for each in body.nodes if each.family != "leaf")
+        members = " ".join(each.op for each in body.nodes if not each.is_leaf)
         text = f"{node.name}: {node.attrs['pattern']} ({members})"
     return text.replace("*/", "* /").replace("/*", "/ *")
 

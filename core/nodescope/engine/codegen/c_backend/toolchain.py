@@ -23,14 +23,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nodescope.emit.frames import user_source
 from nodescope.engine.codegen.c_backend import cache as caches
 from nodescope.engine.codegen.c_backend import compiler as compilers
 from nodescope.engine.codegen.c_backend import selftest
 from nodescope.engine.codegen.c_backend.cache import Cache
 from nodescope.engine.codegen.c_backend.compiler import Compiler
-from nodescope.engine.source import user_source
 from nodescope.errors import CompilerError
+from nodescope.plain_files import read_plain
 
+_MOST_NOTE = 1 << 20
 _STAMP = "ns_built_from"
 
 
@@ -55,7 +57,7 @@ class Library:
         try:
             symbol = getattr(self.handle, name)
         except AttributeError:
-            raise CompilerError(f"the library made from C has no {name}") from None
+            raise CompilerError(f"the compiled library has no {name}") from None
         found = ctypes.cast(symbol, ctypes.c_void_p).value
         assert found is not None
         return found
@@ -200,7 +202,7 @@ def _compiler() -> Compiler:
     home = _cache()
     note = home.folder / f"{name}.json"
     try:
-        found = json.loads(note.read_text())
+        found = json.loads(read_plain(note, _MOST_NOTE))
         return Compiler(
             tuple(found["command"]), found["version"], tuple(found["flags"]),
             tuple(found["libraries"]), found["key"],
@@ -243,7 +245,7 @@ def _cache() -> Cache:
         opened, reason = caches.opened(folder)
         if opened is None:
             opened = _private()
-            warn_once(f"{reason}; what is compiled is not kept for other processes")
+            warn_once(f"{reason}; compiled code is not cached for other processes")
         found = _state.caches[folder] = opened
     return found
 
@@ -254,9 +256,7 @@ def _private() -> Cache:
         try:
             folder = Path(tempfile.mkdtemp(prefix="nodescope-"))
         except OSError as error:
-            raise CompilerError(
-                f"there is no place to compile in: {error.strerror or error}"
-            ) from None
+            raise CompilerError(f"no folder to compile in: {error.strerror or error}") from None
         _state.private = Cache(folder, private=True)
     return _state.private
 
@@ -293,7 +293,7 @@ def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: f
             failed = failed or error
         else:
             if failed is not None:
-                warn_once(f"{failed.message}; what is compiled is not kept for other processes")
+                warn_once(f"{failed.message}; compiled code is not cached for other processes")
             return library
     assert failed is not None
     raise failed
@@ -312,7 +312,7 @@ def _compiled(source: str, tool: Compiler, openmp: bool, key: str) -> bytes:
         try:
             work = Path(tempfile.mkdtemp(prefix=".build-", dir=parent))
         except OSError as error:
-            last = CompilerError(f"there is no place to compile in: {error.strerror or error}")
+            last = CompilerError(f"no folder to compile in: {error.strerror or error}")
             continue
         try:
             (work / "kernel.c").write_text(text, encoding="utf-8")
@@ -320,7 +320,7 @@ def _compiled(source: str, tool: Compiler, openmp: bool, key: str) -> bytes:
             return (work / "kernel.so").read_bytes()
         except OSError as error:
             last = CompilerError(
-                f"{os.path.basename(tool.command[0])} left no library: {error.strerror or error}"
+                f"{os.path.basename(tool.command[0])} made no library: {error.strerror or error}"
             )
         except CompilerError as error:
             last = error
@@ -339,7 +339,7 @@ def _load(path: Path, key: str) -> ctypes.CDLL:
     except OSError as error:
         detail = str(error).removeprefix(f"{path}: ")
         raise CompilerError(
-            f"what the compiler made cannot be loaded from {path.parent}: {detail}"
+            f"the compiled library cannot be loaded from {path.parent}: {detail}"
         ) from None
     try:
         stamp = (ctypes.c_char * (len(key) + 1)).in_dll(handle, _STAMP).value
@@ -348,7 +348,7 @@ def _load(path: Path, key: str) -> ctypes.CDLL:
     if stamp != key.encode():
         if hasattr(_ctypes, "dlclose"):  # else its name would find it again
             _ctypes.dlclose(handle._handle)
-        raise CompilerError("what the compiler made is not what it was given")
+        raise CompilerError("the compiled library does not match its source")
     return handle
 
 

@@ -99,7 +99,7 @@ class Map:
     writes: tuple[Val, ...] = ()
 
     def __post_init__(self) -> None:
-        self.reads = tuple([each for each in self.args if each.__class__ is Val])
+        self.reads = tuple([argument for argument in self.args if argument.__class__ is Val])
         self.writes = (self.out,)
 
 
@@ -226,7 +226,9 @@ class Unit:
             joined = self._put_together(*args)
             if joined is not None:
                 return joined
-        operands = tuple(each.spec if isinstance(each, Val) else each for each in args)
+        operands = tuple(
+            argument.spec if isinstance(argument, Val) else argument for argument in args
+        )
         how, shape = expressed(name, operands, attrs)
         out = self.fresh(shape, how.dtype)
         self.prims.append(Map(out, args, how))
@@ -328,8 +330,8 @@ def expressed(
     # Scalars by type, sign and value: 1, 1.0 and True are other operands, as are 0.0 and -0.0.
     key: Any = (
         name,
-        tuple(each if isinstance(each, TensorSpec) else (type(each), repr(each))
-              for each in operands),
+        tuple(operand if isinstance(operand, TensorSpec) else (type(operand), repr(operand))
+              for operand in operands),
         tuple(sorted((k, repr(v)) for k, v in attrs.items())),
     )  # fmt: skip
     if key not in _MAPS:
@@ -359,18 +361,18 @@ def apart(parts: Sequence[Val], shape: Sizes) -> bool:
     ranges: list[tuple[int, int]] = []
     along: set[int] = set()
     steps = compact(shape)
-    for each in parts:
-        if len(each.shape) != len(shape) or not same_strides(each.shape, each.strides, steps):
+    for part in parts:
+        if len(part.shape) != len(shape) or not same_strides(part.shape, part.strides, steps):
             return False
-        along |= {i for i, (n, m) in enumerate(zip(each.shape, shape, strict=True)) if n != m}
+        along |= {i for i, (n, m) in enumerate(zip(part.shape, shape, strict=True)) if n != m}
     if len(along) != 1:
         return False
     (axis,) = along
-    for each in parts:
-        start, rest = divmod(each.offset, steps[axis])
+    for part in parts:
+        start, rest = divmod(part.offset, steps[axis])
         if rest:
             return False
-        ranges.append((start, start + each.shape[axis]))
+        ranges.append((start, start + part.shape[axis]))
     ranges.sort()
     return all(a[1] <= b[0] for a, b in itertools.pairwise(ranges))
 

@@ -137,24 +137,29 @@ class Walk:
         self._analyse()
         self.stores: list[tuple[Val, Access, Val, bool]] = []  # value, place, its spec, plus zero
         self.sums: list[tuple[Reduce, Access | None]] = []
-        for each in self.members:
-            if isinstance(each, Place):
+        for member in self.members:
+            if isinstance(member, Place):
                 self.stores.append(
-                    (each.arg, self._access(each.out, self._strides(each.out)), each.out, each.plus)
+                    (
+                        member.arg,
+                        self._access(member.out, self._strides(member.out)),
+                        member.out,
+                        member.plus,
+                    )
                 )
-            elif isinstance(each, Map):
-                if each.out.base in self.needed:
-                    place = self._access(each.out, self._strides(each.out))
-                    self.stores.append((each.out, place, each.out, False))
+            elif isinstance(member, Map):
+                if member.out.base in self.needed:
+                    place = self._access(member.out, self._strides(member.out))
+                    self.stores.append((member.out, place, member.out, False))
             else:
-                whole = self.level[each.out] == 3 and len(self.group.reduced[each.out]) == len(
+                whole = self.level[member.out] == 3 and len(self.group.reduced[member.out]) == len(
                     self.rows
                 ) + len(self.inner)
-                stored = each.out.base in self.needed
-                if whole or not (stored or self.level[each.out] == 3):
-                    self.sums.append((each, None))
+                stored = member.out.base in self.needed
+                if whole or not (stored or self.level[member.out] == 3):
+                    self.sums.append((member, None))
                 else:
-                    self.sums.append((each, self._access(each.out, self._strides(each.out))))
+                    self.sums.append((member, self._access(member.out, self._strides(member.out))))
         self._choose_kept()
         self._walk_inner = self._collapsed(self.inner)
         self._walk_rows = self._collapsed(self.rows)
@@ -184,12 +189,12 @@ class Walk:
             if phase > wanted.get(held, -1):
                 wanted[held] = phase
 
-        for each in self.members:
-            args = each.args if isinstance(each, Map) else (each.arg,)
+        for member in self.members:
+            args = member.args if isinstance(member, Map) else (member.arg,)
             phase = (
-                self.phase[each.out] - isinstance(each, Reduce)
-                if not isinstance(each, Place)
-                else self._at(each.arg)[1]
+                self.phase[member.out] - isinstance(member, Reduce)
+                if not isinstance(member, Place)
+                else self._at(member.arg)[1]
             )
             for arg in args:
                 want(arg, phase)

@@ -186,8 +186,8 @@ _PART_BYTES = 1 << 20  # of columns at a time: they stay in the second cache
 
 
 def _floats(name: str, dtype: str, args: Sequence[Val]) -> str:
-    if dtype not in ("float32", "float64") or any(each.dtype != dtype for each in args):
-        raise NoKernel(f"{name} of {', '.join(each.dtype for each in args)}")
+    if dtype not in ("float32", "float64") or any(argument.dtype != dtype for argument in args):
+        raise NoKernel(f"{name} of {', '.join(argument.dtype for argument in args)}")
     return CTYPES[dtype]
 
 
@@ -196,7 +196,7 @@ def _conv(way: str) -> Lower:
 
     def lower(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
         kind = _floats(name, outs[0].dtype, args)
-        dense = [unit.dense(each) for each in args]
+        dense = [unit.dense(argument) for argument in args]
         out: Sizes = tuple(outs[0].shape)
         if 0 in out or any(0 in each.shape for each in dense):
             raise NoKernel("images of no elements")
@@ -238,7 +238,7 @@ def _pool(way: str) -> Lower:
 
     def lower(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
         kind = _floats(name, outs[0].dtype, args)
-        dense = [unit.dense(each) for each in args]
+        dense = [unit.dense(argument) for argument in args]
         image = dense[1 if way else 0].shape
         result: Sizes = dense[2].shape if way else tuple(outs[0].shape)
         if 0 in image or 0 in result:

@@ -28,7 +28,7 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
     """How an op is taken apart for these operands; None if it is not."""
     impl = op.impl
     if isinstance(impl, np.ufunc):
-        if impl.nout != 1 or not any(each.__class__ is Value for each in args):
+        if impl.nout != 1 or not any(argument.__class__ is Value for argument in args):
             return None
         if impl is np.add and _boxes_apart(args):
             return _add_boxes
@@ -44,11 +44,11 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
 
 
 def _values(args: tuple[Any, ...]) -> bool:
-    return all(each.__class__ is Value and each.dtype.kind in "biufc" for each in args)
+    return all(argument.__class__ is Value and argument.dtype.kind in "biufc" for argument in args)
 
 
 def _floats(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
-    return all(each.__class__ is Value and each.dtype.kind == "f" for each in args)
+    return all(argument.__class__ is Value and argument.dtype.kind == "f" for argument in args)
 
 
 def _any(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
@@ -61,11 +61,15 @@ def _basic(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 def _alike(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     first = args[0]
-    return _values(args) and all(each.dtype == first.dtype for each in args)
+    return _values(args) and all(argument.dtype == first.dtype for argument in args)
 
 
 def _contiguous(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
-    return _floats(args, attrs) and _alike(args, attrs) and all(each.contiguous for each in args)
+    return (
+        _floats(args, attrs)
+        and _alike(args, attrs)
+        and all(argument.contiguous for argument in args)
+    )
 
 
 # Layout
@@ -167,7 +171,7 @@ def _is_box(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 def _boxes_apart(args: tuple[Any, ...]) -> bool:
     """Whether the sum of these is their boxes beside each other."""
-    if not all(each.__class__ is Value and each.boxes is not None for each in args):
+    if not all(argument.__class__ is Value and argument.boxes is not None for argument in args):
         return False
     one, other = args
     return (
@@ -380,7 +384,7 @@ def _normed(centred: bool) -> Expansion:
 def _norms(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     x = args[0]
     return _alike(args, attrs) and _means(args[:1], attrs) and all(
-        each.shape == x.shape[len(x.shape) - attrs["dims"]:] for each in args[1:]
+        argument.shape == x.shape[len(x.shape) - attrs["dims"]:] for argument in args[1:]
     ) and 1 <= attrs["dims"] <= len(x.shape)  # fmt: skip
 
 

@@ -16,15 +16,15 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
     for value, at in turns.offsets.items():
         w.planned(value, base + at)
     stacks = [_stack(w, each) for each in loop.stacks]
-    columns = [_along(w, each, loop) for each in loop.columns]
+    columns = [_along(w, column, loop) for column in loop.columns]
     rows = {v: f"s{loop.stacks[at].id}" for v, at in turns.rows.items()}
     before = _hoisted(loop)
     for view in before:
         w.view(view)
-    names = [f"v{each.id}" for each in loop.carries]
+    names = [f"v{carry.id}" for carry in loop.carries]
     first = [w.operand(each) for each in loop.start]
     w.names.update(zip(loop.carries, names, strict=True))
-    w.names.update((each, f"v{each.id}") for each in loop.rows)
+    w.names.update((row, f"v{row.id}") for row in loop.rows)
     for value, (one, other) in turns.flips.items():
         w.planned(value, base + one, f"p{value.id}_0")
         w.planned(value, base + other, f"p{value.id}_1")
@@ -34,7 +34,7 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
     skip = _peel(w, loop, names, first, stacks)
     if loop.peeled is None and names:
         w.line(f"{', '.join(names)} = {', '.join(first)}")
-    along = [f"v{each.id}" for each in loop.rows] + [f"s{each.id}" for each in loop.stacks]
+    along = [f"v{row.id}" for row in loop.rows] + [f"s{each.id}" for each in loop.stacks]
     sources = columns + [_stack_rows(w, each, loop) for each in loop.stacks]
     _for(w, loop, along, sources, skip)
     keep, w.indent = w.indent, w.indent + "    "
@@ -112,7 +112,7 @@ def _peel(w: Writer, loop: Loop, names: list[str], first: list[str], stacks: lis
     run = f"first{loop.carries[0].id}"
     w.space[run] = loop.peeled
     at = loop.length - 1 if loop.backwards else 0
-    rows = [f"{w.names[each]}[{at}]" for each in loop.columns]
+    rows = [f"{w.names[column]}[{at}]" for column in loop.columns]
     around = [w.operand(each) for each in loop.around]
     made = [f"s{each.id}" for each in loop.stacks]
     w.line(f"{', '.join([*names, *made])}, = {run}(({', '.join([*first, *rows, *around])},))")

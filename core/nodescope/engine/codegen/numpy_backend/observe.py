@@ -31,11 +31,11 @@ from nodescope.engine.codegen.numpy_backend.steps import (
     boxed,
     shared,
 )
-from nodescope.engine.control.body import constants_of, plan_of
-from nodescope.engine.execution.plan import LEAVES, Plan
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.ops.control import constants_of, plan_of
 from nodescope.ops.op import Array
+from nodescope.ops.plan import LEAVES, Plan
 
 _SHORT = 3  # loops of fewer iterations are not worth a body of their own
 _LONG = 800  # calls in all iterations, from which on a text of its own is made to run them
@@ -161,7 +161,7 @@ class Recorder:
         made = fn(*given, **keywords)
         several = made.__class__ is tuple
         found = as_arrays(made)
-        operands = [each for each in args if each.__class__ is Value]
+        operands = [argument for argument in args if argument.__class__ is Value]
         outs = []
         for each in found:
             owners = [r for v in operands if maybe or shared(each, v.array) for r in v.roots]
@@ -215,7 +215,7 @@ class Recorder:
         """Run one node. No output is a value that there was before."""
         args = tuple(e.value if isinstance(e, Scalar) else env[e] for e in call.args)
         outs = self._node(call, args)
-        known: set[Value] = {each for each in args if each.__class__ is Value}
+        known: set[Value] = {argument for argument in args if argument.__class__ is Value}
         found = []
         for each in outs:
             found.append(
@@ -228,11 +228,13 @@ class Recorder:
         if call.node.op == "fused":
             return self._members(call.node.attrs["body"], args)
         scan = call.node.op == "scan" and call.attrs["length"] >= _SHORT
-        if scan and all(each.__class__ is Value for each in args):
+        if scan and all(argument.__class__ is Value for argument in args):
             found = self._scan(args, call.attrs)
             if found is not None:
                 return found
-        if all(each.__class__ is not Value or each.strides is not None for each in args):
+        if all(
+            argument.__class__ is not Value or argument.strides is not None for argument in args
+        ):
             how = expansion(call.op, args, call.attrs)
             if how is not None:
                 made = how(self, *args, **call.attrs)
@@ -296,11 +298,11 @@ class Recorder:
             if each not in self.program.constants:
                 each.array = None
         self._steps, self._fresh = outer_steps, outer_fresh
-        if [each.strides for each in loop.ends] != [each.strides for each in loop.carries]:
+        if [each.strides for each in loop.ends] != [carry.strides for carry in loop.carries]:
             return None
         if any(not s.plain for s in loop.ends):
             return None
-        if [each.strides for each in start] != [each.strides for each in loop.carries]:
+        if [each.strides for each in start] != [carry.strides for carry in loop.carries]:
             loop.peeled = run
         specs = {each.id: each.spec for each in body.values}
         stacks = [

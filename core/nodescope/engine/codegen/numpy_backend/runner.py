@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.backend import Kernel, MemoryReport
+from nodescope.engine.codegen.backend import Kernel
 from nodescope.engine.codegen.interpret import PlainRunner, kernels_of
 from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
 from nodescope.engine.codegen.numpy_backend.place import Placed, place
 from nodescope.engine.codegen.numpy_backend.text import compiled, text_of
 from nodescope.engine.codegen.numpy_backend.writer import OtherLayout
-from nodescope.engine.execution.plan import Plan
+from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
+from nodescope.ops.plan import Plan
 from nodescope.passes.memory import MemoryPlan
 from nodescope.passes.pipeline import Lowered
 

@@ -94,7 +94,7 @@ class Step:
     @property
     def reads(self) -> list[Value]:
         """The values among its arguments."""
-        return [each for each in self.args if each.__class__ is Value]
+        return [argument for argument in self.args if argument.__class__ is Value]
 
 
 @dataclass(eq=False)
@@ -215,19 +215,21 @@ def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
     A NumPy scalar is taken a third faster. What would change by it stays as it is.
     """
-    if fn.__class__ is not np.ufunc or all(each.__class__ is Value for each in args):
+    if fn.__class__ is not np.ufunc or all(argument.__class__ is Value for argument in args):
         return args
     kinds = tuple(
-        type(each) if each.__class__ is not Value else each.dtype or type(each.array)
-        for each in args
+        type(argument)
+        if argument.__class__ is not Value
+        else argument.dtype or type(argument.array)
+        for argument in args
     )
     try:
         loop = fn.resolve_dtypes((*kinds, *(None,) * fn.nout))
     except (TypeError, ValueError):
         return args
     return tuple(
-        each if each.__class__ is Value else _box(each, dtype, kinds)
-        for each, dtype in zip(args, loop, strict=False)
+        argument if argument.__class__ is Value else _box(argument, dtype, kinds)
+        for argument, dtype in zip(args, loop, strict=False)
     )
 
 

@@ -79,13 +79,18 @@ def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, Value]]:
     for step in tiled.steps:
         out = step.outs[0]
         if step.fn in _SLOW_SCALAR and all(
-            (each.dtype == out.dtype and each.strides is not None and each.shape == tiled.shape)
-            if each.__class__ is Value
-            else isinstance(each, np.generic) and each.dtype == out.dtype
-            and (each != 0 or zeros_alike(step.fn, each.dtype, bool(np.signbit(each))))
-            for each in step.args
+            argument.dtype == out.dtype
+            and argument.strides is not None
+            and argument.shape == tiled.shape
+            if argument.__class__ is Value
+            else isinstance(argument, np.generic) and argument.dtype == out.dtype
+            and (argument != 0 or zeros_alike(step.fn, argument.dtype, bool(np.signbit(argument))))
+            for argument in step.args
         ):  # fmt: skip
-            args = [each if each.__class__ is Value else _number(full, each) for each in step.args]
+            args = [
+                argument if argument.__class__ is Value else _number(full, argument)
+                for argument in step.args
+            ]
             step = dataclasses.replace(step, args=tuple(args))
         found.append(step)
     return found, {value.array: value for value in full.values()}

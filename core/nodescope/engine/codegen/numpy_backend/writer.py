@@ -189,7 +189,7 @@ class Writer:
 
     def arguments(self, step: Step) -> str:
         """Operands and further arguments of a step's call."""
-        parts = [self.operand(each) for each in step.args]
+        parts = [self.operand(argument) for argument in step.args]
         for key, each in step.keywords.items():
             parts.append(f"{key}={self._plain(each)}")
         return ", ".join(parts)

@@ -20,8 +20,8 @@ from nodescope import nn
 from nodescope.engine.codegen.backend import get
 from nodescope.engine.codegen.c_backend.runner import CRunner
 from nodescope.engine.codegen.interpret import PlainRunner
-from nodescope.engine.execution.plan import LEAVES
 from nodescope.ops.calls import call_of
+from nodescope.ops.plan import LEAVES
 from nodescope.passes.pipeline import Lowered, Options, lower
 
 F = nn.functional

@@ -13,6 +13,7 @@ import nodescope as ns
 from nodescope.engine.codegen.c_backend import remembered, toolchain
 from nodescope.engine.codegen.c_backend.generate import Plan, plan_of
 from nodescope.engine.codegen.c_backend.runner import CRunner
+from nodescope.errors import GraphError
 from nodescope.passes.pipeline import Lowered, lower
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
@@ -130,7 +131,10 @@ def test_a_damaged_plan_is_made_again(harm: str, made: list[Plan]) -> None:
 def test_an_attribute_without_a_name_is_no_fault(
     made: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remembered, "_ATOMS", (int,))
+    def refuse(value: object, graph: object) -> str:
+        raise GraphError("no text")
+
+    monkeypatch.setattr(remembered, "write", refuse)
     graph = lowered(lambda x: np.sum(x * 2.0, axis=None))
     assert np.allclose(CRunner(graph).run([X])[0], 2 * X.sum(), rtol=1e-5)
     assert CRunner(graph).plan.texts == made[0].texts

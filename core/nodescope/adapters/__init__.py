@@ -1,0 +1,1 @@
+"""Adapters: one folder per library whose programs nodescope shows. See `protocol`."""

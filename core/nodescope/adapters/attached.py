@@ -1,0 +1,181 @@
+"""Attached adapters: which libraries a run observes, from when on.
+
+Adapters are known by name and loaded when they are needed: nodescope's own by their module, others
+by the entry point ``nodescope.adapter``. One is attached when the run begins, if its library has
+been imported, or else once it is.
+
+Invariant: a failing adapter is reported in one line and left out; the program goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, Final
+
+from nodescope import arrays
+from nodescope.adapters.protocol import Adapter
+from nodescope.emit.emitter import Attachment, Emitter
+from nodescope.events import Prices
+from nodescope.origins import add_internal_package
+from nodescope.telling import last_line
+
+GROUP: Final = "nodescope.adapter"
+# Those that come with nodescope: the module of each, whose `ADAPTER` it is.
+_OWN: Final = ("nodescope.adapters.numpy_engine",)
+
+
+def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple[Adapter, ...]:
+    """All adapters that are installed; ``complain`` takes a line for each that cannot be loaded."""
+    found: list[Adapter] = [import_module(name).ADAPTER for name in _OWN]
+    for entry in entry_points(group=GROUP):
+        try:
+            adapter = entry.load()
+            found.append(adapter() if isinstance(adapter, type) else adapter)
+        except Exception as error:
+            complain(f"the adapter {entry.name!r} cannot be loaded ({last_line(error)})")
+    return tuple(found)
+
+
+class Attached:
+    """The adapters of a run.
+
+    Args:
+        adapters: Those that may be attached.
+        complain: Takes each line that is for the person.
+        priced: Takes what making events takes, before an adapter is attached; None if that is of
+            no interest.
+    """
+
+    def __init__(
+        self,
+        adapters: Sequence[Adapter],
+        complain: Callable[[str], None],
+        priced: Callable[[Prices], None] | None = None,
+    ) -> None:
+        self._adapters = tuple(adapters)
+        self._complain = complain
+        self._priced = priced
+        self._attached: dict[str, Adapter] = {}
+        self._stack = ExitStack()
+        self._emitter: Emitter | None = None
+        self._finder: _Finder | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of those that are attached."""
+        return tuple(self._attached)
+
+    @property
+    def first(self) -> Adapter:
+        """The one whose capabilities are the run's: the first attached, or the first known."""
+        return next(iter(self._attached.values()), self._adapters[0])
+
+    def begin(self, emitter: Emitter) -> None:
+        """Attach those whose libraries have been imported, and wait for the others.
+
+        Raises:
+            UsageError: A library is observed already.
+        """
+        self._emitter = emitter
+        waiting: dict[str, Adapter] = {}
+        for adapter in self._adapters:
+            if adapter.module in sys.modules:
+                self._attach(adapter)
+            else:
+                waiting[adapter.module] = adapter
+        if waiting:
+            self._finder = _Finder(waiting, self._attach)
+            sys.meta_path.insert(0, self._finder)
+
+    def end(self) -> None:
+        """Detach all."""
+        if self._finder is not None and self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        self._emitter = None
+        self._stack.close()
+
+    def forked(self) -> None:
+        """In a forked child: emit nothing any more."""
+        if self._finder is not None and self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        emitter, self._emitter = self._emitter, None
+        for attachment in emitter.attachments if emitter is not None else ():
+            attachment.forked()
+
+    def _attach(self, adapter: Adapter) -> None:
+        with self._lock:
+            emitter = self._emitter
+            if emitter is None or adapter.name in self._attached:
+                return
+            why = adapter.missing()
+            if why:
+                self._complain(f"{adapter.name} is not observed: {why}")
+                return
+            if self._priced is not None:
+                prices = adapter.calibrate()
+                if prices is not None:
+                    self._priced(prices)
+            for name in (adapter.module, type(adapter).__module__):
+                file = getattr(sys.modules.get(name), "__file__", None)
+                if file:  # what calls the library, or the adapter, is the user's line
+                    add_internal_package(file)
+            arrays.register(adapter.arrays())
+            attachment: Attachment = self._stack.enter_context(adapter.attach(emitter))
+            self._attached[adapter.name] = adapter
+            emitter.attachments = (*emitter.attachments, attachment)
+            if emitter.resting:
+                attachment.rest()
+
+
+class _Finder(MetaPathFinder):
+    """Finds nothing itself: it lets the others find, and looks on once a module has been loaded."""
+
+    def __init__(self, waiting: dict[str, Adapter], attach: Callable[[Adapter], None]) -> None:
+        self._waiting, self._attach = waiting, attach
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec that another finder gives, with a loader that tells when it is done."""
+        adapter = self._waiting.get(name)
+        if adapter is None:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self:
+                spec = finder.find_spec(name, path, target)
+                if spec is not None and spec.loader is not None:
+                    self._waiting.pop(name, None)
+                    spec.loader = _Telling(spec.loader, lambda: self._attach(adapter))
+                    return spec
+        return None
+
+
+class _Telling(Loader):
+    """A loader that tells when its module has been loaded."""
+
+    def __init__(self, loader: Any, told: Callable[[], None]) -> None:
+        self._loader, self._told = loader, told
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As of the loader."""
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, and tell."""
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        try:
+            self._told()
+        except Exception as error:  # the program's import is not ours to spoil
+            print(f"nodescope: not attached: {last_line(error)}", file=sys.__stderr__)

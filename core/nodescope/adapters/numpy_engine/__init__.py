@@ -1,0 +1,65 @@
+"""The adapter of nodescope's own engine, which runs NumPy programs.
+
+The engine emits by itself (`engine/tracer.py`); this says what it can do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Final
+
+from nodescope.adapters.protocol import Adapter, Attachment
+from nodescope.arrays import ArrayOps
+from nodescope.emit.emitter import Emitter
+from nodescope.events import Prices
+from nodescope.ir.capabilities import ENGINE, Capabilities
+
+
+class NumpyEngine:
+    """See `Adapter`."""
+
+    name = "nodescope"
+    module = "nodescope.engine"
+
+    def missing(self) -> str:
+        """Nothing: it comes with nodescope."""
+        return ""
+
+    def version(self) -> str:
+        """Of nodescope."""
+        return version("nodescope")
+
+    def capabilities(self) -> Capabilities:
+        """Everything."""
+        return ENGINE
+
+    def arrays(self) -> Mapping[type, ArrayOps]:
+        """NumPy's arrays are known anyway."""
+        return {}
+
+    @contextlib.contextmanager
+    def attach(self, emitter: Emitter) -> Iterator[Attachment]:
+        """Let the emitter tell what the engine does.
+
+        Raises:
+            UsageError: The engine is observed already.
+        """
+        from nodescope.engine import modes, tracer
+
+        attachment = tracer.attach(emitter)
+        try:
+            yield attachment
+        finally:
+            if modes.attending() in (attachment, None):
+                modes.set_observer(None)
+
+    def calibrate(self) -> Prices | None:
+        """Measured with a tiny training step."""
+        from nodescope.engine import calibration
+
+        return calibration.prices()
+
+
+ADAPTER: Final[Adapter] = NumpyEngine()

@@ -1,0 +1,1 @@
+"""Edits: how the change of a value is written and made."""

@@ -1,0 +1,267 @@
+"""Builtins of conditions: names, functions and operators, and their effect on arrays.
+
+Invariant: the tables are the whole language. Results are numbers, arrays and tuples of numbers; no
+result has more elements than its operands, or than `MAX_ELEMENTS`, and Python integers stay within
+64 bits.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import numpy as np
+
+from nodescope.arrays import to_numpy
+from nodescope.errors import ConditionError
+from nodescope.events import AnyArray, Array
+from nodescope.telling import shape_words
+
+MAX_ELEMENTS: Final = 1 << 22
+MAX_INT: Final = 1 << 64
+TRUTHS: Final = (np.bool_, bool)
+
+
+class Scene:
+    """The variables of a condition: one node at one moment.
+
+    Args:
+        value: The node's first output, or None before it has run.
+        inputs: The arrays at the node's input ports.
+        step: Training step.
+        node: The node's name, for messages.
+        elapsed: Seconds since the run began, without time held by the debugger.
+        grad: Gives the gradient of ``value``, or None where none is recorded.
+    """
+
+    __slots__ = ("elapsed", "grad", "inputs", "node", "step", "value")
+
+    def __init__(
+        self,
+        value: Array | None,
+        inputs: tuple[Array, ...] = (),
+        step: int = 0,
+        node: str = "",
+        *,
+        elapsed: float = 0.0,
+        grad: Callable[[], Array | None] | None = None,
+    ) -> None:
+        self.value = value
+        self.inputs = inputs
+        self.step = step
+        self.elapsed = elapsed
+        self.node = node
+        self.grad = grad
+
+
+class ConvertedScene(Scene):
+    """A scene of arrays of other libraries: each is converted when its name is asked for."""
+
+    __slots__ = ("_given_inputs", "_given_value")
+
+    def __init__(
+        self, value: AnyArray, inputs: tuple[AnyArray, ...] = (), *args: Any, **kwargs: Any
+    ) -> None:
+        self._given_value, self._given_inputs = value, inputs
+        super().__init__(None, (), *args, **kwargs)
+        del self.value, self.inputs
+
+    def __getattr__(self, name: str) -> Any:
+        """A slot that is empty: fill it. Raises `ConditionError` if the elements cannot be had."""
+        if name == "value":
+            given = self._given_value
+            self.value = None if given is None else _fetched(given)
+            return self.value
+        if name == "inputs":
+            self.inputs = tuple(map(_fetched, self._given_inputs))
+            return self.inputs
+        raise AttributeError(name)
+
+
+def _fetched(array: Any) -> Array:
+    try:
+        return to_numpy(array)
+    except Exception as error:  # of the library
+        raise ConditionError(f"the elements could not be had: {reason(error)}") from error
+
+
+def scene_of(value: Any, inputs: tuple[Any, ...] = (), *args: Any, **kwargs: Any) -> Scene:
+    """The scene of arrays of any library; the arguments are those of `Scene`."""
+    ours = (value is None or value.__class__ is np.ndarray) and all(
+        array.__class__ is np.ndarray for array in inputs
+    )
+    return (Scene if ours else ConvertedScene)(value, inputs, *args, **kwargs)
+
+
+Eval = Callable[[Scene], Any]
+
+
+def truth(result: Any) -> bool:
+    """The truth of one number; ConditionError for several (arrays) or none (tuples)."""
+    if type(result) in TRUTHS:
+        return bool(result)
+    if isinstance(result, np.ndarray) and result.size != 1:
+        raise ConditionError(
+            f"the condition yields {result.size} booleans "
+            f"(shape {shape_words(result.shape)}), not one",
+            hint="use any() or all()",
+        )
+    if isinstance(result, tuple):
+        raise ConditionError("a tuple is not a boolean", hint="compare it, or index it")
+    return bool(result)
+
+
+def reason(error: Exception) -> str:
+    """The reason, in one line, why an expression could not be evaluated."""
+    if isinstance(error, ZeroDivisionError):
+        return "division by zero"
+    if isinstance(error, OverflowError):
+        return "a number is too large"
+    if isinstance(error, IndexError):
+        return "the index is out of range"
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def bounded(result: Any) -> Any:
+    """Limit Python's unbounded integers to 64 bits."""
+    if type(result) is int and not -MAX_INT < result < MAX_INT:
+        raise ConditionError("a number is too large", hint="write it as a float, such as 1e30")
+    if isinstance(result, complex) and not isinstance(result, np.generic):
+        raise ConditionError("the power of a negative number is not real")
+    return result
+
+
+def operand(x: Any) -> Any:
+    """``x`` itself, which must not be a tuple."""
+    if isinstance(x, tuple):
+        raise ConditionError("a tuple is not a number", hint="index it, as in inputs[0]")
+    return x
+
+
+def check_pair(a: Any, b: Any) -> None:
+    """Refuse tuples, and arrays that would broadcast to something huge."""
+    operand(a)
+    operand(b)
+    if (
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and a.shape != b.shape
+        and math.prod(np.broadcast_shapes(a.shape, b.shape)) > max(a.size, b.size, MAX_ELEMENTS)
+    ):
+        raise ConditionError(
+            f"shapes {shape_words(a.shape)} and {shape_words(b.shape)} "
+            "broadcast to too many elements"
+        )
+
+
+def _power(a: Any, b: Any) -> Any:
+    # In floats, so that 9**9**9 overflows at once instead of filling the memory with digits.
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return float(a) ** float(b)
+    return a**b
+
+
+def _nonzero_divisor(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def checked(a: Any, b: Any) -> Any:
+        # A literal zero is a mistake; zeros in arrays follow IEEE 754.
+        if isinstance(b, int | float) and not isinstance(b, np.generic) and b == 0:
+            raise ZeroDivisionError
+        return divide(a, b)
+
+    return checked
+
+
+def _full(x: Any) -> Array:
+    x = np.asarray(operand(x))
+    if not x.size:
+        raise ConditionError("an empty array has no such statistic")
+    return cast(Array, x)
+
+
+def index_of(container: Any, index: Any) -> Any:
+    """``container[index]`` with whole numbers only."""
+    if not isinstance(container, tuple | np.ndarray):
+        raise ConditionError("only inputs, a shape or an array can be indexed")
+    if isinstance(index, tuple):
+        if isinstance(container, tuple):
+            raise ConditionError("a tuple can only be indexed by one integer")
+        return container[tuple(operator.index(position) for position in index)]
+    return container[operator.index(index)]
+
+
+FUNCTIONS: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
+    "min": (1, lambda x: np.min(_full(x))),
+    "max": (1, lambda x: np.max(_full(x))),
+    "mean": (1, lambda x: np.mean(_full(x))),
+    "std": (1, lambda x: np.std(_full(x))),
+    "norm": (1, lambda x: np.linalg.norm(np.ravel(operand(x)))),
+    "sum": (1, lambda x: np.sum(operand(x))),
+    "any": (1, lambda x: np.any(operand(x))),
+    "all": (1, lambda x: np.all(operand(x))),
+    "isnan": (1, lambda x: np.isnan(operand(x))),
+    "isinf": (1, lambda x: np.isinf(operand(x))),
+    "isfinite": (1, lambda x: np.isfinite(operand(x))),
+    "abs": (1, lambda x: np.abs(operand(x))),
+    "size": (1, lambda x: len(x) if isinstance(x, tuple) else int(np.size(x))),
+    "shape": (1, lambda x: tuple(np.shape(operand(x)))),
+    "count": (1, lambda x: int(np.count_nonzero(operand(x)))),
+    "quantile": (2, lambda x, q: np.quantile(_full(x), operand(q))),
+}
+LOGICAL: Final = frozenset({"any", "all", "isnan", "isinf", "isfinite"})
+METHODS: Final = frozenset({"any", "all", "min", "max", "mean", "std", "sum"})
+
+BINARY: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _nonzero_divisor(operator.truediv),
+    ast.FloorDiv: _nonzero_divisor(operator.floordiv),
+    ast.Mod: _nonzero_divisor(operator.mod),
+    ast.Pow: _power,
+}
+COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+def _value_of(scene: Scene) -> Any:
+    if scene.value is None:
+        raise ConditionError(f"{scene.node or 'the node'} has no value here")
+    return scene.value
+
+
+def _gradient_of(scene: Scene) -> Any:
+    gradient = scene.grad() if scene.grad is not None else None
+    if gradient is None:
+        raise ConditionError(f"no gradient was recorded for {scene.node or 'this node'}")
+    return gradient
+
+
+NAMES: Final[dict[str, Eval]] = {
+    "value": _value_of,
+    "inputs": lambda scene: scene.inputs,
+    "grad": _gradient_of,
+    "step": lambda scene: scene.step,
+    "elapsed": lambda scene: scene.elapsed,
+}
+CONSTANTS: Final = {"inf": math.inf}
+
+
+def compared(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """``compare(a, b)``; tuples of numbers compare with tuples."""
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        if not (isinstance(a, tuple) and isinstance(b, tuple)):
+            raise ConditionError("a tuple can only be compared with a tuple", hint="index it")
+        if any(isinstance(element, np.ndarray) for element in (*a, *b)):
+            raise ConditionError("arrays in tuples cannot be compared", hint="as in inputs[0] > 1")
+        return compare(a, b)
+    check_pair(a, b)
+    return compare(a, b)

@@ -1,0 +1,55 @@
+"""Stack: the user's part of the calling thread's Python stack.
+
+Invariant: only frames of the user's program and libraries; none of nodescope or of the code that
+started the program. Reading it changes nothing.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+from types import FrameType
+from typing import Final
+
+from nodescope.interactive import cell_name, is_machinery
+from nodescope.origins import folders_of, is_ours
+from nodescope.protocol import Frame
+
+MAX_FRAMES: Final = 100
+MAX_CODE: Final = 500
+
+# The launcher calls the command line, which calls the script's own ``<module>``.
+_LAUNCHER: Final = folders_of("cli")
+_MACHINERY: Final = (os.path.abspath(threading.__file__), "<frozen runpy>", "<frozen importlib")
+
+
+def is_hidden(file: str) -> bool:
+    """Whether a code object's file name belongs to nodescope or to what starts a program."""
+    return is_ours(file) or file.startswith(_MACHINERY) or is_machinery(file)
+
+
+def error_line(error: BaseException) -> str:
+    """An exception as text, in the engine's form for those that operations raise."""
+    return f"{type(error).__name__}: {error}"
+
+
+def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
+    """The user's frames of this thread, or of another one, innermost first.
+
+    At most `MAX_FRAMES`; none of a thread that has ended.
+    """
+    frames: list[Frame] = []
+    frame: FrameType | None
+    frame = sys._getframe(1) if thread is None else sys._current_frames().get(thread)
+    while frame is not None and len(frames) < MAX_FRAMES:
+        code = frame.f_code
+        if code.co_filename.startswith(_LAUNCHER):
+            break
+        if not is_hidden(code.co_filename):
+            line = frame.f_lineno or code.co_firstlineno
+            text = linecache.getline(code.co_filename, line, frame.f_globals).strip()[:MAX_CODE]
+            frames.append(Frame(cell_name(code.co_filename), line, code.co_qualname, text))
+        frame = frame.f_back
+    return tuple(frames)

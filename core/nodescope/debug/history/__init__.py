@@ -1,0 +1,1 @@
+"""History: moving through what was recorded, and showing it."""

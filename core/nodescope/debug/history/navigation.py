@@ -1,0 +1,225 @@
+"""Navigation: stepping and continuing through the recording, in both directions.
+
+The same commands as for a running program, answered from the recording at once.
+
+Invariant: reads the recording and changes nothing; reports conditions it could not evaluate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from nodescope.debug.breakpoints.syntax import describe
+from nodescope.debug.expressions.builtins import Scene
+from nodescope.debug.expressions.compiler import Expression
+from nodescope.debug.history.breakpoint_search import (
+    Search,
+    goal_of,
+    leads_back,
+    met,
+    met_backwards,
+    with_previous,
+)
+from nodescope.debug.history.history import History, Live, Moment, Seen, nothing
+from nodescope.debug.session.state import Goal
+from nodescope.errors import ConditionError, UsageError
+from nodescope.events import Array
+from nodescope.protocol import Breakpoint, BreakpointStatus, Command, Continue
+
+MAX_LOOKED_AT: Final = 100_000  # executions of which conditions are asked
+
+
+class SearchResult(NamedTuple):
+    """Where a search came to.
+
+    Attributes:
+        moment: What was looked for; None if it is not there.
+        breakpoint: That is about it, where one was looked for.
+        last: The last moment that was looked at.
+        note: What could not be asked, in words, or ``""``.
+    """
+
+    moment: Moment | None
+    breakpoint: Breakpoint | None = None
+    last: Moment | None = None
+    note: str = ""
+
+
+def step(
+    history: History, at: Moment, goal: Goal | None, *, back: bool, until: int | None = None
+) -> Moment | None:
+    """The first moment from ``at`` on that meets a goal; without one, the very next.
+
+    Args:
+        history: Of the run.
+        at: From where; itself it is none.
+        goal: What a stepping command looks for.
+        back: Towards the beginning.
+        until: Forward only: the last seq to look at.
+    """
+    holds = met_backwards if back else met
+    moments = history.backwards(_end(at)) if back else history.forwards(at.seq, until)
+    return next((moment for moment in moments if goal is None or holds(goal, moment)), None)
+
+
+def to_breakpoint(
+    history: History,
+    at: Moment,
+    statuses: tuple[BreakpointStatus, ...],
+    *,
+    back: bool,
+    until: int | None = None,
+    live: Live = nothing,
+) -> SearchResult:
+    """The first moment from ``at`` on at which an enabled breakpoint would stop.
+
+    Conditions are asked of what was recorded, and hits are counted from its beginning. Arguments
+    are as for `step`.
+    """
+    search = Search(
+        statuses, lambda expression, moment: scene(history, expression, moment, live), history
+    )
+    if search.counts:
+        return _counted(history, at, search, back=back, until=until)
+    before = with_previous(history.backwards(_end(at), leaves=True))
+    places = before if back else _on(history, at, until)
+    last: Moment | None = None
+    for number, (moment, previous) in enumerate(places, 1):
+        last = last if moment.node.is_leaf else moment
+        hit = search.hit(moment, previous)
+        if hit is not None:
+            return SearchResult(moment, hit, last, _note(search, hit, moment))
+        if number >= MAX_LOOKED_AT:
+            break
+    return SearchResult(None, None, last, str(search))
+
+
+def _counted(
+    history: History, at: Moment, search: Search, *, back: bool, until: int | None
+) -> SearchResult:
+    """The same, where it matters how often a breakpoint has held: from the beginning."""
+    first: Moment | None = None
+    match: tuple[Moment, Breakpoint] | None = None
+    before: dict[int, Moment] = {}
+    note = "; hits are counted from the beginning of the recording"
+    last = _end(at) - 1 if back else until
+    for number, moment in enumerate(history.forwards(0, last, leaves=True), 1):
+        hit = search.hit(moment, before.get(moment.thread))
+        if not moment.node.is_leaf:
+            first = first or moment
+            before[moment.thread] = moment
+        if hit is not None and (back or moment.seq > at.seq):
+            match = moment, hit
+            if not back:
+                break
+        if number >= MAX_LOOKED_AT:
+            note += f", of which only the first {number:,} executions were searched"
+            break
+    if match is None:
+        return SearchResult(None, None, first if back else None, f"{search}{note}")
+    return SearchResult(*match, match[0], f"{_note(search, match[1], match[0])}{note}")
+
+
+def _note(search: Search, hit: Breakpoint, at: Moment) -> str:
+    replaced = search.stands_for(hit, at)
+    work = "" if replaced is None else f", which computes {replaced.name}"
+    return f"{work}{search}"
+
+
+def _end(at: Moment) -> int:
+    # A stop before a node is after the execution that its seq names.
+    return at.seq + 1 if at.when == "before" else at.seq
+
+
+def _on(history: History, at: Moment, until: int | None) -> Iterable[tuple[Moment, Moment | None]]:
+    # Where one stands before a node, or at a leaf, another one was the last on this thread.
+    behind = (moment for moment in history.backwards(at.seq + 1) if moment.thread == at.thread)
+    previous = next(behind, None)
+    before = {} if previous is None else {at.thread: previous}
+    for moment in history.forwards(at.seq, until, leaves=True):
+        yield moment, before.get(moment.thread)
+        if not moment.node.is_leaf:
+            before[moment.thread] = moment
+
+
+def navigate(
+    history: History,
+    seq: int,
+    command: Command,
+    *,
+    back: bool,
+    breakpoints: Iterable[BreakpointStatus] = (),
+    stands: Moment | None = None,
+) -> tuple[Moment | None, str]:
+    """Where a command leads to from a moment of the recording, and one line for a person.
+
+    To go to the forward node of a backward one always leads back, whatever ``back`` says.
+
+    Args:
+        history: Of the run.
+        seq: Where one looks from: the last execution at or before it; where there is none, one
+            stands before the first.
+        command: A stepping command, or `Continue` for the next breakpoint in that direction.
+        back: Towards the beginning.
+        breakpoints: For `Continue`; those that log, or are off, are passed over.
+        stands: Where the program stands, if one looks from there: in the place of ``seq``.
+
+    Raises:
+        UsageError: The command makes no sense here.
+    """
+    leaves = isinstance(command, Continue)  # a breakpoint may be at one
+    at = stands or next(iter(history.backwards(seq + 1, leaves=leaves)), None)
+    if at is None:
+        first = None if back else next(iter(history.forwards(0, leaves=leaves)), None)
+        if first is None:
+            return None, f"nothing is recorded {'before' if back else 'after'} this"
+        at = msgspec.structs.replace(first, seq=first.seq - 1, when="before")
+    back = back or leads_back(command, at)
+    direction, side = ("Back at", "before") if back else ("At", "after")
+    if isinstance(command, Continue):
+        statuses = tuple(status for status in breakpoints if status.breakpoint.enabled)
+        if not statuses:
+            return None, "no breakpoints are set"
+        result = to_breakpoint(history, at, statuses, back=back)
+        if result.moment is None or result.breakpoint is None:
+            return None, f"no breakpoint {side} this{result.note}"
+        moment = result.moment
+        name = f"{moment.node.name}, step {moment.step}: breakpoint {describe(result.breakpoint)}"
+        return moment, f"{direction} {name}{result.note}"
+    goal = goal_of(command, at)
+    if goal is None:
+        raise UsageError(f"{type(command).__name__} cannot move through a recording")
+    stepped = step(history, at, goal, back=back)
+    if stepped is None:
+        return None, f"nothing to step to {side} this"
+    return stepped, f"{direction} {stepped.node.name}, step {stepped.step}"
+
+
+def scene(history: History, expression: Expression, at: Moment, live: Live = nothing) -> Scene:
+    """What an expression sees at a moment.
+
+    Raises:
+        ConditionError: What it asks for is not to be had; the message says why.
+    """
+    names = expression.names
+    outputs = history.outputs(at, live) if "value" in names else ()
+    inputs = history.inputs(at, live) if "inputs" in names else ()
+    gradient = history.gradient(at, live) if "grad" in names else None
+    return Scene(
+        array_of(outputs[0]) if outputs else None,
+        tuple(map(array_of, inputs)),
+        step=at.step,
+        node=at.node.name,
+        elapsed=history.holds.ran_ns(at.time_ns) / 1e9,
+        grad=lambda: None if gradient is None else array_of(gradient),
+    )
+
+
+def array_of(value: Seen) -> Array:
+    """The elements of what was seen. Raises `ConditionError` if they are not to be had."""
+    if value.array is None:
+        raise ConditionError(f"{value.name} is not available: {value.missing}")
+    return value.array

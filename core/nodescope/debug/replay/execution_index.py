@@ -1,0 +1,345 @@
+"""Execution index: which node ran when, and on what.
+
+Which execution wrote an input is not recorded, but follows: the latest earlier one of its producer.
+A parameter has the value of the latest `assign` to it. An edited value has its new content from the
+edit on.
+
+Invariant: reads only; looked-up entries never change, so a recording that still grows needs a new
+index.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from nodescope import ops
+from nodescope.debug.replay.recorded_calls import bodies_missing, check_known
+from nodescope.errors import RegistryError, ReplayError
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.calls import Call, call_of
+from nodescope.ops.op import port_name
+from nodescope.record.compiled_functions import functions
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, Execution
+
+Assigns = dict[int, set[tuple[int, int]]]
+"""By the value that is assigned to: the nodes that do so, and what they give."""
+
+
+class Source(NamedTuple):
+    """Where an execution took an input from: a value and the execution that wrote it.
+
+    Attributes:
+        edited: The seq of the edit that made it another one since, or 0.
+    """
+
+    value: int
+    execution: Execution
+    edited: int = 0
+
+    @property
+    def seq(self) -> int:
+        """Under which the recording has it."""
+        return self.edited or self.execution.seq
+
+
+class ExecutionIndex:
+    """Nodes, values and executions of a recording.
+
+    Attributes:
+        recording: What is read.
+        producer: Node id by value id.
+        values: Name by value id.
+        edits: What a person changed, by seq.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._rows: dict[int, list[Node]] = {}
+        self._seqs: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        self._assigns: Assigns = {}
+        for row in recording.nodes():
+            node = row.node
+            self._rows.setdefault(node.id, []).append(node)
+            self._seqs.setdefault(node.id, []).append(row.seq)
+            self.producer.update(dict.fromkeys(node.outputs, node.id))
+            add_assigns(self._assigns, node)
+        self.values = {row.value.id: row.value.name for row in recording.values()}
+        self.last_seq = recording.last_seq()
+        self._dropped = recording.dropped().executions > 0
+        # Where steps began that were left out to keep a limit.
+        self._left_out = [step.start_seq for step in recording.steps() if not step.observed]
+        self.edits = {edit.seq: edit for edit in recording.edits()}
+        self._edited_at: dict[int, list[int]] = {}
+        for edit in self.edits.values():
+            self._edited_at.setdefault(edit.value, []).append(edit.seq)
+        self._ran: dict[int, list[Execution]] = {}
+        self._known: dict[tuple[int, int], Call] = {}
+        self._calls = recording.calls()
+
+    # ------------------------------------------------------------ nodes
+
+    def nodes(self) -> list[Node]:
+        """Every node as last defined, by id."""
+        return [self._rows[number][-1] for number in sorted(self._rows)]
+
+    def node(self, number: int, seq: int | None = None) -> Node:
+        """A node as it was defined at a moment. Raises `ReplayError` if there is none."""
+        rows = self._rows.get(number)
+        if not rows:
+            raise ReplayError(f"the recording has no node {number}")
+        if seq is None:
+            return rows[-1]
+        return rows[max(bisect_right(self._seqs[number], seq) - 1, 0)]
+
+    def made_by(self, value: int) -> Node:
+        """The node that makes a value, as last defined. Raises `ReplayError`."""
+        number = self.producer.get(value)
+        if number is None:
+            raise ReplayError(f"the recording has no value {value}")
+        return self.node(number)
+
+    # ------------------------------------------------------------ executions
+
+    def ran(self, number: int) -> list[Execution]:
+        """The executions of a node that succeeded, in order."""
+        executions = self._ran.get(number)
+        if executions is None:
+            rows = self.recording.executions(0, self.last_seq, node=number)
+            executions = self._ran[number] = [
+                execution for execution in rows if not execution.flags & FAILED
+            ]
+        return executions
+
+    def latest(self, number: int, before: int) -> Execution | None:
+        """The last execution of a node with a seq below ``before``."""
+        rows = self.ran(number)
+        at = bisect_left(rows, before, key=lambda execution: execution.seq)
+        return rows[at - 1] if at else None
+
+    def step_range(self, step: int) -> tuple[int, int]:
+        """First and last seq of a training step. Raises `ReplayError` if it did not run.
+
+        What runs after it and before the next one belongs to it, such as a validation.
+        """
+        starts = {row.step: row.start_seq for row in self.recording.steps()}
+        if step in starts or step == 0:
+            start = starts.get(step, 0)
+            after = [begin for begin in starts.values() if begin > start]
+            return start, min(after, default=self.last_seq + 1) - 1
+        raise ReplayError(f"step {step} is not in the recording")
+
+    def step_of(self, seq: int) -> int:
+        """The training step that a seq belongs to."""
+        return max((row.step for row in self.recording.steps() if row.start_seq <= seq), default=0)
+
+    def last_step(self) -> int:
+        """The last training step, or 0."""
+        return max((row.step for row in self.recording.steps()), default=0)
+
+    def writer(self, value: int, before: int) -> Execution | None:
+        """The execution that wrote a value last before a seq."""
+        number = self.producer.get(value)
+        return None if number is None else self.latest(number, before)
+
+    def source(self, value: int, before: int) -> Source | None:
+        """What a value held just before a seq."""
+        writer = self.writer(value, before)
+        return None if writer is None else self._edited(Source(value, writer), before)
+
+    def _edited(self, source: Source, before: int) -> Source:
+        """A source, as a person may have changed it since."""
+        edits = self._edited_at.get(source.value, ())
+        last = edits[at - 1] if (at := bisect_left(edits, before)) else 0
+        return source._replace(edited=last) if last > source.seq else source
+
+    def sources(self, execution: Execution) -> list[Source]:
+        """Where an execution's inputs came from; of a parameter, what was assigned to it.
+
+        Raises:
+            ReplayError: An input was never written, as far as the recording knows.
+        """
+        node = self.node(execution.node, execution.seq)
+        if not node.inputs:
+            return self._assigned(node, execution)
+        sources = []
+        for value in node.inputs:
+            source = self.source(value, execution.seq)
+            if source is None:
+                name = self.values.get(value, f"value {value}")
+                raise ReplayError(
+                    f"{node.name}: its input {name} was not recorded earlier",
+                    hint="executions were dropped, or only the latest one was kept (level graph)",
+                )
+            sources.append(source)
+        return sources
+
+    def _assigned(self, leaf: Node, execution: Execution) -> list[Source]:
+        """What a leaf holds if nothing but nodes changed it: a value of an earlier execution."""
+        if leaf.role != "parameter" or not leaf.outputs:
+            return []
+        value = leaf.outputs[0]
+        source = self.source(value, execution.seq)
+        for number, output in assigning(value, self._assigns, self.within_kernels):
+            wrote = self.latest(number, execution.seq)
+            if wrote is None or (source is not None and wrote.seq <= source.seq):
+                continue
+            if self._assigned_to(output, wrote) == value:
+                source = self._edited(Source(output, wrote), execution.seq)
+        return [] if source is None else [source]
+
+    def _assigned_to(self, output: int, wrote: Execution | None) -> int:
+        """What an execution assigned to: the leaf, where that had been assigned to before."""
+        while wrote is not None:
+            node = self.node(wrote.node, wrote.seq)
+            inside = self._kernels_assign.get((node.id, output))
+            if inside is None:
+                port = dict(node.writes).get(node.outputs.index(output))
+                inside = None if port is None else node.inputs[port]
+            if inside is None:
+                break
+            output = inside
+            wrote = self.writer(output, wrote.seq)
+        return output
+
+    def lost(self, source: Source, before: int) -> bool:
+        """Whether something may have taken the place of a source that was not recorded."""
+        if self._dropped:
+            return True
+        at = bisect_right(self._left_out, source.seq)
+        return at < len(self._left_out) and self._left_out[at] < before
+
+    # ------------------------------------------------------------ calls
+
+    def call(self, execution: Execution) -> Call:
+        """An execution as a call of its op.
+
+        Raises:
+            ReplayError: The recording does not hold what it takes; says what.
+        """
+        node = self.node(execution.node, execution.seq)
+        attributes = self._calls.get(execution.seq)
+        key = (id(node), execution.seq if attributes is not None else 0)
+        call = self._known.get(key)
+        if call is None:
+            call = self._known[key] = self._call(node, attributes or node.attrs)
+        return call
+
+    def _call(self, node: Node, attrs: dict[str, object]) -> Call:
+        if node.dialect != "nodescope":
+            raise ReplayError(
+                f"{node.name}: {node.native or node.op} is an op of {node.dialect}, which "
+                "nodescope cannot run again",
+                hint="record at level values to see more without running anything again",
+            )
+        try:
+            ops.get(node.op)
+        except RegistryError as error:
+            raise ReplayError(f"{node.name}: {error.message}") from None
+        whole = msgspec.structs.replace(node, attrs=self._with_bodies(node, attrs))
+        check_known(whole)
+        missing = bodies_missing(whole)
+        if missing:
+            raise ReplayError(
+                f"{node.name}: the recording does not hold the graph of its {missing}",
+                hint="graphs of loops and branches are kept for compiled functions",
+            )
+        try:
+            return call_of(whole)
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            raise ReplayError(f"{node.name}: its attributes do not fit its op ({error})") from None
+
+    def _with_bodies(self, node: Node, attrs: dict[str, object]) -> dict[str, object]:
+        if not node.graph or node.family not in ("kernel", "control"):
+            return attrs
+        captured = self._captured.get(node.id)
+        if captured is None:
+            return attrs
+        # Scalars, such as a learning rate, are the execution's own.
+        op = ops.get(node.op)
+        ports = {port_name(op, port) for port in range(len(node.inputs) + len(attrs))}
+        return {**captured, **{port: attrs[port] for port in ports.intersection(attrs)}}
+
+    @cached_property
+    def within_kernels(self) -> Assigns:
+        """By parameter: the kernels that assign to it, as an optimizer's do, and the output."""
+        assigns: Assigns = {}
+        for (number, output), target in self._kernels_assign.items():
+            assigns.setdefault(target, set()).add((number, output))
+        return assigns
+
+    @cached_property
+    def _kernels_assign(self) -> dict[tuple[int, int], int]:
+        """What kernels assign to, by kernel and output."""
+        targets: dict[tuple[int, int], int] = {}
+        for node in self.nodes():
+            if node.family != "kernel" or node.id not in self._captured:
+                continue
+            try:
+                call = self._call(node, node.attrs)
+            except ReplayError:
+                continue  # said when it is to be run
+            body: Graph = call.attrs["body"]
+            origins = dict(zip(body.inputs, call.args, strict=False))
+            last: dict[int, int] = {}  # of several assignments, by target
+            for inner in body.nodes:
+                for output, written in inner.writes:
+                    value, target = inner.outputs[output], origins.get(inner.inputs[written])
+                    if isinstance(target, int):
+                        origins[value] = target
+                        if value in body.outputs:
+                            last[target] = node.outputs[body.outputs.index(value)]
+            targets.update({(node.id, output): target for target, output in last.items()})
+        return targets
+
+    @cached_property
+    def _captured(self) -> dict[int, dict[str, object]]:
+        """Attributes, with their graphs, of the kernels of compiled functions by node id."""
+        graphs = {function.final.id: function.final for function in functions(self.recording)}
+        originals: dict[int, dict[str, object]] = {}
+        for node in self.nodes():
+            graph = graphs.get(node.graph)
+            if graph is not None and node.family in ("kernel", "control"):
+                original = _original(node, graph)
+                if original is not None:
+                    originals[node.id] = original.attrs
+        return originals
+
+
+def add_assigns(assigns: Assigns, node: Node) -> None:
+    """Add what a node writes to."""
+    for output, written in node.writes:
+        assigns.setdefault(node.inputs[written], set()).add((node.id, node.outputs[output]))
+
+
+def assigning(value: int, *assigns: Assigns) -> list[tuple[int, int]]:
+    """What assigns to a leaf: nodes and outputs, in one step also on what an earlier one gave."""
+    writers: dict[tuple[int, int], None] = {}
+    targets, reached = [value], {value}
+    while targets:
+        target = targets.pop()
+        for writer in (writer for table in assigns for writer in sorted(table.get(target, ()))):
+            writers[writer] = None
+            if writer[1] not in reached:
+                reached.add(writer[1])
+                targets.append(writer[1])
+    return list(writers)
+
+
+def _original(node: Node, graph: Graph) -> Node | None:
+    """The node of a captured graph that a node of the run is."""
+    able = [
+        candidate
+        for candidate in graph.nodes
+        if candidate.op == node.op and candidate.origin == node.origin
+    ]
+    if len(able) > 1:
+        label = node.name.rpartition("/")[2]
+        named = [candidate for candidate in able if candidate.name.rpartition("/")[2] == label]
+        able = named or able
+    return able[0] if len(able) == 1 else None

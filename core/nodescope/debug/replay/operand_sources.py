@@ -1,0 +1,105 @@
+"""Operand sources: from which execution each operand of an execution came.
+
+This is not recorded. It is the latest execution of the producer, unless the program kept an older
+tensor and the producer has run again: gradients accumulated over several steps, for example.
+
+Invariant: an execution other than the latest is chosen only if the latest ones do not reproduce the
+recorded result, and others do so bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice, product
+from typing import TYPE_CHECKING
+
+from nodescope.debug.replay.arrays import alike
+from nodescope.debug.replay.execution_index import Source
+from nodescope.errors import ReplayError
+from nodescope.events import Array
+from nodescope.record.rows import Execution
+
+if TYPE_CHECKING:
+    from nodescope.debug.replay.replay import Replay
+
+MOST_ELEMENTS = 1 << 20
+"""Elements of operands and outputs up to which a node is run again to see what it took."""
+MOST_BEFORE = 3
+"""Executions before the latest one that an operand may be of."""
+MOST_TRIED = 32
+"""Choices of operands that are tried."""
+
+Run = Callable[[Execution, Sequence[Array]], tuple[Array, ...]]
+
+
+def operand_sources(replay: Replay, execution: Execution, run: Run) -> list[Source]:
+    """Where the inputs came from; if none of those gives what it gave, it is noted as doubted.
+
+    Raises:
+        ReplayError: An input was never written, as far as the recording knows.
+    """
+    latest = replay.book.sources(execution)
+    node = replay.book.node(execution.node, execution.seq)
+    if not node.inputs or not latest:
+        return latest
+    candidates = [_able(replay, origin) for origin in latest]
+    sure = not any(replay.book.lost(origin, execution.seq) for origin in latest)
+    if sure and all(len(choices) == 1 for choices in candidates):
+        return latest
+    outputs = [replay.recorded(Source(value, execution)) for value in node.outputs]
+    arrays_by_key = {(origin.value, origin.seq): replay.recorded(origin) for origin in latest}
+    size = 0
+    for array in (*arrays_by_key.values(), *outputs):
+        if array is None:
+            return latest
+        size += array.size
+    if size > MOST_ELEMENTS:
+        return latest
+    near = True  # also where it cannot be run
+    order = sorted(product(*(range(len(choices)) for choices in candidates)), key=sum)
+    for choice in islice(order, MOST_TRIED):
+        sources = [choices[i] for choices, i in zip(candidates, choice, strict=True)]
+        arrays = []
+        for source in sources:
+            key = (source.value, source.seq)
+            if key not in arrays_by_key:
+                arrays_by_key[key] = replay.recorded(source)
+            arrays.append(arrays_by_key[key])
+        operands = [array for array in arrays if array is not None]
+        if len(operands) < len(arrays):
+            continue
+        try:
+            computed = run(execution, operands)
+        except ReplayError:
+            continue  # of another shape, say
+        if len(computed) == len(outputs) and all(map(same, computed, outputs)):
+            return sources
+        if sources == latest:
+            recorded = [array for array in outputs if array is not None]
+            near = len(computed) == len(recorded) and all(map(alike, computed, recorded))
+    if not near:
+        replay.doubted.add(execution.seq)
+    return latest
+
+
+def _able(replay: Replay, latest: Source) -> list[Source]:
+    sources = [latest]
+    node = replay.book.node(latest.execution.node, latest.execution.seq)
+    if node.role == "constant":
+        return sources
+    while len(sources) <= MOST_BEFORE:
+        before = replay.book.source(latest.value, sources[-1].seq)
+        if before is None:
+            break
+        sources.append(before)
+    return sources
+
+
+def same(computed: Array, recorded: Array | None) -> bool:
+    """Whether they are the same bits."""
+    return (
+        recorded is not None
+        and computed.shape == recorded.shape
+        and computed.dtype == recorded.dtype
+        and computed.tobytes() == recorded.tobytes()
+    )

@@ -1,0 +1,1 @@
+"""Reports on a run: its summary, its problems, advice, and its captured output."""

@@ -1,0 +1,88 @@
+"""Console output of the program, of which the beginning and the end are kept.
+
+Invariant: omitted lines are counted and reported where they are missing; a line costs no more than
+a few hundred nanoseconds once the beginning is full.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from nodescope.events import Event, Logged
+
+HEAD_BYTES: Final = 16 << 20
+TAIL_LINES: Final = 1000
+# What a line takes in the recording besides its text.
+_LINE_BYTES: Final = 64
+
+
+class CapturedOutput:
+    """Hands on the lines of a program, as far as they are kept.
+
+    Args:
+        emit: Takes each line that is kept, and what is said in the place of others.
+        head_bytes: So much is handed on at once.
+        tail_lines: After that so many lines are kept until `finish`, the last ones.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[Logged], None],
+        *,
+        head_bytes: int = HEAD_BYTES,
+        tail_lines: int = TAIL_LINES,
+    ) -> None:
+        self._emit = emit
+        self._head_bytes = self._left = head_bytes
+        self._tail: deque[Logged] = deque(maxlen=tail_lines)
+        self._later = 0
+        self._lock = threading.RLock()  # a signal handler may write in the middle of a write
+
+    def take(self, line: Logged) -> None:
+        """Keep a line, for now or for good."""
+        with self._lock:
+            if self._left > 0:
+                self._left -= len(line.text) + _LINE_BYTES
+                is_last = self._left <= 0
+            else:
+                self._later += 1
+                self._tail.append(line)
+                return
+        self._emit(line)
+        if is_last:
+            message = (
+                f"the program has written {self._head_bytes >> 20} MiB: of what it writes from "
+                f"here on, the last {self._tail.maxlen:,} lines are recorded when it ends"
+            )
+            self._emit(Logged("nodescope", message, line.step, line.time_ns))
+
+    def finish(self) -> None:
+        """The program has ended: hand on the last lines, and say how many are missing."""
+        with self._lock:
+            tail, missing = tuple(self._tail), self._later - len(self._tail)
+            self._tail.clear()
+            self._later = 0
+        if missing:
+            message = f"{missing:,} lines of the program's output were not recorded"
+            self._emit(Logged("nodescope", message, tail[0].step, tail[0].time_ns))
+        for line in tail:
+            self._emit(line)
+
+
+class SpokenMessages:
+    """A probe that shows the person what nodescope logs on the program's behalf.
+
+    Args:
+        say: Takes each line.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def emit(self, event: Event) -> None:
+        """Say a line of nodescope's; anything else is ignored."""
+        if type(event) is Logged and event.stream == "nodescope":
+            self._say(event.text)

@@ -1,0 +1,130 @@
+"""Problems: which nodes of a run produced NaN or Inf, or raised; since when, and how often.
+
+Rows are in the order in which they began. Where NaN or Inf began is the answer of
+`nodescope.debug.why.first_nonfinite`, as everywhere.
+
+Invariant: derived from the whole recording, and reads only; nothing is read twice.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodescope.debug.why.first_nonfinite import NonfiniteOrigin, nonfinite_origin
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN
+
+MOST_EDITS = 3
+"""The last edits of a node that are told."""
+
+_BAD = HAS_NAN | HAS_INF | FAILED
+
+
+class NodeProblem(msgspec.Struct, frozen=True):
+    """What is wrong with one node. Travels to the page as it is.
+
+    Attributes:
+        node: Its id.
+        count: How many of its executions were bad.
+        first_seq, first_step, last_seq, last_step: The first of them, and the last one.
+        nan, inf, failed: Whether one of them gave NaN or Inf, or raised.
+        error: What it raised at last, or ``""``.
+        healed: Later executions were finite.
+        edits: What a person set its outputs to at last, in words.
+        edited: The first was no execution: a person set it to NaN or Inf.
+        first: Where NaN or Inf began in the run; without any, what raised first.
+    """
+
+    node: int
+    count: int
+    first_seq: int
+    first_step: int
+    last_seq: int
+    last_step: int
+    nan: bool
+    inf: bool
+    failed: bool
+    error: str = ""
+    healed: bool = False
+    edits: tuple[str, ...] = ()
+    edited: bool = False
+    first: bool = False
+
+
+class Problems:
+    """The problems of a recording, which may still grow."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._until = self._edited = self._valued = 0
+        self._nodes: dict[int, NodeProblem] = {}
+        self._edits: dict[int, tuple[str, ...]] = {}  # by node
+        self._producers: dict[int, int] = {}  # by value
+        self._origin: NonfiniteOrigin | None = None
+        self._over = False
+
+    def rows(self) -> list[NodeProblem]:
+        """Everything so far, in the order in which it began."""
+        self._refresh()
+        recording, problems = self.recording, []
+        for problem in sorted(self._nodes.values(), key=lambda candidate: candidate.first_seq):
+            healed = recording.latest(problem.node) > problem.last_seq
+            error = recording.failure(problem.last_seq) if problem.failed else None
+            edits = self._edits.get(problem.node, ())[-MOST_EDITS:]
+            current = {"healed": healed, "error": error or "", "edits": edits}
+            problems.append(msgspec.structs.replace(problem, **current))
+        return self._marked(problems)
+
+    def _marked(self, problems: list[NodeProblem]) -> list[NodeProblem]:
+        """With the row marked where it began; it is looked for until it is found."""
+        if self._origin is None and any(problem.nan or problem.inf for problem in problems):
+            self._origin = nonfinite_origin(self.recording)
+        origin = self._origin
+        first = next((row for row in problems if origin and row.node == origin.node), None)
+        first = first or next(iter(problems), None)
+        return [
+            msgspec.structs.replace(row, first=True) if row is first else row for row in problems
+        ]
+
+    def _refresh(self) -> None:
+        recording = self.recording
+        until = recording.last_seq()
+        if not self._over and recording.run().status is not None:
+            # Statistics of values that were held come after their executions.
+            self._over, self._until = True, 0
+            self._nodes, self._edits, self._edited, self._origin = {}, {}, 0, None
+        for row in recording.troubles(self._until, until, _BAD):
+            node, count, start, start_step, end, end_step, flags = row
+            nan, inf, failed = (flags & bit != 0 for bit in (HAS_NAN, HAS_INF, FAILED))
+            place = (start, start_step, end, end_step)
+            self._take(NodeProblem(node, count, *place, nan, inf, failed))
+        self._until = until
+        for value in recording.values(self._valued):
+            self._valued = max(self._valued, value.seq)
+            if value.producer is not None:
+                self._producers[value.value.id] = value.producer
+        for edit in recording.edits(self._edited):
+            self._edited = edit.seq
+            producer = self._producers.get(edit.value)
+            if producer is None:
+                continue
+            self._edits[producer] = (*self._edits.get(producer, ()), edit.how)
+            written = recording.latest_at(edit.value, edit.seq)
+            if written is None or written.seq != edit.seq:
+                continue
+            nan, inf = written.summary.nan_count > 0, written.summary.inf_count > 0
+            if nan or inf:
+                place = (edit.seq, edit.step, edit.seq, edit.step)
+                self._take(NodeProblem(producer, 0, *place, nan, inf, False, edited=True))
+
+    def _take(self, new: NodeProblem) -> None:
+        old = self._nodes.get(new.node, new)
+        first = min(old, new, key=lambda problem: problem.first_seq)
+        last = max(old, new, key=lambda problem: problem.last_seq)
+        self._nodes[new.node] = NodeProblem(
+            new.node,
+            new.count if old is new else old.count + new.count,
+            first.first_seq, first.first_step, last.last_seq, last.last_step,
+            old.nan or new.nan, old.inf or new.inf, old.failed or new.failed,
+            edited=first.edited,
+        )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Step targets: where a command ends, and whether a node is that place.
+
+Invariant: pure; a step belongs to one thread, and only its nodes end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nodescope.debug.session.state import Goal
+from nodescope.errors import UsageError
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
+from nodescope.protocol import (
+    Command,
+    NextStep,
+    OfThread,
+    StepIn,
+    StepNode,
+    StepOut,
+    StepOver,
+    Stop,
+    StopReason,
+    When,
+)
+
+
+def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
+    """Whether the program is where it was to run up to."""
+    if goal.thread is not None and thread != goal.thread:
+        return False
+    if goal.kind == "run_to":
+        return when == "after" and node.name == goal.node
+    if goal.kind == "twin":
+        return when == "after" and node.forward == goal.of
+    if goal.kind == "forward":
+        return when == "after" and node.id == goal.of
+    if node.is_leaf:
+        return False
+    if goal.kind in ("entry", "pause"):
+        return True
+    if when != "after":
+        return False
+    match goal.kind:
+        case "step_node":
+            return True
+        case "step_in":
+            return not is_within(goal.scope, node.scope)
+        case "inside":
+            return is_within(node.scope, goal.scope)
+        case "outside":
+            return not is_within(node.scope, goal.scope)
+        case "shallow":
+            return node.scope == goal.scope or not is_within(node.scope, goal.scope)
+        case "step":
+            return step > goal.step
+    return False
+
+
+def goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
+    """Why the program stops where a goal is met, and that in words."""
+    match goal.kind:
+        case "entry":
+            return "entry", f"Before the first node: {name}"
+        case "pause":
+            return goal.reason, goal.text or f"Stopped at {name}"
+        case "run_to":
+            return "run_to", f"Ran to {name}"
+        case "twin":
+            return "run_to", f"Ran to {name}, the gradient of {goal.node}"
+    return "step", f"Stepped to {name}"
+
+
+def alone_of(command: Command, stop: Stop) -> tuple[int, ...]:
+    """The threads that a command lets go on, none for all."""
+    if not (isinstance(command, OfThread) and command.alone):
+        return ()
+    return (stop.thread if command.thread is None else command.thread,)
+
+
+def seen_from(command: Command, stop: Stop, standing: Mapping[int, str]) -> Stop:
+    """The stop as if the thread that is to step had stopped, at the node where it is held."""
+    thread = command.thread if isinstance(command, OfThread) else None
+    if thread is None or thread == stop.thread:
+        return stop
+    if thread not in standing and not isinstance(command, StepNode):
+        raise UsageError("this thread has not reached a node, so it is in no scope",
+                         hint="step to its next node")  # fmt: skip
+    return msgspec.structs.replace(stop, thread=thread, scope=standing.get(thread, ""))
+
+
+def twin_goal(node: Node) -> Goal:
+    """Where its twin is: of a forward node its backward node, which comes after it; of a backward
+    node its forward node, which ran before it, so that only looking back leads there.
+
+    Raises:
+        UsageError: It has none; the message says why.
+    """
+    if node.is_leaf:
+        raise UsageError(f"{node.name} has no backward node: it only holds data")
+    if node.forward is not None:
+        return Goal("forward", node=node.name, of=node.forward)
+    if node.phase != "forward":
+        raise UsageError(f"{node.name} belongs to phase {node.phase}: it has no counterpart")
+    return Goal("twin", node=node.name, of=node.id)
+
+
+def step_goal(command: Command, stop: Stop) -> Goal:
+    """What a step from a stop is to end at."""
+    match command:
+        case StepNode():
+            return Goal("step_node", thread=stop.thread)
+        case StepIn(scope=str() as scope) if scope:
+            return Goal("inside", scope=scope, thread=stop.thread)
+        case StepIn():
+            return Goal("step_in", scope=stop.scope, thread=stop.thread)
+        case StepOver(scope=str() as scope) if scope:
+            return Goal("outside", scope=scope, thread=stop.thread)
+        case StepOver():
+            return Goal("shallow", scope=stop.scope, thread=stop.thread)
+        case StepOut():
+            if not stop.scope:
+                raise UsageError(
+                    f"{stop.node_name} is in no scope to step out of", hint="continue instead"
+                )
+            return Goal("outside", scope=stop.scope, thread=stop.thread)
+        case NextStep():
+            return Goal("step", step=stop.step)
+    raise UsageError(f"{type(command).__name__} is not a command of this version")

@@ -1,0 +1,54 @@
+"""Labels and predictions of a classifier, read from the inputs of its loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.rule import Unasked
+from nodescope.events import Array
+
+LOSSES = frozenset({"cross_entropy", "nll_loss"})
+
+
+def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
+    """Labels, predicted classes and the number of classes; None if the node is no classifier's.
+
+    The node's first input holds scores with the classes along axis 1, or predicted classes; its
+    second the labels. ``argmax`` takes both as scores. What the loss ignores is left out. Raises
+    `Unasked`.
+    """
+    inputs = sight.inputs
+    if len(inputs) < 2:
+        raise Unasked("the node has no second input with labels")
+    scores, labels = inputs[0].array, inputs[1].array
+    if scores.dtype.kind == "c" or not scores.size or not labels.size:
+        return None
+    if labels.dtype.kind == "f" and labels.shape == scores.shape and not argmax:
+        raise Unasked("the labels are scores per class; set argmax=true")
+    classes = 0
+    if scores.ndim == labels.ndim + 1 or (argmax and scores.ndim >= 2):
+        axis = min(1, scores.ndim - 1)
+        classes = scores.shape[axis]
+        if labels.shape == scores.shape:
+            labels = np.argmax(labels, axis=axis)
+        predicted = np.argmax(scores, axis=axis)
+    else:
+        predicted = scores
+    if predicted.shape != labels.shape or labels.dtype.kind not in "iub":
+        return None
+    if predicted.dtype.kind not in "iub":
+        return None
+    labels, predicted = labels.reshape(-1).astype(np.int64), predicted.reshape(-1).astype(np.int64)
+    # Negative labels mark what is to be ignored.
+    valid = (labels >= 0) & (predicted >= 0)
+    ignored = sight.node.attrs.get("ignore_index")
+    if isinstance(ignored, int):
+        valid &= labels != ignored
+    labels, predicted = labels[valid], predicted[valid]
+    if not labels.size:
+        return None
+    classes = max(classes, int(labels.max()) + 1, int(predicted.max()) + 1)
+    if classes > 65_536:
+        raise Unasked(f"{classes} classes are too many")
+    return labels, predicted, classes

@@ -1,0 +1,560 @@
+"""Evaluator: which watch applies to which value, and what it finds. Live and recorded alike.
+
+It receives nodes, gradients and executions, in the order of the run. A value whose role in the
+program becomes known only later in its first step (a gradient before `GradientComputed`, a loss
+before its backward pass) waits, with its statistics, until then or until the step ends.
+
+Invariant: an error in a rule disables its watch and nothing else. Data held from earlier moments
+stays within `hold_bytes`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from pathlib import PurePath
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from nodescope.debug.watch.observation import Seen, Sight, Source
+from nodescope.debug.watch.rule import (
+    Finding,
+    Inapplicable,
+    Look,
+    Need,
+    NotYet,
+    Rule,
+    Target,
+    Unasked,
+    WatchError,
+)
+from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
+from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Node
+
+HOLD_BYTES: Final = 256 << 20
+_MAX_WAITING: Final = 10_000
+_MOST_NAMED: Final = 3
+
+
+class WatchOutcome(msgspec.Struct):
+    """The outcome of a watch.
+
+    Attributes:
+        watch: The watch.
+        values: How many values it covers.
+        looked: How often the rule was evaluated.
+        hits: Its hits.
+        judged: How often it reached a verdict.
+        unasked: How often it could not be evaluated, by reason.
+        early: Values of which too little was seen to judge them: their names, and why.
+        inapplicable: What the rule is about, if something else was seen.
+        fault: Why it was disabled, or ``""``.
+    """
+
+    watch: Watch
+    values: int = 0
+    looked: int = 0
+    hits: int = 0
+    judged: int = 0
+    unasked: Counter[str] = msgspec.field(default_factory=Counter)
+    early: dict[int, tuple[str, str]] = msgspec.field(default_factory=dict)
+    inapplicable: str = ""
+    fault: str = ""
+
+    def shortcomings(self) -> list[str]:
+        """Why it is no verdict, or none on some values, in words."""
+        lines: list[str] = []
+        for reason in dict.fromkeys(reason for _, reason in self.early.values()):
+            names = [name for name, early_reason in self.early.values() if early_reason == reason]
+            suffix = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            on = f" on {', '.join(names[:_MOST_NAMED])}{suffix}" if self.judged else ""
+            lines.append(f"not evaluated{on}: {reason}")
+        if self.inapplicable and not self.judged and not lines:
+            lines.append(f"not evaluated: {self.inapplicable}")
+        return lines
+
+
+class _Entry:
+    """A watch at work."""
+
+    __slots__ = ("about", "asked", "chosen", "gradients", "judged", "look", "rule", "settings",
+                 "streaks", "values")  # fmt: skip
+
+    def __init__(self, watch: Watch, rule: Rule) -> None:
+        self.rule = rule
+        self.asked = WatchOutcome(watch)
+        self.settings = rule.settings(watch.params)
+        self.look: Look = rule.begin(self.settings)
+        self.chosen: Selection = selection(watch.select)
+        named = rule.selects(self.settings) if rule.selects is not None else ()
+        self.about: tuple[Selection, ...] = tuple(map(selection, named))
+        self.gradients = bool({"gradients", "weight_gradients"} & set(rule.applies))
+        self.streaks: dict[int, int] = {}
+        self.values: set[int] = set()
+        self.judged: set[int] = set()
+
+    def decided(self, value: int) -> None:
+        """Note a verdict on a value."""
+        self.asked.judged += 1
+        self.judged.add(value)
+        self.asked.early.pop(value, None)
+
+    def too_early(self, value: int, name: str, reason: str) -> None:
+        """Note that too little of a value was seen so far."""
+        if value not in self.judged:
+            self.asked.early[value] = (name, reason)
+
+    @property
+    def active(self) -> bool:
+        return self.asked.watch.enabled and not self.asked.fault
+
+    def covers(self, part: _Part) -> bool:
+        """Whether it is asked of a value, as far as is known of it."""
+        node, rule, chosen = part.node, self.rule, self.chosen
+        exact = chosen.exact and chosen.covers(node)
+        if rule.ops and node.op not in rule.ops and not exact:
+            return False
+        if not self.asked.watch.select and any(selected.covers(node) for selected in self.about):
+            return True
+        # A gradient is also meant by the name of what it is the gradient of.
+        named = chosen.covers(node) or (
+            self.gradients and any(chosen.covers(owner) for owner in part.owners)
+        )
+        if not named:
+            return False
+        if not part.roles.isdisjoint(rule.applies):
+            return True
+        return chosen.exact and (not self.gradients or "gradients" in part.roles)
+
+    def may_cover(self, node: Node, roles: frozenset[Target]) -> bool:
+        """Whether it would be asked of a value if it turned out to have one of these roles."""
+        named = self.chosen.exact and self.gradients and "gradients" in roles
+        if roles.isdisjoint(self.rule.applies) and not named:
+            return False
+        return not self.rule.ops or node.op in self.rule.ops
+
+
+class _Part:
+    """What is known of a value.
+
+    Attributes:
+        entries: Who is asked of it.
+        waits: Its part in the program may yet show; then all of it is held if `waits_whole`.
+        whole, statistics: What is held of it until the next step.
+        settled: Its first step is over; nothing more will show.
+    """
+
+    __slots__ = (
+        "entries", "node", "owners", "port", "roles", "settled", "statistics", "value", "waits",
+        "waits_whole", "whole",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, port: int) -> None:
+        self.node = node
+        self.port = port
+        self.value = node.outputs[port]
+        self.roles: frozenset[Target] = frozenset()
+        self.owners: tuple[Node, ...] = ()
+        self.entries: tuple[_Entry, ...] = ()
+        self.waits = self.waits_whole = self.whole = self.statistics = self.settled = False
+
+    @property
+    def owner(self) -> str:
+        return self.owners[-1].name if self.owners else ""
+
+
+class WatchEvaluator:
+    """Evaluates watches on executions. Not thread-safe by itself.
+
+    Args:
+        watches: What is watched for; ids are given to those without.
+        on_fault: Takes one line about a watch that was disabled.
+        hold_bytes: How much may be copied of values, until the next step.
+
+    Attributes:
+        covered: Ids of the nodes of which something is wanted. Any other need not be told of.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+
+    def __init__(
+        self,
+        watches: Iterable[Watch],
+        *,
+        on_fault: Callable[[str], None] = lambda text: None,
+        hold_bytes: int = HOLD_BYTES,
+    ) -> None:
+        self._on_fault = on_fault
+        self._room = hold_bytes
+        self._entries: list[_Entry] = []
+        self._parts: dict[int, _Part] = {}
+        self._pairs: dict[int, int] = {}  # a value: its gradient
+        self._owned: dict[int, dict[int, None]] = {}  # a gradient: the values that it is of
+        self._losses: set[int] = set()  # where backward passes began
+        self._wanted: set[int] = set()  # values whose gradients are held
+        # The latest sight of a value, and what is left of the one of the step before.
+        self._last: dict[int, tuple[Sight, Sight | None]] = {}
+        self._waiting: set[int] = set()
+        self.covered: set[int] = set()
+        self.replace(watches)
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """The watches, in order, with the ids that they have."""
+        return tuple(entry.asked.watch for entry in self._entries)
+
+    @property
+    def asked(self) -> tuple[WatchOutcome, ...]:
+        """How it went with each watch so far."""
+        for entry in self._entries:
+            entry.asked.values = len(entry.values)
+        return tuple(entry.asked for entry in self._entries)
+
+    def losses(self) -> tuple[Node, ...]:
+        """The nodes that give losses, as rules are asked of them; where backward began, first."""
+        parts = [part for part in self._parts.values() if "losses" in part.roles]
+        began = self._losses
+        parts.sort(key=lambda part: part.value not in began)
+        return tuple({part.node.id: part.node for part in parts if part.port == 0}.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether a value of this step may still come under a watch."""
+        return bool(self._waiting)
+
+    def replace(self, watches: Iterable[Watch]) -> None:
+        """Make these the whole set. A watch that is as it was keeps its state.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        current = {entry.asked.watch.id: entry for entry in self._entries}
+        pairs = [checked(candidate) for candidate in watches]
+        free = max([0, *current, *(watch.id for watch, _ in pairs)]) + 1
+        entries: dict[int, _Entry] = {}
+        for watch, rule in pairs:
+            if watch.id <= 0:
+                watch = msgspec.structs.replace(watch, id=free)
+                free += 1
+            if watch.id in entries:
+                raise WatchError(f"two watches have the id {watch.id}")
+            previous = current.get(watch.id)
+            unchanged = (
+                previous is not None and previous.asked.watch == watch and not previous.asked.fault
+            )
+            entries[watch.id] = (
+                previous if previous is not None and unchanged else _Entry(watch, rule)
+            )
+        self._entries = list(entries.values())
+        self._plan_all()
+
+    def wants(self, node: Node) -> bool:
+        """Whether a watch names this node, or what it is; for kernels, which may cover it."""
+        part = _Part(node, 0) if node.outputs else None
+        roles = (_roles(part, loss=False) if part is not None else frozenset()) - {"values"}
+        for entry in self._entries:
+            if entry.active and (
+                not entry.rule.ops or node.op in entry.rule.ops or entry.chosen.exact
+            ):
+                if entry.asked.watch.select and entry.chosen.covers(node):
+                    return True
+                if any(selected.covers(node) for selected in entry.about):
+                    return True
+                if not entry.asked.watch.select and not roles.isdisjoint(entry.rule.applies):
+                    return True
+        return False
+
+    # ------------------------------------------------------------ the graph
+
+    def knows(self, node: Node) -> bool:
+        """Whether this node is defined."""
+        return all(value in self._parts for value in node.outputs)
+
+    def define(self, nodes: Iterable[Node]) -> None:
+        """Take in new nodes, or new definitions of known ones."""
+        for node in nodes:
+            for port, value in enumerate(node.outputs):
+                part = self._parts.get(value)
+                if part is None:
+                    part = self._parts[value] = _Part(node, port)
+                part.node = node
+                self._plan(part)
+
+    def paired(self, value: int, gradient: int) -> list[Hit]:
+        """``gradient`` is the gradient of ``value`` from now on."""
+        before = self._pairs.get(value)
+        if before == gradient:
+            return []
+        self._pairs[value] = gradient
+        self._owned.setdefault(gradient, {})[value] = None
+        if before is not None:
+            self._owned[before].pop(value, None)
+            if before in self._parts:
+                self._plan(self._parts[before])
+        part, of = self._parts.get(gradient), self._parts.get(value)
+        if part is None:
+            return []
+        hits = self._learned(part)
+        # A backward pass begins with a gradient that nothing was computed for.
+        seed = part.node.phase == "backward" and part.node.op in _SEEDS
+        # Later ones have the same gradient because it was handed on, as by an addition.
+        if seed and of is not None and self._losses.isdisjoint(self._owned[gradient]):
+            self._losses.add(value)
+            hits += self._learned(of)
+        return hits
+
+    def _learned(self, part: _Part) -> list[Hit]:
+        """Something new is known of a value: those that now want it are asked of what waits."""
+        before = part.entries
+        self._plan(part)
+        if part.value not in self._waiting:
+            return []
+        sight, earlier = self._last[part.value]
+        fresh = tuple(entry for entry in part.entries if entry not in before)
+        sight.roles, sight.owner, sight.before = part.roles, part.owner, earlier
+        hits = self._ask(fresh, sight)
+        sight.before = None
+        return hits
+
+    def _plan_all(self) -> None:
+        self.covered.clear()
+        self._wanted.clear()
+        for entry in self._entries:
+            entry.values.clear()
+        for part in self._parts.values():
+            self._plan(part)
+
+    def _plan(self, part: _Part) -> None:
+        """Determine the watches of a value, and what is held of it."""
+        node = part.node
+        owned = self._owned.get(part.value, {})
+        part.owners = tuple(self._parts[value].node for value in owned if value in self._parts)
+        part.roles = _roles(part, loss=part.value in self._losses)
+        active = [entry for entry in self._entries if entry.active]
+        part.entries = tuple(entry for entry in active if entry.covers(part))
+        needs: set[Need] = set()
+        for entry in part.entries:
+            entry.values.add(part.value)
+            needs |= entry.rule.needs
+        if "gradient" in needs and part.value not in self._wanted:
+            self._wanted.add(part.value)
+            gradient = self._parts.get(self._pairs.get(part.value, 0))
+            if gradient is not None:
+                self._plan(gradient)
+        needs_gradient = not self._wanted.isdisjoint(owned)
+        part.whole = needs_gradient or "previous_values" in needs
+        part.statistics = "previous_summary" in needs
+        later = _LATER.get("leaf" if node.is_leaf else node.phase, frozenset())
+        later = frozenset() if part.settled else later - part.roles
+        may = [entry for entry in active if later and entry.may_cover(node, later)]
+        part.waits = bool(may)
+        part.waits_whole = any("values" in entry.rule.needs for entry in may)
+        if part.entries or part.waits or needs_gradient:
+            self.covered.add(node.id)
+
+    # ------------------------------------------------------------ what runs
+
+    def finished(
+        self,
+        node: Node,
+        step: int,
+        seq: int,
+        time_ns: int,
+        outputs: Callable[[int], Source | None],
+        inputs: Callable[[], tuple[Seen, ...]],
+        only: Collection[int] | None = None,
+    ) -> list[Hit]:
+        """A node has run.
+
+        Args:
+            outputs: Gives what is known of the value at an output port.
+            inputs: Gives what the node was given.
+            only: The watches that are asked, by their ids; None asks all.
+        """
+        hits: list[Hit] = []
+        for port, value in enumerate(node.outputs):
+            part = self._parts.get(value)
+            if part is None or not (part.entries or part.waits or part.whole):
+                continue
+            last = self._last.get(value)
+            before = None
+            if last is not None:
+                # Once more in the same step: the one before is still that of the step before.
+                before = last[1] if last[0].step == step else last[0]
+            sight = Sight(
+                node,
+                value,
+                port,
+                step,
+                seq,
+                outputs(port),
+                roles=part.roles,
+                time_ns=time_ns,
+                owner=part.owner,
+                inputs=inputs,
+                before=before,
+                gradient=functools.partial(self._gradient_of, value),
+            )
+            entries = part.entries
+            if only is not None:
+                entries = tuple([entry for entry in entries if entry.asked.watch.id in only])
+            hits += self._ask(entries, sight)
+            self._hold(part, sight, before)
+        return hits
+
+    def step_finished(self) -> None:
+        """A training step is over: what has not shown its part by now is what it is."""
+        for value in self._waiting:
+            part = self._parts[value]
+            part.settled = True
+            self._plan(part)
+            if not (part.entries or part.whole):
+                self._forget(value)
+                outputs = [self._parts[output] for output in part.node.outputs]
+                if not any(output.entries or output.waits or output.whole for output in outputs):
+                    self.covered.discard(part.node.id)
+        self._waiting.clear()
+
+    def _gradient_of(self, value: int) -> Seen | None:
+        last = self._last.get(self._pairs.get(value, 0))
+        return last[0] if last is not None else None
+
+    def _hold(self, part: _Part, sight: Sight, before: Sight | None) -> None:
+        """Keep the part of a sight that is needed later, and release the rest."""
+        value = sight.value
+        waits = part.waits and (value in self._waiting or len(self._waiting) < _MAX_WAITING)
+        if waits:
+            self._waiting.add(value)
+        last = self._last.get(value)
+        if last is not None:
+            self._room += last[0].drop()
+        keeps_whole = part.whole or (waits and (part.waits_whole or _broken(sight)))
+        self._room -= sight.hold(
+            whole=keeps_whole,
+            statistics=part.statistics or waits,
+            room=self._room,
+        )
+        self._last[value] = (sight, before)
+
+    def _forget(self, value: int) -> None:
+        last = self._last.pop(value, None)
+        if last is not None:
+            self._room += last[0].drop()
+
+    # ------------------------------------------------------------ asking
+
+    def _ask(self, entries: tuple[_Entry, ...], sight: Sight) -> list[Hit]:
+        hits: list[Hit] = []
+        for entry in entries:
+            if not entry.active:
+                continue
+            outcome, value = entry.asked, sight.value
+            outcome.looked += 1
+            try:
+                with np.errstate(all="ignore"):
+                    finding = entry.look(sight)
+            except Unasked as reason:
+                if isinstance(reason, NotYet):
+                    entry.too_early(value, sight.name, str(reason))
+                elif isinstance(reason, Inapplicable):
+                    outcome.inapplicable = str(reason)
+                else:
+                    outcome.early.pop(value, None)
+                    outcome.unasked[str(reason)] += 1
+                entry.streaks.pop(value, None)
+                continue
+            except RecursionError:
+                raise  # of the program, which has left no room: the rule is not at fault
+            except Exception as error:
+                self._disable(entry, sight, error)
+                continue
+            if finding is None:
+                entry.streaks.pop(value, None)
+                entry.decided(value)
+                continue
+            streak = entry.streaks[value] = entry.streaks.get(value, 0) + 1
+            patience = outcome.watch.patience
+            if streak < patience:
+                entry.too_early(value, sight.name, f"needs {patience} in a row, had {streak}")
+                continue
+            entry.decided(value)
+            outcome.hits += 1
+            hits.append(_hit(entry, sight, finding))
+        return hits
+
+    def _disable(self, entry: _Entry, sight: Sight, error: Exception) -> None:
+        expected = isinstance(error, NodescopeError)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        entry.asked.fault = f"it failed on {sight.name} in step {sight.step}: {reason}"
+        self._on_fault(f"watch {describe(entry.asked.watch)} was disabled: {entry.asked.fault}")
+
+
+# What a value may turn out to be, within its first step.
+_LATER: Final[dict[str, frozenset[Target]]] = {
+    "leaf": frozenset({"gradients", "weight_gradients"}),
+    "backward": frozenset({"gradients", "weight_gradients"}),
+    "recompute": frozenset({"gradients", "weight_gradients"}),
+    "forward": frozenset({"losses"}),
+}
+
+
+# What makes the gradient of a loss: ones of its shape, or what the user gave.
+_SEEDS: Final = frozenset({"ones_like", "tensor"})
+
+
+def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:
+    """What a value is, by its node and what is known besides."""
+    node = part.node
+    roles: set[Target] = {"values"}
+    if node.is_weight:
+        roles.add("weights")
+    if node.role == "input" and node.phase == "forward":
+        roles.add("inputs")
+    if part.port == 0 and node.phase == "forward":
+        if node.family == "activation":
+            roles.add("activations")
+        if node.family == "loss":
+            roles.add("losses")
+    if loss:
+        roles.add("losses")
+    if part.owners:
+        roles.add("gradients")
+        if any(owner.role == "parameter" for owner in part.owners):
+            roles.add("weight_gradients")
+    return frozenset(roles)
+
+
+def _broken(sight: Sight) -> bool:
+    """Whether there are NaN or Inf, whose places somebody will want to know."""
+    try:
+        return bool(sight.summary.nan_count or sight.summary.inf_count)
+    except Unasked:
+        return False
+
+
+def _hit(entry: _Entry, sight: Sight, finding: Finding) -> Hit:
+    node, watch = sight.node, entry.asked.watch
+    source = node.source
+    location = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
+    text = f"{entry.rule.name}: {sight.name} in step {sight.step}{location}: {finding.text}"
+    if watch.patience > 1:
+        text += f" ({entry.streaks[sight.value]} times in a row)"
+    return Hit(
+        rule=entry.rule.name,
+        watch=watch.id,
+        node=node.id,
+        node_name=node.name,
+        value=sight.value,
+        port=sight.port,
+        step=sight.step,
+        seq=sight.seq,
+        configured=dict(entry.settings),
+        actual=dict(finding.actual),
+        text=text,
+        actions=watch.actions,
+    )

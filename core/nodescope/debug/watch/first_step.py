@@ -1,0 +1,33 @@
+"""Recommending: sets the recommended watches once a running program has shown what it contains.
+
+Invariant: observes only the end of the first training step, and nothing after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from nodescope.events import Event, RunFinished, StepFinished
+
+WORD: Final = "recommended"
+"""What is written in the place of a watch, for all that are recommended."""
+
+
+class FirstStepProbe:
+    """A probe that waits for the end of the first step, or of the run.
+
+    Args:
+        on_known: Called then, once; told whether a step ended.
+    """
+
+    def __init__(self, on_known: Callable[[bool], None]) -> None:
+        self._on_known = on_known
+        self._over = False
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        kind = type(event)
+        if (kind is StepFinished or kind is RunFinished) and not self._over:
+            self._over = True
+            self._on_known(kind is StepFinished)

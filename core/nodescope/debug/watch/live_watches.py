@@ -1,0 +1,232 @@
+"""Live watches: watch rules on a running program, and the actions of their hits.
+
+The watcher comes before the gate, so that a hit stops at the very node that caused it.
+
+Invariant: without watches, the watcher is not among the probes and costs nothing. A finding changes
+nothing except through its actions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from nodescope.debug.gate.gate import Gate
+from nodescope.debug.watch.first_step import WORD as RECOMMENDED
+from nodescope.debug.watch.first_step import FirstStepProbe
+from nodescope.debug.watch.recommend import recommend_for
+from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
+from nodescope.debug.watch.watcher import Watcher
+from nodescope.events import Array, Bus, Demand, Event, Logged, NodeFinished
+from nodescope.ir.graph import Node
+from nodescope.protocol import WatchSeen, WatchStatus
+from nodescope.record.recording import Recording
+
+EXIT_STATUS: Final = 3  # of a run that a watch ended
+RECENT: Final = 8  # hits of a watch that are told
+
+
+class WatchEnd(SystemExit):
+    """A watch with the action ``end`` found what it looks for: the run ends here."""
+
+
+class LiveWatches:
+    """The watches of a run.
+
+    Args:
+        bus: Of the run.
+        gate: Which stops the program, and tells controllers.
+        seq_source: Gives the calling thread's last recorded seq.
+        keep: Keeps the elements of a value: node, value id, array, seq, step.
+        recording: Opens the recording, with all that was met so far; None if there is none.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        gate: Gate,
+        *,
+        seq_source: Callable[[], int],
+        keep: Callable[[Node, int, Array, int, int], None],
+        recording: Callable[[], Recording | None] = lambda: None,
+    ) -> None:
+        self._bus, self._gate, self._keep, self._recording = bus, gate, keep, recording
+        self._lock = threading.Lock()
+        self._here = threading.local()
+        self._statuses: dict[int, WatchStatus] = {}
+        self._watcher = Watcher(
+            (), on_hit=self._hit, on_fault=self._fault, seq_source=seq_source,
+            held_ns=lambda: bus.held_ns,
+        )  # fmt: skip
+        self._present = False
+        # What watches that were set at the first stop came too late for, with seq and their ids.
+        self._missed: deque[tuple[NodeFinished, int, frozenset[int]]] = deque()
+
+    def emit(self, event: Event) -> None:
+        """Take one event: ask the watches of it."""
+        try:
+            if type(event) is NodeFinished:
+                while self._missed:
+                    self._here.event, seq, watches = self._missed.popleft()
+                    self._watcher.catch_up(self._here.event, seq, watches)
+                self._here.event = event
+            self._watcher.emit(event)
+        finally:
+            self._here.event = None
+
+    def replace(self, texts: Iterable[str]) -> None:
+        """Make these the whole set, as they are written.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        with self._lock:
+            ids = {_name(status.text): status.id for status in self._statuses.values()}
+        watches = []
+        for watch in map(parse_watch, texts):
+            known_id = ids.pop(_name(describe(watch)), 0)
+            watches.append(msgspec.structs.replace(watch, id=known_id))
+        if watches and not self._present:
+            self._present = True
+            self._bus.add(self, before=self._gate)
+            self._tell_what_was_met()
+        self._watcher.replace(watches)
+        if self._present:
+            seen = "watches are set" if self._watcher.watches else ""
+            self._bus.want(self, Demand(opened=(self._watcher.wants,), whole=seen))
+        with self._lock:
+            by_name = {_name(status.text): status for status in self._statuses.values()}
+            before = set(self._statuses)
+            self._statuses = {watch.id: _status(watch, by_name) for watch in self._watcher.watches}
+            new = frozenset(self._statuses) - before
+        self._catch_up(new)
+        self._tell()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The watches, as they are written."""
+        with self._lock:
+            return tuple(status.text for status in self._statuses.values())
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Add those that are not there yet. Raises `WatchError`, as `replace`."""
+        now = self.texts
+        names = {_name(text) for text in now}
+        new = [text for text in texts if _name(describe(parse_watch(text))) not in names]
+        if new:
+            self.replace((*now, *new))
+
+    def begin(self, texts: Iterable[str]) -> None:
+        """Add those that a run begins with. ``recommended`` waits till it is known what suits.
+
+        Raises:
+            WatchError: One makes no sense; nothing is changed.
+        """
+        specs = list(texts)
+        self.add(spec for spec in specs if spec.strip() != RECOMMENDED)
+        if RECOMMENDED in map(str.strip, specs):
+            self._bus.add(FirstStepProbe(self._recommend))
+
+    def _catch_up(self, new: frozenset[int]) -> None:
+        """At the first stop, have them asked of what its node was given.
+
+        That was read before the stop, and nobody could watch it. They are asked on the program's
+        thread, once it goes on.
+        """
+        stop = self._gate.info.stop
+        recording = self._recording() if new and stop and stop.reason == "entry" else None
+        if recording is None or stop is None:
+            return
+        with recording:
+            leaves = {row.node.outputs[0]: row.node for row in recording.nodes()
+                      if row.node.is_leaf}  # fmt: skip
+        now = self._bus.now_ns()
+        for thread, node in self._gate.standing().items():
+            for value in dict.fromkeys(node.inputs):
+                array = self._gate.live_value(value)
+                if value in leaves and array is not None:
+                    read = NodeFinished(leaves[value], (), (array,), stop.step, thread, now, now)
+                    self._missed.append((read, stop.seq, new))
+
+    def _tell_what_was_met(self) -> None:
+        recording = self._recording()
+        if recording is not None:
+            with recording:
+                self._watcher.tell(
+                    (row.node for row in recording.nodes()),
+                    ((row.value, row.gradient) for row in recording.gradients()),
+                )
+
+    def _recommend(self, step_ended: bool) -> None:
+        recording = self._recording() if step_ended else None
+        if recording is None:
+            self._log("no training step ended, so no watches can be recommended", 0)
+            return
+        with recording:
+            watches = [recommended.watch for recommended in recommend_for(recording)]
+        self.add(map(describe, watches))
+        self._log(f"recommended watches set: {', '.join(watch.rule for watch in watches)}", 0)
+
+    def _hit(self, hit: Hit) -> None:
+        with self._lock:
+            status = self._statuses.get(hit.watch)
+            if status is not None:
+                sighting = WatchSeen(hit.node, hit.seq, hit.step, hit.text)
+                self._statuses[hit.watch] = msgspec.structs.replace(
+                    status, hits=status.hits + 1, last=hit.text, node=hit.node, seq=hit.seq,
+                    step=hit.step, recent=(sighting, *status.recent[: RECENT - 1]),
+                )  # fmt: skip
+        self._tell()
+        if "save" in hit.actions:
+            self._save(hit)
+        if "log" in hit.actions or "end" in hit.actions:
+            self._log(f"watch {hit.watch}, {hit.text}", hit.step)
+        if "end" in hit.actions:
+            raise WatchEnd(EXIT_STATUS)
+        if "stop" in hit.actions:
+            self._gate.break_here(f"Watch {hit.watch}, {hit.text}", "watch", hit.watch)
+
+    def _save(self, hit: Hit) -> None:
+        event: NodeFinished | None = getattr(self._here, "event", None)
+        if event is not None and hit.value in event.node.outputs:
+            array = event.outputs[event.node.outputs.index(hit.value)]
+            self._keep(event.node, hit.value, array, hit.seq, event.step)
+
+    def _fault(self, text: str) -> None:
+        self._log(text, 0)
+        with self._lock:
+            for outcome in self._watcher.asked:
+                status = self._statuses.get(outcome.watch.id)
+                if status is not None and outcome.fault:
+                    self._statuses[outcome.watch.id] = msgspec.structs.replace(
+                        status, enabled=False, message=outcome.fault
+                    )
+        self._tell()
+
+    def _log(self, text: str, step: int) -> None:
+        self._bus.emit(Logged("nodescope", text, step, self._bus.now_ns()))
+
+    def _tell(self) -> None:
+        with self._lock:
+            statuses = tuple(self._statuses.values())
+        self._gate.watches(statuses)
+
+
+def _status(watch: Watch, statuses: dict[str, WatchStatus]) -> WatchStatus:
+    text = describe(watch)
+    before = statuses.get(_name(text))
+    if before is not None:
+        return msgspec.structs.replace(
+            before, id=watch.id, text=text, enabled=watch.enabled, message=""
+        )
+    marks = "mark" in watch.actions
+    return WatchStatus(watch.id, text, watch.rule, enabled=watch.enabled, marks=marks)
+
+
+def _name(text: str) -> str:
+    """What a watch is, switched on or off."""
+    return text.removeprefix("off ")

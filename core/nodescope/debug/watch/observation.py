@@ -1,0 +1,261 @@
+"""Sight: one value at one moment, as a rule sees it. Costly data is computed on demand.
+
+Invariant: arrays are only read; statistics are computed once per sight; missing data raises
+`Unasked`, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from nodescope.arrays import to_numpy
+from nodescope.debug.watch.rule import Target, Unasked
+from nodescope.events import Array
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.record.summary import TensorSummary, summarise
+
+_BLOCK: Final = 1 << 16
+# dtype kinds that are numbers; V are those of ml_dtypes.
+_NUMBERS: Final = "biufcV"
+
+
+def _none() -> None:
+    return None
+
+
+class Source(Protocol):
+    """Where the content of a value comes from."""
+
+    def summary(self) -> TensorSummary | None:
+        """Its statistics, or None if they are not kept."""
+
+    def array(self) -> Array | None:
+        """All of it, or None if it is not kept."""
+
+    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+        """What stays true when the program goes on, and how many bytes it takes.
+
+        Args:
+            whole: Whether all of it is wanted.
+            room: How many bytes there are.
+        """
+
+
+class Live:
+    """A value that the program holds right now."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, array: Any) -> None:
+        self._given = array
+
+    @property
+    def _array(self) -> Array:
+        """The elements, fetched when they are asked for first. Raises `Unasked`."""
+        if self._given.__class__ is not np.ndarray:
+            try:
+                self._given = to_numpy(self._given)
+            except Exception as error:  # of the library
+                raise Unasked(f"the elements could not be had: {error}") from error
+        return self._given
+
+    def summary(self) -> TensorSummary | None:
+        """Made from the array."""
+        return summarise(self._array)
+
+    def array(self) -> Array | None:
+        """A view that cannot be written to."""
+        view = self._array.view()
+        view.flags.writeable = False
+        return view
+
+    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+        """A copy, if there is room for it."""
+        array = self._array
+        if not whole or array.nbytes > room:
+            return None, 0
+        return Copied(array.copy()), array.nbytes
+
+
+class Copied(Live):
+    """A copy, which nobody writes to."""
+
+    __slots__ = ()
+
+    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+        """Itself; its bytes are counted already."""
+        return self, 0
+
+
+class Seen:
+    """The content of a value.
+
+    Args:
+        source: Where it comes from; None if nothing is known of it.
+
+    Attributes:
+        held: Bytes that were copied for it.
+    """
+
+    __slots__ = ("_array", "_measures", "_summary", "held", "source")
+
+    def __init__(self, source: Source | None) -> None:
+        self.source = source
+        self._summary: TensorSummary | None = None
+        self._array: Array | None = None
+        self._measures: dict[str, float | None] = {}
+        self.held = 0
+
+    @property
+    def summary(self) -> TensorSummary:
+        """Its statistics. Raises `Unasked`."""
+        if self._summary is None:
+            self._summary = self.source.summary() if self.source is not None else None
+            if self._summary is None:
+                raise Unasked("no statistics of the value were recorded")
+        return self._summary
+
+    @property
+    def array(self) -> Array:
+        """The full array. Raises `Unasked`."""
+        array = self.array_or_none
+        if array is None:
+            raise Unasked("the full array was not kept")
+        return array
+
+    @property
+    def array_or_none(self) -> Array | None:
+        """The full array, or None if it is not kept or holds no numbers."""
+        if self._array is None and self.source is not None:
+            array = self.source.array()
+            if array is not None and array.dtype.kind in _NUMBERS:
+                self._array = array
+        return self._array
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype at this moment."""
+        return self.summary.spec
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for extent in self.spec.shape:
+            size *= extent
+        return size
+
+    def measure(self, name: str, make: Callable[[], float | None]) -> float | None:
+        """A number that is made once."""
+        if name not in self._measures:
+            self._measures[name] = make()
+        return self._measures[name]
+
+    def drop(self) -> int:
+        """Let go of everything that was copied; how many bytes that were."""
+        freed, self.held = self.held, 0
+        self._array = self.source = None
+        return freed
+
+    def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
+        """Let go of the program's array, but keep what is wanted of it; the bytes it takes."""
+        source, nbytes = self.source.keep(whole, room) if self.source is not None else (None, 0)
+        if statistics and source is None and self._summary is None and self.source is not None:
+            self._summary = self.source.summary()
+        self._array, self.source = None, source
+        self.held += nbytes
+        return nbytes
+
+
+class Sight(Seen):
+    """One value at one moment.
+
+    Args:
+        node: Who made it.
+        value, port: Which of the node's values.
+        step, seq: When.
+        roles: What the value is.
+        time_ns: Nanoseconds since the run began, without those that a debugger held it.
+        owner: Of a gradient: the name of the node whose value it is the gradient of.
+        inputs: Gives what the node was given, by input port.
+        before: The same value in the step before, or None in its first.
+        gradient: Gives the latest gradient of the value, or None where none is known.
+    """
+
+    __slots__ = (
+        "_gradient", "_inputs", "before", "node", "owner", "port", "roles", "seq", "step",
+        "time_ns", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node: Node,
+        value: int,
+        port: int,
+        step: int,
+        seq: int,
+        source: Source | None,
+        *,
+        roles: frozenset[Target] = frozenset(),
+        time_ns: int = 0,
+        owner: str = "",
+        inputs: Callable[[], tuple[Seen, ...]] = tuple,
+        before: Seen | None = None,
+        gradient: Callable[[], Seen | None] = _none,
+    ) -> None:
+        super().__init__(source)
+        self.node = node
+        self.value = value
+        self.port = port
+        self.step = step
+        self.seq = seq
+        self.roles = roles
+        self.time_ns = time_ns
+        self.owner = owner
+        self._inputs = inputs
+        self.before = before
+        self._gradient = gradient
+
+    @property
+    def phase(self) -> str:
+        """The node's phase."""
+        return self.node.phase
+
+    @property
+    def name(self) -> str:
+        """The value as a person calls it."""
+        port = f":{self.port}" if self.port else ""
+        owner = f" (gradient of {self.owner})" if self.owner else ""
+        return f"{self.node.name}{port}{owner}"
+
+    @property
+    def inputs(self) -> tuple[Seen, ...]:
+        """What the node was given, by input port."""
+        return self._inputs()
+
+    @property
+    def gradient(self) -> Seen | None:
+        """The latest gradient of the value; None where none is known."""
+        return self._gradient()
+
+    def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
+        """As of `Seen`; the sights behind it are let go, too."""
+        self.before, self._inputs, self._gradient = None, tuple, _none
+        return super().hold(whole=whole, statistics=statistics, room=room)
+
+
+def numbers(array: Array) -> Array:
+    """The elements as float64 or complex128, in the same shape."""
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128, copy=False)
+    return array.astype(np.float64, copy=False)
+
+
+def blocks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
+    """The same stretches of arrays of one shape, as float64 or complex128 vectors, in C order."""
+    flat = [array.reshape(-1) for array in arrays]
+    for start in range(0, flat[0].size, _BLOCK):
+        yield tuple(numbers(vector[start : start + _BLOCK]) for vector in flat)

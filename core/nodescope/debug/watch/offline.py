@@ -1,0 +1,229 @@
+"""Watches evaluated against a recording: what they would have found while it ran.
+
+Invariant: the recording is only read; memory does not grow with its length, only with the size of
+its graph and, up to a limit, the hits of one step. Missing data is counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
+from nodescope.debug.watch.observation import Seen, Source
+from nodescope.debug.watch.watch import Hit, Watch, describe
+from nodescope.events import Array, Level
+from nodescope.ir.graph import Node
+from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED, Dropped, Execution, GradientRow, Holds, NodeRow
+from nodescope.record.summary import TensorSummary
+
+_PAGE = 2000
+_MAX_HELD = 10_000
+
+
+class Asking:
+    """Asks watches of a recording. Iterating gives the hits in order of seq; it does so once.
+
+    Args:
+        recording: Open, finished or being written; what is committed now is looked at.
+        watches: What is watched for.
+        after, until: Hits of executions in ``(after, until]`` only. What is before is looked at,
+            too, since rules remember.
+        on_fault: Takes one line about a watch that failed and was disabled.
+        patience_s: How long may be looked; what comes later in the recording is said to be left.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        watches: Iterable[Watch],
+        *,
+        after: int = 0,
+        until: int | None = None,
+        on_fault: Callable[[str], None] = lambda text: None,
+        hold_bytes: int = HOLD_BYTES,
+        patience_s: float = math.inf,
+    ) -> None:
+        self._recording = recording
+        self._until = time.monotonic() + patience_s
+        self._left = 0
+        self._after = after
+        self._last = recording.last_seq() if until is None else until
+        self._evaluator = WatchEvaluator(watches, on_fault=on_fault, hold_bytes=hold_bytes)
+        self._level, self._dropped = recording.run().level, recording.dropped()
+        self._holds = Holds(recording.holds())
+        self._hits = self._run()
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """The watches, with their ids."""
+        return self._evaluator.watches
+
+    def __iter__(self) -> Iterator[Hit]:
+        return self._hits
+
+    def first(self) -> Hit | None:
+        """The first hit that was not given yet, or None; what comes after it is not read."""
+        return next(self._hits, None)
+
+    def coverage(self) -> Coverage:
+        """What could be judged, of what was read so far."""
+        return Coverage(self._level, self._evaluator.asked, self._dropped, self._left)
+
+    def _run(self) -> Iterator[Hit]:
+        evaluator = self._evaluator
+        pending: list[Hit] = []
+        # Gradients are judged when it is known what they are: till then later hits wait for theirs.
+        for hits, over in self._told():
+            pending += (hit for hit in hits if hit.seq > self._after)
+            if pending and (over or not evaluator.waits or len(pending) > _MAX_HELD):
+                yield from sorted(pending, key=_by_seq)
+                pending = []
+        evaluator.step_finished()
+        yield from sorted(pending, key=_by_seq)
+
+    def _told(self) -> Iterator[tuple[list[Hit], bool]]:
+        """What each record makes the watches say, and whether a step ended with it."""
+        recording, evaluator = self._recording, self._evaluator
+        ends = (
+            (row.end_seq, 3, None)
+            for row in recording.steps()
+            if row.end_seq is not None and row.observed
+        )
+        records = heapq.merge(
+            ((row.seq, 0, row) for row in recording.nodes()),
+            ((row.seq, 1, row) for row in recording.gradients()),
+            ((row.seq, 2, row) for row in self._executions()),
+            sorted(ends),
+            key=_by_place,
+        )
+        defined: dict[int, Node] = {}
+        for seq, _, row in records:
+            if seq > self._last:
+                return
+            if isinstance(row, NodeRow):
+                defined[row.node.id] = row.node
+                evaluator.define((row.node,))
+                continue
+            elif isinstance(row, GradientRow):
+                hits = evaluator.paired(row.value, row.gradient)
+            elif isinstance(row, Execution):
+                node = defined.get(row.node)
+                if node is None or row.node not in evaluator.covered or row.flags & FAILED:
+                    continue
+                hits = self._judged(node, row)
+            else:
+                evaluator.step_finished()
+                yield [], True
+                continue
+            if hits:
+                yield hits, False
+
+    def _executions(self) -> Iterator[Execution]:
+        after = 0
+        while page := self._recording.executions(after, self._last, limit=_PAGE):
+            if time.monotonic() > self._until:
+                self._left = page[0].step
+                return
+            yield from page
+            after = page[-1].seq
+
+    def _judged(self, node: Node, row: Execution) -> list[Hit]:
+        recording = self._recording
+
+        def output(port: int) -> Source | None:
+            return _Recorded(recording, node.outputs[port], row.seq, exact=True)
+
+        def inputs() -> tuple[Seen, ...]:
+            return tuple(Seen(_Recorded(recording, value, row.seq)) for value in node.inputs)
+
+        time_ns = self._holds.ran_ns(row.start_ns + row.duration_ns)
+        return self._evaluator.finished(node, row.step, row.seq, time_ns, output, inputs)
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """What could be judged and what could not.
+
+    Attributes:
+        level: How much was recorded.
+        asked: How it went with each watch.
+        dropped: What the recording lost, counted.
+        left: The step from which on nothing was looked at, or 0.
+    """
+
+    level: Level
+    asked: tuple[WatchOutcome, ...]
+    dropped: Dropped
+    left: int = 0
+
+    def words(self) -> list[str]:
+        """One line for each watch and reason that kept it from being asked, and what was lost."""
+        lines: list[str] = []
+        for outcome in self.asked:
+            name = describe(outcome.watch).partition(" -> ")[0]
+            if outcome.fault:
+                lines.append(f"{name} was disabled: {outcome.fault}")
+            elif not outcome.values and outcome.watch.enabled:
+                lines.append(f"{name}: no value in the recording matches it")
+            lines += (f"{name}: {text}" for text in outcome.shortcomings())
+            for reason, times in sorted(outcome.unasked.items()):
+                lines.append(
+                    f"{name}: not evaluated {times} of {outcome.looked} times: {reason} "
+                    f"(recorded at level {self.level})"
+                )
+        if self.left:
+            lines.append(f"not evaluated from step {self.left} on: time limit reached")
+        lost = msgspec.structs.asdict(self.dropped)
+        if any(lost.values()):
+            losses = ", ".join(f"{count} {noun}" for noun, count in lost.items() if count)
+            lines.append(f"the recording lost {losses}")
+        return lines
+
+
+class _Recorded:
+    """A value as a recording has it. What was read stays readable, so nothing is ever copied."""
+
+    __slots__ = ("_recording", "_seq", "_value")
+
+    def __init__(self, recording: Recording, value: int, seq: int, *, exact: bool = False) -> None:
+        self._recording = recording
+        self._value = value
+        self._seq: int | None = seq if exact else -seq
+
+    def _at(self) -> int | None:
+        """The seq of the execution that wrote it."""
+        if self._seq is not None and self._seq < 0:
+            written = self._recording.latest_at(self._value, -self._seq)
+            self._seq = written.seq if written is not None else None
+        return self._seq
+
+    def summary(self) -> TensorSummary | None:
+        """As it was recorded."""
+        seq = self._at()
+        written = self._recording.latest_at(self._value, seq) if seq is not None else None
+        return written.summary if written is not None and written.seq == seq else None
+
+    def array(self) -> Array | None:
+        """As it was recorded, read-only."""
+        seq = self._at()
+        return self._recording.array(self._value, seq) if seq is not None else None
+
+    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+        """Itself: a recording is never rewritten."""
+        return self, 0
+
+
+def _by_seq(hit: Hit) -> int:
+    return hit.seq
+
+
+def _by_place(record: tuple[int, int, object]) -> tuple[int, int]:
+    return record[:2]

@@ -1,0 +1,52 @@
+"""Conditions of `nodescope.debug.expressions.compiler` evaluated on a sight.
+
+Invariant: an array is requested only if the condition names it.
+"""
+
+from __future__ import annotations
+
+from nodescope.debug.expressions.builtins import Scene
+from nodescope.debug.expressions.compiler import Condition, compile_condition
+from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.rule import Unasked, WatchError
+from nodescope.errors import ConditionError
+from nodescope.events import Array
+
+
+def compiled(parameter: str, text: str) -> Condition:
+    """The condition that a parameter holds.
+
+    Raises:
+        WatchError: It is none; the message has the column within it.
+    """
+    try:
+        return compile_condition(text)
+    except ConditionError as error:
+        place = f" at column {error.column + 1}" if error.column >= 0 else ""
+        raise WatchError(f"{parameter}{place}: {error.message}", hint=error.hint) from None
+
+
+def holds(condition: Condition, sight: Sight) -> bool:
+    """Whether it holds. Raises `Unasked`, and `ConditionError` where it makes no sense."""
+    names = condition.names
+    value = sight.array if "value" in names else None
+    inputs: tuple[Array, ...] = ()
+    if "inputs" in names:
+        inputs = tuple(operand.array for operand in sight.inputs)
+        if not inputs:
+            raise Unasked("the node has no inputs")
+    gradient = None
+    if "grad" in names:
+        measured = sight.gradient
+        if measured is None:
+            raise Unasked("the gradient of the value is not known yet")
+        gradient = measured.array
+    scene = Scene(
+        value,
+        inputs,
+        step=sight.step,
+        elapsed=sight.time_ns / 1e9,
+        node=sight.node.name,
+        grad=lambda: gradient,
+    )
+    return condition(scene)

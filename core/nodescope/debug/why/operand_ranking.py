@@ -1,0 +1,287 @@
+"""Operand ranking: which operands of an element matter most.
+
+Invariant: the number of operands weighed one by one is bounded; beyond it, only outliers are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nodescope.debug.why.nonfinite_origins import number_text, state_of
+from nodescope.debug.why.value_tracing import Opened
+from nodescope.events import Array
+from nodescope.ops.dependence import Made
+from nodescope.ops.reading import flat
+from nodescope.telling import shape_words
+
+MOST_CANDIDATES = 1024
+"""Operands of one port that are weighed one by one; of more, those that stand out."""
+
+_BY_SIZE = {"add", "subtract"}
+_BY_EXP = {"softmax", "log_softmax", "logsumexp", "logaddexp", "logaddexp2"}
+_BY_FACTOR = {"multiply", "divide", "power", "float_power"}
+_PICKS = {"maximum", "minimum", "fmax", "fmin"}
+# The others only say what becomes of the first operand.
+_BY_FIRST = {"remainder", "fmod", "copysign", "heaviside", "ldexp", "nextafter", "left_shift",
+             "right_shift"}  # fmt: skip
+_ONE_ZERO = {"logical_and", "bitwise_and", "all", "cumprod", "lcm"}
+_ALL_ZERO = {"logical_or", "bitwise_or", "logical_xor", "bitwise_xor", "any", "hypot",
+             "vector_norm"}  # fmt: skip
+_FIRST_ZERO = {"divide", "power", "float_power", "floor_divide", "remainder", "fmod"}
+_KEEPS_ZERO = {
+    "multiply", "sqrt", "square", "abs", "fabs", "negative", "positive", "sin", "tan",
+    "tanh", "relu", "where", "astype", "copy", "assign", "expm1", "log1p", "arcsin", "arctan",
+    "keep", "dropout", "clip", "maximum", "minimum", "cbrt", "leaky_relu", "gelu", "silu", "erf",
+}  # fmt: skip
+
+
+@dataclass
+class Candidate:
+    """An operand's element that may be followed; ``order`` is that of its term."""
+
+    port: int
+    position: int
+    number: Any
+    term: Any = None
+    share: float | None = None
+    order: int = 0
+
+
+def candidates(opened: Opened, derivation: Made, op: str) -> tuple[int, list[Candidate]]:
+    """How many elements of operands there are, and those to weigh, by port and order of terms."""
+    weighed: list[Candidate] = []
+    total = 0
+    shares = _shares(derivation.terms) if derivation.how == "sum" else None
+    for read in derivation.reads:
+        if read.selects:
+            continue
+        total += read.at.size
+        numbers = flat(opened.args[read.port], read.at)
+        terms = derivation.terms if read.port in derivation.paired else None
+        for i in _standing_out(numbers if terms is None else terms, op in _BY_EXP):
+            term = None if terms is None else terms[i]
+            share = None if terms is None or shares is None else float(shares[i])
+            weighed.append(Candidate(read.port, int(read.at[i]), numbers[i], term, share, i))
+    if op in _BY_SIZE and len(weighed) == 2:
+        sizes = _shares(np.array([complex(candidate.number) for candidate in weighed]))
+        for candidate, size in zip(weighed, sizes.tolist(), strict=True):
+            candidate.share = size
+    return total, weighed
+
+
+def _standing_out(numbers: Array, by_value: bool) -> list[int]:
+    """All, if there are not too many; else the first NaN, Inf and zeros, and the largest.
+
+    The largest by magnitude, and ``by_value`` with their signs, too.
+    """
+    if numbers.size <= MOST_CANDIDATES:
+        return list(range(numbers.size))
+    per_kind = MOST_CANDIDATES // 4
+    with np.errstate(all="ignore"):
+        sizes = np.abs(numbers.astype(np.complex128))
+    chosen = [np.flatnonzero(sizes != sizes), np.flatnonzero(np.isinf(sizes))]
+    chosen.append(np.flatnonzero(sizes == 0))
+    if by_value:
+        chosen.append(np.argsort(np.nan_to_num(-numbers.astype(np.float64)), kind="stable"))
+    largest = np.argsort(np.nan_to_num(-sizes), kind="stable")
+    return np.unique(np.concatenate([places[:per_kind] for places in (*chosen, largest)])).tolist()  # type: ignore[no-any-return]
+
+
+def count(opened: Opened, derivation: Made, state: str) -> int:
+    """How many of the operands' elements are NaN, Inf or zero."""
+    count = 0
+    for read in derivation.reads:
+        if not read.selects:
+            with np.errstate(all="ignore"):
+                sizes = np.abs(flat(opened.args[read.port], read.at).astype(np.complex128))
+            tests = {"nan": sizes != sizes, "inf": np.isinf(sizes), "zero": sizes == 0}
+            count += int(np.sum(tests[state]))
+    return count
+
+
+def blame_order(
+    op: str, candidates: list[Candidate], opened: Opened, derivation: Made, position: int
+) -> list[Candidate]:
+    """For `births.birth`: those of the terms first, or the own element of a softmax."""
+    if derivation.terms is not None:
+        return sorted(candidates, key=lambda candidate: candidate.port != derivation.paired[0])
+    if op == "softmax":
+        own_element = Candidate(0, position, element(opened.args[0], position))
+        return [
+            own_element,
+            *(candidate for candidate in candidates if candidate.position != position),
+        ]
+    return candidates
+
+
+def blamed(candidates: list[Candidate], at: int, trait: str) -> list[Candidate]:
+    """The candidate to blame; of a product in a sum, the factor that is to blame."""
+    if not 0 <= at < len(candidates):
+        return []
+    first = candidates[at]
+    if first.term is None:
+        return [first]
+    factors = [
+        candidate
+        for candidate in candidates
+        if candidate.order == first.order and candidate.term is not None
+    ]
+    if trait == "infinite":
+        factors = [
+            candidate for candidate in factors if state_of(candidate.number) == "inf"
+        ] or factors
+    return [max(factors, key=lambda candidate: abs(complex(candidate.number)))]
+
+
+def _shares(terms: Array | None) -> Array:
+    if terms is None or not terms.size:
+        return np.zeros(0)
+    with np.errstate(all="ignore"):
+        sizes = np.abs(terms.astype(np.complex128))
+        largest = sizes.max()
+        if math.isfinite(largest) and largest:
+            sizes = sizes / largest  # their sum may be beyond the largest number
+        total = float(sizes.sum())
+        if not math.isfinite(total) or not total:
+            return np.where(np.isfinite(sizes), 0.0, 1.0)
+        return np.asarray(sizes / total)
+
+
+def same(
+    op: str, kind: str, state: str, candidates: list[Candidate], derivation: Made
+) -> list[Candidate]:
+    """Of NaN, Inf and zero: the operands that are such and pass it on."""
+    if state == "finite":
+        return []
+    alike = [candidate for candidate in candidates if state_of(candidate.number) == state]
+    if state != "zero":
+        return alike
+    if derivation.how == "sum" or op in _BY_SIZE:
+        terms = (
+            derivation.terms
+            if derivation.terms is not None
+            else [candidate.number for candidate in candidates]
+        )
+        return alike if np.all(np.asarray(terms) == 0) else []
+    if op in _ALL_ZERO:
+        return alike if len(alike) == len(candidates) else []
+    if op in _FIRST_ZERO:
+        return [candidate for candidate in alike if candidate.port == 0]
+    keeps = op in _KEEPS_ZERO or op in _ONE_ZERO
+    passes = keeps or kind in ("moved", "extreme", "ordered", "winner", "chosen", "product",
+                               "replaced")  # fmt: skip
+    return alike if passes else []
+
+
+def any_nan(opened: Opened, position: int) -> list[Candidate]:
+    """A NaN among the operands that has no share by derivatives, as in a softmax of one element."""
+    shape = opened.outs[opened.port].shape
+    for port, operand in enumerate(opened.args):
+        array = np.asarray(operand)
+        if opened.points[port] is None or array.dtype.kind in "biu":
+            continue
+        with np.errstate(all="ignore"):
+            places = np.flatnonzero(array != array)
+        if places.size:
+            aligned = array.shape == shape and position in places
+            at = position if aligned else int(places[0])
+            return [Candidate(port, at, element(array, at))]
+    return []
+
+
+def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candidate]:
+    """The operands by how much of the result is theirs."""
+
+    def key(candidate: Candidate) -> tuple[float, float]:
+        size = abs(complex(candidate.number)) if candidate.number is not None else 0.0
+        size = size if math.isfinite(size) else math.inf
+        if op in _PICKS:
+            return float(candidate.number != result), -size
+        if op in _BY_FIRST:
+            return float(candidate.port), -size
+        if candidate.share is not None:
+            return -candidate.share, -size
+        if op in _BY_EXP:
+            return -float(candidate.number), -size
+        if op in ("power", "float_power") and not size:
+            return -math.inf, 0.0  # whatever it is of, it is 1
+        if op in _BY_FACTOR and size:
+            return -abs(math.log(size)) if math.isfinite(size) else -math.inf, -size
+        return 0.0, -size
+
+    return sorted(candidates, key=key)
+
+
+def made_words(
+    op: str, ranked: list[Candidate], opened: Opened, derivation: Made, total: int
+) -> str:
+    """What a finite number was made of."""
+    if not ranked:
+        return f"{op} computes it from no operand"
+    first = ranked[0]
+    axes = along(opened, derivation)
+    if derivation.how == "sum" and derivation.terms is not None and derivation.terms.size > 1:
+        share = f", the largest makes up {first.share:.0%}" if first.share is not None else ""
+        return f"{op} of {derivation.terms.size:,} terms{axes}{share}"
+    numbers = {candidate.port: number_text(candidate.number) for candidate in reversed(ranked)}
+    if total > max(len(numbers), 1):
+        return f"{op} of {total:,} elements{axes}"
+    return f"{op} of {' and '.join(numbers[port] for port in sorted(numbers))}"
+
+
+def along(opened: Opened, derivation: Made) -> str:
+    """Which way the elements of the one operand lie: `` along axis 0 of 6×4``, or ``""``."""
+    reads = [read for read in derivation.reads if not read.selects and read.at.size > 1]
+    if len(reads) != 1:
+        return ""
+    shape = np.shape(opened.args[reads[0].port])
+    places = np.unravel_index(reads[0].at, shape)
+    axes = [
+        str(axis)
+        for axis, coordinates in enumerate(places)
+        if (coordinates != coordinates[0]).any()
+    ]
+    if len(axes) == len(shape):
+        return ""
+    noun = "axis" if len(axes) == 1 else "axes"
+    return f" along {noun} {' and '.join(axes)} of {shape_words(shape)}"
+
+
+def range_of(array: Array) -> str:
+    """What is in an array: its range, and how many elements are special."""
+    if not array.size:
+        return "is empty"
+    with np.errstate(all="ignore"):
+        finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array.reshape(-1)
+    words = "has no finite elements"
+    if finite.size:
+        low, high = finite.min(), finite.max()
+        words = (
+            f"ranges from {number_text(low)} to {number_text(high)}"
+            if low != high
+            else f"is {number_text(low)}"
+        )
+    special = [
+        ("negative", int(np.sum(array < 0))),
+        ("zero", int(np.sum(array == 0))),
+        ("nan", int(np.sum(array != array))),
+        ("infinite", int(np.sum(np.isinf(array))) if array.dtype.kind == "f" else 0),
+    ]
+    told_counts = [f"{count:,} {trait}" for trait, count in special if count]
+    suffix = f" ({', '.join(told_counts)} of {array.size:,})" if told_counts else ""
+    return words + suffix
+
+
+def index(array: Array, position: int) -> tuple[int, ...]:
+    """The index of an element that is counted in C order."""
+    return tuple(int(coordinate) for coordinate in np.unravel_index(position, array.shape))
+
+
+def element(array: Any, position: int) -> Any:
+    """The element at a position in C order."""
+    return flat(array, np.array([position], np.int64))[0]

@@ -1,0 +1,139 @@
+"""Words: answers as text for a terminal.
+
+Invariant: a function of the answer alone; no line holds more than one node.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from nodescope.debug.why.answer import Cause, Operand, Why
+from nodescope.debug.why.nonfinite_origins import number_text, state_of
+from nodescope.debug.why.spread import Spread
+from nodescope.ir.graph import SourceLocation
+from nodescope.telling import index_text
+
+_MOST_LINES = 24
+# Of a row of nodes that only pass a number on, so many are shown.
+_MOST_PASSING = 3
+
+
+def line_of(source: SourceLocation) -> str:
+    """``train.py:42``, as watches and breakpoints name it."""
+    return f"{PurePath(source.file).name}:{source.line}"
+
+
+def place(name: str, at: tuple[int, ...] | None) -> str:
+    """``hidden/tanh at [4, 17]``."""
+    return f"{name} at {index_text(at)}" if at else name
+
+
+def sentence(cause: Cause) -> str:
+    """The whole of it in one sentence or two."""
+    end = cause.culprit()
+    start = f"{place(cause.name, cause.at)} is {number_text(cause.number)} in step {cause.step}"
+    location = f" ({line_of(end.source)})" if end.source is not None else ""
+    if state_of(cause.number) == "finite" and end is not cause and end.kind != "missing":
+        leads_to = f"{place(end.name, end.at)}{location}"
+        return f"{start}: {cause.words}; the largest share leads to {leads_to}"
+    if end.kind == "missing":
+        return f"{start}; traced back to {end.name}{location}, which {end.words}"
+    if end.kind == "leaf":
+        return f"{start}: it comes from {place(end.name, end.at)}{location}, {end.words}"
+    if end.birth is None:
+        return f"{start}: {end.words}{location}"
+    text = f"{start}: {end.birth.words}"
+    text += f", in {place(end.name, end.at)}{location}" if end is not cause else location
+    behind = end.causes[0] if end.causes else None
+    if behind is not None and end.birth.trait:
+        thing = {
+            "negative": "the negative number", "zero": "the zero", "large": "the large number",
+            "small": "the small number", "outside": "that number", "infinite": "the infinity",
+        }[end.birth.trait]  # fmt: skip
+        line = f" ({line_of(behind.source)})" if behind.source is not None else ""
+        text += f"; {thing} comes from {place(behind.name, behind.at)}{line}: {behind.words}"
+    return text
+
+
+def render(answer: Why) -> str:
+    """The answer as lines: first in words, then link by link."""
+    lines = [f"step {answer.root.step} is {answer.note}"] if answer.note else []
+    for count, cause in answer.groups:
+        if len(answer.groups) > 1 or answer.elements > 1:
+            lines.append(
+                f"{count} of {answer.followed} elements traced, out of {answer.elements:,} in all:"
+            )
+        lines.append(sentence(cause))
+        lines.append("")
+        chain, end = cause.chain(), cause.culprit()
+        passing = left_out = 0
+        for link, after in zip(chain, [*chain[1:], None], strict=True):
+            passing = passing + 1 if link.kind == "passed" and link is not end else 0
+            last = after is None or after.kind != "passed" or after is end
+            if passing > _MOST_PASSING and not last:
+                left_out += 1
+                continue
+            if left_out:
+                lines.append(f"  … {left_out:,} nodes that pass it on …")
+                left_out = 0
+            lines += _link(link, link is end)
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _link(cause: Cause, culprit: bool) -> list[str]:
+    mark = "*" if culprit else " "
+    number = "?" if cause.number is None else number_text(cause.number)
+    origin = f", {cause.how}" if cause.how not in ("", "recorded") else ""
+    head = (
+        f"{mark} {place(cause.name, cause.at)} = {number}  [{cause.op}, step {cause.step}{origin}]"
+    )
+    lines = [head, f"    {cause.words}"]
+    if cause.kind == "limit":
+        lines.append("    not traced further")
+    if cause.source is not None:
+        lines.append(f"    {line_of(cause.source)}{'  ' + cause.line if cause.line else ''}")
+    lines += [f"    {text}" for text in cause.ranges]
+    if len(cause.operands) > 1:
+        lines += [f"      {text}" for text in dict.fromkeys(map(_operand, cause.operands))]
+        if cause.others:
+            lines.append(f"      and {cause.others:,} others")
+    return lines
+
+
+def _operand(operand: Operand) -> str:
+    if operand.at is None:
+        return f"the number {operand.name}"
+    text = f"{place(operand.name, operand.at)} = {number_text(operand.number)}"
+    if operand.term is not None:
+        text += f", term {number_text(operand.term)}"
+    if operand.share is not None:
+        text += f" ({operand.share:.0%})"
+    return text + (" (selects)" if operand.selects else "")
+
+
+def render_spread(spread: Spread) -> str:
+    """What NaN and Inf did in a step, as lines."""
+    if not spread.births and not spread.passed:
+        if not spread.known:
+            return f"step {spread.step}: no statistics were recorded, so NaN and Inf are unknown\n"
+        return f"step {spread.step}: only finite values\n"
+    lines = [
+        f"step {spread.step}: {spread.touched:,} of {spread.executions:,} nodes produced NaN or Inf"
+    ]
+    for i, birth in enumerate(spread.births[:_MOST_LINES]):
+        first = "first culprit" if i == 0 else "another culprit"
+        line = f" ({line_of(birth.source)})" if birth.source is not None else ""
+        lines.append(f"{first}: {place(birth.node, birth.at)}{line}: {birth.words}")
+        lines += [f"    {text}" for text in birth.ranges]
+        plural = "" if birth.reached == 1 else "s"
+        lines.append(f"    it reached {birth.reached:,} node{plural}")
+    if len(spread.births) > _MOST_LINES:
+        lines.append(f"and in {len(spread.births) - _MOST_LINES:,} more nodes")
+    for node in spread.passed[:_MOST_LINES]:
+        lines.append(f"  spread to {node.node} from {', '.join(node.sources)}")
+    if len(spread.passed) > _MOST_LINES:
+        lines.append(f"  … and {len(spread.passed) - _MOST_LINES:,} more")
+    for healed in spread.healed[:_MOST_LINES]:
+        lines.append(f"  healed by {healed.node}: {healed.words}")
+    return "\n".join(lines) + "\n"

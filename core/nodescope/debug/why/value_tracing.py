@@ -1,0 +1,327 @@
+"""Value tracing: values at a moment, with the nodes that computed them, also inside kernels.
+
+Invariant: a point is opened on demand and reads only; a kernel's nodes are rerun on its real
+inputs, and the run itself does not change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nodescope.debug.replay.arrays import alike, differing
+from nodescope.debug.replay.execution_index import Source
+from nodescope.debug.replay.replay import Replay, run_call
+from nodescope.debug.why.nonfinite_origins import number_text
+from nodescope.errors import ReplayError
+from nodescope.events import Array
+from nodescope.ir.graph import Graph, Node
+from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.record.rows import Execution
+
+MOST_AGAIN = 1 << 20
+"""Elements of operands and outputs up to which a node is run again, to see that they belong."""
+
+
+MOST_INSIDE = 20_000
+"""Nodes of a scan's iterations that are looked into."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How a value was made.
+
+    Attributes:
+        node: What made it.
+        call: Its op and attributes; None for a leaf.
+        args: Its operands by port, Python scalars included.
+        outs: What it gave.
+        port: Which of them the value is.
+        by_hand: What a person did, in words, if that made the element what it is.
+        doubt: Whether the operands, run again, give something else. The recording does not say
+            which execution an operand is of; one of an earlier step may have been meant.
+        points: By port, where the operand came from; None for scalars.
+    """
+
+    node: Node
+    call: Call | None
+    args: tuple[Any, ...]
+    outs: tuple[Array, ...]
+    port: int
+    points: tuple[Point | None, ...]
+    doubt: bool = False
+    by_hand: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A body that is looked into: everything that its nodes computed."""
+
+    graph: Graph
+    values: dict[int, Any]
+    makers: dict[int, Node]
+    given: dict[int, Point | None]
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value: written by an execution, or inside of a kernel.
+
+    Attributes:
+        value: Its id, in the run or in the kernel's graph.
+        execution: What wrote it; inside of a kernel, what ran that.
+        frame: The kernel; None outside.
+        edited: The seq of the edit that made it another one since, or 0.
+    """
+
+    value: int
+    execution: Execution
+    frame: Frame | None = None
+    edited: int = 0
+
+    @property
+    def source(self) -> Source:
+        """As the run has it, outside of kernels."""
+        return Source(self.value, self.execution, self.edited)
+
+
+def point_of(source: Source) -> Point:
+    """The point of a value of the run."""
+    return Point(source.value, source.execution, edited=source.edited)
+
+
+class ValueTracer:
+    """Opens points of one recording."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self.book = replay.book
+        self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
+        self._frames: dict[tuple[int, int], Frame] = {}
+        self._scans: dict[tuple[int, int], dict[int, Frame]] = {}
+
+    def array(self, point: Point) -> Array:
+        """The value's elements. Raises `ReplayError`."""
+        if point.frame is not None:
+            return np.asarray(point.frame.values[point.value])
+        return self._written(point.source)[0]
+
+    def how(self, point: Point) -> str:
+        """``recorded``, ``recomputed``, or ``in <kernel>``."""
+        if point.frame is not None:
+            return f"in {point.frame.kernel}"
+        return self._written(point.source)[1]
+
+    def node(self, point: Point) -> Node:
+        """What made it, without asking for any array."""
+        if point.frame is not None:
+            return point.frame.makers[point.value]
+        number = point.execution.node
+        return self.book.node(number, point.execution.seq)
+
+    def _written(self, source: Source) -> tuple[Array, str]:
+        key = (source.value, source.seq)
+        if key not in self._arrays:
+            written = self.replay.written(source)
+            self._arrays[key] = (written.array, written.how)
+            if len(self._arrays) > 512:
+                del self._arrays[next(iter(self._arrays))]
+        return self._arrays[key]
+
+    def open(self, point: Point, position: int) -> tuple[Point, int, Opened]:
+        """How an element was made; of a kernel, branch or scan, by the node inside that made it.
+
+        Raises:
+            ReplayError: An operand is neither recorded nor to be computed again.
+        """
+        while True:
+            if point.edited:
+                before, by_hand = self._by_hand(point, position)
+                if by_hand is not None:
+                    return point, position, by_hand
+                point = before
+            opened = self._inner(point) if point.frame is not None else self._outer(point)
+            if opened.node.op == "scan" and opened.call is not None:
+                step = self._iteration(point, opened, position)
+                if step is None:
+                    return point, position, opened
+                point, position = step
+                continue
+            inside = self._inside(point, opened)
+            if inside is None:
+                return point, position, opened
+            point = inside
+
+    def _by_hand(self, point: Point, position: int) -> tuple[Point, Opened | None]:
+        """What it was before a person changed it, and how that made the element another one."""
+        before = self.book.source(point.value, point.edited)
+        assert before is not None
+        before_it = point_of(before)
+        new, was = self.array(point), "its previous value is unknown"
+        try:
+            old = self.array(before_it)
+        except ReplayError:
+            pass
+        else:
+            if not differing(old, new)[position]:
+                return before_it, None
+            was = f"previously {number_text(old.flat[position])}"
+        words = f"changed by hand: {self.book.edits[point.edited].how}; {was}"
+        return before_it, Opened(self.node(point), None, (), (new,), 0, (), by_hand=words)
+
+    def _outer(self, point: Point) -> Opened:
+        execution = point.execution
+        node = self.book.node(execution.node, execution.seq)
+        sources = self.replay.sources(execution)
+        arrays = [self._written(source)[0] for source in sources]
+        points = [point_of(source) for source in sources]
+        outs = tuple(self._written(Source(output, execution))[0] for output in node.outputs)
+        port = node.outputs.index(point.value)
+        if not node.inputs:
+            return Opened(node, None, tuple(arrays), outs, port, tuple(points))
+        call = self.book.call(execution)
+        opened = _opened(node, call, arrays, points, outs, port)
+        recorded = self._written(Source(point.value, execution))[1] == "recorded"
+        if not recorded or sum(array.size for array in (*arrays, *outs)) > MOST_AGAIN:
+            return opened
+        return replace(opened, doubt=not alike(run_call(call, arrays)[port], outs[port]))
+
+    def _inner(self, point: Point) -> Opened:
+        frame = point.frame
+        assert frame is not None
+        node = frame.makers[point.value]
+        call = call_of(node)
+        operands = [operand for operand in call.args if not isinstance(operand, Scalar)]
+        points = [
+            Point(operand, point.execution, frame)
+            if operand in frame.makers
+            else frame.given[operand]
+            for operand in operands
+        ]
+        arrays = [frame.values[operand] for operand in operands]
+        outs = tuple(np.asarray(frame.values[output]) for output in node.outputs)
+        return _opened(node, call, arrays, points, outs, node.outputs.index(point.value))
+
+    def _inside(self, point: Point, opened: Opened) -> Point | None:
+        """The value inside of a kernel or branch that the node gives out; None of other nodes."""
+        if opened.call is None or opened.node.op not in ("fused", "cond"):
+            return None
+        args, points = opened.args, opened.points
+        if opened.node.op == "cond":
+            chosen = bool(np.asarray(args[0]))
+            body: Graph = opened.call.attrs["then" if chosen else "otherwise"]
+            args, points = args[1:], points[1:]
+        else:
+            body = opened.call.attrs["body"]
+        key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = _frame(body, args, points, opened.node.name)
+            if frame is None:
+                return None
+            self._frames[key] = frame
+        value = body.outputs[opened.port]
+        if value in frame.makers:
+            return Point(value, point.execution, frame)
+        return frame.given.get(value)
+
+    def _iteration(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
+        """The value inside of a scan's body, in the iteration that made an element."""
+        assert opened.call is not None
+        attrs = opened.call.attrs
+        body: Graph = attrs["body"]
+        carries, length = attrs["carries"], attrs["length"]
+        if not length or length * len(body.nodes) > MOST_INSIDE:
+            return None
+        key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
+        frames = self._scans.get(key)
+        if frames is None:
+            frames = self._scans[key] = _unrolled(opened, attrs, point.execution)
+        if not frames:
+            return None
+        at = (0 if attrs["reverse"] else length - 1) if opened.port < carries else None
+        if at is None:
+            row_size = opened.outs[opened.port].size // length
+            at, position = divmod(position, max(row_size, 1))
+        frame = frames[at]
+        value = body.outputs[opened.port]
+        inner = frame.given.get(value)
+        if value in frame.makers:
+            inner = Point(value, point.execution, frame)
+        return None if inner is None else (inner, position)
+
+
+def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> dict[int, Frame]:
+    """The iterations of a scan, each a frame; none if its body cannot be looked into."""
+    body: Graph = attrs["body"]
+    carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
+    carry, carried = list(opened.args[:carries]), list(opened.points[:carries])
+    frames: dict[int, Frame] = {}
+    for i in range(length - 1, -1, -1) if attrs["reverse"] else range(length):
+        rows, row_points = [], []
+        for j in range(columns):
+            array, source = opened.args[carries + j], opened.points[carries + j]
+            getitem = Node(0, "row", "getitem", "index", (1,), outputs=(2,), attrs={"index": (i,)})
+            values = {1: array, 2: np.asarray(array[i])}
+            graph = Graph(0, "static", (1,), (2,), (getitem,))
+            row = Frame(graph, values, {2: getitem}, {1: source}, opened.node.name)
+            rows.append(values[2])
+            row_points.append(Point(2, execution, row))
+        around = carries + columns
+        args = (*carry, *rows, *opened.args[around:])
+        points = (*carried, *row_points, *opened.points[around:])
+        frame = _frame(body, args, points, f"{opened.node.name}[{i}]")
+        if frame is None:
+            return {}
+        frames[i] = frame
+        ends = body.outputs[:carries]
+        carry = [frame.values[output] for output in ends]
+        carried = [
+            Point(output, execution, frame) if output in frame.makers else frame.given[output]
+            for output in ends
+        ]
+    return frames
+
+
+def _opened(
+    node: Node,
+    call: Call,
+    arrays: list[Array],
+    points: list[Point | None] | list[Point],
+    outs: tuple[Array, ...],
+    port: int,
+) -> Opened:
+    args: list[Any] = []
+    sources: list[Point | None] = []
+    waiting = iter(zip(arrays, points, strict=True))
+    for operand in call.args:
+        if isinstance(operand, Scalar):
+            args.append(operand.value)
+            sources.append(None)
+        else:
+            array, point = next(waiting)
+            args.append(array)
+            sources.append(point)
+    return Opened(node, call, tuple(args), outs, port, tuple(sources))
+
+
+def _frame(
+    body: Graph, args: tuple[Any, ...], points: tuple[Point | None, ...], kernel: str
+) -> Frame | None:
+    """A body run on its real inputs; None if it holds what only its engine can run."""
+    values: dict[int, Any] = dict(zip(body.inputs, args, strict=True))
+    makers: dict[int, Node] = {}
+    for node in body.nodes:
+        call = call_of(node)
+        if call.op.is_leaf and not call.args:
+            if node.role == "constant":
+                return None
+            continue
+        operands = [values[operand] for operand in call.args if not isinstance(operand, Scalar)]
+        for value, array in zip(node.outputs, run_call(call, operands), strict=True):
+            values[value] = array
+            makers[value] = node
+    return Frame(body, values, makers, dict(zip(body.inputs, points, strict=True)), kernel)

@@ -1,0 +1,452 @@
+"""Emitter: what all that computes in a run has in common, whichever library it comes from.
+
+Each run has one. It counts steps, gives calls their nodes, and tells the bus; adapters say what was
+called on what. Value ids only grow over the life of the process, so an id from an earlier run is
+recognised by being too small.
+
+Where steps are told apart (`emit.steps`), calls are counted within a step; else within the rounds
+of the program's loops (`emit.rounds`).
+
+Invariant: no `Exception` of the bus or its probes reaches the program from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nodescope.emit import phases
+from nodescope.emit.frames import call_site, user_source
+from nodescope.emit.rounds import Loops, Rounds
+from nodescope.emit.state import ThreadState, current
+from nodescope.emit.steps import Attachment as Attachment
+from nodescope.emit.steps import Steps
+from nodescope.events import (
+    Array,
+    Bus,
+    GradientComputed,
+    GradientReached,
+    GraphExtended,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+)
+from nodescope.ir.graph import Node, Phase, SourceLocation, TensorSpec
+from nodescope.ir.identity import LOOPED, UNROLLED, UNTOLD, Cursor, Entry, Identity, Site
+
+_value_ids = itertools.count(1)
+_now = time.perf_counter_ns
+_active: Emitter | None = None
+
+Edits = Mapping[int, Array]
+"""What values are to be from now on, by id: changed by a person while the thread stood."""
+
+
+def active() -> Emitter | None:
+    """The emitter of the run, or None."""
+    return _active
+
+
+def activate(emitter: Emitter | None) -> None:
+    """Make this the emitter of the run."""
+    global _active
+    _active = emitter
+
+
+class Pending:
+    """A call under way, between `Emitter.enter` and its end.
+
+    Attributes:
+        outputs: Value ids, by output port; empty if they are known at the end only.
+        edits: What inputs are to be, where a person changed them at a stop before the call.
+    """
+
+    __slots__ = ("arrays", "edits", "entry", "start_ns", "state", "step")
+
+    def __init__(
+        self, entry: Entry, arrays: tuple[Any, ...], step: int, state: ThreadState, start_ns: int,
+        edits: Edits,
+    ) -> None:  # fmt: skip
+        self.entry, self.arrays, self.step, self.state = entry, arrays, step, state
+        self.start_ns, self.edits = start_ns, edits
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Value ids, by output port."""
+        return self.entry.outputs
+
+    @property
+    def node(self) -> Node:
+        """The node that is executed."""
+        return self.entry.node
+
+
+class Emitter(Steps):
+    """One observation of a program.
+
+    Args:
+        bus: Where events go.
+
+    Attributes:
+        base: Value ids up to this one are of earlier runs.
+        loops: What is known of the program's loops.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus, Identity(_value_ids.__next__))
+        self.base = next(_value_ids)
+        self.loops = Loops()
+        self.graph_id = itertools.count(1).__next__
+        """Gives ids of captured graphs."""
+        self._pairs: dict[int, int] = {}
+        self._sites: dict[tuple[object, ...], int] = {}
+
+    # Counts
+
+    def token(self, state: ThreadState) -> object:
+        """What a cursor of the calling thread holds unless it has to count from zero."""
+        if self.marked:
+            return self.epoch
+        rounds = state.rounds
+        return self.epoch if rounds is None else rounds.token
+
+    def look(self, state: ThreadState) -> object:
+        """As `token`, once it is found out in which round of a loop the calling thread is.
+
+        It is looked at the frames from the caller's caller on: loops of the adapter count as its.
+        """
+        if self._due and state.phase == "forward":
+            self._begin()
+        if self.marked:
+            return self.epoch
+        rounds = state.rounds
+        if rounds is None or rounds.loops is not self.loops:
+            rounds = state.rounds = Rounds(self.loops)
+        return rounds.look(sys._getframe(2))
+
+    @contextlib.contextmanager
+    def apart(self, state: ThreadState) -> Iterator[None]:
+        """What runs inside is nodes of its own each time, whatever loop it is in.
+
+        So it is for calls that are compared with others, of which each has its own nodes, too.
+        """
+        rounds = state.rounds
+        if rounds is None or rounds.loops is not self.loops:
+            rounds = state.rounds = Rounds(self.loops)
+        rounds.apart += 1
+        try:
+            yield
+        finally:
+            rounds.apart -= 1
+
+    def cursor(self, state: ThreadState, token: object) -> Cursor:
+        """The count of the place where a thread is; `state.cursor` from now on."""
+        number = 0 if self.marked or state.rounds is None else state.rounds.number
+        key = (state.scope, state.phase, number)
+        cursor = state.cursors.get(key)
+        if cursor is None or cursor.owner is not self.identity:
+            cursor = state.cursors[key] = Cursor(self.identity, state.scope, state.phase, number)
+        if cursor.step is not token:
+            cursor.restart(token)
+        state.cursor = cursor
+        return cursor
+
+    def cursor_of(self, state: ThreadState, scope: str) -> Cursor:
+        """The count of a scope that the thread need not be in, of no loop."""
+        phase: Phase = "optimizer" if scope.startswith("optimizer/") else "forward"
+        key = (scope, phase, 0)
+        cursor = state.cursors.get(key)
+        if cursor is None or cursor.owner is not self.identity:
+            cursor = state.cursors[key] = Cursor(self.identity, scope, phase)
+        # Without steps, what is read there is never read again as something else.
+        if cursor.step is None or (self.marked and cursor.step is not self.epoch):
+            cursor.restart(self.epoch)
+        return cursor
+
+    def is_part(
+        self, cursor: Cursor, entry: Entry, inputs: tuple[int, ...], taped: bool = False
+    ) -> bool:
+        """Whether a round of a loop is part of a larger whole, so that its calls are other nodes.
+
+        So it is if a call takes, where it took a value from outside of the loop, another such: the
+        next layer's weights. Or if a tape holds what each round gave, and the rounds are no
+        training steps: going back, each of them is gone through.
+        """
+        if taped and cursor.loop != self.loops.trained:
+            return True
+        if entry.inputs == inputs:
+            return False
+        by_value = self.identity.by_value
+        for before, now in zip(entry.inputs, inputs, strict=False):
+            if before != now:
+                makers = by_value.get(before), by_value.get(now)
+                if all(maker is not None and maker.loop != cursor.loop for maker in makers):
+                    return True
+        return False
+
+    def unroll(self, state: ThreadState) -> Cursor:
+        """The rounds of the loop that a thread is in are parts of a whole: count through them."""
+        rounds = state.rounds
+        assert rounds is not None
+        with self.lock:
+            loop = rounds.number
+            around = rounds.unroll()
+            moved = self.identity.move(loop, around)
+            for (scope, phase, number), cursor in list(state.cursors.items()):
+                if number == loop and cursor.owner is self.identity:
+                    key = (scope, phase, around)
+                    outer = state.cursors.get(key)
+                    if outer is None or outer.owner is not self.identity:
+                        outer = state.cursors[key] = Cursor(self.identity, scope, phase, around)
+                    if outer.step is not rounds.token:
+                        outer.restart(rounds.token)
+                    for name in cursor.slots:
+                        if (scope, name, phase) in moved:
+                            slot = outer.slots.get(name) or outer.slot(name)
+                            slot[0] = len(slot[1])
+        return self.cursor(state, rounds.token)
+
+    def place(self) -> int:
+        """A number of the place in the user's program where the calling thread is."""
+        with self.lock:
+            return self._sites.setdefault(call_site(), len(self._sites))
+
+    def site(self, cursor: Cursor, key: str, state: ThreadState) -> Site:
+        """The call site that the thread is at; of a backward node, with what it differentiates."""
+        where = (call_site(), state.forward, cursor.loop)
+        return self.identity.site(cursor.scope, key, cursor.phase, where)
+
+    def unrolled(self) -> int:
+        """How many nodes of one call site are no loop."""
+        return UNROLLED if self.step_open else LOOPED
+
+    # Nodes
+
+    def tell(self, node: Node, values: Sequence[Any]) -> None:
+        """Emit that a node was defined, or was defined anew."""
+        self.bus.emit(GraphExtended((node,), tuple(values), self.identity.version))
+
+    def reshape(self, entry: Entry, shapes: Sequence[tuple[Any, str]]) -> None:
+        """Tell of an execution whose results have other shapes or dtypes than before."""
+        found = self.identity.reshape(entry, shapes)
+        if found:
+            self._varied, self.steady = True, None
+            self.bus.emit(GraphExtended((), found, self.identity.version))
+
+    def failed(
+        self, entry: Entry, live: tuple[Any, ...], step: int, thread: int, start: int,
+        error: BaseException,
+    ) -> None:  # fmt: skip
+        """Emit that a node raised."""
+        text = f"{type(error).__name__}: {error}"
+        start -= self.bus.origin_ns
+        self.bus.emit(NodeFailed(entry.node, live, step, thread, start, text))
+
+    def edits(self, state: ThreadState) -> Edits:
+        """What was edited while a thread stood; taken up once."""
+        return self.bus.edits.pop(state.thread, {}) if self.bus.edits else {}
+
+    # What adapters call
+
+    def scope(self, path: str, call: int = 0) -> AbstractContextManager[None]:
+        """What runs inside belongs to a scope below the current one.
+
+        Args:
+            path: Names joined by slashes, such as ``encoder/layer_0``.
+            call: How many calls of it there were before in this step; each has its own scope.
+        """
+        return phases.scope(current(), f"{path}_{call}" if call else path)
+
+    def phase(
+        self, phase: Phase, forward: int | None = None, path: str = ""
+    ) -> AbstractContextManager[None]:
+        """What runs inside belongs to a phase of training.
+
+        Args:
+            phase: Which one.
+            forward: Of ``backward``: the node that is differentiated, if known.
+            path: Of ``optimizer``: what is updated, such as the parameter's path.
+        """
+        state = current()
+        if phase == "optimizer":
+            return phases.optimizer_phase(state, path)
+        if phase == "recompute":
+            return phases.recompute_phase(state, path or state.scope)
+        entry = self.identity.by_node.get(forward) if forward is not None else None
+        scope = path if entry is None else entry.node.scope
+        return phases.phase(state, phase, scope, forward)
+
+    def enter(
+        self,
+        op: str,
+        role: str,
+        inputs: tuple[int, ...],
+        specs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        writes: tuple[tuple[int, int], ...] = (),
+        *,
+        arrays: tuple[Any, ...] = (),
+        dialect: str = "",
+        native: str = "",
+        family: str = "",
+        label: str = "",
+        device: str = "cpu",
+        source: SourceLocation | None = None,
+    ) -> Pending:
+        """A call begins: it gets its node, which is emitted if it is new. May return late.
+
+        Args:
+            op: The operation's canonical name where there is one, else its own.
+            role: ``op``, ``parameter``, ``buffer``, ``input``, ``constant``; see `Node.role`.
+            inputs: Value ids, by input port.
+            specs: Of the results, by output port; sizes may be unknown.
+            attrs: JSON-like arguments.
+            writes: (output port, input port) of each result that is an input, written to.
+            arrays: What is given, by input port, as the library has it.
+            dialect: The adapter's name.
+            native: The operation's full name in its library.
+            family: Of the op, which gives its colour.
+            label: What the node is called, instead of its op.
+            device: Where it runs.
+            source: The user's line; looked for if it is not given.
+
+        Returns:
+            To be given to `finish` or `fail`.
+        """
+        state = current()
+        token = self.look(state)
+        cursor = state.cursor
+        if cursor is None or cursor.step is not token:
+            cursor = self.cursor(state, token)
+        key = op if role == "op" else f"{role}:{label}"
+        slot = cursor.slots.get(key) or cursor.slot(key)
+        nth, entries = slot
+        slot[0] = nth + 1
+        entry: Entry | None = entries[nth] if nth < len(entries) else None
+        if entry is not None and cursor.loop and self.is_part(cursor, entry, inputs):
+            cursor, entry = self.unroll(state), None
+            slot = cursor.slots.get(key) or cursor.slot(key)
+            nth, entries = slot
+            slot[0] = nth + 1
+        if entry is None or entry.inputs != inputs:
+            entry = self._define(
+                cursor, entries, nth, key, inputs, tuple(specs), dict(attrs), state,
+                op=op, family=family or ("leaf" if role != "op" else "other"),
+                source=source or state.source or user_source(), label=label, device=device,
+                role=role, writes=writes, dialect=dialect, native=native,
+            )  # fmt: skip
+        elif any(a != b.spec for a, b in zip(specs, entry.values, strict=False)):
+            self.respecify(entry, specs)
+        bus, step = self.bus, self.step
+        start = _now()
+        edits: Edits = {}
+        if bus.demand.starts:
+            bus.emit(NodeStarted(entry.node, arrays, step, state.thread, start - bus.origin_ns))
+            edits = self.edits(state)
+            start = _now()
+        return Pending(entry, arrays, step, state, start, edits)
+
+    def finish(
+        self,
+        pending: Pending,
+        outputs: tuple[Any, ...],
+        start_ns: int = 0,
+        end_ns: int = 0,
+        *,
+        arrays: tuple[Any, ...] | None = None,
+        specs: Sequence[Any] | None = None,
+        attrs: dict[str, Any] | None = None,
+        worker: int = 0,
+        lane: int = 0,
+    ) -> Edits:
+        """A call has ended. May return late.
+
+        Args:
+            pending: What `enter` gave.
+            outputs: What it made, by output port, as the library has it.
+            start_ns, end_ns: Of `time.perf_counter_ns`; since `enter` and now if they are 0.
+            arrays: What it was given, if that has changed since `enter`.
+            specs: Of the results, where they are known only now.
+            attrs: The arguments of this execution, where they differ from those of the node.
+            worker, lane: Where it ran: the process, and the stream or queue in it.
+
+        Returns:
+            What a person changed while the program stood at the node, by value id: what goes on
+            with these values has to take the new ones.
+        """
+        bus, entry, state = self.bus, pending.entry, pending.state
+        if specs is not None and any(
+            a != b.spec for a, b in zip(specs, entry.values, strict=False)
+        ):
+            self.respecify(entry, specs)
+        origin = bus.origin_ns
+        given = pending.arrays if arrays is None else arrays
+        start, end = (start_ns or pending.start_ns) - origin, (end_ns or _now()) - origin
+        bus.emit(
+            NodeFinished(entry.node, given, outputs, pending.step, state.thread, start, end, attrs,
+                         worker, lane)
+        )  # fmt: skip
+        return self.edits(state)
+
+    def fail(self, pending: Pending, error: BaseException) -> None:
+        """A call raised; the program gets the same exception."""
+        state = pending.state
+        self.failed(
+            pending.entry, pending.arrays, pending.step, state.thread, pending.start_ns, error
+        )
+
+    def gradient(self, value: int, gradient: int, array: Any) -> None:
+        """Value ``gradient`` holds the gradient of ``value``, which has just been computed."""
+        if self._pairs.get(value) != gradient:
+            self._pairs[value] = gradient
+            self.bus.emit(GradientComputed(value, gradient))
+        bus = self.bus
+        if bus.demand.gradients:
+            thread = current().thread
+            bus.emit(GradientReached(value, gradient, array, self.step, thread, bus.now_ns()))
+
+    def node_of(self, value: int) -> Node | None:
+        """The node that made a value in this run."""
+        entry = self.identity.by_value.get(value)
+        return None if entry is None else entry.node
+
+    def respecify(self, entry: Entry, specs: Sequence[TensorSpec]) -> None:
+        """Tell that results are of other specs than they were."""
+        found = self.identity.respecify(entry, specs)
+        if found:
+            self._varied, self.steady = True, None
+            self.bus.emit(GraphExtended((), found, self.identity.version))
+
+    def _define(
+        self, cursor: Cursor, entries: list[Entry], nth: int, key: str, inputs: tuple[int, ...],
+        specs: tuple[Any, ...], attrs: dict[str, Any], state: ThreadState, *, op: str, family: str,
+        source: SourceLocation | None, label: str, device: str, **extra: Any,
+    ) -> Entry:  # fmt: skip
+        site: Site | None = None
+        if nth >= len(entries):
+            site = self.site(cursor, key, state)
+            known, retell = site.again(inputs, self.identity.by_value, self.unrolled())
+            if known is not None:
+                cursor.slots[key][0] = nth  # it is no further one
+                if not retell:
+                    return known
+                nth = known.nth
+        entry, values = self.identity.define(
+            entries, nth, op=op, family=family, inputs=inputs, specs=specs, attrs=attrs,
+            scope=cursor.scope, phase=cursor.phase, source=source, forward=state.forward,
+            label=label, device=device, loop=cursor.loop, **extra,
+        )  # fmt: skip
+        try:
+            if site is not None and entry.site is None:
+                site.add(entry)
+            if values is not None:
+                self.tell(entry.node, values)
+        except BaseException:
+            entry.inputs = UNTOLD
+            raise
+        return entry

@@ -1,0 +1,61 @@
+"""The user's line: the first frame outside nodescope and the libraries that adapters observe.
+
+Invariant: called only when a node is new, may be new, or something failed, never per execution of
+a node that is known.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from nodescope.interactive import cell_name
+from nodescope.ir.graph import SourceLocation
+from nodescope.origins import add_internal_package, is_internal, origin
+
+_FRAMES = 8
+
+add_internal_package(np.__file__)
+
+
+def user_source() -> SourceLocation | None:
+    """Where in the user's program we are, or None outside of any."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not is_internal(code.co_filename):
+            return SourceLocation(cell_name(code.co_filename), frame.f_lineno, code.co_qualname)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def calling_line() -> tuple[str, int, str]:
+    """File, line and function of the user's frame that called; ``("", 0, "")`` outside of any.
+
+    Unlike `user_source`, it passes over every library, such as one that shows progress.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not origin(code.co_filename):
+            return cell_name(code.co_filename), frame.f_lineno, code.co_qualname
+        frame = frame.f_back  # type: ignore[assignment]
+    return "", 0, ""
+
+
+def call_site() -> tuple[object, ...]:
+    """The place in the user's program, with the calls that lead there: the innermost few frames."""
+    frame = sys._getframe(1)
+    found: list[object] = []
+    while frame is not None and len(found) < 3 * _FRAMES:
+        code = frame.f_code
+        if not is_internal(code.co_filename):
+            found += (code.co_filename, code.co_firstlineno, frame.f_lasti)
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)
+
+
+def where() -> str:
+    """The user's ``file:line``, or ``""``."""
+    return str(user_source() or "")

@@ -1,0 +1,276 @@
+"""Rounds: which loops of the user's program a thread goes through, and when a round begins.
+
+Where no training steps are marked, calls are counted within a round of the loop that they are in,
+so that each round executes the same nodes. The loop is that of the backward pass or the optimizer's
+step, once there was one; else the innermost one whose rounds are no parts of a whole, such as the
+layers of a network. A round begins where the program jumps back.
+
+That is done on the main thread only. Threads that go through the same loop beside each other would
+learn of it from each other, and what their nodes are would depend on who comes first.
+
+Invariant: frames are looked at, never kept: nothing of the program lives longer than without.
+"""
+
+from __future__ import annotations
+
+import dis
+import threading
+from types import CodeType, FrameType
+from typing import Final, NamedTuple
+
+from nodescope.origins import OURS, is_internal, origin
+
+Place = tuple["Code", int]
+"""A frame: its code and where it is."""
+
+_MOST_FRAMES: Final = 200
+
+
+class Loop(NamedTuple):
+    """A loop: the instructions from its head to its last jump back.
+
+    Attributes:
+        number: Counts from 1; 0 is outside of every loop.
+    """
+
+    number: int
+    start: int
+    end: int
+
+
+class Code:
+    """A function's code, as far as loops are concerned.
+
+    Attributes:
+        loops: The innermost first.
+        users: Whether it is the user's program.
+        ours: Whether it is nodescope's.
+    """
+
+    __slots__ = ("code", "loops", "ours", "users")
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code  # held, so that no other gets its identity
+        owner = origin(code.co_filename)
+        self.users = not owner and not is_internal(code.co_filename)
+        self.ours = owner == OURS
+        self.loops = tuple(
+            Loop(_number((code.co_filename, code.co_firstlineno, code.co_qualname, start)),
+                 start, end)
+            for start, end in _ranges(code)
+        )  # fmt: skip
+
+    def around(self, at: int, other: int | None = None) -> Loop | None:
+        """The innermost loop around one place, or two; None if there is none."""
+        for loop in self.loops:
+            if loop.start <= at <= loop.end and (other is None or loop.start <= other <= loop.end):
+                return loop
+        return None
+
+
+_codes: dict[int, Code] = {}
+_numbers: dict[tuple[str, int, str, int], int] = {}
+_lock = threading.RLock()
+
+
+def _number(key: tuple[str, int, str, int]) -> int:
+    with _lock:
+        return _numbers.setdefault(key, len(_numbers) + 1)
+
+
+def _ranges(code: CodeType) -> list[tuple[int, int]]:
+    """First and last instruction of each loop, the innermost first."""
+    ends: dict[int, int] = {}
+    for step in dis.get_instructions(code):
+        if "JUMP" in step.opname and isinstance(step.argval, int) and step.argval <= step.offset:
+            ends[step.argval] = max(ends.get(step.argval, 0), step.offset)
+    return sorted(ends.items(), key=lambda each: each[1] - each[0])
+
+
+def _code(code: CodeType) -> Code:
+    known = _codes.get(id(code))
+    if known is None:
+        known = _codes[id(code)] = Code(code)
+    return known
+
+
+def _follows() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+class Loops:
+    """What is known of the loops that the main thread goes through in a run.
+
+    Attributes:
+        trained: Number of the loop whose rounds are training steps, or 0.
+        unrolled: Numbers of the loops whose rounds are parts of a larger whole, such as one over
+            the layers of a network.
+    """
+
+    def __init__(self) -> None:
+        self.trained = 0
+        self.unrolled: set[int] = set()
+        self._sure = False
+
+    def train(self, frame: FrameType | None, *, sure: bool) -> None:
+        """A backward pass, or with ``sure`` an optimizer's step, is at a frame or below it."""
+        if (self._sure and not sure) or not _follows():
+            return
+        while frame is not None:
+            code = _code(frame.f_code)
+            loop = code.around(frame.f_lasti) if code.users else None
+            if loop is not None and loop.number not in self.unrolled:
+                self.trained, self._sure = loop.number, sure
+                return
+            frame = frame.f_back
+
+
+class Rounds:
+    """The rounds of one thread.
+
+    Attributes:
+        loops: Of the run.
+        apart: How many calls are under way whose operations are nodes of their own each time. On
+            threads other than the main one, all operations are.
+        number: Of the loop that the thread is in; 0 outside of all.
+        token: Of this round: an object that no other round has.
+    """
+
+    __slots__ = ("_code", "_enclosing", "_lasti", "_loop", "_places", "_tokens", "_user",
+                 "apart", "loops", "number", "token")  # fmt: skip
+
+    def __init__(self, loops: Loops) -> None:
+        self.loops = loops
+        self._places: list[Place] = []  # the outermost first
+        self._user = -1  # index of the innermost frame of the user's
+        self._code: CodeType | None = None  # of that
+        self._lasti = 0
+        self._loop: Loop | None = None
+        self._enclosing: list[Loop] = []  # the loops around the call, the innermost first
+        self._tokens: dict[int, object] = {0: object()}
+        self.apart = 0 if _follows() else 1
+        self.number = 0
+        self.token = self._tokens[0]
+
+    def look(self, frame: FrameType | None) -> object:
+        """Find out where a call is; the token of its round."""
+        if self.apart:
+            self.number, self.token = 0, self._tokens[0]
+            self._code = None
+            return self.token
+        user = frame
+        while user is not None:
+            code = _codes.get(id(user.f_code)) or _code(user.f_code)
+            if code.users:
+                break
+            user = user.f_back
+        if user is None:
+            return self.token
+        if (
+            user.f_code is self._code
+            and user.f_lasti > self._lasti
+            and (not code.loops or code.around(user.f_lasti) is code.around(self._lasti))
+        ):  # further on in the same function, and no loop was entered or left
+            self._lasti = user.f_lasti
+            return self.token
+        self._compare(frame)
+        return self.token
+
+    def unroll(self) -> int:
+        """The rounds of this loop are parts of something larger; the number of what is around."""
+        self.loops.unrolled.add(self.number)
+        self._loop = self._chosen()
+        self.number = 0 if self._loop is None else self._loop.number
+        self.token = self._tokens.setdefault(self.number, object())
+        return self.number
+
+    def _compare(self, frame: FrameType | None) -> None:
+        now: list[Place] = []
+        while frame is not None and len(now) < _MOST_FRAMES:
+            code = _codes.get(id(frame.f_code)) or _code(frame.f_code)
+            now.append((code, frame.f_lasti))
+            if code.users and frame.f_code.co_name == "<module>":
+                break
+            frame = frame.f_back
+        now.reverse()
+        before = self._places
+        if 0 <= self._user < len(before) and before[self._user][1] != self._lasti:
+            # Only the innermost function of the user's went on, and calls have ended since.
+            before = [*before[: self._user], (before[self._user][0], self._lasti)]
+        anew, depth = _begun(before, now)
+        self._places = now
+        self._user = max(i for i, (code, _) in enumerate(now) if code.users)
+        self._code, self._lasti = now[self._user][0].code, now[self._user][1]
+        inside, self._enclosing = self._enclosing, _around(now)
+        self._loop = self._chosen()
+        if anew is not None:
+            self._tokens.pop(anew.number, None)
+        if self._loop is None:
+            self.number, self.token = 0, self._tokens[0]
+            return
+        self.number = self._loop.number
+        token = self._tokens.get(self.number)
+        if token is None or self._loop not in inside or (
+            anew is not None and _encloses(anew, depth, self._loop, now)
+        ):  # fmt: skip
+            token = self._tokens[self.number] = object()
+        self.token = token
+
+    def _chosen(self) -> Loop | None:
+        loops = self.loops
+        if loops.trained and loops.trained not in loops.unrolled:
+            for loop in self._enclosing:
+                if loop.number == loops.trained:
+                    return loop
+        for loop in self._enclosing:
+            if loop.number not in loops.unrolled:
+                return loop
+        return None
+
+
+def _around(now: list[Place]) -> list[Loop]:
+    """The loops of the user's around a call, the innermost first."""
+    return [
+        loop
+        for code, at in reversed(now)
+        if code.users
+        for loop in code.loops
+        if loop.start <= at <= loop.end
+    ]
+
+
+def _encloses(outer: Loop, depth: int, inner: Loop, now: list[Place]) -> bool:
+    """Whether a loop in the frame of that index is the other one, or is around it."""
+    at = next(i for i, (code, _) in enumerate(now) if inner in code.loops)
+    return depth < at or (depth == at and outer.start <= inner.start and inner.end <= outer.end)
+
+
+def _begun(before: list[Place], now: list[Place]) -> tuple[Loop | None, int]:
+    """The loop that began a round between two calls, and the index of its frame."""
+    depth = 0
+    for (old, was), (new, at) in zip(before, now, strict=False):
+        if old is not new or was != at:
+            break
+        depth += 1
+    if depth == len(before) == len(now):
+        return _again(now, depth)
+    if depth >= len(before) or depth >= len(now):
+        return None, 0
+    (old, was), (new, at) = before[depth], now[depth]
+    if old is new:
+        if at > was:
+            return None, 0
+        loop = new.around(was, at)
+        if loop is not None:
+            return loop, depth
+    return _again(now, depth)
+
+
+def _again(now: list[Place], depth: int) -> tuple[Loop | None, int]:
+    """The same call was made again: the innermost loop around it began a round."""
+    for i in range(depth - 1, -1, -1):
+        code, at = now[i]
+        loop = code.around(at)
+        if loop is not None:
+            return loop, i
+    return None, 0

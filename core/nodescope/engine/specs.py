@@ -1,0 +1,67 @@
+"""Shapes and dtypes of what an observed op gives, before it has run and after.
+
+Invariant: never raises, whatever the op is given: the node is needed all the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nodescope.engine.tensor import Attrs, Tensor
+from nodescope.ir.graph import TensorSpec
+from nodescope.ops.op import Op
+
+# Families with ops whose results have shapes that depend on values.
+_BY_VALUES = frozenset({"index", "reduction", "layout"})
+
+
+def specs_of(
+    op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: tuple[Any, ...]
+) -> tuple[TensorSpec, ...]:
+    """Shapes and dtypes of an op's results: of ``data``, or without it as `infer` says."""
+    if data:
+        return tuple(TensorSpec(each.shape, dtype_name(each.dtype)) for each in data)
+    try:
+        found = op.infer(_given(inputs), attrs)
+        return found if isinstance(found, tuple) else (found,)
+    except (
+        Exception
+    ):  # it will fail, or its shape depends on values; the node is needed all the same
+        first = inputs[0] if inputs and inputs[0].__class__ is Tensor else None
+        dtype = "float64" if first is None else first.data.dtype.name
+        return (TensorSpec((), dtype),) * max(op.outputs, 1)
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype."""
+    return dtype.name  # NumPy spells it out each time
+
+
+def _given(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `infer` sees of the inputs."""
+    return tuple(
+        TensorSpec(operand.data.shape, dtype_name(operand.data.dtype))
+        if operand.__class__ is Tensor
+        else operand
+        for operand in inputs
+    )
+
+
+def is_loose(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> bool:
+    """Whether the values of the inputs decide about the shape of the result."""
+    if op.elementwise or op.family not in _BY_VALUES:
+        return False
+    try:
+        op.infer(_given(inputs), attrs)
+    except Exception:  # it ran, so this is what its shape depends on
+        return True
+    return False
+
+
+def scalars(inputs: tuple[Any, ...]) -> list[Any]:
+    """Operands that are no tensors, each with its class: 1 is not 1.0."""
+    return [(operand.__class__, operand) for operand in inputs if operand.__class__ is not Tensor]

@@ -1,0 +1,458 @@
+"""Attributes of nodes: their values, their one encoding, and their text.
+
+In memory an attribute is the value that the op takes: None, a bool, number, text, tuple, slice,
+``...``, dtype, NumPy scalar or array, graph; or one of the structs below, for what Python has no
+word for. Encoded, whatever MessagePack has no word for is a struct with the tag ``attr``; in the
+text of a graph it is that tag with its fields in brackets, ``slice(0, 8, None)``. Both are exact:
+numbers keep every bit, ``nan``, ``inf`` and ``-0.0`` included.
+
+Invariant: reading builds the values listed here and nothing else; no text is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from nodescope.errors import GraphError
+from nodescope.ir.dtypes import as_dtype
+from nodescope.ir.graph import Graph, Node
+from nodescope.telling import printable
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+DTYPES = {
+    "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
+    "u16": "uint16", "u32": "uint32", "u64": "uint64", "f16": "float16", "f32": "float32",
+    "f64": "float64", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
+}  # fmt: skip
+SHORT = {long: short for short, long in DTYPES.items()}
+_NAN = struct.pack("<d", math.nan)
+_LONGEST_TEXT = 1000
+_MOST_BYTES = 1 << 16
+
+
+class Attribute(msgspec.Struct, frozen=True, tag_field="attr", tag=str.lower):
+    """A value of an attribute that MessagePack has no word for."""
+
+    def value(self) -> Any:
+        """The value that the op takes. Raises `ValueError` or `TypeError` if there is none."""
+        return self
+
+
+class Complex(Attribute, frozen=True):
+    """A complex number."""
+
+    real: float
+    imag: float
+
+    def value(self) -> complex:
+        """The number."""
+        return complex(self.real, self.imag)
+
+
+class BigInt(Attribute, frozen=True):
+    """An integer of more than 64 bits, in decimal digits."""
+
+    digits: str
+
+    def value(self) -> int:
+        """The number."""
+        return int(self.digits)
+
+
+class Dtype(Attribute, frozen=True):
+    """A dtype, by NumPy's name; of one that NumPy has not, as it stands here."""
+
+    name: str
+
+    def value(self) -> Any:
+        """NumPy's dtype, if it has it."""
+        try:
+            return as_dtype(self.name)
+        except TypeError:
+            return self
+
+
+class Slice(Attribute, frozen=True):
+    """``start:stop:step`` of an index."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+    def value(self) -> slice:
+        """Python's slice."""
+        return slice(unpacked(self.start), unpacked(self.stop), unpacked(self.step))
+
+
+class Ellipsis_(Attribute, frozen=True, tag="ellipsis"):
+    """``...`` in an index."""
+
+    def value(self) -> Any:
+        """Python's ellipsis."""
+        return Ellipsis
+
+
+class Port(Attribute, frozen=True):
+    """Stands in an index for the index array at this input port (counted after the indexed one)."""
+
+    port: int
+
+    def __repr__(self) -> str:
+        return f"index_{self.port}"
+
+
+class Device(Attribute, frozen=True):
+    """A device by the framework's name, ``cuda:0``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Layout(Attribute, frozen=True):
+    """A memory layout by the framework's name, ``channels_last``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GraphRef(Attribute, frozen=True):
+    """A graph that is kept elsewhere: the body of a kernel, loop or branch."""
+
+    id: int
+
+    def __str__(self) -> str:
+        return f"graph {self.id}"
+
+
+class Scalar(Attribute, frozen=True, tag="scalar"):
+    """A NumPy scalar: its dtype's name and its bytes, little-endian."""
+
+    dtype: str
+    data: bytes
+
+    def value(self) -> Any:
+        """NumPy's scalar."""
+        return array_of(self.dtype, (), self.data)[()]
+
+
+class ArrayAttr(Attribute, frozen=True, tag="array"):
+    """A small NumPy array: dtype, shape and bytes, little-endian and in C order."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    def value(self) -> Any:
+        """NumPy's array."""
+        return array_of(self.dtype, self.shape, self.data)
+
+
+class Opaque(Attribute, frozen=True):
+    """Something of which only the text is known. A node that has one cannot be run again."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_STRUCTS: dict[str, type[Attribute]] = {}
+
+
+def named(cls: type[Attribute]) -> type[Attribute]:
+    """Let a struct of another layer stand in attributes, under its tag.
+
+    Raises:
+        GraphError: The tag stands for something else.
+    """
+    tag = tag_of(cls)
+    if not IDENTIFIER.fullmatch(tag) or tag in _FIXED or _STRUCTS.get(tag, cls) is not cls:
+        raise GraphError(f"literal {tag!r} is taken or is not a word")
+    _STRUCTS[tag] = cls
+    return cls
+
+
+def tag_of(struct: Attribute | type[Attribute]) -> str:
+    """What a struct is called when it is encoded, and in text."""
+    return str(struct.__struct_config__.tag)
+
+
+_FIXED = {"None", "True", "False", "nan", "inf", "bytes", "graph"}
+for _struct in (
+    Complex, BigInt, Dtype, Slice, Ellipsis_, Port, Device, Layout, GraphRef, Scalar, ArrayAttr,
+    Opaque,
+):  # fmt: skip
+    named(_struct)
+
+
+def packed(value: object) -> Any:
+    """The struct of a value that MessagePack has no word for; of the rest `Opaque`."""
+    if isinstance(value, complex) and type(value) is complex:
+        return Complex(value.real, value.imag)
+    if isinstance(value, slice):
+        return Slice(value.start, value.stop, value.step)
+    if value is Ellipsis:
+        return Ellipsis_()
+    if isinstance(value, np.dtype):
+        return Dtype(value.name)
+    if isinstance(value, np.generic) and value.dtype.name in SHORT:
+        return Scalar(value.dtype.name, _little(value))
+    if isinstance(value, np.ndarray) and value.dtype.name in SHORT and value.nbytes <= _MOST_BYTES:
+        return ArrayAttr(value.dtype.name, value.shape, _little(value))
+    return Opaque(_text_of(value))
+
+
+def _little(value: Any) -> bytes:
+    return np.asarray(value, value.dtype.newbyteorder("<")).tobytes()
+
+
+def _text_of(value: object) -> str:
+    try:
+        if isinstance(value, np.ndarray):
+            return f"array {value.dtype} {list(value.shape)}"
+        return printable(repr(value)[:_LONGEST_TEXT])
+    except Exception:  # a user's broken repr must not cost the node
+        return f"<{type(value).__name__}>"
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=packed)
+
+
+def encode(payload: object) -> bytes:
+    """MessagePack of anything that holds attributes; text that is no Unicode gets escapes."""
+    try:
+        return _encoder.encode(payload)
+    except (OverflowError, UnicodeEncodeError):
+        return _encoder.encode(
+            _within(msgspec.to_builtins(payload, enc_hook=packed, builtin_types=(bytes,)))
+        )
+
+
+def _within(payload: Any) -> Any:
+    if isinstance(payload, dict):
+        return {_within(key): _within(value) for key, value in payload.items()}
+    if isinstance(payload, list | tuple):
+        return [_within(value) for value in payload]
+    if isinstance(payload, int) and not -(1 << 63) <= payload < 1 << 64:
+        return BigInt(str(payload))
+    if isinstance(payload, str):
+        return printable(payload)
+    return payload
+
+
+_READ = frozenset({int, float, str, bool, type(None)})
+_PLAIN = _READ | {bytes}
+
+
+def unpacked(value: Any) -> Any:
+    """What was encoded, from what MessagePack reads.
+
+    Raises:
+        ValueError, TypeError: It is damaged.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list or kind is tuple:
+        return tuple(map(unpacked, value))
+    if kind is not dict:
+        return value
+    tag = value.get("attr")
+    if tag == "graph":
+        return unpack_graph(msgspec.convert(value, Graph))
+    struct_type = _STRUCTS.get(tag) if isinstance(tag, str) else None
+    if struct_type is not None:
+        return msgspec.convert(value, struct_type).value()
+    if tag is not None:
+        return Opaque(f"{tag} of another version")
+    return {key: unpacked(each) for key, each in value.items()}
+
+
+def unpack(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a node, in place. Raises as `unpacked`."""
+    for name, value in attrs.items():
+        if type(value) not in _PLAIN:
+            attrs[name] = unpacked(value)
+    return attrs
+
+
+def unpack_graph(graph: Graph) -> Graph:
+    """A graph whose nodes' attributes were just decoded, in place. Raises as `unpacked`."""
+    for node in graph.nodes:
+        unpack(node.attrs)
+    return graph
+
+
+_node_decoder = msgspec.msgpack.Decoder(Node)
+_attrs_decoder = msgspec.msgpack.Decoder(dict[str, Any])
+
+
+def decode_node(data: bytes) -> Node:
+    """A node from `encode`. Raises as `unpacked`, or `msgspec.MsgspecError`."""
+    node = _node_decoder.decode(data)
+    if node.attrs:
+        unpack(node.attrs)
+    return node
+
+
+def decode_attrs(data: bytes) -> dict[str, Any]:
+    """Attributes from `encode`. Raises as `unpacked`, or `msgspec.MsgspecError`."""
+    return unpack(_attrs_decoder.decode(data))
+
+
+def opaque_in(value: Any) -> str:
+    """The text of the first value within that nobody can run again, or ``""``."""
+    if isinstance(value, Opaque | GraphRef):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return next(filter(None, map(opaque_in, value)), "")
+    return ""
+
+
+def plain(name: str, value: Any) -> Any:
+    """A value as a person reads it: numbers, text, lists. An index as it is written in brackets."""
+    if name == "index" and isinstance(value, tuple):
+        return ", ".join(map(_index_text, value))
+    if isinstance(value, tuple | list):
+        return [plain("", each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if _is_plain(value) else str(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether any reader knows it, of MessagePack or JSON."""
+    return type(value) in _READ and not (type(value) is int and not -(1 << 63) <= value < 1 << 64)
+
+
+def plain_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a node as a person reads them; the same object if they are read so."""
+    if all(map(_is_plain, attrs.values())):
+        return attrs
+    return {name: plain(name, value) for name, value in attrs.items()}
+
+
+def _index_text(item: Any) -> str:
+    if isinstance(item, slice):
+        ends = [str(end) if end is not None else "" for end in (item.start, item.stop)]
+        return ":".join([*ends, str(item.step)] if item.step is not None else ends)
+    return "..." if item is Ellipsis else repr(item) if isinstance(item, Port) else str(item)
+
+
+# Text
+
+
+def write(value: Any, graph: Callable[[Graph], str]) -> str:
+    """A value as text.
+
+    Args:
+        graph: Writes a graph, which may stand in attributes as the body of a loop or branch.
+
+    Raises:
+        GraphError: A value of this kind has no text.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return repr(value)
+    if kind is int:
+        return str(value)
+    if kind is float:
+        return _float(value)
+    if kind is str:
+        return json.dumps(value)
+    if value is Ellipsis:
+        return "..."
+    if kind is tuple:
+        inner = ", ".join(write(each, graph) for each in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if kind is list:
+        return f"[{', '.join(write(each, graph) for each in value)}]"
+    if kind is dict:
+        pairs = (f"{write(key, graph)}: {write(each, graph)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if kind is bytes:
+        return f'bytes("{value.hex()}")'
+    if kind is Graph:
+        return graph(value)
+    found = value if isinstance(value, Attribute) else packed(value)
+    if isinstance(found, Dtype) and found.name in SHORT:
+        return f"dtype({SHORT[found.name]})"
+    if isinstance(found, Scalar):
+        return f'scalar({SHORT[found.dtype]}, "{found.data.hex()}")'
+    if isinstance(found, ArrayAttr):
+        return f'array({dtype_text(found.dtype, found.shape)}, "{found.data.hex()}")'
+    if isinstance(found, Opaque) and found is not value:
+        raise GraphError(
+            f"an attribute of {kind.__module__}.{kind.__qualname__} has no text",
+            hint="use numbers, strings, tuples, slices, graphs, or nodescope.ir.attrs.named",
+        )
+    parts = ", ".join(write(field, graph) for field in msgspec.structs.astuple(found))
+    return f"{tag_of(found)}({parts})"
+
+
+def _float(value: float) -> str:
+    if value != value:
+        bits = struct.pack("<d", value)
+        return "nan" if bits == _NAN else f'nan("{bits.hex()}")'
+    return repr(value)
+
+
+def dtype_text(dtype: str, shape: tuple[int | None, ...] | None = None) -> str:
+    """``f32[32,10]``, ``f32[?,10]``; a dtype without short name stands in quotes."""
+    name = SHORT.get(dtype) or json.dumps(dtype)
+    if shape is None:
+        return name
+    return f"{name}[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def built(word: str, fields: list[Any]) -> Any:
+    """The value of ``word(field, ...)``, as `write` wrote it.
+
+    Raises:
+        GraphError: There is no such word, or it does not take these fields.
+    """
+    struct_type = _STRUCTS.get(word)
+    if struct_type is not None:
+        try:
+            found = msgspec.convert(
+                dict(zip(struct_type.__struct_fields__, fields, strict=True)) | {"attr": word},
+                struct_type,
+            )
+            return found.value()
+        except (TypeError, ValueError):
+            raise GraphError(f"{word} does not take {len(fields)} fields like these") from None
+    if word == "nan" and len(fields) == 1:
+        raw = hexed(fields[0])
+        if len(raw) == 8 and math.isnan(number := struct.unpack("<d", raw)[0]):
+            return number
+    if word == "bytes" and len(fields) == 1:
+        return hexed(fields[0])
+    raise GraphError(f"no value {word}(...) with {len(fields)} parts")
+
+
+def hexed(text: Any) -> bytes:
+    """The bytes of a hexadecimal text. Raises `GraphError`."""
+    try:
+        return bytes.fromhex(text)
+    except (TypeError, ValueError):
+        raise GraphError("expected bytes as hexadecimal digits") from None
+
+
+def array_of(dtype: str, shape: tuple[int, ...], raw: bytes) -> np.ndarray[Any, Any]:
+    """An array from its bytes. Raises `GraphError` if they are too few or too many."""
+    kind = as_dtype(dtype)
+    if len(raw) != math.prod(shape) * kind.itemsize:
+        raise GraphError(f"{len(raw)} bytes do not make {dtype} {list(shape)}")
+    return np.frombuffer(raw, kind).reshape(shape).copy()

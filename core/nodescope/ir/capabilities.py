@@ -1,0 +1,41 @@
+"""What a framework's adapter can do. The page shows, and the debugger offers, what is there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What is seen of a run, and what can be done with it.
+
+    Attributes:
+        before: The run can stop before a node, with its inputs.
+        edit: How a value is changed at a stop: not at all, in its own memory, or by another one.
+        gradients: Gradients of values are told.
+        scopes: Where nodes stand: nowhere, under names that the program gives, or in its modules.
+        steps: What ends a training step: marks in the program, a step of an optimizer, a call of
+            the outermost module, a line that comes again, or nothing.
+        timing: Whose times are known: none, the host's, or the device's.
+        values: What is kept of values: nothing, statistics, or every element.
+        rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
+        workers: Nodes run in several processes.
+    """
+
+    before: bool = False
+    edit: Literal["none", "in_place", "replace"] = "none"
+    gradients: bool = False
+    scopes: Literal["none", "names", "modules"] = "none"
+    steps: Literal["marked", "optimizer", "root_call", "source_line", "none"] = "none"
+    timing: Literal["none", "host", "device"] = "none"
+    values: Literal["none", "summary", "full"] = "none"
+    rerun: Literal["none", "node", "graph"] = "none"
+    workers: bool = False
+
+
+ENGINE = Capabilities(
+    before=True, edit="replace", gradients=True, scopes="names", steps="marked", timing="host",
+    values="full", rerun="graph",
+)  # fmt: skip
+"""Of nodescope's own engine."""

@@ -1,0 +1,71 @@
+"""Plain files: reads small files that others may have put there, never waiting and never endlessly.
+
+A path from outside may lead to a pipe, to a device without an end, or to a file of any size. Every
+such path is read by `read_plain`.
+
+Invariant: imports only what Python has already loaded itself; see `nodescope.processes`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+_PART = 1 << 20
+
+
+def read_plain(path: str | os.PathLike[str], most_bytes: int, *, links: bool = True) -> bytes:
+    """The content of a plain file.
+
+    Args:
+        path: Of the file.
+        most_bytes: A larger file is not read.
+        links: Whether the path itself may be a symbolic link.
+
+    Raises:
+        OSError: It cannot be read, is not a plain file, or is too large; ``strerror`` says which.
+        ValueError: The path contains a null character.
+    """
+    if not stat.S_ISREG((os.stat if links else os.lstat)(path).st_mode):
+        raise _refused(path, errno.EINVAL, "it is not a plain file")
+    # It may be another file by now: opening a pipe must not wait for a writer.
+    flags = os.O_RDONLY
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    if not links:
+        flags |= getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags)
+    try:
+        at = os.fstat(descriptor)
+        if not stat.S_ISREG(at.st_mode):
+            raise _refused(path, errno.EINVAL, "it is not a plain file")
+        parts: list[bytes] = []
+        left = most_bytes + 1
+        while left > 0 and at.st_size <= most_bytes:
+            part = os.read(descriptor, min(left, _PART))
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(descriptor)
+    raise _refused(path, errno.EFBIG, f"it is larger than {_size(most_bytes)}")
+
+
+def is_plain(path: str | os.PathLike[str], most_bytes: int | None = None) -> bool:
+    """Whether a path leads to a plain file, of no more than so many bytes."""
+    try:
+        at = os.stat(path)
+        fits = most_bytes is None or at.st_size <= most_bytes
+        return stat.S_ISREG(at.st_mode) and fits
+    except (OSError, ValueError):
+        return False
+
+
+def _refused(path: str | os.PathLike[str], code: int, reason: str) -> OSError:
+    return OSError(code, reason, os.fspath(path))
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes >> 20} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"

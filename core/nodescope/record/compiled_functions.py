@@ -1,0 +1,149 @@
+"""Compiled functions of a run, read from its recording.
+
+Invariant: reads documents only; a recording without any has no compiled functions, and one of an
+earlier release opens as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+import msgspec
+
+from nodescope.errors import RecordingError
+from nodescope.events import Compiled, GraphCaptured, PassApplied
+from nodescope.ir.attrs import plain_attrs, unpack_graph
+from nodescope.ir.graph import Graph, Node
+from nodescope.record import schema_1
+from nodescope.record.recording import Recording
+
+Document = GraphCaptured | PassApplied | Compiled
+
+
+_decode_graph = msgspec.msgpack.Decoder(GraphCaptured).decode
+
+
+def _graph(data: bytes) -> GraphCaptured:
+    captured = _decode_graph(data)
+    unpack_graph(captured.graph)
+    return captured
+
+
+_DECODERS: dict[str, Callable[[bytes], Document]] = {
+    "graph": _graph,
+    "pass": msgspec.msgpack.Decoder(PassApplied).decode,
+    "compiled": msgspec.msgpack.Decoder(Compiled).decode,
+}
+_DECODERS_BEFORE: dict[str, Callable[[bytes], Document]] = {
+    **_DECODERS,
+    "graph": schema_1.decode_captured,
+    "compiled": schema_1.decode_compiled,
+}
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One trace of a compiled function.
+
+    Attributes:
+        owner: The function and the number of its trace, ``train_step#1``.
+        graphs: Stage and graph, in the order of the passes; the first is ``traced``, the last
+            ``final``.
+        passes: In the order in which they ran.
+        compiled: What became of it; that of a graph that nobody compiled, if the run ended before.
+    """
+
+    owner: str
+    graphs: tuple[tuple[str, Graph], ...]
+    passes: tuple[PassApplied, ...]
+    compiled: Compiled
+
+    @property
+    def traced(self) -> Graph:
+        """The graph before the first pass."""
+        return self.graphs[0][1]
+
+    @property
+    def final(self) -> Graph:
+        """The graph that runs."""
+        return self.graphs[-1][1]
+
+
+def functions(recording: Recording) -> list[Function]:
+    """The compiled functions of a run, in the order in which they were traced.
+
+    Raises:
+        RecordingError: The recording is damaged.
+    """
+    growing: list[_Growing] = []
+    latest: dict[str, _Growing] = {}
+    owners: set[str] = set()
+    documents = [(seq, _read(recording, kind, data)) for kind in _DECODERS
+                 for seq, data in recording.documents(kind)]  # fmt: skip
+    for _, document in sorted(documents, key=lambda row: row[0]):
+        if isinstance(document, GraphCaptured) and document.stage == "traced":
+            owner = _owner(document.owner, owners)
+            owners.add(owner)
+            latest[document.owner] = _Growing(owner)
+            growing.append(latest[document.owner])
+        function = latest.get(document.owner)
+        if function is not None:
+            function.add(document)
+    return [function.done() for function in growing]
+
+
+def _owner(name: str, taken: Container[str]) -> str:
+    """The function's name, with the number of its trace from the second on; no two are the same."""
+    number = 1
+    owner = name
+    while owner in taken:
+        number += 1
+        owner = f"{name}#{number}"
+    return owner
+
+
+class _Growing:
+    """A function while its documents come."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._graphs: list[tuple[str, Graph]] = []
+        self._passes: list[PassApplied] = []
+        self._compiled = Compiled(owner, backend="")
+
+    def add(self, document: Document) -> None:
+        if isinstance(document, GraphCaptured):
+            self._graphs.append((document.stage, document.graph))
+        elif isinstance(document, PassApplied):
+            self._passes.append(document)
+        else:
+            self._compiled = document
+
+    def done(self) -> Function:
+        return Function(self._owner, tuple(self._graphs), tuple(self._passes), self._compiled)
+
+
+def _read(recording: Recording, kind: str, data: bytes) -> Document:
+    try:
+        decoders = _DECODERS_BEFORE if recording.schema == schema_1.VERSION else _DECODERS
+        return decoders[kind](data)
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
+        raise RecordingError(
+            f"{recording.path}: a document of kind {kind!r} cannot be read ({error})",
+            hint="the file is damaged, or of an early development version",
+        ) from error
+
+
+def shown(graph: Graph) -> Graph:
+    """The graph as it is shown: graphs within attributes as the names of their nodes."""
+    return msgspec.structs.replace(graph, nodes=tuple(map(_shown, graph.nodes)))
+
+
+def _shown(node: Node) -> Node:
+    attrs = {}
+    for name, value in node.attrs.items():
+        if isinstance(value, Graph):
+            key = "covers" if name == "body" and node.op == "fused" else name
+            attrs[key] = tuple(inner.name for inner in value.nodes)
+        else:
+            attrs[name] = value
+    return msgspec.structs.replace(node, attrs=plain_attrs(attrs))

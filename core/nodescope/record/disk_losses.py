@@ -1,0 +1,83 @@
+"""Disk losses: counts what is lost because the disk is full, or too slow at the end of the program.
+
+Invariant: between `DiskLosses.begin` and `DiskLosses.end`, every loss is the disk's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from nodescope.record.rows import Dropped, Unwritten
+
+
+class LossCounts(NamedTuple):
+    """Losses of any cause so far.
+
+    Attributes:
+        dropped: The counts of the recording.
+        behind: Of its arrays, those of which the queue kept the statistics for newer ones.
+        step: The training step.
+    """
+
+    dropped: Dropped
+    behind: int
+    step: int
+
+
+class DiskLosses:
+    """What could not be written to the disk, over any number of gaps."""
+
+    def __init__(self) -> None:
+        self._before = Unwritten("full")  # of the gaps that are over
+        self._behind = 0
+        self._since: LossCounts | None = None
+        self._cause: Literal["full", "slow"] = "full"
+
+    def begin(self, counts: LossCounts, cause: Literal["full", "slow"] = "full") -> None:
+        """The disk does not take what is written; within a gap, nothing changes."""
+        if self._since is None:
+            self._since, self._cause = counts, cause
+
+    def end(self, counts: LossCounts) -> Unwritten:
+        """Everything is written again; what was lost since `begin`."""
+        gap = self._gap(counts)
+        self._before, self._behind = self.total(counts), self.behind(counts)
+        self._since = None
+        return gap
+
+    def total(self, counts: LossCounts, structure: int = 0) -> Unwritten:
+        """Everything lost so far; ``structure`` parts of the graph among it."""
+        before, gap = self._before, self._gap(counts)
+        if not before:
+            return msgspec.structs.replace(gap, structure=structure)
+        steps = (before, gap) if gap else (before,)
+        return Unwritten(
+            before.cause,
+            before.arrays + gap.arrays,
+            before.summaries + gap.summaries,
+            before.executions + gap.executions,
+            structure,
+            min(lost.first_step for lost in steps),
+            max(lost.last_step for lost in steps),
+        )
+
+    def behind(self, counts: LossCounts) -> int:
+        """Of the arrays, those of which the queue kept the statistics."""
+        return self._behind + (counts.behind - self._since.behind if self._since else 0)
+
+    def _gap(self, counts: LossCounts) -> Unwritten:
+        since = self._since
+        if since is None:
+            return Unwritten(self._cause)
+        now, then = counts.dropped, since.dropped
+        return Unwritten(
+            self._cause,
+            now.blobs - then.blobs,
+            now.summaries - then.summaries,
+            now.executions - then.executions,
+            0,
+            since.step,
+            max(counts.step, since.step),
+        )

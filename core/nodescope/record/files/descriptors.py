@@ -1,0 +1,241 @@
+"""Descriptors: keeps the file descriptors of recordings and connections out of the program's reach.
+
+A program may close descriptors that it did not open, ``os.closerange(3, 256)``, and open files of
+its own, which get the lowest free numbers. SQLite would write pages into them, and a connection its
+messages. So descriptors that stay open in a program get numbers beyond those, and before each
+commit or message they are checked against their files.
+
+Invariant: nothing of the program's is closed or changed. If high numbers are unavailable, low ones
+are used, and checked.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+_HIGHEST: Final = 4096
+"""The highest floor: beyond it, the descriptor table would grow."""
+
+_ROOM: Final = 64
+"""Numbers above the floor for our own descriptors."""
+
+_PART: Final = 250
+"""The most descriptors in one message, 253 on Linux."""
+
+_FAULTS: Final = (OSError, ValueError, AttributeError)
+
+_lock = threading.Lock()
+
+Held = tuple[int, int, int]
+"""A descriptor, and device and number of its file."""
+
+
+@contextlib.contextmanager
+def high() -> Iterator[None]:
+    """Within the context, descriptors of all threads get high numbers. Keep it short."""
+    with _lock:
+        placeholders: list[int] = []
+        before = None
+        try:
+            with contextlib.suppress(*_FAULTS):
+                before = _raise_limit()
+                _take(placeholders, _floor(before))
+            yield
+        finally:
+            for first, last in _runs(placeholders):
+                os.closerange(first, last + 1)
+            if before is not None and resource is not None:
+                with contextlib.suppress(*_FAULTS):
+                    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Own(socket.socket):
+    """A socket that notices when the program has closed or reused its descriptor."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        at = os.fstat(self.fileno())
+        self._held = ((self.fileno(), at.st_dev, at.st_ino),)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As of a socket. Raises `OSError` if it is no longer ours."""
+        self._look()
+        return super().accept()
+
+    def recv(self, *args: Any) -> bytes:
+        """As of a socket. Raises `OSError` if it is no longer ours."""
+        self._look()
+        return super().recv(*args)
+
+    def recv_into(self, *args: Any) -> int:
+        """As of a socket. Raises `OSError` if it is no longer ours."""
+        self._look()
+        return super().recv_into(*args)
+
+    def send(self, *args: Any) -> int:
+        """As of a socket. Raises `OSError` if it is no longer ours."""
+        self._look()
+        return super().send(*args)
+
+    def sendall(self, *args: Any) -> None:
+        """As of a socket. Raises `OSError` if it is no longer ours."""
+        self._look()
+        super().sendall(*args)
+
+    def shutdown(self, how: int) -> None:
+        """As of a socket. Raises `OSError` if it is no longer ours."""
+        self._look()
+        super().shutdown(how)
+
+    def close(self) -> None:
+        """As of a socket; what is no longer ours stays open."""
+        if self.fileno() >= 0 and not intact(self._held):
+            self.detach()
+        super().close()
+
+    def _look(self) -> None:
+        if not intact(self._held):
+            raise OSError(errno.EBADF, "the program closed the descriptor of this connection")
+
+
+Kind = TypeVar("Kind", bound=Own)
+
+
+def moved(connection: socket.socket, kind: type[Kind]) -> Kind:
+    """A connection moved to a high descriptor number, where one is available.
+
+    Args:
+        connection: Is closed.
+        kind: Its new class.
+    """
+    moved_socket = kind(
+        connection.family, connection.type, connection.proto, fileno=_high(connection)
+    )
+    moved_socket.settimeout(connection.gettimeout())
+    connection.close()
+    return moved_socket
+
+
+def _high(connection: socket.socket) -> int:
+    """A new descriptor for a connection, with a high number if possible."""
+    with _lock:
+        before = None
+        try:
+            before = _raise_limit()
+            return int(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, _floor(before)))
+        except (*_FAULTS, NameError):
+            return connection.dup().detach()
+        finally:
+            if before is not None and resource is not None:
+                with contextlib.suppress(*_FAULTS):
+                    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def held(paths: list[str]) -> tuple[Held, ...]:
+    """The descriptors of this process that are open on these files."""
+    files = set()
+    for path in paths:
+        with contextlib.suppress(*_FAULTS):
+            at = os.stat(path)
+            files.add((at.st_dev, at.st_ino))
+    try:
+        numbers = [int(name) for name in os.listdir("/dev/fd")]
+    except _FAULTS:
+        return ()
+    opened: list[Held] = []
+    for number in numbers:
+        with contextlib.suppress(*_FAULTS):
+            at = os.fstat(number)
+            if (at.st_dev, at.st_ino) in files:
+                opened.append((number, at.st_dev, at.st_ino))
+    return tuple(opened)
+
+
+def intact(descriptors: tuple[Held, ...]) -> bool:
+    """Whether each descriptor still refers to the same file."""
+    try:
+        for number, device, inode in descriptors:
+            at = os.fstat(number)
+            if at.st_ino != inode or at.st_dev != device:
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def _raise_limit() -> tuple[int, int] | None:
+    """Allow numbers beyond those that the program may use; the limits as they were."""
+    if resource is None:
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft <= _HIGHEST and (hard == resource.RLIM_INFINITY or hard > soft):
+        raised = soft + _ROOM
+        if hard != resource.RLIM_INFINITY:
+            raised = min(raised, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    return soft, hard
+
+
+def _floor(limits: tuple[int, int] | None) -> int:
+    """The lowest number that is to be given out."""
+    if limits is None or resource is None:
+        return 0
+    soft = limits[0] if limits[0] >= 0 else _HIGHEST
+    now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    highest = now - _ROOM if now >= 0 else _HIGHEST
+    return max(min(soft, highest, _HIGHEST), 0)
+
+
+def _take(placeholders: list[int], floor: int) -> None:
+    """Occupy all free numbers below ``floor`` with placeholders.
+
+    Many at a time: each call of a busy program releases and reacquires the interpreter lock.
+    """
+    placeholders.append(os.open(os.devnull, os.O_RDONLY))
+    # Grow the table in one go: each doubling takes the kernel milliseconds.
+    os.close(fcntl.fcntl(placeholders[0], fcntl.F_DUPFD_CLOEXEC, floor))
+    left, right = socket.socketpair()
+    with left, right:
+        while (few := min(floor - placeholders[-1], _PART)) > 0:
+            numbers = array.array("i", [placeholders[0]] * few).tobytes()
+            left.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            _, answers, _, _ = right.recvmsg(1, socket.CMSG_SPACE(len(numbers)), flags)
+            received = array.array("i")
+            for _level, _kind, data in answers:
+                received.frombytes(data[: len(data) - len(data) % received.itemsize])
+            if not received:
+                break
+            placeholders.extend(received)
+    while True:  # the pair's own low numbers are free again
+        placeholders.append(os.dup(placeholders[0]))
+        if placeholders[-1] >= floor:
+            break
+    # Numbers beyond the floor are free again for what is opened now.
+    while len(placeholders) > 1 and max(placeholders) >= floor:
+        placeholders.remove(last := max(placeholders))
+        os.close(last)
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers, as first and last."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs

@@ -1,0 +1,231 @@
+"""Ownership: which recordings this user's nodescope wrote, and so may write again.
+
+A recording from elsewhere is data. Nothing in it can prove ownership, so that is known by other
+means: while its program is connected to this process, or runs in it, by the file's identity;
+afterwards by a ledger in the user's own folder, with the file's identity, size and times as
+nodescope left them. Change times are set by the kernel alone: a file that anybody else wrote, moved
+or replaced is not in the ledger.
+
+Invariant: in doubt, a recording is not ours. The ledger never fails a program.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Final
+
+from nodescope.plain_files import read_plain
+from nodescope.telling import path_of
+
+_MOST: Final = 4096
+"""Entries of the ledger; the oldest half makes room."""
+_ENTRY_BYTES: Final = 1 << 10
+
+BESIDE: Final = ("-journal", "-wal", "-shm")
+"""Suffixes of the files that SQLite creates beside a recording."""
+
+Key = tuple[int, int]
+"""Device and number of a file."""
+
+_lock = threading.Lock()
+_vouched: dict[Key, int] = {}
+_written: set[Key] = set()
+_read: dict[Key, int] = {}
+
+
+def state_folder() -> Path:
+    """The folder of nodescope's state across runs; it may not exist."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "nodescope"
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The path of SQLite's file beside a recording: ``-wal``, ``-shm`` or ``-journal``."""
+    return path.with_name(path.name + suffix)
+
+
+def vouch(path: Path, *, writing: bool = False) -> Key | None:
+    """The program that writes this file is connected to this process, or runs in it.
+
+    Args:
+        path: The recording.
+        writing: A writer of this very process has it open, until `end_writing`.
+
+    Returns:
+        What to `release` when that is over; None if there is no such file.
+    """
+    key = _key(path_of(path))
+    if key is not None:
+        with _lock:
+            _vouched[key] = _vouched.get(key, 0) + 1
+            if writing:
+                _written.add(key)
+    return key
+
+
+def release(key: Key | None) -> None:
+    """Take back one `vouch`."""
+    with _lock:
+        if key is not None and key in _vouched:
+            _vouched[key] -= 1
+            if not _vouched[key]:
+                del _vouched[key]
+
+
+def end_writing(key: Key | None) -> None:
+    """The writer of this process let go of the file."""
+    with _lock:
+        if key is not None:
+            _written.discard(key)
+
+
+def written_here(path: Path) -> bool:
+    """Whether a writer of this process has the file open.
+
+    Then nobody else here may open and close it but through SQLite: closing any descriptor of a
+    file gives up all locks that the process has on it.
+    """
+    key = _key(path)
+    with _lock:
+        return key is not None and key in _written
+
+
+def begin_reading(path: Path) -> Key | None:
+    """Note that a connection of this process that locks the file is about to be opened."""
+    key = _key(path)
+    if key is not None:
+        with _lock:
+            _read[key] = _read.get(key, 0) + 1
+    return key
+
+
+def end_reading(key: Key | None) -> None:
+    """Note that the connection was closed."""
+    with _lock:
+        if key is not None and key in _read:
+            _read[key] -= 1
+            if not _read[key]:
+                del _read[key]
+
+
+def open_here(path: Path) -> bool:
+    """Whether a connection of this process has locks on the file; see `written_here`."""
+    key = _key(path)
+    with _lock:
+        return key is not None and (key in _written or key in _read)
+
+
+def writing() -> bool:
+    """Whether a writer of this process, which is the program's then, has any file open."""
+    return bool(_written)
+
+
+def in_place(path: Path) -> bool:
+    """Whether SQLite may take a file and the log beside it where they lie, because it is ours.
+
+    What lies beside must be plain files of this user without a second name, too: a link there
+    would lead writes elsewhere.
+    """
+    if not _alone(path):
+        return False
+    key = _key(path)
+    with _lock:
+        if key is not None and key in _vouched:
+            return True
+    return stamped(path) and not _has_log(path)
+
+
+def stamped(path: Path) -> bool:
+    """Whether the file is as nodescope left it: finished, without a log beside it."""
+    return _alone(path, ("",)) and _stamped(path)
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return os.lstat(beside(path, "-wal")).st_size > 0
+    except OSError:
+        return False
+
+
+def remember(path: Path) -> None:
+    """Note a file's state in the ledger. Call it once the file is no longer written."""
+    try:
+        folder = _ledger(make=True)
+        stamp = _stamp(path)
+        if folder is None or stamp is None:
+            return
+        name, text = stamp
+        fresh = folder / f".{os.getpid()}-{threading.get_ident()}"
+        fresh.write_text(text)
+        fresh.replace(folder / name)
+        _prune(folder)
+    except (OSError, ValueError, RuntimeError):
+        pass  # then it is not ours, and what is tried on it is kept elsewhere
+
+
+def _stamped(path: Path) -> bool:
+    try:
+        folder = _ledger(make=False)
+        stamp = _stamp(path)
+        return (
+            folder is not None
+            and stamp is not None
+            and read_plain(folder / stamp[0], _ENTRY_BYTES) == stamp[1].encode()
+        )
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _stamp(path: Path) -> tuple[str, str] | None:
+    """Name and content of a file's ledger entry."""
+    at = os.stat(path)
+    if not stat.S_ISREG(at.st_mode):
+        return None
+    return f"{at.st_dev:x}-{at.st_ino:x}", f"{at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}\n"
+
+
+def _ledger(*, make: bool) -> Path | None:
+    """The ledger's folder, if it is writable by this user only."""
+    folder = state_folder() / "made"
+    if make:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    at = os.lstat(folder)
+    is_private = not hasattr(os, "geteuid") or (
+        at.st_uid == os.geteuid() and not at.st_mode & 0o022
+    )
+    return folder if stat.S_ISDIR(at.st_mode) and is_private else None
+
+
+def _prune(folder: Path) -> None:
+    entries = list(os.scandir(folder))
+    if len(entries) <= _MOST:
+        return
+    entries.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+    for entry in entries[: _MOST // 2]:
+        os.unlink(entry.path)
+
+
+def _alone(path: Path, suffixes: tuple[str, ...] = ("", "-wal", "-shm")) -> bool:
+    """Whether the file and its log are plain files of this user that have no other name."""
+    for suffix in suffixes:
+        try:
+            at = os.lstat(beside(path, suffix)) if suffix else os.stat(path)
+        except OSError:
+            if not suffix:
+                return False
+            continue
+        is_own = not hasattr(os, "geteuid") or at.st_uid == os.geteuid()
+        if not (stat.S_ISREG(at.st_mode) and at.st_nlink == 1 and is_own):
+            return False
+    return not os.path.lexists(beside(path, "-journal"))
+
+
+def _key(path: Path) -> Key | None:
+    try:
+        at = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return at.st_dev, at.st_ino

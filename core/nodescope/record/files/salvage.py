@@ -1,0 +1,205 @@
+"""Salvage: copies the intact part of a truncated or damaged recording into a new file.
+
+Missing pages are SQLite errors at the rows on them; the search continues after them. Pages that the
+file's seal shows to be damaged count as missing; the first page is restored. Rows that refer to
+missing data are left out, so that nothing in the new file is incomplete.
+
+Invariant: the damaged file is only read. The work is bounded in time and in attempts.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from nodescope.errors import RecordingError
+from nodescope.record.files.connection_limits import guard
+from nodescope.record.files.page_checksums import faults, read_seal
+from nodescope.record.files.schema_check import objection
+from nodescope.record.schema import APPLICATION_ID, SCHEMA
+from nodescope.record.schema_1 import statements
+
+PATIENCE_S: Final = 20.0
+_ROWS: Final = 500
+_MOST_TRIES: Final = 20_000
+_Row = tuple[Any, ...]
+
+# Rows that refer to missing rows, deleted in this order.
+_CONSISTENT: Final = """
+DELETE FROM value WHERE producer IS NOT NULL AND producer NOT IN (SELECT id FROM node);
+DELETE FROM execution WHERE node NOT IN (SELECT id FROM node);
+DELETE FROM gradient WHERE value NOT IN (SELECT id FROM value)
+  OR gradient NOT IN (SELECT id FROM value);
+DELETE FROM summary WHERE value NOT IN (SELECT id FROM value);
+DELETE FROM blob WHERE nbytes <> coalesce(
+  (SELECT sum(length(data)) FROM chunk WHERE chunk.blob = blob.id), 0)
+  OR NOT EXISTS (SELECT 1 FROM summary AS s WHERE s.value = blob.value AND s.seq = blob.seq);
+DELETE FROM chunk WHERE blob NOT IN (SELECT id FROM blob);
+DELETE FROM branch;
+"""
+
+
+LOST: Final = "lost"
+"""Beside the new file: the tables of which rows could not be read, a line each."""
+
+
+def salvage(cut: Path, target: Path) -> None:
+    """Write the intact part of a recording to a new file, and list the losses beside it.
+
+    Raises:
+        RecordingError: Nothing that could be shown is.
+    """
+    until = time.monotonic() + PATIENCE_S
+    part = target.with_name("part")
+    try:
+        _whole_pages(cut, part)
+        source = sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            guard(source)
+            # Without it SQLite reads nothing of a file that is shorter than it was.
+            source.execute("PRAGMA writable_schema=ON")
+            if objection(source):
+                raise RecordingError(f"{cut} is not a nodescope recording")
+            lost = _transfer(source, target, until)
+            target.with_name(LOST).write_text("\n".join(lost))
+        finally:
+            source.close()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise RecordingError(f"no part of {cut} is intact: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _whole_pages(cut: Path, target: Path) -> None:
+    """Copy a file up to its last whole page; SQLite would read the rest of the next as zeros.
+
+    Pages that differ from the seal become zeros, which SQLite treats as damaged.
+    """
+    seal = read_seal(cut)
+    with cut.open("rb") as reading, target.open("wb") as writing:
+        size = os.fstat(reading.fileno()).st_size
+        page = int.from_bytes(reading.read(18)[16:], "big")
+        page = 65536 if page == 1 else max(page, 512)
+        if seal is not None:
+            page, size = seal.page, seal.page * len(seal.sums)
+        reading.seek(0)
+        left = size - size % page
+        while left > 0 and (part := reading.read(min(left, 1 << 20))):
+            writing.write(part)
+            left -= len(part)
+        if seal is not None:
+            for number in faults(cut, seal):
+                writing.seek(number * page)
+                writing.write(bytes(page) if number else seal.first)
+
+
+def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[str]:
+    """Copy all readable rows; returns the tables with unreadable ones."""
+    lost: list[str] = []
+    database = sqlite3.connect(target, isolation_level=None)
+    try:
+        database.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        (schema,) = source.execute("PRAGMA user_version").fetchone()
+        database.execute(f"PRAGMA user_version={schema}")
+        database.execute("PRAGMA synchronous=OFF")
+        database.executescript(f"BEGIN;{statements(schema, SCHEMA)}COMMIT;")
+        rows = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        database.execute("BEGIN")
+        for (table,) in rows:
+            columns = _columns(database, table)
+            source_columns = _columns(source, table)
+            # A step of before has no `observed`; what was not said was observed.
+            selected = ", ".join(name if name in source_columns else "1" for name in columns)
+            if not source_columns:
+                continue
+            marks = ",".join("?" * len(columns))
+            insert = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"
+            for part in _parts(source, table, selected, until):
+                if part is None:
+                    lost.append(table)
+                else:
+                    _insert(database, insert, part)
+        database.execute("COMMIT")
+        database.executescript(f"BEGIN;{_CONSISTENT}COMMIT;")
+        if lost or not database.execute("SELECT 1 FROM progress").fetchone():
+            _progress(database)
+    finally:
+        database.close()
+    return list(dict.fromkeys(lost))
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+
+
+def _parts(
+    source: sqlite3.Connection, table: str, selected: str, until: float
+) -> Iterator[list[_Row] | None]:
+    """The readable rows of a table, in parts; None for each gap."""
+    # Both tables without a number for each row have the value's first.
+    key = "value" if table in ("summary", "layout") else "rowid"
+    compare = ">=" if key == "value" else ">"
+    last, step = -1, 1
+    for _ in range(_MOST_TRIES):
+        if time.monotonic() > until:
+            yield None
+            return
+        rows: list[_Row] = []
+        ended = False
+        try:
+            cursor = source.execute(
+                f"SELECT {key}, {selected} FROM {table} NOT INDEXED WHERE {key} {compare} ? "
+                f"ORDER BY {key}",
+                (last,),
+            )
+            while part := cursor.fetchmany(1):
+                rows += part
+                if len(rows) >= _ROWS and rows[-1][0] > last:
+                    break
+            else:
+                ended = True
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            yield None
+        if rows:
+            yield [row[1:] for row in rows]
+        if ended:
+            return
+        if len(rows) >= _ROWS:
+            last, step = rows[-1][0], 1
+        else:  # behind what cannot be read
+            last = max(last, rows[-1][0] if rows else last) + step
+            step = 1 if rows else 2 * step
+        if last >= 1 << 62:
+            return
+
+
+def _insert(database: sqlite3.Connection, insert: str, rows: list[_Row]) -> None:
+    for row in rows:
+        try:
+            database.execute(insert, row)
+        except (sqlite3.IntegrityError, sqlite3.DataError):
+            continue  # of another type than it was written with
+
+
+def _progress(database: sqlite3.Connection) -> None:
+    """Write the row `progress` for the rows that are there; raises if there is nothing to show."""
+    counts = [
+        database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for table in ("node", "execution", "log")
+    ]
+    if not any(counts):
+        raise RecordingError("no part of it is intact")
+    progress = database.execute("SELECT * FROM progress LIMIT 1").fetchone() or (0, 0, 0, 0, 0)
+    last = max(
+        database.execute(f"SELECT coalesce(max(seq), 0) FROM {table}").fetchone()[0]
+        for table in ("node", "value", "execution", "log", "document")
+    )
+    time_ns = database.execute(
+        "SELECT coalesce(max(start_ns + duration_ns), 0) FROM execution"
+    ).fetchone()[0]
+    database.execute("DELETE FROM progress")
+    database.execute("INSERT INTO progress VALUES (?,?,?,?,?)", (last, time_ns, *progress[2:5]))

@@ -1,0 +1,1 @@
+"""The governor: keeps the slowdown of a run below a limit."""

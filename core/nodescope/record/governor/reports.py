@@ -1,0 +1,175 @@
+"""Governor reports: when it lowers nodes, when it cannot meet the limit, and at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from nodescope.record.governor.decisions import Change, Rung, Verdict
+from nodescope.record.rows import Governed, Keeping
+
+_MOST_NAMES = 3
+_LITTLE_S = 0.25
+_KEPT: dict[Rung, str] = {
+    "values": "values",
+    "summary": "summary",
+    "timing": "timing",
+    "graph": "graph",
+    "thinned": "every tenth execution",
+    "counted": "counts only",
+}
+
+
+def lowered(
+    changes: Sequence[Change], before: float, after: float, limit: float, *, steps: bool
+) -> str:
+    """One line about nodes that are recorded with less from now on.
+
+    Args:
+        before, after: The slowdown that the last look found, and the forecast with the changes.
+        steps: Whether training steps may be left out as well.
+    """
+    ways = Counter(
+        f"{_KEPT[change.load.rungs[change.load.rung]]} to {_KEPT[change.load.rungs[change.rung]]}"
+        for change in changes
+    )
+    ways_text = ", ".join(f"{way} ({count:,})" for way, count in ways.most_common())
+    costliest = sorted(changes, key=lambda change: -change.saved_ns)[:_MOST_NAMES]
+    names = ", ".join(change.load.name for change in costliest)
+    slows = factor(max(before, after))
+    return (
+        f"recording slows the program about {slows}, the limit is {factor(limit)}: "
+        f"less is recorded of {_count(len(changes), 'node')}, {ways_text}; costliest {names}. "
+        f"{_expected(after, limit, steps)}"
+    )
+
+
+def _expected(after: float, limit: float, steps: bool) -> str:
+    if after <= limit:
+        return f"Expected from now on: {factor(after)}"
+    if steps:
+        return f"An observed step still takes {factor(after)} as long, so some steps run unobserved"
+    return f"That still leaves {factor(after)}, above the limit"
+
+
+def stuck(verdict: Verdict, limit: float) -> str:
+    """One line about a limit that cannot be kept."""
+    text = (
+        f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "
+        f"a run takes about {factor(verdict.after)} as long"
+    )
+    if verdict.by_hand < verdict.after:
+        text += f" ({factor(verdict.by_hand)} without the levels set by hand)"
+    return text
+
+
+def leaving_out(slowdown: float, limit: float, share: float) -> str:
+    """One line about training steps that are not observed from now on."""
+    return (
+        f"a training step takes about {factor(slowdown)} as long while it is observed, the limit "
+        f"is {factor(limit)}: from now on about one step in {_ratio(share)} is observed, the "
+        "others run unobserved"
+    )
+
+
+def forbidden(slowdown: float, limit: float, reason: str) -> str:
+    """One line about training steps that should be left out and may not."""
+    return (
+        f"the limit of {factor(limit)} cannot be met now: no training step may run unobserved, "
+        f"since {reason}; an observed run takes about {factor(slowdown)} as long"
+    )
+
+
+def raised(step: int) -> str:
+    """One line about a program that raised where nobody looked."""
+    return (
+        f"the program raised in step {step} or after it, and what ran there was not observed, to "
+        "stay within the limit: if it raised there, none of its nodes was recorded; run again with "
+        "--max-slowdown 0 to see which one it was"
+    )
+
+
+def ended(governed: Governed) -> str:
+    """One line about the whole run."""
+    head = f"slowdown about {factor(governed.slowdown)}"
+    if governed.measured:
+        head += " (measured against unobserved steps)"
+    head += f", limit {factor(governed.limit)}"
+    if governed.slowdown > governed.limit:
+        head += ": over the limit"
+        if governed.because:
+            head += f", since {governed.because}"
+        elif governed.stuck:
+            head += ", with as little recorded as allowed"
+    nodes = f" of {_count(governed.lowered, 'node')}" if governed.lowered else ""
+    parts = [
+        f"{governed.steps_left_out:,} of {_count(governed.steps, 'step')}"
+        if governed.steps_left_out
+        else "",
+        f"{governed.calls_left_out:,} of {_count(governed.calls, 'call')} outside of steps"
+        if governed.calls_left_out
+        else "",
+        f"elements of {_count(governed.arrays, 'value')}" if governed.arrays else "",
+        f"statistics of {_count(governed.summaries, 'value')}" if governed.summaries else "",
+        f"{_count(governed.executions, 'execution')} (counted)" if governed.executions else "",
+    ]
+    parts = [part for part in parts if part]
+    if not parts:
+        return f"{head}. Nothing was left out"
+    return f"{head}. Left out{nodes and ','}{nodes}: {', '.join(parts)}"
+
+
+def kept(keeping: Keeping, governed: Governed | None) -> str:
+    """One line about what is kept of a run by default, and the way to more."""
+    newest = (
+        "the newest values whole"
+        if governed is None or not governed.steps
+        else f"whole values of the last {keeping.newest_steps} observed steps"
+    )
+    if keeping.made_room:
+        newest += f" as far as {keeping.newest_bytes / 2**20:.4g} MiB hold them"
+    newest += _first_nonfinite(keeping.nonfinite_steps)
+    without = governed.summaries if governed is not None else 0
+    scope = f"all observed values but {without:,}" if without else "every observed value"
+    parts = [f"kept statistics of {scope}, {newest}"]
+    if governed is not None:
+        if governed.steps_left_out:
+            observed = governed.steps - governed.steps_left_out
+            parts.append(f"{observed:,} of {_count(governed.steps, 'step')} observed")
+        if governed.calls_left_out:
+            observed = governed.calls - governed.calls_left_out
+            calls = _count(governed.calls, "call")
+            parts.append(f"{observed:,} of {calls} outside of steps observed")
+        parts.append(slower(governed))
+    return "; ".join(parts) + ". --level values keeps every element"
+
+
+def _first_nonfinite(steps: Sequence[int]) -> str:
+    numbers = [f"{step:,}" for step in steps if step]
+    parts = ["around the first NaN or Inf outside of steps"] if 0 in steps else []
+    if numbers:
+        head, last = ", ".join(numbers[:-1]), numbers[-1]
+        where = f"steps {head} and {last}" if head else f"step {last}"
+        parts.insert(0, f"of {where}, where NaN or Inf first appeared")
+    return "".join(f" and {part}" for part in parts)
+
+
+def slower(governed: Governed) -> str:
+    """How much longer a run took; of little, a factor tells nothing."""
+    if governed.extra_s < _LITTLE_S:
+        return f"about {max(governed.extra_s, 0.0):.1f} s slower"
+    return f"about {factor(governed.slowdown)} slower (limit {factor(governed.limit)})"
+
+
+def factor(slowdown: float) -> str:
+    """``1.47x``; ``12x`` where digits no longer tell anything."""
+    return f"{slowdown:.0f}x" if slowdown >= 10 else f"{slowdown:.3g}x"
+
+
+def _ratio(share: float) -> str:
+    share = max(share, 1e-9)
+    return f"{1 / share:,.0f}" if share < 0.3 else f"{1 / share:.2g}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

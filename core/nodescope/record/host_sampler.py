@@ -1,0 +1,333 @@
+"""Sampler: checks every few milliseconds where the program's threads are while they run no node.
+
+The time between nodes is the program's own: Python, other libraries, waiting. The sampler
+attributes it to the user's line. A sample counts only beside another one of the same line with no
+record in between, so short gaps are not reported.
+
+Invariant: no frame of the program outlives the call that reads it, not even for a moment: the
+engine counts references, and a frame holds its locals. Nothing is written to, and no lock is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import accumulate, chain, islice, repeat
+from operator import attrgetter, itemgetter
+from types import CodeType
+from typing import Final, NamedTuple
+
+from nodescope.events import HostKind, HostSpan
+from nodescope.interactive import cell_name, is_interactive
+from nodescope.origins import OURS, origin
+
+INTERVAL_S: Final = 0.008
+_LEAST_SAMPLES: Final = 2
+_MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
+# A thread that had the processor for less than this share of a stretch was waiting.
+_BUSY: Final = 0.25
+_DEPTH: Final = 64
+_CALLED: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
+_IMPORT: Final = "import"
+# Of `engine.static`, what `HostSpan` of kind ``compiling`` covers.
+_COMPILING: Final = frozenset({"_traced", "_prepare"})
+_SEEN: Final = attrgetter("f_code", "f_lineno", "f_lasti")
+
+Frames = list[tuple[CodeType, int, int]]
+"""Code, line and instruction of each frame of a thread, the innermost first."""
+
+
+class Place(NamedTuple):
+    """Where a thread is, and by which call of the user's line: its code and instruction."""
+
+    kind: HostKind
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    code: CodeType | None = None
+    instruction: int = 0
+
+    @property
+    def within(self) -> tuple[str, str, str]:
+        """What consecutive samples have to share: a function of the user's."""
+        return self.kind, self.file, self.function
+
+
+class _Stretch:
+    """Consecutive samples in one function, with no node run between them."""
+
+    __slots__ = (
+        "before_ns",
+        "busy_ns",
+        "first_ns",
+        "last_ns",
+        "other",
+        "places",
+        "processor_ns",
+        "seq",
+        "step",
+    )
+
+    def __init__(
+        self, place: Place, before_ns: int, now_ns: int, seq: int, step: int, processor: int | None
+    ) -> None:
+        self.places = [place]
+        self.seq, self.step = seq, step
+        self.processor_ns = self.busy_ns = processor  # of the thread, at the first and last sample
+        self.before_ns, self.first_ns, self.last_ns = before_ns, now_ns, now_ns
+        self.other: tuple[Place, int] | None = None  # a sample in another function, and its time
+
+
+class Sampler:
+    """Samples where the program is between nodes, on a thread of its own.
+
+    Args:
+        emit: Takes each `HostSpan`.
+        now_ns: The clock of the run.
+        seq: Grows whenever a node has run.
+        step: The training step, and whether it is observed.
+        threads: Those that were seen to run nodes; the ones that have ended are taken out.
+        frames: Reads the frames of a thread.
+        processor: Reads a thread's processor time.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[HostSpan], None],
+        *,
+        now_ns: Callable[[], int],
+        seq: Callable[[], int],
+        step: Callable[[], tuple[int, bool]],
+        threads: set[int],
+        frames: Callable[[int], Frames] | None = None,
+        processor: Callable[[int], int | None] | None = None,
+    ) -> None:
+        self._emit, self._now_ns, self._seq, self._step = emit, now_ns, seq, step
+        self._threads = threads
+        self._frames = frames if frames is not None else frames_of
+        self._processor = processor if processor is not None else processor_ns
+        self._main = threading.main_thread().ident or 0
+        self._stretches: dict[int, _Stretch] = {}
+        self._before_ns = now_ns()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start sampling, until `stop`; without a thread for it, nothing is sampled."""
+        thread = threading.Thread(target=self._work, name="nodescope-sampler", daemon=True)
+        with contextlib.suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
+
+    def stop(self) -> None:
+        """Stop sampling, and emit open stretches. May be called again."""
+        self._ended.set()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        thread.join(1.0)
+        for ident, stretch in tuple(self._stretches.items()):
+            self._close(ident, stretch.last_ns)
+
+    def forked(self) -> None:
+        """In a forked child: the sampling thread does not exist here."""
+        self._thread = None
+
+    def _work(self) -> None:
+        while not self._ended.wait(INTERVAL_S):
+            try:
+                self.look()
+            except Exception:  # names of gaps are not worth an error
+                return
+
+    def look(self) -> None:
+        """Take one sample of each thread."""
+        now, seq = self._now_ns(), self._seq()
+        step, observed = self._step()
+        for ident in (self._main, *(self._threads - {self._main})):
+            place = self._place(ident, observed=observed)
+            stretch = self._stretches.get(ident)
+            if stretch is not None and not self._goes_on(ident, stretch, place, now, seq):
+                self._close(ident, now)
+                if stretch.other is not None and place is not None and seq == stretch.seq:
+                    stretch = self._open(ident, stretch.other[0], now, seq, step)
+                    self._goes_on(ident, stretch, place, now, seq)
+                else:
+                    stretch = None
+            if stretch is None and place is not None:
+                self._open(ident, place, now, seq, step)
+        self._before_ns = now
+
+    def _open(self, ident: int, place: Place, now: int, seq: int, step: int) -> _Stretch:
+        stretch = self._stretches[ident] = _Stretch(
+            place, self._before_ns, now, seq, step, self._processor(ident)
+        )
+        return stretch
+
+    def _goes_on(
+        self, ident: int, stretch: _Stretch, place: Place | None, now: int, seq: int
+    ) -> bool:
+        """Add a sample to a stretch, if it belongs to it."""
+        if place is None:
+            return False
+        latest = stretch.places[-1]
+        # Nodes of other threads count, too: then only the very same instruction is the same gap.
+        if seq != stretch.seq and (len(self._threads) < 2 or place != latest):
+            return False
+        if place.within == latest.within:
+            stretch.places.append(place)
+            stretch.other = None
+        elif stretch.other is None or stretch.other[0].within != place.within:
+            stretch.other = (place, now)  # one sample elsewhere is a call that comes back
+        else:
+            return False
+        stretch.last_ns, stretch.busy_ns = now, self._processor(ident)
+        return True
+
+    def _place(self, ident: int, *, observed: bool) -> Place | None:
+        frames = self._frames(ident)
+        if frames:
+            return place_of(frames, observed=observed, main=ident == self._main)
+        if ident == self._main:
+            return Place("input", "", 0, "") if is_interactive() else None
+        self._threads.discard(ident)
+        return None
+
+    def _close(self, ident: int, now_ns: int) -> None:
+        """Close a stretch that ended between its last sample and now."""
+        stretch = self._stretches.pop(ident)
+        last_ns = stretch.last_ns
+        if len(stretch.places) < _LEAST_SAMPLES:
+            return
+        place = Counter(stretch.places).most_common(1)[0][0]
+        kind, function = place.kind, place.function
+        call = called(place)
+        if call == "input":
+            kind = "input"
+        elif kind != "input" and stretch.processor_ns is not None:
+            busy = stretch.busy_ns
+            lasted = last_ns - stretch.first_ns
+            if busy is not None and busy - stretch.processor_ns < _BUSY * lasted:
+                kind = "waiting"
+        if kind == "waiting" or len(set(stretch.places)) == 1:
+            function = call or function  # in a loop the line's own calls say little
+        # It began and ended between two samples; of samples that came late little is known.
+        start = stretch.first_ns - min((stretch.first_ns - stretch.before_ns) // 2, _MOST_BLUR_NS)
+        end = last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
+        self._emit(
+            HostSpan(
+                kind, ident, stretch.step, start, end, cell_name(place.file), place.line, function
+            )
+        )
+
+
+def frames_of(ident: int) -> Frames:
+    """The frames of a thread, the innermost first; none if it runs no Python or has ended.
+
+    All of it happens within one call into C, so that no other thread runs while frames are held:
+    a function that returned meanwhile would leave its locals to us.
+    """
+    frames: Frames = []
+    try:
+        frames.extend(
+            map(
+                _SEEN,
+                accumulate(
+                    chain(
+                        islice(map(itemgetter(ident), iter(sys._current_frames, None)), 1),
+                        repeat("f_back", _DEPTH),
+                    ),
+                    getattr,
+                ),
+            )
+        )
+    except (AttributeError, KeyError):
+        pass  # the outermost frame has none behind it; a thread that has ended has none at all
+    return frames
+
+
+def place_of(frames: Frames, *, observed: bool, main: bool) -> Place | None:
+    """Where a thread with these frames is; None while it runs a node, or code of ours.
+
+    Args:
+        frames: As of `frames_of`.
+        observed: Whether nodes are told of now. If not, only what makes the items of `ns.steps` is
+            named.
+        main: Whether it is the main thread, which may be at a prompt.
+    """
+    library = ""
+    if any(map(_compiles, frames)) or not (observed or any(map(_fetches, frames))):
+        return None
+    for code, line, instruction in frames:
+        owner = origin(code.co_filename)
+        if owner == OURS and library != _IMPORT:
+            # So is a `steps` that fetches from no Python: its own span tells of it.
+            if not any(map(_imports, frames)):
+                return None
+            library = _IMPORT
+        if owner:
+            library = library or owner
+        elif library:
+            return Place("library", code.co_filename, line, library)
+        else:
+            return Place("python", code.co_filename, line, code.co_qualname, code, instruction)
+    return Place("input") if main and is_interactive() else None
+
+
+def _fetches(frame: tuple[CodeType, int, int]) -> bool:
+    """Whether a frame is `ns.steps` itself, which is on the stack only while it fetches an item."""
+    code = frame[0]
+    return code.co_name == "steps" and origin(code.co_filename) == OURS
+
+
+def _compiles(frame: tuple[CodeType, int, int]) -> bool:
+    """Whether a frame traces a function or compiles a graph: a span of its own tells of that."""
+    code = frame[0]
+    return code.co_name in _COMPILING and origin(code.co_filename) == OURS
+
+
+def _imports(frame: tuple[CodeType, int, int]) -> bool:
+    """Whether a frame imports a module."""
+    code = frame[0]
+    return code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib")
+
+
+def called(place: Place) -> str:
+    """What the user's line calls there that is no Python, as it is written: ``time.sleep``."""
+    if place.code is None:
+        return ""
+    return _called(place.code, place.instruction)
+
+
+@lru_cache(maxsize=1024)
+def _called(code: CodeType, instruction: int) -> str:
+    position = next(islice(code.co_positions(), instruction // 2, None), None)
+    if position is None:
+        return ""
+    line, last, first, end = position
+    if line is None or first is None or end is None:
+        return ""
+    text = linecache.getline(code.co_filename, line).encode()
+    match = _CALLED.match(text[first : end if last == line else None].decode("utf-8", "replace"))
+    return match.group() if match is not None else ""
+
+
+def processor_ns(ident: int) -> int | None:
+    """Processor time of a thread of this process; None where it cannot be had."""
+    thread = threading._active.get(ident)  # type: ignore[attr-defined]
+    native = getattr(thread, "native_id", None)
+    if native is None or not sys.platform.startswith("linux"):
+        return None
+    try:
+        # The clock of a thread by its number, which is refused if that has ended; asking for it by
+        # the identifier would read freed memory then.
+        return time.clock_gettime_ns((~native << 3) | 6)
+    except OSError:
+        return None

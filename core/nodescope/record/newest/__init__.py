@@ -1,0 +1,1 @@
+"""The newest values of a run, kept whole whatever its level."""

@@ -1,0 +1,105 @@
+"""First non-finite values: where NaN, Inf and a loss that is not finite first appear in a run.
+
+The statistics that tell are taken in the recorder's thread, while the program runs on. So the
+newest values are held until they have been looked at, and those around a first NaN are kept.
+
+Invariant: fed in the order of the run, by the recorder's thread only; bounded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Literal, NamedTuple
+
+NonfiniteKind = Literal["nan", "inf", "loss"]
+
+
+class Span(NamedTuple):
+    """A part of a run that is kept whole.
+
+    Attributes:
+        first, end: From the one seq up to, without, the other.
+        step: The training step that it is about; 0 if it is outside of steps.
+    """
+
+    first: int
+    end: int
+    step: int
+
+
+class _Step(NamedTuple):
+    """An observed training step; ``end_seq`` is 0 while it runs."""
+
+    start_seq: int
+    step: int
+    end_seq: int = 0
+
+
+class FirstNonfinite:
+    """Finds what to keep: the step of the first NaN, the first Inf and the first loss that is not
+    finite, each with the observed step before it, whose optimizer gave it its parameters.
+
+    Attributes:
+        checked: The seq up to which is known what is finite.
+        needed_from: What is older than this seq is not needed by any step that is still to be
+            checked.
+    """
+
+    def __init__(self) -> None:
+        self.checked = self.needed_from = 0
+        self._steps: list[_Step] = []
+        self._seen: set[NonfiniteKind] = set()
+        self._places: list[int] = []  # seqs of first ones whose step is not over
+
+    def step_began(self, seq: int, step: int) -> None:
+        """An observed step begins."""
+        self._steps.append(_Step(seq, step))
+
+    def step_ended(self, seq: int, *, broken: bool) -> None:
+        """The observed step that began last has ended; ``broken``: a loss was not finite."""
+        if self._steps:
+            self._steps[-1] = self._steps[-1]._replace(end_seq=seq)
+        if broken:
+            self.found("loss", seq)
+
+    def found(self, kind: NonfiniteKind, seq: int) -> None:
+        """Something is not finite in the execution or at the end of the step ``seq``."""
+        if kind not in self._seen:
+            self._seen.add(kind)
+            if seq >= self.needed_from:  # else its step is no longer held
+                self._places.append(seq)
+
+    def committed(self, seq: int) -> list[Span]:
+        """All up to ``seq`` is recorded and looked at; the parts that can be kept now."""
+        self.checked = max(seq, self.checked)
+        spans: dict[Span, None] = {}
+        waiting: list[int] = []
+        for place in self._places:
+            span = self._around(place)
+            if span.end and span.end <= self.checked + 1:
+                spans[span] = None
+            else:
+                waiting.append(place)
+        self._places = waiting
+        needed = [self._around(place).first for place in (self.checked, *waiting)]
+        self.needed_from = min(needed)
+        at = bisect_right(self._steps, self.needed_from, key=_start) - 1
+        del self._steps[: max(at, 0)]
+        return list(spans)
+
+    def _around(self, seq: int) -> Span:
+        """The step of a seq with the one before it; its end is 0 while it runs."""
+        steps = self._steps
+        at = bisect_right(steps, seq, key=_start) - 1
+        following = steps[at + 1].start_seq if at + 1 < len(steps) else 0
+        if at < 0:
+            return Span(0, following or self.checked + 1, 0)
+        step = steps[at]
+        if step.end_seq and seq > step.end_seq:  # after it
+            return Span(step.start_seq, following or self.checked + 1, 0)
+        before = steps[at - 1].start_seq if at else 0
+        return Span(before, following or (step.end_seq and step.end_seq + 1), step.step)
+
+
+def _start(step: _Step) -> int:
+    return step.start_seq

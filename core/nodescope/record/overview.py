@@ -1,0 +1,131 @@
+"""Overview of a recording for a list, read from its smallest tables.
+
+Invariant: read-only and cheap whatever the size of the file; for an unreadable file, the overview
+gives the reason.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from nodescope.errors import NodescopeError
+from nodescope.events import Level
+from nodescope.record.recording import Recording
+from nodescope.record.run_time import run_time
+
+Outcome = Literal["running", "finished", "failed", "interrupted", "killed", "unreadable"]
+"""How a run ended: ``killed`` if it did not live to say so."""
+
+_INTERRUPTED = 130
+
+
+class BrokenLoss(msgspec.Struct, frozen=True):
+    """A loss that is NaN or infinite at the end of a run, or now.
+
+    Attributes:
+        kind: ``nan`` or ``inf``: what it became first.
+        step: The training step since which it is not finite.
+    """
+
+    kind: Literal["nan", "inf"]
+    step: int
+
+    def __str__(self) -> str:
+        return f"{'NaN' if self.kind == 'nan' else 'Inf'} since step {self.step:,}"
+
+
+def broken_loss(recording: Recording) -> BrokenLoss | None:
+    """The loss that is not finite at the end for longest, if there is one."""
+    losses = recording.broken_losses()
+    if not losses:
+        return None
+    step, value = min(losses, key=lambda loss: loss[0])
+    return BrokenLoss("nan" if math.isnan(value) else "inf", step)
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """What a list shows of a recording.
+
+    Attributes:
+        id: Of the run; ``""`` if it cannot be read.
+        name, argv: The program and its command line.
+        ran_ns: Its run time so far, see `nodescope.record.run_time.RunTime`.
+        steps: Training steps that began.
+        nbytes: Size of the file and of the log beside it.
+        changed_unix_ns: When the file was last written.
+        fault: Why it cannot be read, or ``""``.
+        broken_loss: How its loss ended, if it is not finite.
+    """
+
+    id: str
+    name: str
+    argv: tuple[str, ...] = ()
+    started_unix_ns: int = 0
+    ran_ns: int = 0
+    steps: int = 0
+    level: Level = "summary"
+    outcome: Outcome = "finished"
+    status: int | None = None
+    error: str = ""
+    nbytes: int = 0
+    changed_unix_ns: int = 0
+    fault: str = ""
+    broken_loss: BrokenLoss | None = None
+
+
+def outcome_of(status: int | None, error: str, *, running: bool = False) -> Outcome:
+    """How a run ended, by its exit status and the last line of its traceback."""
+    if running:
+        return "running"
+    if status is None:
+        return "killed"
+    if status == _INTERRUPTED or error.startswith("KeyboardInterrupt"):
+        return "interrupted"
+    return "failed" if status or error else "finished"
+
+
+def glance(path: Path) -> Glance:
+    """Look at a recording. Never raises for what is wrong with the file."""
+    try:
+        at = path.stat()
+        nbytes, changed = at.st_size, at.st_mtime_ns
+    except OSError as error:
+        fault = f"cannot be read: {error.strerror or error}"
+        return Glance("", path.stem, outcome="unreadable", fault=fault)
+    log = path.with_name(path.name + "-wal")
+    try:
+        pending = log.stat().st_size
+    except OSError:
+        pending = 0
+    try:
+        with Recording.open(path, whole=False) as recording:
+            info, took = recording.run(), run_time(recording)
+            steps, broken = recording.count_steps(), broken_loss(recording)
+    except NodescopeError as error:
+        fault = str(error).replace(str(path), "it").removeprefix("it is ").removeprefix("it ")
+        return Glance(
+            "", path.stem, nbytes=nbytes, changed_unix_ns=changed, outcome="unreadable", fault=fault
+        )
+    running = info.status is None and pending > 0 and _lives(info.pid)
+    return Glance(
+        info.id, info.name, info.argv, info.started_unix_ns, took.ran_ns, steps, info.level,
+        outcome_of(info.status, info.error, running=running), info.status, info.error,
+        nbytes + pending, changed, broken_loss=broken,
+    )  # fmt: skip
+
+
+def _lives(process: int) -> bool:
+    if process <= 0:
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,435 @@
+"""Queue writer: the recorder's own thread, which turns the queue into a file.
+
+A stop waits for records and statistics only; many full arrays are written after them
+(`PendingArrays`), while nothing else is waited for.
+
+Invariant: a recording that cannot be written any more is given up with one message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sqlite3
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from nodescope.arrays import Captured
+from nodescope.errors import RecordingError
+from nodescope.events import Array, Level
+from nodescope.processes import refused
+from nodescope.record import forks, shutdown
+from nodescope.record.batch import Batch, QueuedExecution, QueuedRecord, Timed, Told
+from nodescope.record.buffers import Buffers
+from nodescope.record.disk_losses import DiskLosses, LossCounts
+from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
+from nodescope.record.newest.first_nonfinite import Span
+from nodescope.record.newest.held_values import Whole
+from nodescope.record.newest.queue_overflow import OverflowQueue
+from nodescope.record.rows import Dropped, Unwritten
+from nodescope.record.summary import TensorSummary
+from nodescope.record.writer import Writer
+
+MIB: Final = 1 << 20
+BATCH_S: Final = 0.05
+RECORD_BYTES: Final = 320
+"""The weight of a queued record without its arrays."""
+RESERVED: Final = 8
+"""One part in this many of the queue is reserved for executions without values."""
+_STILL_S: Final = 0.5
+_BATCH_ITEMS: Final = 32_768
+_BATCH_BYTES: Final = 8 * MIB
+# Elements beyond this are written after a batch that is being waited for.
+_SOON_BYTES: Final = MIB // 4
+
+
+class QueueWriter:
+    """The queue, the thread that writes it, and the counts of losses.
+
+    Args:
+        path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As of `Recorder`.
+
+    Raises:
+        RecordingError: The file cannot be created.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        level: Level,
+        budget_bytes: int,
+        queue_bytes: int,
+        on_commit: Callable[[int], None] | None,
+        on_fault: Callable[[str], None] | None,
+        on_room: Callable[[bool, str], None] | None,
+    ) -> None:
+        self.path = path
+        self.on_commit = on_commit
+        self.on_fault = on_fault or _print_fault
+        self._on_room = on_room or (lambda full, text: self.on_fault(text))
+        self._room = DiskSpaceRetry(
+            self._full, self._emptied, self._wait_begins,
+            hurried=self._short_of_memory, ending=lambda: self._closing,
+        )  # fmt: skip
+        self._disk_losses = DiskLosses()
+        self._lost_structure = 0
+        self._budget_bytes = budget_bytes
+        self._queue_bytes = queue_bytes
+        # A tuple weighs RECORD_BYTES; the others say what they weigh.
+        self._queue: deque[Timed | QueuedExecution | QueuedRecord] = deque()
+        self._buffers = Buffers(queue_bytes - queue_bytes // 4)
+        self._waiting = OverflowQueue(self._buffers.give_back)
+        self._awake = False
+        self._queued = 0
+        self._seq = 0
+        self._committed = 0
+        self._dropped_blobs = 0
+        self._lost_executions = 0
+        self._lost_summaries = 0
+        self._missed: deque[int] = deque()
+        self._lock = threading.RLock()  # a signal handler may compute here, too
+        self._wanted = threading.Event()
+        self._hurry = threading.Event()
+        self._hasty = 0  # somebody waits for the records up to this one, not for elements
+        # Cleared to have the writer stand still between two batches, for `_STILL_S` at most; set
+        # again by `_hush(False)`.
+        self._may_write = threading.Event()
+        self._may_write.set()
+        self._still = False
+        self._progress = threading.Condition(threading.Lock())
+        self._closing = self._leaving = False
+        self._off = False
+        self._forked = False
+        self._fault = ""
+        self._folding_since = 0.0  # when all was written, and one file is made of it
+        self._omitted: shutdown.Unwritten | None = None
+        self._writer = Writer(self.path, budget_bytes=budget_bytes)
+        self._batch = Batch(self._writer, level=level)
+        self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
+
+    def _begin(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._off = True
+            self._writer.abandon()
+            raise RecordingError(f"nothing can be recorded: {refused(error) or error}") from None
+        forks.silence_in_child(self)
+
+    @property
+    def owes(self) -> bool:
+        """Whether elements of executions that can be read are still to be written."""
+        return self._batch.owed.many > 0
+
+    def _work(self) -> None:
+        try:
+            while True:
+                self._still = True
+                self._wanted.wait()
+                if not self._closing:
+                    self._gather()
+                self._still = False
+                self._hurry.clear()
+                self._wanted.clear()
+                self._awake = False
+                closing = self._closing
+                # Read once: executions that a governor leaves out are numbered all the time.
+                target, due = self._seq, len(self._queue)
+                # What comes meanwhile gathers again: a batch for each record costs more than it.
+                while (
+                    self._committed < max(target, self._hasty)
+                    or self.owes
+                    or (self._queue and (due > 0 or self._pressed()))
+                ):
+                    if not self._may_write.is_set():
+                        self._still = True
+                        self._may_write.wait(_STILL_S)  # longer, and the queue would fill
+                        self._may_write.set()
+                        self._still = False
+                    if self._leaving and self._omitted is None:
+                        self._leave_out()
+                    if self.owes and self._committed >= self._hasty:
+                        self._settle_some()
+                    else:
+                        due -= self._write_some()
+                if closing:
+                    break
+            self._last_record()
+            self._off = True
+            self._folding_since = time.monotonic()
+            self._writer.finish()
+        except NoSpace:
+            self._end_without_space()
+        except Exception as error:  # whatever it is, the program must not notice
+            self._give_up(error)
+        with self._progress:
+            self._progress.notify_all()
+
+    def _gather(self) -> None:
+        """Let a batch grow; a stop that waits for it cuts this short."""
+        self._hurry.wait(BATCH_S / 2)
+
+    def _pressed(self) -> bool:
+        """Whether a batch must not grow: it is waited for, or the queue is nearly full."""
+        much = self._queued > self._queue_bytes // RESERVED
+        return much or self._closing or self._hurry.is_set()
+
+    def _hush(self, still: bool) -> bool:
+        """Pause the writer before its next batch, or let it continue; whether it is paused now."""
+        if not still:
+            self._may_write.set()
+            return False
+        self._may_write.clear()
+        return self._still
+
+    def _write_some(self) -> int:
+        """Write a batch; returns the number of records taken from the queue."""
+        batch, queue = self._batch, self._queue
+        deadline = time.monotonic() + BATCH_S
+        weight = count = outputs = 0
+        timed: list[Timed] = []
+        with self._lock:
+            last_seq = self._seq
+        while queue and count < _BATCH_ITEMS:
+            with self._lock:  # what is in the queue is changed by `_room`
+                item = queue.popleft()
+                if type(item) is QueuedExecution:
+                    self._waiting.taken(item)
+            count += 1
+            if type(item) is tuple:
+                timed.append(item)  # type: ignore[arg-type]
+                continue
+            weight += item.weight  # type: ignore[union-attr]
+            if type(item) is QueuedExecution:
+                if item.unresolved:
+                    item = self._resolved(item)
+                weight -= self._waiting.freed.pop(item.timed[0], 0)
+                batch.ran(item)
+                outputs += sum([content.nbytes for _, content in item.outputs])
+                if outputs > _BATCH_BYTES or time.monotonic() > deadline:
+                    break
+            else:
+                noted: QueuedRecord = item  # type: ignore[assignment]
+                batch.event(noted.seq, noted.event)
+                if isinstance(noted.event, Whole):
+                    outputs += sum(execution.nbytes for execution in noted.event.items)
+        batch.timed(timed)
+        weight += len(timed) * RECORD_BYTES
+        while self._missed:
+            batch.missed(self._missed.popleft())
+        # Records that were lost leave gaps, which end where the queue is drained.
+        seq = max(batch.seq, self._committed if queue else last_seq)
+        owed = batch.owed.nbytes
+        later = self._committed < self._hasty and (owed > 0 or outputs > _SOON_BYTES)
+        self._store(
+            lambda dropped, omit: batch.commit(seq, dropped, later=later, omit=omit), seq, weight
+        )
+        with self._lock:
+            self._queued -= weight - (batch.owed.nbytes - owed)
+        spans = batch.nonfinite.committed(seq)
+        for span in spans:
+            self._writer.protect(span.first, span.end)
+        self._looked_at(spans)
+        self._announce()
+        return count
+
+    def _looked_at(self, spans: Sequence[Span]) -> None:
+        """Called when values have been looked at, with the parts of the run to keep whole."""
+
+    def _resolved(self, item: QueuedExecution) -> QueuedExecution:
+        """An execution with the elements of what was set aside, or their statistics."""
+        outputs: list[tuple[int, Array | TensorSummary]] = []
+        for value, content in item.outputs:
+            if isinstance(content, Captured):
+                try:
+                    resolved = content.resolve()
+                    if isinstance(resolved, np.ndarray) and resolved.base is not None:
+                        resolved = resolved.copy()  # its memory is used again once it is written
+                    outputs.append((value, resolved))
+                except Exception:  # of the library: its device is gone, say
+                    with self._lock:
+                        self._lost_summaries += 1
+            else:
+                outputs.append((value, content))
+        return item._replace(outputs=outputs)
+
+    def _settle_some(self) -> None:
+        """Write some of the arrays that are owed."""
+        batch, owed = self._batch, self._batch.owed.nbytes
+        seq = self._committed
+        self._store(lambda dropped, omit: batch.settle(seq, dropped, omit=omit), seq, owed)
+        with self._lock:
+            self._queued -= owed - batch.owed.nbytes
+        if not self.owes:
+            self._announce()
+
+    def _store(self, write: Callable[[Dropped, Omit], Dropped], seq: int, nbytes: int) -> None:
+        """Write, now or when the disk has space; then give back the memory."""
+
+        def attempt(omit: Omit) -> Dropped:
+            before = self._dropped()
+            after = write(before, omit)
+            return Dropped(
+                after.blobs - before.blobs,
+                after.summaries - before.summaries,
+                after.executions - before.executions,
+            )
+
+        self._lose(self._room.write(attempt, self._writer.roll_back, nbytes))
+        for copied in self._batch.written:
+            self._buffers.give_back(copied)
+        self._batch.written = []
+        with self._progress:
+            self._committed = max(seq, self._committed)
+
+    def _announce(self) -> None:
+        """Announce the commit to readers."""
+        with self._progress:
+            self._progress.notify_all()
+        if self.on_commit is not None:
+            self.on_commit(self._committed)
+
+    def _dropped(self) -> Dropped:
+        with self._lock:
+            return Dropped(self._dropped_blobs, self._lost_summaries, self._lost_executions)
+
+    def _lose(self, lost: Dropped) -> None:
+        with self._lock:
+            self._dropped_blobs += lost.blobs
+            self._lost_summaries += lost.summaries
+            self._lost_executions += lost.executions
+
+    def _losses(self) -> LossCounts:
+        with self._lock:
+            return LossCounts(self._dropped(), self._waiting.given_up, self._batch.step)
+
+    @property
+    def unwritten(self) -> Unwritten:
+        """What could not be written to the disk so far."""
+        return self._disk_losses.total(self._losses(), self._lost_structure)
+
+    def _short_of_memory(self) -> bool:
+        """Whether the queue is nearly full, or somebody waits for a record."""
+        return self._hasty > self._committed or self._queued > self._queue_bytes // 2
+
+    def _full(self, text: str) -> None:
+        self._disk_losses.begin(self._losses()._replace(step=self._batch.written_step))
+        self._on_room(True, text)
+
+    def _wait_begins(self) -> None:
+        """Nobody waits for a disk, see `Recorder.flush`."""
+        with self._progress:
+            self._progress.notify_all()
+
+    def _emptied(self) -> None:
+        gap = self._disk_losses.end(self._losses())
+        self._on_room(False, f"recording resumed; missing: {gap.counts()}")
+
+    def _leave_out(self) -> None:
+        """Drop the executions that wait to be written; nodes, steps and the end are kept."""
+        counts = self._losses()._replace(step=self._batch.written_step)
+        self._disk_losses.begin(counts, "slow")
+        with self._lock:
+            self._omitted = self._waits()
+            notes = [item for item in self._queue if isinstance(item, QueuedRecord)]
+            self._lost_executions += len(self._queue) - len(notes)
+            self._queue.clear()
+            self._queue.extend(notes)
+            self._queued -= self._batch.owed.nbytes
+            self._dropped_blobs += self._batch.owed.drop()
+
+    def _final_record(self) -> Told | None:
+        """What is to be recorded at the very end, once it is known what could not be written."""
+        return None
+
+    def _last_record(self) -> None:
+        record = self._final_record()
+        if record is not None:
+            with self._lock:
+                self._seq = seq = self._seq + 1
+                self._queue.append(QueuedRecord(seq, 0, record))
+            self._write_some()
+
+    def _end_without_space(self) -> None:
+        """Write the end of the run into the space that was set aside for it."""
+        batch = self._batch
+        self._writer.release_reserve()
+        try:
+            self._leave_out()
+            while self._queue:
+                item = self._queue.popleft()
+                assert isinstance(item, QueuedRecord)
+                batch.event(item.seq, item.event)
+            self._lose(batch.left_out(Omit.EXECUTIONS))
+            while self._missed:
+                batch.missed(self._missed.popleft())
+            self._lost_structure = batch.structure  # as long as it is not written
+            self._conclude()
+            if self._lost_structure:
+                with contextlib.suppress(sqlite3.Error):  # then more is told than is missing
+                    self._conclude()
+            self._committed = self._seq
+            self._off = True
+            self._announce()
+            self._folding_since = time.monotonic()
+            self._writer.finish()
+        except Exception as error:
+            self._give_up(error)
+
+    def _conclude(self) -> None:
+        """Write what is in the batch, and what is missing."""
+        record, structure = self._final_record(), self._batch.structure
+        self._seq += 1
+        if record is not None:
+            self._batch.event(self._seq, record)
+        unwritten = self._batch.conclude(self._seq, self._dropped())
+        self._lost_structure += unwritten - structure
+
+    def _waits(self) -> shutdown.Unwritten:
+        """The executions and elements that are still to be written."""
+        left, owed = shutdown.Unwritten(), self._batch.owed
+        with self._lock:
+            for item in self._queue:
+                if not isinstance(item, QueuedRecord):
+                    arrays = (
+                        item.outputs if type(item) is QueuedExecution and item.keep_arrays else ()
+                    )
+                    left.add(1, len(arrays), sum(array.nbytes for _, array in arrays))
+            left.add(0, owed.many, owed.nbytes)
+        return left
+
+    def _gets_on(self) -> float:
+        """A number that changes with the writer's progress; the final merge is one SQLite call."""
+        since = self._folding_since
+        if since:
+            return min(time.monotonic(), since + shutdown.FOLDING_S)
+        return self._writer.moves
+
+    def _give_up(self, error: Exception) -> None:
+        self._off = True
+        self._queue.clear()
+        self._writer.abandon()
+        expected = isinstance(error, RecordingError | sqlite3.Error | OSError)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        self._fault = f"the recording stopped, your program continues: {reason}"
+        self.on_fault(self._fault)
+
+    def after_fork(self) -> None:
+        """In a forked child there is no writing thread, and the file is the parent's."""
+        # No lock is touched: whoever held it in the parent does not exist here.
+        self._off = self._forked = True
+        # Closing SQLite's connection here could fold up the parent's log. It is never closed.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer.connection))
+
+
+def _print_fault(text: str) -> None:
+    if sys.__stderr__ is not None:
+        print(f"nodescope: {text}", file=sys.__stderr__)

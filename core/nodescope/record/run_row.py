@@ -1,0 +1,57 @@
+"""What a recording says of its run.
+
+Invariant: pure; a run that died before it said its name has one all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodescope.events import LEVELS
+from nodescope.ir.capabilities import ENGINE, Capabilities
+from nodescope.protocol import RunInfo
+from nodescope.telling import printable
+
+_argv = msgspec.json.Decoder(list[str]).decode
+_capabilities = msgspec.msgpack.Decoder(Capabilities).decode
+
+
+def run_info(path: Path, note: str, row: tuple[Any, ...] | None) -> RunInfo:
+    """What is known of a run; state ``recorded``.
+
+    Args:
+        path: Of the recording.
+        note: What is wrong with the file.
+        row: Of table ``run``; those of schema 1 end with the time at which the run ended.
+
+    Raises:
+        msgspec.MsgspecError: The row is damaged.
+    """
+    place = printable(str(path.absolute()))
+    if row is None:
+        # It died before it said its name. The same file gets the same id each time.
+        digest = hashlib.blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        name = printable(path.stem)
+        return RunInfo(digest, name, state="recorded", recording=place, trouble=printable(note))
+    run_id, name, argv, pid, started, level, writer, status, error, _end, *more = row
+    framework, framework_version, capabilities = more or ("nodescope", writer, None)
+    return RunInfo(
+        id=run_id,
+        name=name,
+        argv=tuple(_argv(argv)),
+        pid=pid,
+        started_unix_ns=started,
+        level=level if level in LEVELS else "summary",
+        state="recorded",
+        recording=place,
+        status=status,
+        error=error,
+        trouble=printable(note),
+        framework=framework,
+        framework_version=framework_version,
+        capabilities=ENGINE if capabilities is None else _capabilities(capabilities),
+    )

@@ -1,0 +1,75 @@
+"""Shutdown: how long the end of a program waits for its recording.
+
+Invariant: a disk without progress is waited for no longer than ``still_s``, a slow one as long as
+it makes progress; the wait can be interrupted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+STILL_S: Final = 2.0
+MOST_S: Final = 120.0
+"""What may wait is bounded: a disk that takes longer takes less than a MiB in a second."""
+FOLDING_S: Final = 20.0
+"""The wait for SQLite to merge the log; nothing is lost if that does not finish."""
+LEAVING_S: Final = 0.5
+"""The wait for the writer to end after the rest has been dropped."""
+
+
+def wait_for(
+    thread: threading.Thread,
+    written: Callable[[], float],
+    slow: Callable[[], None],
+    *,
+    still_s: float = STILL_S,
+    most_s: float = MOST_S,
+) -> bool:
+    """Wait for a writer to end, as long as it makes progress.
+
+    Args:
+        thread: The writer.
+        written: How much it has written; what matters is that it changes.
+        slow: Called once if it takes longer than ``still_s``, and goes on.
+        still_s: For how long nothing may be written.
+        most_s: For how long to wait in all.
+
+    Returns:
+        Whether it has ended.
+    """
+    end = time.monotonic() + most_s
+    announced = False
+    while True:
+        before = written()
+        left = min(still_s, end - time.monotonic())
+        if left > 0:
+            thread.join(left)
+        if not thread.is_alive():
+            return True
+        if left <= 0 or written() == before:
+            return False
+        if not announced:
+            announced = True
+            slow()
+
+
+class Unwritten:
+    """What was not written at the end of a recording."""
+
+    def __init__(self) -> None:
+        self.executions = self.arrays = self.nbytes = 0
+
+    def add(self, executions: int, arrays: int, nbytes: int) -> None:
+        """Count omissions; ``nbytes`` is the size of their elements."""
+        self.executions += executions
+        self.arrays += arrays
+        self.nbytes += nbytes
+
+    def __str__(self) -> str:
+        counts = ((self.executions, "execution"), (self.arrays, "array"))
+        parts = [f"{count:,} {name}{'s'[: count != 1]}" for count, name in counts if count]
+        size = f" ({self.nbytes / (1 << 20):,.1f} MiB)" if self.nbytes else ""
+        return " and ".join(parts) + size if parts else "nothing but its last lines"

@@ -1,0 +1,98 @@
+"""StepTable: the training steps of a recording, of which there may be millions.
+
+Invariant: apart from `StepTable.after` the beginning and `StepTable.times`, which say so, what is
+read does not grow with the number of steps. (Files of earlier releases lack the index by seq.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from nodescope.record.rows import StepRow
+
+MAX_STEPS: Final = 4000
+"""More at once a page cannot show."""
+
+_RUNNING: Final = 64
+"""So many may run at the same time."""
+
+
+class StepTable:
+    """Reads the table.
+
+    Args:
+        ask: Answers a question to the file.
+    """
+
+    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
+        self._ask = ask
+        self._observed = ""
+
+    def count(self, at_most: int = -1) -> int:
+        """How many steps began; counting ends at ``at_most``."""
+        rows = self._ask("SELECT count(*) FROM (SELECT 1 FROM step LIMIT ?)", at_most)
+        return int(rows[0][0])
+
+    def after(self, seq: int) -> list[StepRow]:
+        """Steps that began or ended after a seq, in order; all of them if it is 0."""
+        if not seq:
+            return self._rows("ORDER BY start_seq")
+        # The index is by start: those that ended later are among the last that began before.
+        before = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", seq, _RUNNING)
+        ended = [step for step in before if step.end_seq is not None and step.end_seq > seq]
+        began = self._rows("WHERE start_seq > ? ORDER BY start_seq", seq)
+        return [*reversed(ended), *began]
+
+    def some(self, until: int, most: int = MAX_STEPS) -> list[StepRow]:
+        """Steps that began by a seq: all, or of more than ``most`` some evenly and the newest."""
+        newest = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", until, most + 1)
+        if len(newest) <= most:
+            return newest[::-1]
+        newest = newest[most // 2 - 1 :: -1]
+        first, last = self._ask("SELECT min(step) FROM step")[0][0], newest[0].step
+        even = self._rows(
+            "WHERE step IN (WITH RECURSIVE some(at) AS (SELECT ?1 UNION ALL "
+            "SELECT (SELECT min(step) FROM step WHERE step >= some.at + ?2) FROM some "
+            "WHERE some.at + ?2 <= ?3) SELECT at FROM some) ORDER BY start_seq",
+            first, max(2 * (last - first) // most, 1), last,
+        )  # fmt: skip
+        return [*(row for row in even if row.start_seq < newest[0].start_seq), *newest]
+
+    def around(self, seq: int, each_way: int) -> list[StepRow]:
+        """The steps next to a seq, in order; none of a run of which `some` gives all."""
+        if self.count(MAX_STEPS + 1) <= MAX_STEPS:
+            return []
+        before = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", seq, each_way)
+        after = self._rows("WHERE start_seq > ? ORDER BY start_seq LIMIT ?", seq, each_way)
+        return [*reversed(before), *after]
+
+    def times(self, after_seq: int) -> list[tuple[int, int, int, int]]:
+        """Number, start, end (-1: it runs) and observed of those that began or ended after a seq.
+
+        Without making objects of them: all of them if the seq is 0.
+        """
+        if after_seq:
+            return [
+                (row.step, row.start_ns, -1 if row.end_ns is None else row.end_ns, row.observed)
+                for row in self.after(after_seq)
+            ]
+        return self._ask(
+            f"SELECT step, start_ns, coalesce(end_ns, -1), {self._seen()} FROM step "
+            "ORDER BY start_seq"
+        )
+
+    def _rows(self, condition: str, *parameters: Any) -> list[StepRow]:
+        rows = self._ask(
+            f"SELECT step, start_seq, start_ns, end_seq, end_ns, {self._seen()} "
+            f"FROM step {condition}",
+            *parameters,
+        )
+        return [StepRow(*times, bool(observed)) for *times, observed in rows]  # type: ignore[call-arg]
+
+    def _seen(self) -> str:
+        """The column that says whether a step was observed, which older files lack."""
+        if not self._observed:
+            columns = self._ask("SELECT name FROM pragma_table_info('step')")
+            self._observed = "observed" if ("observed",) in columns else "1"
+        return self._observed

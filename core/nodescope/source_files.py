@@ -1,0 +1,47 @@
+"""Source files: lines of the user's code, by names that a recording or a code object gives.
+
+Such a name may lead to a pipe, or to a device without an end, which `linecache` would read.
+
+Invariant: what is neither a small plain file nor already in `linecache`, such as the cell of a
+notebook, has no lines.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import tokenize
+from typing import Final
+
+from nodescope.plain_files import is_plain, read_plain
+
+MOST_BYTES: Final = 16 << 20
+
+
+def source_text(file: str, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a source file or a notebook cell; empty if there is none, or it is too long."""
+    try:
+        content = io.BytesIO(read_plain(file, most_bytes))
+        encoding, _ = tokenize.detect_encoding(content.readline)
+        content.seek(0)
+        return io.TextIOWrapper(content, encoding).read()
+    except FileNotFoundError:
+        text = "".join(linecache.getlines(file)) if file in linecache.cache else ""
+        return text if len(text) <= most_bytes else ""
+    except (OSError, SyntaxError, ValueError):
+        return ""
+
+
+def source_lines(file: str) -> list[str]:
+    """The lines of a source file or a notebook cell, as `linecache` remembers them."""
+    try:
+        known = file in linecache.cache or is_plain(file, MOST_BYTES)
+        return linecache.getlines(file) if known else []
+    except MemoryError:
+        return []
+
+
+def source_line(file: str, line: int) -> str:
+    """One line, counted from 1; empty if there is none."""
+    lines = source_lines(file)
+    return lines[line - 1] if 1 <= line <= len(lines) else ""

@@ -1,0 +1,81 @@
+"""Why elements were not kept: the true reason, and the one thing to do about it.
+
+Invariant: says only what the recording tells; it blocks on the disk.
+"""
+
+from __future__ import annotations
+
+from nodescope.record.recording import Recording
+from nodescope.record.rows import BEHIND, LATER, UNWRITTEN, WANTED, Execution, Keeping, ValueAt
+
+_MIB = 1 << 20
+
+
+def why_not_kept(recording: Recording, level: str, value: int, seq: int) -> str:
+    """Why the elements that an execution gave are not in the recording.
+
+    Args:
+        recording: Where they are not.
+        level: Of the run.
+        value: Its id.
+        seq: The execution.
+    """
+    keeping = recording.keeping()
+    at = recording.latest_at(value, seq)
+    ran = recording.executions(seq - 1, seq)
+    if at is None or at.seq == seq:
+        return _told(keeping, level, at, ran)
+    reason = _told(keeping, level, None, ran)
+    # Of an execution, not of the moment before any: what is older is named as such.
+    return (
+        f"{reason} No statistics of this execution; last known: step {at.step}." if ran else reason
+    )
+
+
+def _told(keeping: Keeping | None, level: str, at: ValueAt | None, ran: list[Execution]) -> str:
+    flags = ran[0].flags if ran else 0
+    lead = "Only statistics were kept" if at is not None else "Only its time was kept"
+    if keeping is None:  # a recording of an earlier release
+        if level == "values":
+            return "Not kept: the byte budget was used up, or the recorder fell behind."
+        return f"{lead}, at level {level}; run with --level values."
+    if flags & BEHIND:
+        return (
+            f"{lead}: the recorder fell behind, and dropped older values for newer ones. "
+            "Select what you need (--select), or stop there."
+        )
+    if flags & UNWRITTEN:
+        return f"{lead}: the disk was full."
+    if flags & LATER and not flags & WANTED:
+        return f"{lead}: its elements are not written yet, or the program ended before they were."
+    nbytes = at.summary.nbytes if at is not None else 0
+    if nbytes > keeping.budget_bytes:
+        return (
+            f"{lead}: with {_size(nbytes)} it is larger than the whole budget "
+            f"({_size(keeping.budget_bytes)}). Raise --budget."
+        )
+    if flags & WANTED or (keeping.level == "values" and keeping.limit is None):
+        return (
+            f"{lead}: newer values took its place in the budget of {_size(keeping.budget_bytes)}. "
+            "Raise --budget."
+        )
+    if keeping.newest_steps and nbytes > keeping.newest_bytes:
+        return (
+            f"{lead}: with {_size(nbytes)} it is too large to be held for the newest steps "
+            f"({_size(keeping.newest_bytes)}). Stop at it, pin it, or run with --level values."
+        )
+    if keeping.limit is not None and keeping.newest_steps:
+        return (
+            f"{lead}, to stay below {keeping.limit:g}× slower; the newest steps and those of the "
+            "first NaN and Inf are whole. "
+            "Pin it to keep it from now on, or run with --level values."
+        )
+    if keeping.limit is not None and at is None and keeping.level != "timing":
+        return f"{lead}, to stay below {keeping.limit:g}× slower. Raise --max-slowdown."
+    return f"{lead}, at level {keeping.level}; run with --level values."
+
+
+def _size(nbytes: int) -> str:
+    if nbytes >= _MIB:
+        return f"{nbytes / _MIB:,.4g} MiB"
+    return f"{nbytes / 1024:,.3g} KiB"

@@ -1,0 +1,151 @@
+"""Why a number is what it is, and what NaN and Inf did, for the page.
+
+Invariant: answered from the recording alone, by the reader that computes, within `PATIENCE_S`; what
+is missing is said in the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodescope.debug import why as chains
+from nodescope.debug.replay import ExecutionIndex, Replay
+from nodescope.debug.why.nonfinite_origins import number_text, state_of
+from nodescope.debug.why.rendering import sentence
+from nodescope.debug.why.target import WHICH
+from nodescope.errors import UsageError
+from nodescope.record.recording import Recording
+from nodescope_server.runs.runs import Run
+from nodescope_server.wire import why_messages as mine
+
+# The page waits 15 s for an answer.
+PATIENCE_S = 8.0
+MOST_BORN = 40
+_WORDS = ("", *WHICH)
+
+
+def book_of(run: Run, recording: Recording) -> ExecutionIndex:
+    """The execution index of a recording, cached until the recording grows."""
+    book = run.book
+    if book is None or book.recording is not recording or book.last_seq != recording.last_seq():
+        book = run.book = ExecutionIndex(recording)
+    return book
+
+
+async def why(run: Run, request: mine.AskWhy) -> mine.WhyAnswer:
+    """Answer `AskWhy`.
+
+    Raises:
+        NodescopeError: There is no such element, or its array cannot be had.
+    """
+    if request.which not in _WORDS:
+        raise UsageError(f"no elements are {request.which!r}", hint=f"one of {_WORDS[1:]}")
+    index: Any = request.index if request.index is not None else request.which or None
+
+    def ask(recording: Recording) -> mine.WhyAnswer:
+        book = book_of(run, recording)
+        seq = book.last_seq if request.seq is None else request.seq
+        replay = Replay(recording, seq=seq, book=book, patience_s=PATIENCE_S)
+        answer = chains.why(recording, request.value, index, seq=seq, replay=replay, width=1)
+        groups = tuple(
+            mine.WhyGroup(count, sentence(cause), _links(book, cause))
+            for count, cause in answer.groups
+        )
+        first = answer.root
+        return mine.WhyAnswer(first.value, first.seq, answer.elements, answer.followed, groups)
+
+    return await run.study.call(ask)
+
+
+def _links(book: ExecutionIndex, cause: chains.Cause) -> tuple[mine.WhyLink, ...]:
+    end = cause.culprit()
+    return tuple(_link(book, link, link is end) for link in cause.chain())
+
+
+def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyLink:
+    source = cause.source
+    return mine.WhyLink(
+        kind=cause.kind,
+        name=cause.name,
+        op=cause.op,
+        phase=cause.phase,
+        node=node_at(book, cause.seq),
+        value=cause.value,
+        seq=cause.seq,
+        step=cause.step,
+        at=cause.at,
+        number="" if cause.number is None else number_text(cause.number),
+        state=_state(cause.number),
+        how=cause.how,
+        words=cause.words,
+        operands=tuple(map(_operand, dict.fromkeys(cause.operands))),
+        others=cause.others,
+        birth=cause.birth.kind if cause.birth is not None else "",
+        ranges=cause.ranges,
+        file=source.file if source is not None else "",
+        line=source.line if source is not None else 0,
+        code=cause.line,
+        culprit=culprit,
+    )
+
+
+def _operand(operand: chains.Operand) -> mine.WhyOperand:
+    term = "" if operand.term is None else number_text(operand.term)
+    # Of a NaN or an Inf every such operand is the whole.
+    finite = operand.share is not None and _state(operand.number) in ("finite", "zero")
+    share = float(operand.share or 0) if finite else None
+    return mine.WhyOperand(
+        operand.name,
+        operand.at,
+        number_text(operand.number),
+        _state(operand.number),
+        term,
+        share,
+        operand.selects,
+    )
+
+
+def _state(number: Any) -> mine.NumberState:
+    if number is None:
+        return "unknown"
+    state: mine.NumberState = state_of(number)  # type: ignore[assignment]
+    return state
+
+
+def node_at(book: ExecutionIndex, seq: int) -> int:
+    """The node of an execution or edit; 0 if the recording does not contain it."""
+    executions = book.recording.executions(seq - 1, seq)
+    if executions:
+        return executions[0].node
+    edit = book.edits.get(seq)
+    return book.producer.get(edit.value, 0) if edit is not None else 0
+
+
+async def spread(run: Run, request: mine.AskSpread) -> mine.SpreadAnswer:
+    """Answer `AskSpread`.
+
+    Raises:
+        NodescopeError: The step is not in the recording.
+    """
+
+    def ask(recording: Recording) -> mine.SpreadAnswer:
+        book = book_of(run, recording)
+        replay = Replay(recording, request.step, book=book, patience_s=PATIENCE_S)
+        report = chains.spread(recording, request.step, replay=replay)
+        births = tuple(
+            mine.BornValue(
+                birth.node, node_at(book, birth.seq), birth.seq, birth.at, birth.kind, birth.words,
+                birth.ranges, birth.reached, str(birth.source or ""),
+            )
+            for birth in report.births[:MOST_BORN]
+        )  # fmt: skip
+        heals = tuple(
+            mine.HealedValue(node.node, node_at(book, node.seq), node.seq, node.words)
+            for node in report.healed[:MOST_BORN]
+        )
+        return mine.SpreadAnswer(
+            report.step, report.executions, report.touched, report.known, births,
+            len(report.births), heals, len(report.healed),
+        )  # fmt: skip
+
+    return await run.study.call(ask)

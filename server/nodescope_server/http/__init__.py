@@ -1,0 +1,1 @@
+"""REST: routes, the guard, the start page, exports."""

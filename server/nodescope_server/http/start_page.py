@@ -1,0 +1,112 @@
+"""REST of the start page and of the end of a run: what can be opened, and a run in short.
+
+Invariant: a recording is named by the id that the list gave it, never by a path.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path
+
+from nodescope.debug.report.run_summary import Summary, summarise_run
+from nodescope.protocol import RunInfo
+from nodescope_server.handlers.library import Library, Shelf
+from nodescope_server.http.openapi import RunId, answers
+from nodescope_server.http.pages import Json
+from nodescope_server.runs.runs import Runs
+
+EntryId = Annotated[str, Path(max_length=64, description="As the list gave it.")]
+
+
+class OpenedRun(msgspec.Struct, frozen=True):
+    """A recording that is open now."""
+
+    run: RunInfo
+
+
+class DeletedRecording(msgspec.Struct, frozen=True):
+    """A recording that is gone."""
+
+    id: str
+
+
+class CommandLine(msgspec.Struct, frozen=True):
+    """What can be typed in a terminal, and what it does."""
+
+    does: str
+    line: str
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """A run in short.
+
+    Attributes:
+        nbytes: Size of the recording.
+        commands: What can be done with the recording in a terminal.
+    """
+
+    run: RunInfo
+    nbytes: int
+    commands: tuple[CommandLine, ...]
+    summary: Summary
+
+
+TYPES = (Shelf, OpenedRun, DeletedRecording, RunSummary)
+
+
+def routes(runs: Runs, library: Library) -> APIRouter:
+    """The routes over these runs and recordings."""
+    api = APIRouter(prefix="/api")
+
+    @api.get("/library", summary="Recordings that can be opened", **answers(Shelf))
+    async def shelf() -> Json:
+        return Json(await library.shelf())
+
+    @api.post("/library/{entry}/open", summary="Open a recording", **answers(OpenedRun, 404, 409))
+    async def open_recording(entry: EntryId) -> Json:
+        return Json(OpenedRun(await library.open(entry)))
+
+    @api.delete(
+        "/library/{entry}", summary="Delete a recording", **answers(DeletedRecording, 404, 409)
+    )
+    async def delete(entry: EntryId) -> Json:
+        await library.delete(entry)
+        return Json(DeletedRecording(entry))
+
+    @api.get("/runs/{run}/summary", summary="A run in short", **answers(RunSummary, 404, 409))
+    async def summary(run: RunId) -> Json:
+        open_run = runs.get(run)
+        live = open_run.info.state == "live"
+        summed = await open_run.study.call(
+            lambda recording: summarise_run(recording, running=live, times=open_run.times)
+        )
+        path = FilePath(open_run.info.recording)
+        return Json(RunSummary(open_run.info, _size(path), _commands(path), summed))
+
+    return api
+
+
+def _size(path: FilePath) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _commands(path: FilePath) -> tuple[CommandLine, ...]:
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the current folder is gone, or on another drive
+        relative = ".."
+    name = shlex.quote(str(path) if relative.startswith("..") else relative)
+    return (
+        CommandLine("open it again", f"nodescope open {name}"),
+        CommandLine("the graph as a picture", f"nodescope export {name} -o graph.svg"),
+        CommandLine("evaluate watches on it", f"nodescope check {name}"),
+        CommandLine("compare with another run", f"nodescope compare {name} OTHER.nscope"),
+    )

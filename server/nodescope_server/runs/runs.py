@@ -1,0 +1,422 @@
+"""The runs that the server knows: live ones from the link, recorded ones from files.
+
+Both are read from the recording alone. A live run differs in that its recording grows (the link
+tells how far it may be read) and that a `Peer` takes commands.
+
+Invariant: a run is found by its id in a dictionary; an id is never part of a path. Recordings are
+read in threads of their own, so that the event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from nodescope.debug.history.history import History
+from nodescope.debug.replay import ExecutionIndex
+from nodescope.debug.report.problems import Problems
+from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
+from nodescope.events import Array
+from nodescope.protocol import Command, RunInfo, SessionInfo, SetBreakpoints
+from nodescope.record.files.ownership import Key, release, vouch
+from nodescope.record.recording import Recording
+from nodescope.record.rows import Dropped
+from nodescope.record.step_times import StepTimes
+from nodescope.record.wal_checkpoint import fold
+from nodescope.telling import printable
+from nodescope_server import wire
+from nodescope_server.runs.branches import Branches
+from nodescope_server.runs.debuggee import Peer
+from nodescope_server.runs.offline_breakpoints import session_with
+from nodescope_server.wire import convert
+
+T = TypeVar("T")
+
+_ID = re.compile(r"[0-9a-f]{16}")
+# For how long a question about elements waits for those that a stop left to be written after it.
+WHOLE_S = 5.0
+_SHARED_BATCHES = 4
+# What a damaged file can make of a question, beyond what the reader itself explains.
+_FAULTS = (sqlite3.Error, LookupError, ValueError, TypeError, OverflowError)
+
+_encode = msgspec.msgpack.Encoder().encode
+# In msgpack, a text of nine bytes. Readers in JavaScript refuse a key of this name.
+_PROTO = b"\xa9__proto__"
+
+
+def encode(message: object) -> bytes:
+    """A message as bytes; a key that would be an object's prototype is called otherwise."""
+    data = _encode(message)
+    if _PROTO not in data:
+        return data
+    return _encode(_without_proto(msgspec.to_builtins(message, builtin_types=(bytes,))))
+
+
+def _without_proto(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {
+            "__proto__ " if key == "__proto__" else key: _without_proto(item)
+            for key, item in plain.items()
+        }
+    if isinstance(plain, list | tuple):
+        return [_without_proto(item) for item in plain]
+    return plain
+
+
+class UnknownRunError(NodescopeError, LookupError):
+    """There is no run with this id."""
+
+
+class Follower(Protocol):
+    """An observer of a run's progress."""
+
+    def wake(self, *, urgent: bool) -> None:
+        """Look again; ``urgent`` if a person waits for it, such as at a stop."""
+
+
+class Reader:
+    """One recording, opened at the first use and read by one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._recording: Recording | None = None
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="nodescope-reader")
+
+    async def call(self, question: Callable[[Recording], T]) -> T:
+        """``question(recording)``, in the reader's thread.
+
+        Raises:
+            RecordingError: There is no recording, or it cannot be read.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self._ask, question)
+
+    def _ask(self, question: Callable[[Recording], T]) -> T:
+        if not self._path:
+            raise RecordingError("this run has no recording")
+        try:
+            if self._recording is None:
+                self._recording = Recording.open(Path(self._path))
+            return question(self._recording)
+        except NodescopeError:
+            raise
+        except _FAULTS as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise RecordingError(f"{self._path} cannot be read ({fault})") from error
+
+    def end(self) -> None:
+        """Close the file, in the reader's thread."""
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
+
+    async def close(self) -> None:
+        """Close the file; the question that is being answered is broken off."""
+        if self._recording is not None:
+            self._recording.interrupt()
+        await asyncio.get_running_loop().run_in_executor(self.pool, self.end)
+        self.pool.shutdown(wait=False)
+
+
+class Run:
+    """One run and who follows it.
+
+    Attributes:
+        info: As shown in lists; replaced as a whole.
+        committed: The seq up to which the recording may be read.
+        session: The debugger's state; None for a recording in which no breakpoint was set.
+        peer: The connected program, if any.
+        follow, query, study: Three readers, so that a long question does not hold up the live
+            picture, and one that computes does not hold up values and moves.
+        history: What questions about the past have learnt of the nodes.
+        book: What `study` has learnt of them.
+        problems: What `query` has learnt of NaN, Inf and errors.
+        branches: What was tried.
+        times: What `study` has learnt of the steps' times.
+        held: A live value that was fetched while the program stands: value id, seq, array.
+    """
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.committed = 0
+        self.session: SessionInfo | None = None
+        self.peer: Peer | None = None
+        self.follow = Reader(info.recording)
+        self.query = Reader(info.recording)
+        self.study = Reader(info.recording)
+        self.history: History | None = None
+        self.book: ExecutionIndex | None = None
+        self.problems: Problems | None = None
+        self.branches = Branches()
+        self.times = StepTimes()
+        self.held: tuple[int, int, Array] | None = None
+        self._followers: set[Follower] = set()
+        self._whole = asyncio.Event()  # set: no elements are owed
+        self._whole.set()
+        self._vouched: Key | None = None
+        self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether there is a recording and no program any more."""
+        return self.info.state != "live" and bool(self.info.recording)
+
+    @property
+    def followers(self) -> int:
+        """How many browsers follow the run."""
+        return len(self._followers)
+
+    def add(self, follower: Follower) -> None:
+        """Follow; the program is told."""
+        self._followers.add(follower)
+        self._tell_count()
+
+    def remove(self, follower: Follower) -> None:
+        """Follow no longer."""
+        if follower in self._followers:
+            self._followers.discard(follower)
+            self._tell_count()
+
+    def _tell_count(self) -> None:
+        if self.peer is not None:
+            self.peer.attend(len(self._followers))
+
+    def commit(self, seq: int, *, owes: bool = False) -> None:
+        """The recording may be read up to ``seq``; if it ``owes``, but for some elements."""
+        if owes:
+            self._whole.clear()
+        else:
+            self._whole.set()
+        if seq > self.committed:
+            self.committed = seq
+            self._wake(urgent=False)
+
+    async def whole(self) -> bool:
+        """Wait for elements that a stop left to be written after it; whether they came just now."""
+        if self._whole.is_set() or self.peer is None:
+            return False
+        try:
+            async with asyncio.timeout(WHOLE_S):
+                await self._whole.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def update(self, session: SessionInfo) -> None:
+        """The debugger's state changed."""
+        self.session = session
+        self.held = None
+        self._wake(urgent=True)
+
+    def change(self, info: RunInfo) -> None:
+        """The run ended, was lost or came back."""
+        self.info = info
+        self.held = None
+        self._wake(urgent=True)
+
+    def _wake(self, *, urgent: bool) -> None:
+        for follower in self._followers:
+            follower.wake(urgent=urgent)
+
+    async def control(self, command: Command) -> None:
+        """Have the program take a command. Breakpoints are taken of a run that is over, too.
+
+        Raises:
+            LinkError: The program is gone or silent.
+            UsageError: The session refused the command.
+        """
+        if isinstance(command, SetBreakpoints) and self.peer is None and self.over:
+            before = self.session
+            self.update(
+                await self.query.call(lambda recording: session_with(recording, before, command))
+            )
+            return
+        if self.peer is None:
+            raise LinkError(
+                "the program is not connected: it cannot be controlled",
+                hint="a finished or recorded run can still be inspected",
+            )
+        answer = await self.peer.do(command)
+        if answer.error:
+            raise UsageError(answer.error, hint=answer.hint)
+
+    async def snapshot(self, until: int, session: SessionInfo | None) -> bytes:
+        """A `wire.Snapshot`, encoded."""
+        info = self.info
+        if until == 0 or not info.recording:
+            return encode(_empty(info, session))
+        return await self.follow.call(
+            lambda recording: encode(convert.snapshot(recording, info, session, until))
+        )
+
+    async def batch(self, after: int, until: int) -> bytes:
+        """A `wire.Records`, encoded. Browsers that are equally far share the work."""
+        key = (after, until)
+        task = self._batches.get(key)
+        if task is None:
+            run = self.info.id
+            task = asyncio.ensure_future(
+                self.follow.call(
+                    lambda recording: encode(convert.records(recording, run, after, until))
+                )
+            )
+            while len(self._batches) >= _SHARED_BATCHES:
+                del self._batches[next(iter(self._batches))]
+            self._batches[key] = task
+        # One browser that leaves does not take the batch away from the others.
+        return await asyncio.shield(task)
+
+    async def fold(self) -> None:
+        """Make one portable file of the recording, now that its writer has ended.
+
+        The readers let go of the file for that; each opens it again at its next question.
+        """
+        if self.info.recording:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self.query.pool, self._fold)
+
+    def _fold(self) -> None:
+        # In the thread of one reader, while the threads of the others wait for it.
+        self.query.end()
+        self.study.pool.submit(self.study.end).result()
+        self.follow.pool.submit(self._fold_alone).result()
+
+    def _fold_alone(self) -> None:
+        self.follow.end()
+        if fold(Path(self.info.recording)):
+            self._disown()
+
+    def vouch(self) -> None:
+        """The program that writes the recording is connected: the file is this user's own."""
+        if self.info.recording and self._vouched is None:
+            self._vouched = vouch(Path(self.info.recording))
+
+    def _disown(self) -> None:
+        release(self._vouched)
+        self._vouched = None
+
+    async def close(self) -> None:
+        """Close the files."""
+        await self.follow.close()
+        await self.query.close()
+        await self.study.close()
+        if self.info.recording:
+            await asyncio.to_thread(fold, Path(self.info.recording))
+            self._disown()
+
+
+class Runs:
+    """All runs, by id, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        self._watchers: set[Follower] = set()
+        self.version = 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether any page is open."""
+        return bool(self._watchers)
+
+    def infos(self) -> tuple[RunInfo, ...]:
+        """What a list of runs shows."""
+        return tuple(run.info for run in self._runs.values())
+
+    def all(self) -> tuple[Run, ...]:
+        """Every run."""
+        return tuple(self._runs.values())
+
+    async def drop(self, run_id: str) -> None:
+        """Let go of a run whose recording is to be deleted; whoever follows it sees it end."""
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            self.changed()
+            await run.close()
+
+    def get(self, run_id: str) -> Run:
+        """The run with this id.
+
+        Raises:
+            UnknownRunError: There is none.
+        """
+        run = self._runs.get(run_id)
+        if run is None:
+            name = run_id if _ID.fullmatch(run_id) else "that"
+            raise UnknownRunError(f"there is no run {name}", hint="see the list of runs")
+        return run
+
+    def find(self, run_id: str) -> Run | None:
+        """The run with this id, if it is known."""
+        return self._runs.get(run_id)
+
+    def add(self, info: RunInfo) -> Run:
+        """Take a run in, or find the one that has the id already.
+
+        Raises:
+            UsageError: The id is not 16 hexadecimal digits.
+        """
+        if not _ID.fullmatch(info.id):
+            raise UsageError("a run id must be 16 hexadecimal digits")
+        run = self._runs.get(info.id)
+        if run is None:
+            run = self._runs[info.id] = Run(info)
+            self.changed()
+        return run
+
+    async def open(self, path: Path) -> Run:
+        """Take in a recording.
+
+        Raises:
+            RecordingError: The file is not a recording that can be read.
+        """
+        full = printable(str(path.resolve()))
+        probe = Reader(full)
+        try:
+            info, last = await probe.call(lambda recording: (recording.run(), recording.last_seq()))
+        finally:
+            await probe.close()
+        info = msgspec.structs.replace(info, state="recorded", recording=full)
+        run = self.find(info.id) or self.add(info)
+        run.commit(last)
+        return run
+
+    def watch(self, watcher: Follower) -> None:
+        """Be woken when the list changes."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Follower) -> None:
+        """Be woken no longer."""
+        self._watchers.discard(watcher)
+
+    def changed(self) -> None:
+        """Announce that the list has changed."""
+        self.version += 1
+        for watcher in self._watchers:
+            watcher.wake(urgent=True)
+
+    async def close(self) -> None:
+        """Close every file."""
+        await asyncio.gather(*(run.close() for run in self._runs.values()))
+
+
+def _empty(info: RunInfo, session: SessionInfo | None) -> wire.Snapshot:
+    return wire.Snapshot(
+        run=info,
+        seq=0,
+        time_ns=0,
+        nodes=(),
+        node_seqs=(),
+        values=(),
+        gradients=(),
+        steps=(),
+        logs=(),
+        executions=convert.columns(()),
+        dropped=Dropped(),
+        session=session,
+    )

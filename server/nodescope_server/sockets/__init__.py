@@ -1,0 +1,1 @@
+"""WebSockets: the endpoints for browsers and for debuggees."""

@@ -1,0 +1,441 @@
+"""The wire between server and browser: msgpack messages over one WebSocket.
+
+A browser sends `Request`s and gets one `Response` for each; `Push`es arrive at any time. The shape
+is the Debug Adapter Protocol's. The TypeScript types are generated from this file (`typescript`).
+
+Invariant: plain data; typed columns are raw little-endian bytes, so that a page reads them as typed
+arrays without parsing. Times are nanoseconds since the run began and fit a JavaScript number.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec, Value
+from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
+from nodescope.record.rows import Dropped, EditRow, Governed, GradientRow, Keeping, LogRow, StepRow
+from nodescope.record.summary import TensorSummary
+from nodescope_server.wire import diff_messages, timeline_messages, watch_messages, why_messages
+
+# ---------------------------------------------------------------- requests
+
+
+class Initialize(msgspec.Struct, frozen=True, tag="initialize"):
+    """The first request on a socket."""
+
+    client: str
+    protocol: int
+
+
+class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+    """Follow a run. A snapshot comes first, unless ``seq`` is near enough to be replayed from.
+
+    Attributes:
+        seq: The last seq that the client has; 0 for none. To reconnect is to replay.
+    """
+
+    run: str
+    seq: int = 0
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
+    """Follow the run no longer."""
+
+    run: str
+
+
+class Control(msgspec.Struct, frozen=True, tag="control"):
+    """A debugger command for a live run."""
+
+    run: str
+    command: Command
+
+
+class ReadBreakpoint(msgspec.Struct, frozen=True, tag="read_breakpoint"):
+    """What a breakpoint means as it is written on the command line; nothing is set."""
+
+    run: str
+    text: str
+
+
+class GetState(msgspec.Struct, frozen=True, tag="get_state"):
+    """The latest execution of every node at or before ``seq``: the picture of a past moment."""
+
+    run: str
+    seq: int
+
+
+class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
+    """A value at a moment: its statistics, and a two-dimensional slice of its elements.
+
+    Attributes:
+        value: Value id.
+        seq: The moment; None for the latest.
+        index: One entry per leading axis that is fixed, the last two axes stay; shorter is filled
+            with 0. Ignored for at most two dimensions.
+        rows, cols: First row and column of the window, and at most how many (page of the grid).
+    """
+
+    run: str
+    value: int
+    seq: int | None = None
+    index: tuple[int, ...] = ()
+    row: int = 0
+    col: int = 0
+    rows: int = 128
+    cols: int = 128
+
+
+class GetHistory(msgspec.Struct, frozen=True, tag="get_history"):
+    """The executions of one node, oldest first, thinned to at most ``limit``."""
+
+    run: str
+    node: int
+    until_seq: int | None = None
+    limit: int = 500
+
+
+class GetTimeline(msgspec.Struct, frozen=True, tag="get_timeline"):
+    """Executions between two times, all nodes, at most ``limit`` (the longest are kept)."""
+
+    run: str
+    start_ns: int
+    end_ns: int
+    limit: int = 4000
+
+
+class GetSource(msgspec.Struct, frozen=True, tag="get_source"):
+    """The text of a source file that the recording refers to."""
+
+    run: str
+    file: str
+
+
+class Move(msgspec.Struct, frozen=True, tag="move"):
+    """Where a command leads to in the recording, from the moment that is looked at.
+
+    Attributes:
+        seq: That moment.
+        command: A stepping command, or ``continue`` to the next breakpoint in the direction.
+        back: Towards the beginning.
+        breakpoint: To be looked for in the place of those of the session.
+        live: From where the program stands, which may be before a node that has not run.
+    """
+
+    run: str
+    seq: int
+    command: Command
+    back: bool = True
+    breakpoint: Breakpoint | None = None
+    live: bool = False
+
+
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """The page is at work: the answer to a `Heartbeat`."""
+
+
+RequestBody = (
+    Initialize
+    | Alive
+    | Subscribe
+    | Unsubscribe
+    | Control
+    | GetState
+    | GetValue
+    | GetHistory
+    | GetTimeline
+    | GetSource
+    | Move
+    | ReadBreakpoint
+    | why_messages.Requests
+    | watch_messages.Requests
+    | diff_messages.Requests
+    | timeline_messages.Requests
+)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A numbered request; the answer carries the same id."""
+
+    id: int
+    body: RequestBody
+
+
+# ---------------------------------------------------------------- columns
+
+
+class ExecutionColumns(msgspec.Struct, frozen=True):
+    """Executions column by column, raw little-endian.
+
+    Attributes:
+        count: Number of rows.
+        seq: float64. node: uint32. step: uint32. thread: uint32.
+        start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
+        times: uint32, how often the node has run up to this row (only in snapshots and states,
+            else empty).
+    """
+
+    count: int
+    seq: bytes = b""
+    node: bytes = b""
+    step: bytes = b""
+    thread: bytes = b""
+    start_ns: bytes = b""
+    duration_ns: bytes = b""
+    flags: bytes = b""
+    times: bytes = b""
+
+
+# ---------------------------------------------------------------- responses
+
+
+class Initialized(msgspec.Struct, frozen=True, tag="initialized"):
+    """What the server is and which runs it has."""
+
+    server_version: str
+    protocol: int
+    runs: tuple[RunInfo, ...]
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The request was carried out and has no other answer."""
+
+
+class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
+    """One row per node that had run by ``seq``; ``step`` is the training step of that moment.
+
+    Attributes:
+        values: Those whose shape or dtype was not always the same, as they were at ``seq``.
+        steps: Those around ``seq``, of a run with more than a snapshot holds; else empty.
+    """
+
+    seq: int
+    step: int
+    time_ns: int
+    executions: ExecutionColumns
+    values: tuple[ProducedValue, ...] = ()
+    steps: tuple[StepRow, ...] = ()
+
+
+class ValueSlice(msgspec.Struct, frozen=True, tag="value_slice"):
+    """A value at a moment.
+
+    Attributes:
+        found: Whether the value had been computed by then.
+        seq, step: The execution that wrote it.
+        summary: None at the levels graph and timing.
+        shape: The full shape; ``index`` the leading axes as they were taken.
+        data: The window's elements, row by row, float64 little-endian (integers and bools too;
+            complex as magnitude; int64 beyond 2^53 is rounded). Empty if not ``available``.
+        window: row, col, rows, cols of ``data``.
+        grid: rows and cols of the whole two-dimensional slice.
+        available: The elements could be read. Otherwise ``reason`` says why, in words.
+    """
+
+    value: int
+    found: bool
+    seq: int = 0
+    step: int = 0
+    spec: TensorSpec | OpaqueSpec | None = None
+    summary: TensorSummary | None = None
+    shape: tuple[int, ...] = ()
+    index: tuple[int, ...] = ()
+    window: tuple[int, int, int, int] = (0, 0, 0, 0)
+    grid: tuple[int, int] = (0, 0)
+    data: bytes = b""
+    available: bool = False
+    reason: str = ""
+
+
+class ValuePoint(msgspec.Struct, frozen=True):
+    """One moment of a value's history."""
+
+    seq: int
+    step: int
+    summary: TensorSummary | None
+
+
+class History(msgspec.Struct, frozen=True, tag="history"):
+    """Executions of a node, and the summaries of its first output, thinned alike.
+
+    Attributes:
+        total: How many executions there are, before thinning.
+        edits: What a person set its outputs to.
+    """
+
+    node: int
+    total: int
+    executions: ExecutionColumns
+    points: tuple[ValuePoint, ...]
+    edits: tuple[EditRow, ...] = ()
+
+
+class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
+    """What ran in a span of time; ``total`` executions before thinning, ``host`` between them."""
+
+    start_ns: int
+    end_ns: int
+    total: int
+    executions: ExecutionColumns
+    host: tuple[timeline_messages.HostTime, ...] = ()
+
+
+class Source(msgspec.Struct, frozen=True, tag="source"):
+    """A source file, as it was when the run recorded it."""
+
+    file: str
+    text: str
+    found: bool
+
+
+class Moved(msgspec.Struct, frozen=True, tag="moved"):
+    """Where `Move` leads to.
+
+    Attributes:
+        seq: The execution, or None if there is none; ``text`` says which, or why not.
+    """
+
+    seq: int | None
+    text: str
+    node: int = 0
+    step: int = 0
+
+
+class BreakpointRead(msgspec.Struct, frozen=True, tag="breakpoint_read"):
+    """How a breakpoint was understood.
+
+    Attributes:
+        breakpoint: None if it could not be understood.
+        fault: Why not, with the column; or ``""``.
+    """
+
+    breakpoint: Breakpoint | None
+    fault: str = ""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The request could not be carried out; ``message`` is for a person."""
+
+    message: str
+    hint: str = ""
+
+
+ResponseBody = (
+    Initialized
+    | Done
+    | StateAt
+    | ValueSlice
+    | History
+    | Timeline
+    | Source
+    | Moved
+    | BreakpointRead
+    | why_messages.Answers
+    | watch_messages.Answers
+    | diff_messages.Answers
+    | timeline_messages.Answers
+    | Failed
+)
+
+
+class Response(msgspec.Struct, frozen=True, tag="response"):
+    """The answer to the request with the same id."""
+
+    id: int
+    body: ResponseBody
+
+
+# ---------------------------------------------------------------- pushes
+
+
+class RunsChanged(msgspec.Struct, frozen=True, tag="runs"):
+    """The list of runs, whole."""
+
+    runs: tuple[RunInfo, ...]
+
+
+class ProducedValue(msgspec.Struct, frozen=True):
+    """A value with the node that produces it; None for what was fed from outside."""
+
+    value: Value
+    producer: int | None
+
+
+class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
+    """Everything that a page needs to show a run at ``seq``; replaces what it had.
+
+    Attributes:
+        nodes: Every definition in order, the last of each node being the one in force.
+        node_seqs: When each of ``nodes`` was defined.
+        executions: The latest of each node, with ``times``.
+        steps: All; of more than 4,000 some evenly, and the last 2,000.
+        logs: The last 2,000 lines.
+        governed: What the governor last told, without its nodes; None of a run without a limit.
+        keeping: What is kept; None of recordings that do not tell it.
+    """
+
+    run: RunInfo
+    seq: int
+    time_ns: int
+    nodes: tuple[Node, ...]
+    node_seqs: tuple[int, ...]
+    values: tuple[ProducedValue, ...]
+    gradients: tuple[GradientRow, ...]
+    steps: tuple[StepRow, ...]
+    logs: tuple[LogRow, ...]
+    executions: ExecutionColumns
+    dropped: Dropped
+    session: SessionInfo | None
+    governed: Governed | None = None
+    keeping: Keeping | None = None
+
+
+class Records(msgspec.Struct, frozen=True, tag="records"):
+    """What was recorded after the previous message, up to ``seq``.
+
+    Attributes:
+        nodes, values: New or redefined.
+        node_seqs: When each of ``nodes`` was defined.
+        executions: Every one (live), in order of seq.
+        steps: Steps that began or ended; replaces the row of the same step.
+        skipped: Executions left out because there were more than a page can use; the last of each
+            node is always among ``executions``.
+        governed: What the governor told since, without its nodes; None if nothing.
+        keeping: What is kept, if that was told since.
+    """
+
+    run: str
+    seq: int
+    time_ns: int
+    nodes: tuple[Node, ...]
+    node_seqs: tuple[int, ...]
+    values: tuple[ProducedValue, ...]
+    gradients: tuple[GradientRow, ...]
+    steps: tuple[StepRow, ...]
+    logs: tuple[LogRow, ...]
+    executions: ExecutionColumns
+    dropped: Dropped
+    skipped: int = 0
+    governed: Governed | None = None
+    keeping: Keeping | None = None
+
+
+class SessionChanged(msgspec.Struct, frozen=True, tag="session"):
+    """The session's new state. All records up to ``info.stop.seq`` were sent before it."""
+
+    run: str
+    info: SessionInfo
+
+
+class RunChanged(msgspec.Struct, frozen=True, tag="run"):
+    """A run ended, was lost or came back."""
+
+    run: RunInfo
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+    """Asks the page whether it is at work; it answers `Alive` at once."""
+
+
+Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged
+ServerMessage = Response | Heartbeat | Push

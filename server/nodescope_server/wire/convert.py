@@ -1,0 +1,206 @@
+"""From rows of a recording to messages of the wire.
+
+Invariant: pure functions over a `Recording` (or plain rows); they block on the disk, so the event
+loop never calls them itself. What a message leaves out it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from nodescope.events import HOST_KINDS
+from nodescope.ir.attrs import plain_attrs
+from nodescope.ir.graph import Node
+from nodescope.protocol import RunInfo, SessionInfo
+from nodescope.record.recording import Recording
+from nodescope.record.rows import EditRow, Execution, Governed, NodeRow, StepRow, ValueRow
+from nodescope_server import wire
+from nodescope_server.wire.timeline_messages import HostTime
+
+# More than this in one message a page cannot show, and a replay never needs.
+MAX_EXECUTIONS = 20_000
+MAX_LOGS = 2_000
+# Of a run with very many steps, so many on each side of the moment shown.
+STEPS_AROUND = 100
+# Thread identifiers of the system can be wider than 32 bits; they only have to differ.
+_NARROW = 0xFFFFFFFF
+
+_COLUMNS = (
+    ("seq", "<f8"),
+    ("node", "<u4"),
+    ("step", "<u4"),
+    ("thread", "<u4"),
+    ("start_ns", "<f8"),
+    ("duration_ns", "<f8"),
+    ("flags", "u1"),
+)
+
+
+def columns(rows: Sequence[Execution], times: Sequence[int] = ()) -> wire.ExecutionColumns:
+    """Executions column by column; ``times`` is empty or has one entry per row."""
+    if not rows:
+        return wire.ExecutionColumns(0)
+    table = np.array([msgspec.structs.astuple(row) for row in rows], dtype=np.int64)
+    packed = {
+        name: (table[:, place] & _NARROW if dtype == "<u4" else table[:, place])
+        .astype(dtype)
+        .tobytes()
+        for place, (name, dtype) in enumerate(_COLUMNS)
+    }
+    return wire.ExecutionColumns(
+        count=len(rows), times=np.asarray(times, dtype="<u4").tobytes(), **packed
+    )
+
+
+def thin(rows: Sequence[Execution], limit: int) -> tuple[Sequence[Execution], int]:
+    """At most about ``limit`` rows, evenly, and how many were left out.
+
+    The last row of each node is always kept, even beyond the limit.
+    """
+    if len(rows) <= limit:
+        return rows, 0
+    last = {row.node: place for place, row in enumerate(rows)}
+    even = np.linspace(0, len(rows) - 1, max(limit - len(last), 1), dtype=np.int64)
+    kept_places = sorted({*last.values(), *even.tolist()})
+    return [rows[place] for place in kept_places], len(rows) - len(kept_places)
+
+
+def snapshot(
+    recording: Recording, info: RunInfo, session: SessionInfo | None, until: int
+) -> wire.Snapshot:
+    """Everything up to and including the record ``until``."""
+    state = recording.state_at(until)
+    nodes, node_seqs = _nodes(recording.nodes(), until)
+    return wire.Snapshot(
+        run=info,
+        seq=until,
+        time_ns=_latest_ns(recording, [execution for execution, _ in state]),
+        nodes=nodes,
+        node_seqs=node_seqs,
+        values=_values(recording.values(until=until)),
+        gradients=tuple(gradient for gradient in recording.gradients() if gradient.seq <= until),
+        steps=_steps(recording.step_table.some(until), until),
+        logs=tuple(line for line in recording.logs(limit=MAX_LOGS) if line.seq <= until),
+        executions=columns([execution for execution, _ in state], [times for _, times in state]),
+        dropped=recording.dropped(),
+        session=session,
+        governed=_governed(recording, 0),
+        keeping=recording.keeping(),
+    )
+
+
+def records(recording: Recording, run: str, after: int, until: int) -> wire.Records:
+    """What was recorded in ``(after, until]``."""
+    executions, skipped = thin(recording.executions(after, until), MAX_EXECUTIONS)
+    logs = tuple(line for line in recording.logs(after) if line.seq <= until)
+    nodes, node_seqs = _nodes(recording.nodes(after), until)
+    return wire.Records(
+        run=run,
+        seq=until,
+        time_ns=_latest_ns(recording, executions),
+        nodes=nodes,
+        node_seqs=node_seqs,
+        values=_values(recording.values(after, until)),
+        gradients=tuple(
+            gradient for gradient in recording.gradients(after) if gradient.seq <= until
+        ),
+        steps=_steps(recording.steps(after), until),
+        logs=logs[-MAX_LOGS:],
+        executions=columns(executions),
+        dropped=recording.dropped(),
+        skipped=skipped,
+        governed=_governed(recording, after),
+        keeping=recording.keeping(after),
+    )
+
+
+def state_at(recording: Recording, seq: int) -> wire.StateAt:
+    """The latest execution of every node at or before ``seq``."""
+    state = recording.state_at(seq)
+    latest = max(
+        (execution for execution, _ in state), key=lambda execution: execution.seq, default=None
+    )
+    return wire.StateAt(
+        seq=seq,
+        step=latest.step if latest else 0,
+        time_ns=latest.start_ns + latest.duration_ns if latest else 0,
+        values=_values(recording.reshaped(seq)),
+        steps=tuple(recording.step_table.around(seq, STEPS_AROUND)),
+        executions=columns([execution for execution, _ in state], [times for _, times in state]),
+    )
+
+
+def history(recording: Recording, request: wire.GetHistory) -> wire.History:
+    """The executions of one node with the summaries of its first output."""
+    limit = min(max(request.limit, 1), MAX_EXECUTIONS)
+    total, rows, values = recording.history(request.node, until_seq=request.until_seq, limit=limit)
+    points = tuple(
+        wire.ValuePoint(row.seq, row.step, value.summary if value else None)
+        for row, value in zip(rows, values, strict=True)
+    )
+    return wire.History(request.node, total, columns(rows), points, _edits(recording, request.node))
+
+
+def _edits(recording: Recording, node: int) -> tuple[EditRow, ...]:
+    edits = recording.edits()
+    if not edits:
+        return ()
+    own_values = {row.value.id for row in recording.values() if row.producer == node}
+    return tuple(edit for edit in edits if edit.value in own_values)
+
+
+def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
+    """The executions of a span of time; of too many, the longest."""
+    limit = min(max(request.limit, 1), MAX_EXECUTIONS)
+    total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
+    host = tuple(
+        HostTime(
+            span.kind if span.kind in HOST_KINDS else "python",
+            span.thread & _NARROW, span.step, span.start_ns, span.end_ns,
+            span.file, span.line, span.function,
+        )
+        for span in recording.host(request.start_ns, request.end_ns, limit)
+    )  # fmt: skip
+    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows), host)
+
+
+def shown_node(node: Node) -> Node:
+    """A node as the page shows it: attributes that are no numbers or texts in words."""
+    attrs = plain_attrs(node.attrs)
+    return node if attrs is node.attrs else msgspec.structs.replace(node, attrs=attrs)
+
+
+def _nodes(rows: Sequence[NodeRow], until: int) -> tuple[tuple[Node, ...], tuple[int, ...]]:
+    kept_rows = [row for row in rows if row.seq <= until]
+    return tuple(shown_node(row.node) for row in kept_rows), tuple(row.seq for row in kept_rows)
+
+
+def _values(rows: Sequence[ValueRow]) -> tuple[wire.ProducedValue, ...]:
+    return tuple(wire.ProducedValue(row.value, row.producer) for row in rows)
+
+
+def _governed(recording: Recording, after: int) -> Governed | None:
+    """What the governor last told after a seq; of its nodes a page needs only the sums."""
+    governed = recording.governed(after)
+    return None if governed is None else msgspec.structs.replace(governed, nodes=())
+
+
+def _steps(rows: Sequence[StepRow], until: int) -> tuple[StepRow, ...]:
+    """Steps as they stood at ``until``: what ended later still runs."""
+    return tuple(
+        row
+        if row.end_seq is None or row.end_seq <= until
+        else StepRow(row.step, row.start_seq, row.start_ns, observed=row.observed)
+        for row in rows
+        if row.start_seq <= until
+    )
+
+
+def _latest_ns(recording: Recording, rows: Sequence[Execution]) -> int:
+    """The end of the latest row; without rows, how far the recording goes."""
+    if not rows:
+        return recording.time_ns()
+    return max(row.start_ns + row.duration_ns for row in rows)

@@ -1,0 +1,146 @@
+"""The wire's part on one value at two moments, and on a node at one.
+
+Invariant: as in `wire`. What of a comparison could not be had is said in words, not left empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nodescope.compare.measure import Measure
+from nodescope.debug.report.problems import NodeProblem
+from nodescope.record.overview import BrokenLoss
+from nodescope.record.summary import TensorSummary
+
+# ---------------------------------------------------------------- requests
+
+
+class CompareMoments(msgspec.Struct, frozen=True, tag="compare_moments"):
+    """The same value at two moments, and a window of the difference of its elements.
+
+    Attributes:
+        value: Value id.
+        one, other: The moments; None for the latest.
+        index, row, col, rows, cols: As in `GetValue`.
+    """
+
+    run: str
+    value: int
+    one: int | None
+    other: int | None = None
+    index: tuple[int, ...] = ()
+    row: int = 0
+    col: int = 0
+    rows: int = 128
+    cols: int = 128
+
+
+class GetAttributes(msgspec.Struct, frozen=True, tag="get_attributes"):
+    """What a node's op was given at a moment; None for the latest."""
+
+    run: str
+    node: int
+    seq: int | None = None
+
+
+class GetProblems(msgspec.Struct, frozen=True, tag="get_problems"):
+    """Which nodes produced NaN or Inf or raised, in all that is recorded."""
+
+    run: str
+
+
+# ---------------------------------------------------------------- answers
+
+
+class ProblemList(msgspec.Struct, frozen=True, tag="problems"):
+    """Nodes with problems in the order in which they began.
+
+    Attributes:
+        rows: At most some hundreds of them.
+        nodes, executions: How many there are in all.
+        broken_loss: How the loss ended, if it is not finite; its steps may be unobserved.
+    """
+
+    rows: tuple[NodeProblem, ...]
+    nodes: int
+    executions: int
+    broken_loss: BrokenLoss | None = None
+
+
+class ValueMoment(msgspec.Struct, frozen=True):
+    """A value at one of the two moments.
+
+    Attributes:
+        found: Whether it had been computed by then.
+        seq, step: The execution that wrote it.
+        summary: None where no statistics are kept.
+        elements: Whether its elements could be had; otherwise ``reason`` says why not.
+        edit: What a person set there, in words; or ``""``.
+    """
+
+    found: bool
+    seq: int = 0
+    step: int = 0
+    summary: TensorSummary | None = None
+    elements: bool = False
+    reason: str = ""
+    edit: str = ""
+
+
+class ElementPair(msgspec.Struct, frozen=True):
+    """One element at both moments."""
+
+    at: tuple[int, ...]
+    one: str
+    other: str
+
+
+class MomentsCompared(msgspec.Struct, frozen=True, tag="moments_compared"):
+    """How far a value is apart at two moments.
+
+    Attributes:
+        same: Both moments show the same execution.
+        measure: How far; of all elements, else of statistics, else why not.
+        differ: How many elements are not the same bits; None without elements.
+        first: The first of them.
+        largest: The element with the largest finite difference.
+        difference: Statistics of the other minus the one, element by element; of complex numbers
+            its magnitude. Where both are the same NaN or Inf, it is 0.
+        shape, index, window, grid, data: The difference itself, as in `ValueSlice`.
+    """
+
+    value: int
+    one: ValueMoment
+    other: ValueMoment
+    same: bool
+    measure: Measure
+    differ: int | None = None
+    first: ElementPair | None = None
+    largest: ElementPair | None = None
+    difference: TensorSummary | None = None
+    shape: tuple[int, ...] = ()
+    index: tuple[int, ...] = ()
+    window: tuple[int, int, int, int] = (0, 0, 0, 0)
+    grid: tuple[int, int] = (0, 0)
+    data: bytes = b""
+
+
+class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
+    """What a node's op was given.
+
+    Attributes:
+        seq, step: The execution; 0 if it had not run by then.
+        changed: What those were at its first execution that are others now.
+    """
+
+    node: int
+    seq: int
+    step: int
+    attrs: dict[str, Any]
+    changed: dict[str, Any] = {}
+
+
+Requests = CompareMoments | GetAttributes | GetProblems
+Answers = MomentsCompared | NodeAttributes | ProblemList

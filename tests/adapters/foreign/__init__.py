@@ -1,0 +1,1 @@
+"""A library that has nothing in common with NumPy, and its adapter."""

@@ -1,0 +1,183 @@
+"""The adapter of `library`: what a page is told of arrays that are elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from nodescope.adapters.protocol import Attachment
+from nodescope.arrays import ArrayOps, Captured, Window
+from nodescope.emit.emitter import Emitter
+from nodescope.errors import ArrayError
+from nodescope.events import Array, Level, Prices
+from nodescope.ir.capabilities import Capabilities
+from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
+from tests.adapters.foreign import library
+from tests.adapters.foreign.library import Distant
+
+
+class Snapshot:
+    """A copy that was ordered over there; fetched by the recorder."""
+
+    def __init__(self, array: Distant) -> None:
+        sizes = [size or 0 for size in array.shape]
+        self.nbytes = int(np.prod(sizes)) * 8
+        handle = next(library._handles)
+        library.process().tell("copy", array.handle, handle)
+        self._future: Future[Any] = library.process().ask("fetch", handle, None)
+        library.process().tell("free", handle)
+
+    def resolve(self) -> Any:
+        """The elements."""
+        return self._future.result(30)
+
+
+class DistantArrays:
+    """See `ArrayOps`."""
+
+    def spec(self, array: Distant) -> Spec:
+        return TensorSpec(array.shape, array.dtype, "distant:0")
+
+    def nbytes(self, array: Distant) -> int:
+        return int(np.prod([size or 0 for size in array.shape])) * 8
+
+    def capture(self, array: Distant, level: Level) -> Array | Captured | None:
+        return Snapshot(array)
+
+    def numpy(self, array: Distant, window: Window | None = None) -> Array:
+        try:
+            return array.fetch(window)
+        except Exception as error:
+            raise ArrayError(f"it is not to be had: {error}") from error
+
+    def refusal(self, array: Distant) -> str:
+        return "it is a view of another value" if array.base is not None else ""
+
+    def write(self, array: Distant, new: Array) -> None:
+        library.process().tell("write", array.handle, new)
+
+
+class Attached:
+    """See `Attachment`."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.off = False
+        self._ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._parameters: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def rest(self) -> None:
+        self.off = True
+
+    def wake(self) -> None:
+        self.off = False
+
+    def step_begins(self) -> None:
+        pass
+
+    def steps_end(self) -> None:
+        pass
+
+    def forked(self) -> None:
+        self.off = True
+
+    def hook(self, name: str, inputs: tuple[Any, ...], attrs: Any, run: Any) -> Any:
+        """What the library calls around each of its operations."""
+        emitter = self.emitter
+        if self.off:
+            return run()
+        ids = tuple(self._id(array) for array in inputs)
+        writes = ((0, 0),) if name.endswith("_") else ()
+        specs: list[Any] = [self._expected(name, inputs)]
+        pending = emitter.enter(
+            name, "op", ids, specs, attrs, writes, arrays=inputs, dialect="distant",
+            native=f"distant::{name}", device="distant:0",
+        )  # fmt: skip
+        self._take(pending.edits, inputs)
+        start = time.perf_counter_ns()
+        try:
+            found = run()
+        except BaseException as error:
+            emitter.fail(pending, error)
+            raise
+        self._ids[found] = pending.outputs[0]
+        if writes:
+            self._ids[inputs[0]] = pending.outputs[0]
+        edits = emitter.finish(pending, (found,), start, time.perf_counter_ns())
+        self._take(edits, (found, *inputs))
+        return found
+
+    def _expected(self, name: str, inputs: tuple[Any, ...]) -> Any:
+        shape = {
+            "frobnicate": lambda: (inputs[0].shape[0], inputs[1].shape[1]),
+            "quash": lambda: (),
+            "peek": lambda: inputs[0].shape[1:],
+            "sieve": lambda: (None,),
+        }.get(name, lambda: inputs[0].shape)
+        if name == "ponder":
+            return OpaqueSpec("library.Token")
+        return TensorSpec(shape(), "float64", "distant:0")
+
+    def _id(self, array: Any) -> int:
+        known = self._ids.get(array)
+        if known is None:
+            pending = self.emitter.enter(
+                "tensor", "input", (), [TensorSpec(array.shape, array.dtype, "distant:0")], {},
+                dialect="distant",
+            )  # fmt: skip
+            known = self._ids[array] = pending.outputs[0]
+            self.emitter.finish(pending, (array,))
+        return known
+
+    def _take(self, edits: Mapping[int, Array], arrays: tuple[Any, ...]) -> None:
+        for array in arrays if edits else ():
+            new = edits.get(self._ids.get(array, 0))
+            if new is not None:
+                DistantArrays().write(array, new)
+
+
+class DistantAdapter:
+    """See `Adapter`."""
+
+    name = "distant"
+    module = "tests.adapters.foreign.library"
+
+    def missing(self) -> str:
+        return ""
+
+    def version(self) -> str:
+        return "0.1"
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            before=True, edit="in_place", gradients=False, scopes="names", steps="optimizer",
+            timing="host", values="full", rerun="none",
+        )  # fmt: skip
+
+    def arrays(self) -> Mapping[type, ArrayOps]:
+        return {Distant: DistantArrays()}
+
+    @contextlib.contextmanager
+    def attach(self, emitter: Emitter) -> Iterator[Attachment]:
+        attached = Attached(emitter)
+        library.HOOKS.append(attached.hook)
+        library.STEP_HOOKS.append(emitter.optimizer_stepped)
+        library.SECTION_HOOKS.append(emitter.scope)
+        try:
+            yield attached
+        finally:
+            library.HOOKS.remove(attached.hook)
+            library.STEP_HOOKS.remove(emitter.optimizer_stepped)
+            library.SECTION_HOOKS.remove(emitter.scope)
+
+    def calibrate(self) -> Prices | None:
+        return None
+
+
+ADAPTER = DistantAdapter()

@@ -1,0 +1,233 @@
+"""Distant: arrays that live in another process, computed there while the program goes on.
+
+It knows nothing of nodescope. Each call returns at once; elements are fetched only by `fetch`. A
+library that wants to be observed has hooks: here a list, ``HOOKS``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+
+def _serve(commands: Any, replies: Any) -> None:
+    """The other process: carries out commands in order."""
+    held: dict[int, Any] = {}
+    while True:
+        number, what, arguments = commands.recv()
+        if what == "end":
+            return
+        answer: Any = None
+        try:
+            if what == "put":
+                held[arguments[0]] = arguments[1]
+            elif what == "free":
+                held.pop(arguments[0], None)
+            elif what == "copy":
+                held[arguments[1]] = held[arguments[0]].copy()
+            elif what == "write":
+                held[arguments[0]][...] = arguments[1]
+            elif what == "fetch":
+                array = held[arguments[0]]
+                answer = array if arguments[1] is None else array[arguments[1]]
+                answer = np.ascontiguousarray(answer)
+            else:
+                handle, taken, extra = arguments
+                held[handle] = _OPS[what](*[held[each] for each in taken], **extra)
+        except Exception as error:
+            answer = error
+        if number:
+            replies.send((number, answer))
+
+
+def _nudge(x: Any, by: float) -> Any:
+    x += by
+    return x
+
+
+_OPS: dict[str, Callable[..., Any]] = {
+    "frobnicate": lambda x, y: x @ y,
+    "warp": lambda x: np.tanh(x),
+    "quash": lambda x: np.mean(x),
+    "nudge_": _nudge,
+    "peek": lambda x, row: x[row],
+    "sieve": lambda x: x[x > 0],
+    "shatter": lambda x: 1 // 0,
+}
+
+Hook = Callable[["str", tuple[Any, ...], dict[str, Any], Callable[[], Any]], Any]
+HOOKS: list[Hook] = []
+"""Called with name, inputs, arguments and what runs the call."""
+STEP_HOOKS: list[Callable[[], None]] = []
+"""Called when the optimizer has made a step."""
+
+_handles = itertools.count(1)
+_numbers = itertools.count(1)
+
+
+class Process:
+    """The other process."""
+
+    fetched_bytes = 0
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        mine, its = context.Pipe()
+        answers, send = context.Pipe(duplex=False)
+        self._commands, self._lock = mine, threading.RLock()
+        self._waiting: dict[int, Future[Any]] = {}
+        self._process = context.Process(target=_serve, args=(its, send), daemon=True)
+        self._process.start()
+        threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        """Have something done, whenever."""
+        with self._lock:
+            self._commands.send((0, what, arguments))
+
+    def ask(self, what: str, *arguments: Any) -> Future[Any]:
+        """What comes of it, in time."""
+        number, future = next(_numbers), Future[Any]()
+        self._waiting[number] = future
+        with self._lock:
+            self._commands.send((number, what, arguments))
+        return future
+
+    def _listen(self, answers: Any) -> None:
+        while True:
+            try:
+                number, answer = answers.recv()
+            except (EOFError, OSError):
+                return
+            future = self._waiting.pop(number)
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                Process.fetched_bytes += getattr(answer, "nbytes", 0)
+                future.set_result(answer)
+
+
+_process: Process | None = None
+
+
+def process() -> Process:
+    """The other process, started when it is first needed."""
+    global _process
+    if _process is None:
+        _process = Process()
+    return _process
+
+
+class Distant:
+    """An array elsewhere.
+
+    Attributes:
+        shape: None where only the other process knows.
+        base: What it is a view of, or None.
+    """
+
+    def __init__(self, handle: int, shape: tuple[int | None, ...], dtype: str, base: Any = None):
+        self.handle, self.shape, self.dtype, self.base = handle, shape, dtype, base
+
+    def fetch(self, window: Any = None) -> np.ndarray[Any, Any]:
+        """Its elements. Waits."""
+        array: np.ndarray[Any, Any] = process().ask("fetch", self.handle, window).result(30)
+        return array
+
+
+class Token:
+    """A result that is no array."""
+
+
+def distant(array: Any) -> Distant:
+    """Send an array there."""
+    array = np.array(array, np.float64)
+    found = Distant(next(_handles), array.shape, "float64")
+    process().tell("put", found.handle, array)
+    return found
+
+
+def _call(name: str, inputs: tuple[Any, ...], attrs: dict[str, Any], run: Any) -> Any:
+    for hook in HOOKS:
+        return hook(name, inputs, attrs, run)
+    return run()
+
+
+def _op(name: str, inputs: tuple[Distant, ...], shape: Any, base: Any = None, **attrs: Any) -> Any:
+    def run() -> Distant:
+        found = Distant(next(_handles), shape, "float64", base)
+        process().tell(name, found.handle, [each.handle for each in inputs], attrs)
+        return found
+
+    return _call(name, inputs, attrs, run)
+
+
+def frobnicate(x: Distant, y: Distant) -> Distant:
+    """Some product."""
+    return _op("frobnicate", (x, y), (x.shape[0], y.shape[1]))  # type: ignore[no-any-return]
+
+
+def warp(x: Distant) -> Distant:
+    """Some bend."""
+    return _op("warp", (x,), x.shape)  # type: ignore[no-any-return]
+
+
+def quash(x: Distant) -> Distant:
+    """A scalar."""
+    return _op("quash", (x,), ())  # type: ignore[no-any-return]
+
+
+def nudge_(x: Distant, by: float) -> Distant:
+    """Add in place; the result is the same memory."""
+    return _op("nudge_", (x,), x.shape, x, by=by)  # type: ignore[no-any-return]
+
+
+def peek(x: Distant, row: int) -> Distant:
+    """A view of a row."""
+    return _op("peek", (x,), x.shape[1:], x, row=row)  # type: ignore[no-any-return]
+
+
+def sieve(x: Distant) -> Distant:
+    """The positive elements: only the other process knows how many."""
+    return _op("sieve", (x,), (None,))  # type: ignore[no-any-return]
+
+
+def ponder(x: Distant) -> Token:
+    """Something that is no array."""
+    return _call("ponder", (x,), {}, Token)  # type: ignore[no-any-return]
+
+
+def refuse(x: Distant) -> Distant:
+    """Raises at once."""
+
+    def run() -> Distant:
+        raise ArithmeticError("distant refuses")
+
+    return _call("refuse", (x,), {}, run)  # type: ignore[no-any-return]
+
+
+_sections: list[str] = []
+SECTION_HOOKS: list[Callable[[str], contextlib.AbstractContextManager[None]]] = []
+
+
+@contextlib.contextmanager
+def section(name: str) -> Iterator[None]:
+    """A part of a model."""
+    with contextlib.ExitStack() as stack:
+        for hook in SECTION_HOOKS:
+            stack.enter_context(hook(name))
+        yield
+
+
+def optimizer_step(x: Distant, by: float) -> None:
+    """Change a parameter."""
+    nudge_(x, by)
+    for hook in STEP_HOOKS:
+        hook()

@@ -1,0 +1,106 @@
+"""Problems of a run: the first is where it began, whatever was loaded, edited or healed since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.gate.gate import Gate
+from nodescope.debug.report.problems import NodeProblem, Problems
+from nodescope.errors import NodescopeError
+from nodescope.protocol import Command, Continue, SetValue, Stop
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.debug.debugged import debugged
+
+
+def program(bad: set[int]) -> None:
+    """`log` of -1 in some steps; `where` takes the NaN out again; the last step is finite."""
+    x = ns.parameter(np.array([1.0, 2.0]), name="x")
+    for step in ns.steps(range(1, 6)):
+        with ns.name_scope("loss"), np.errstate(all="ignore"):
+            y = np.log(x * (-1.0 if step in bad else 1.0))
+            z = y * 2.0
+        np.where(np.isnan(z), 0.0, z)
+
+
+def rows(recording: Recording) -> dict[str, NodeProblem]:
+    names = {each.node.id: each.node.name for each in recording.nodes()}
+    return {names[each.node]: each for each in Problems(recording).rows()}
+
+
+def kinds(problem: NodeProblem) -> tuple[bool, bool, bool]:
+    return problem.nan, problem.inf, problem.failed
+
+
+def test_the_first_is_the_earliest_of_the_whole_recording(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"):
+        program({2, 4})
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = rows(recording)
+    assert list(found) == ["loss/log", "loss/multiply_1"]
+    log = found["loss/log"]
+    assert (log.count, log.first_step, log.last_step) == (2, 2, 4)
+    assert kinds(log) == (True, False, False)
+    assert log.first_seq < found["loss/multiply_1"].first_seq < log.last_seq
+    assert all(each.healed for each in found.values())
+
+
+def test_what_goes_on_to_the_end_is_not_healed(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"):
+        program({5})
+        with np.errstate(all="ignore"):
+            np.divide(ns.tensor([1.0]), 0.0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = rows(recording)
+    assert not any(each.healed for each in found.values())
+    assert kinds(found["divide"]) == (False, True, False)
+
+
+def test_a_recording_that_grows_is_read_on(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "all.nscope"):
+        program({2, 4})
+    with Recording.open(tmp_path / "all.nscope") as recording:
+        whole = Problems(recording).rows()
+        middle = (whole[0].first_seq + whole[0].last_seq) // 2
+        problems, last_seq = Problems(recording), recording.last_seq
+        recording.last_seq = lambda: middle  # type: ignore[method-assign]
+        assert [each.count for each in problems.rows()] == [1, 1]
+        recording.last_seq = last_seq  # type: ignore[method-assign]
+        assert problems.rows() == whole
+
+
+def test_errors_are_among_them(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"):
+        x = ns.tensor(np.ones((2, 3)), name="x")
+        with pytest.raises(NodescopeError):
+            x @ x
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        (found,) = rows(recording).values()
+    assert kinds(found) == (False, False, True)
+    assert "ShapeError" in found.error
+
+
+def test_a_value_that_a_person_made_nan_is_the_first(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope")
+
+    def then(stop: Stop, gate: Gate) -> Command:
+        (value,) = gate._catalog.nodes[stop.node].outputs
+        gate.command(SetValue(value, "set", float("nan"), "0"))
+        return Continue()
+
+    with debugged("op:exp [step 2]", then=then, first=recorder):
+        for _ in ns.steps(range(3)):
+            np.exp(ns.tensor(np.zeros(2))) * 10.0
+    recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = rows(recording)
+    assert list(found) == ["exp", "multiply"]
+    assert (found["exp"].edited, found["exp"].count, found["exp"].edits) == (
+        True, 0, ("exp[0] set to nan",),
+    )  # fmt: skip
+    assert not found["multiply"].edited
+    assert found["exp"].healed

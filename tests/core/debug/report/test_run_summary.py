@@ -1,0 +1,94 @@
+"""The summary of a run: outcome, losses, costs, troubles, what was kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.report.run_summary import last_words, summarise_run
+from nodescope.record.overview import glance, outcome_of
+from nodescope.record.recording import Recording
+
+
+def train(path: Path, *, fail: bool = False) -> None:
+    w = ns.parameter(np.array([4.0, 3.0]), name="w")
+    with ns.record(path, "values"), np.errstate(all="ignore"):
+        for _ in ns.steps(range(6)):
+            with ns.name_scope("loss"):
+                loss = np.mean(np.log(w))
+            loss.backward()
+            with ns.no_grad():
+                ns.assign(w, w - 1.0)
+        if fail:
+            raise ValueError("the data is empty")
+
+
+def test_a_run_in_short(tmp_path: Path) -> None:
+    train(tmp_path / "run.nscope")
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        summary = summarise_run(recording)
+        words = last_words(recording)
+    assert (summary.outcome, summary.steps, summary.advice) == ("finished", 6, None)
+    assert 0 < summary.operations_ns <= summary.time.ran_ns
+    (curve,) = summary.curves
+    assert curve.name == "loss/mean"
+    assert [each.step for each in curve.points] == [1, 2, 3, 4, 5, 6]
+    assert curve.points[-1].value is None
+    assert curve.first == pytest.approx(np.log([4.0, 3.0]).mean())
+    assert (curve.broken, curve.total) == (3, 6)
+    # log(0) in step 4 comes before log(-1) in step 5.
+    assert [(each.kind, each.name, each.step) for each in summary.troubles] == [
+        ("inf", "loss/log", 4), ("nan", "loss/log", 5),
+    ]  # fmt: skip
+    assert {each.name for each in summary.slow_scopes} >= {"loss", "backward/loss"}
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        held = {row.node.name for row in recording.nodes() if row.node.is_leaf}
+    assert held
+    assert not held & {each.name for each in summary.slow_nodes}
+    totals = [each.total_ns for each in summary.slow_nodes]
+    assert totals == sorted(totals, reverse=True)
+    kept = summary.kept
+    assert kept.ranges == ((1, 6),)
+    assert kept.arrays > 0
+    assert words.endswith(
+        "finished, 6 steps, loss/mean is Inf since step 4, first Inf in loss/log (step 4)"
+    )
+
+
+def test_a_run_that_failed(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    with pytest.raises(ValueError, match="empty"):
+        train(path, fail=True)
+    with Recording.open(path) as recording:
+        summary = summarise_run(recording)
+    assert (summary.outcome, summary.error) == ("failed", "ValueError: the data is empty")
+    seen = glance(path)
+    assert (seen.outcome, seen.steps, seen.error) == ("failed", 6, "ValueError: the data is empty")
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "outcome"),
+    [
+        (0, "", "finished"),
+        (1, "ValueError: no", "failed"),
+        (7, "SystemExit: 7", "failed"),
+        (130, "KeyboardInterrupt", "interrupted"),
+        (None, "", "killed"),
+    ],
+)
+def test_how_runs_end(status: int | None, error: str, outcome: str) -> None:
+    assert outcome_of(status, error) == outcome
+
+
+def test_a_glance_at_what_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    train(path)
+    path.write_bytes(path.read_bytes()[:9000])
+    seen = glance(path)
+    assert seen.outcome == "unreadable"
+    assert "cut to 9,000" in seen.fault
+    assert str(tmp_path) not in seen.fault
+    assert glance(tmp_path / "none.nscope").outcome == "unreadable"

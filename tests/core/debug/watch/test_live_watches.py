@@ -1,0 +1,222 @@
+"""Watch rules at work: stops at the very node, logs, keeps values, ends the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.api import Run
+from nodescope.debug.project_settings import VARIABLE, ProjectSettings
+from nodescope.debug.watch.live_watches import EXIT_STATUS, LiveWatches
+from nodescope.debug.watch.rule import WatchError
+from nodescope.protocol import SetWatches, WatchStatus
+from nodescope.record.newest.newest_recorder import NewestRecorder as Recorder
+from nodescope.record.recording import Recording
+from tests.core.debug.debugged import Debugged, debugged, gate_of
+
+NAN = np.array([1.0, -1.0])
+
+
+def watching(seen: Debugged, *watches: str, recorder: Recorder | None = None) -> LiveWatches:
+    gate = gate_of(seen)
+    found = LiveWatches(
+        seen.bus, gate,
+        seq_source=recorder.thread_seq if recorder is not None else lambda: 1,
+        keep=recorder.keep if recorder is not None else lambda *_: None,
+    )  # fmt: skip
+    found.replace(watches)
+    return found
+
+
+def statuses(seen: Debugged) -> tuple[WatchStatus, ...]:
+    return gate_of(seen).info.watches
+
+
+def program(count: int = 3) -> None:
+    for k in range(count):
+        ns.step()
+        with ns.name_scope("net"):
+            y = np.log(ns.tensor(np.array([3.0, 2.0]) - 2.0 * k))
+        np.sum(y)
+
+
+def test_it_stops_at_the_node_that_made_it() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> stop")
+        program()
+        (status,) = statuses(seen)
+    assert [(each.node_name, each.step, each.reason) for each in seen.stops] == [
+        ("net/log", 2, "watch"), ("net/log", 3, "watch"),
+    ]  # fmt: skip
+    assert [each.watch for each in seen.stops] == [1, 1]
+    assert seen.stops[0].text.startswith("Watch 1, tensor_overflow: net/log")
+    assert (status.hits, status.step) == (2, 3)
+    assert status.last
+
+
+def test_it_logs_and_goes_on() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> log")
+        program()
+    assert seen.stops == []
+    assert [each.startswith("watch 1, tensor_overflow: ") for each in seen.logged] == [True, True]
+
+
+def test_it_marks_and_the_newest_hits_are_told() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> mark", "inf on op:log -> log")
+        program(14)
+        marking, logging = statuses(seen)
+    assert seen.stops == []
+    assert (marking.marks, marking.hits) == (True, 13)
+    assert [each.step for each in marking.recent] == [14, 13, 12, 11, 10, 9, 8, 7]
+    assert {each.node for each in marking.recent} == {marking.node}
+    assert marking.recent[0].text == marking.last
+    assert (logging.marks, len(logging.recent)) == (False, 1)
+
+
+def test_it_ends_the_run() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        watching(seen, "tensor_overflow on op:log -> end")
+        with pytest.raises(SystemExit) as raised:
+            program()
+        (status,) = statuses(seen)
+    assert raised.value.code == EXIT_STATUS
+    assert status.step == 2
+    assert len(seen.logged) == 1
+
+
+def test_it_keeps_the_values(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    with debugged(first=recorder) as seen, np.errstate(all="ignore"):
+        watching(
+            seen, "tensor_overflow on op:log -> save", "tensor_overflow -> save", recorder=recorder
+        )
+        program()
+    recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        (log,) = [row.node for row in recording.nodes() if row.node.op == "log"]
+        kept = [
+            recording.array(log.outputs[0], each.seq)
+            for each in recording.executions()
+            if each.node == log.id
+        ]
+    assert kept[0] is None
+    np.testing.assert_array_equal(kept[1], [0.0, -np.inf])
+    np.testing.assert_array_equal(kept[2], [np.nan, np.nan])
+
+
+def test_a_compiled_kernel_is_opened_for_it() -> None:
+    f = ns.compile(lambda x: np.sum(np.log(x) * 2.0), backend="auto")
+    x = ns.tensor(np.full(40_000, -1.0))
+    with np.errstate(all="ignore"):
+        plain = f(x).numpy()
+        with debugged() as seen:
+            watching(seen, "tensor_overflow on op:log -> stop")
+            ns.step()
+            found = f(x).numpy()
+    assert [each.node_name for each in seen.stops] == ["log"]
+    np.testing.assert_array_equal(found, plain)
+
+
+def test_the_set_is_replaced_and_hits_are_kept() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        found = watching(seen, "tensor_overflow on op:log -> log")
+        program()
+        with pytest.raises(WatchError, match="did you mean"):
+            found.replace(["tensor_overflo"])
+        assert [each.hits for each in statuses(seen)] == [2]
+        found.replace(["tensor_overflow on op:log -> log", "weight_overflow -> log"])
+        assert [each.hits for each in statuses(seen)] == [2, 0]
+        found.replace([])
+        program()
+        assert statuses(seen) == ()
+    assert len(seen.logged) == 2
+
+
+def test_without_watches_nothing_is_asked() -> None:
+    with debugged() as seen:
+        found: Any = watching(seen)
+        assert found not in seen.bus.probes
+        found.replace(["tensor_overflow"])
+        probes = seen.bus.probes
+        assert probes.index(found) < probes.index(gate_of(seen))
+
+
+def run(path: Path, *watches: str, **more: Any) -> Run:
+    return Run(path / "run.nscope", level="values", debugger=True, watches=watches, **more)
+
+
+def test_one_that_comes_late_knows_what_was_met(tmp_path: Path) -> None:
+    said: list[str] = []
+    seen = run(tmp_path, say=said.append)
+    seen.start()
+    try:
+        with np.errstate(all="ignore"):
+            program(2)
+            seen.command(SetWatches(("tensor_overflow on op:log -> log",)))
+            program(2)
+    finally:
+        seen.finish()
+    assert [each[:40] for each in said] == ["watch 1, tensor_overflow: net/log in ste"]
+
+
+def train(count: int) -> None:
+    w = ns.parameter(np.zeros((3, 2)), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for _ in ns.steps(range(count)):
+        loss = np.mean(np.square(ns.tensor(np.ones((4, 3))) @ w - 1.0))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_the_recommended_ones_are_set_after_the_first_step(tmp_path: Path) -> None:
+    said: list[str] = []
+    seen = run(tmp_path, "recommended", "nan on scope:net -> log", say=said.append)
+    seen.start()
+    try:
+        train(3)
+        assert seen.gate is not None
+        found = {each.text: each for each in seen.gate.info.watches}
+    finally:
+        seen.finish()
+    assert next(iter(found)) == "nan on scope:net -> log"
+    assert "weight_overflow -> stop" in found
+    assert said[0].startswith("recommended watches set: operator_overflow, weight_overflow")
+
+
+def test_without_a_step_none_are_recommended(tmp_path: Path) -> None:
+    said: list[str] = []
+    seen = run(tmp_path, "recommended", say=said.append)
+    seen.start()
+    np.log(ns.tensor([1.0]))
+    seen.finish()
+    assert said == ["no training step ended, so no watches can be recommended"]
+
+
+def test_they_are_kept_with_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    saved = ProjectSettings(tmp_path / "train.py")
+    seen = run(tmp_path, saved=saved)
+    seen.command(SetWatches(("nan on op:log -> log", "off inf")))
+    seen.finish()
+    again = Run(tmp_path / "2.nscope", debugger=True, saved=saved, watches=("nan on op:log->log",))
+    again.finish()
+    assert again.gate is not None
+    kept = [(each.text, each.enabled) for each in again.gate.info.watches]
+    assert kept == [("nan on op:log -> log", True), ("off inf -> stop", False)]
+
+
+def test_one_switched_off_and_on_keeps_its_count() -> None:
+    with debugged() as seen, np.errstate(all="ignore"):
+        found = watching(seen, "nan on op:log -> log")
+        program(3)
+        found.replace(["off nan on op:log -> log"])
+        program(3)
+        found.replace(["nan on op:log -> log", "inf"])
+        assert [(each.id, each.hits) for each in statuses(seen)] == [(1, 1), (2, 0)]

@@ -1,0 +1,32 @@
+"""Scopes of calls: where a graph runs is read off the scopes of its nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodescope.ir.scopes import base_of, placed
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+@pytest.mark.parametrize("base", ["", "encoder", "encoder/layer"])
+@pytest.mark.parametrize("scope", ["", "block", "block/inner"])
+def test_the_base_is_where_it_was_placed(scope: str, base: str, phase: str) -> None:
+    if phase == "backward":
+        scope = f"backward/{scope}" if scope else "backward"
+    assert base_of(placed(scope, phase, base), scope, phase) == base
+
+
+@pytest.mark.parametrize(
+    ("ran", "scope", "phase"),
+    [
+        ("optimizer/sgd", "optimizer/sgd", "optimizer"),
+        ("encoder/other", "block", "forward"),
+        ("encoder/myblock", "block", "forward"),
+    ],
+)
+def test_a_node_that_does_not_tell(ran: str, scope: str, phase: str) -> None:
+    assert base_of(ran, scope, phase) is None
+
+
+def test_a_scope_that_only_begins_like_the_backward_pass() -> None:
+    assert base_of("backwards/block", "block", "backward") == "backwards"

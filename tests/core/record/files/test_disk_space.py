@@ -1,0 +1,335 @@
+"""A disk that is full: the recording waits, goes on when there is room, and counts the gap."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import api
+from nodescope.events import Loss, RunFinished, RunStarted, StepFinished, StepStarted
+from nodescope.record.files import disk_space
+from nodescope.record.newest.newest_recorder import NewestRecorder
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.rows import UNWRITTEN, Dropped
+from nodescope.record.writer import Writer
+from nodescope_server.handlers.missing_values import why_not_kept
+from tests.core.record.runs import RUN, chain, finished
+
+GRAPH = chain(["x"])
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_space, "RETRY_S", 0.01)
+
+
+def fill(recorder: Recorder, pages: int = 3) -> None:
+    """From now on the file has room for few pages more."""
+    database = recorder._writer.connection
+    (now,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count={now + pages}").fetchall()
+
+
+def set_aside(recorder: Recorder, pages: int) -> None:
+    """So much room appears once the recorder gives back what it set aside."""
+    release = recorder._writer.release_reserve
+
+    def given_back() -> None:
+        release()
+        fill(recorder, pages)
+
+    recorder._writer.release_reserve = given_back  # type: ignore[method-assign]
+
+
+def make_room(recorder: Recorder) -> None:
+    recorder._writer.connection.execute("PRAGMA max_page_count=1073741823").fetchall()
+
+
+class Told:
+    """What a recorder says about room; each can be waited for."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.full, self.empty = threading.Event(), threading.Event()
+
+    def __call__(self, full: bool, text: str) -> None:
+        self.texts.append(text)
+        (self.full if full else self.empty).set()
+
+
+@pytest.mark.parametrize("level", ["values", "summary", "graph"])
+def test_it_waits_goes_on_and_counts_what_is_missing(level: str, tmp_path: Path) -> None:
+    path, told = tmp_path / "r.nscope", Told()
+    acknowledged: list[tuple[int, int]] = []
+
+    def committed(seq: int) -> None:
+        with Recording.open(path) as recording:
+            acknowledged.append((seq, recording.last_seq()))
+
+    recorder = Recorder(
+        path, level=level, queue_bytes=1 << 20, on_commit=committed, on_room=told  # type: ignore[arg-type]
+    )  # fmt: skip
+    recorder.emit(GRAPH)
+    assert recorder.flush(20.0)
+    fill(recorder)
+    array, emitted = np.arange(2000.0), 0
+    while not told.full.is_set():
+        recorder.emit(chain(["x", f"y{emitted}"]) if level == "graph" else GRAPH)
+        recorder.emit(finished(GRAPH.nodes[0], array))
+        emitted += 1
+    since = time.monotonic()
+    assert not recorder.flush(60.0)  # nobody waits for a disk
+    assert time.monotonic() - since < 50.0
+    for _ in range(5000):
+        recorder.emit(finished(GRAPH.nodes[0], array))
+    emitted += 5000
+    make_room(recorder)
+    while not told.empty.wait(0.01):  # once as much was written as could not be
+        for _ in range(100):
+            recorder.emit(finished(GRAPH.nodes[0], array))
+        emitted += 100
+    assert recorder.flush(60.0)
+    recorder.emit(finished(GRAPH.nodes[0], array))
+    emitted += 1
+    assert recorder.close(20.0)
+    assert not recorder.fault
+    assert all(inside >= seq for seq, inside in acknowledged)
+    with Recording.open(path) as recording:
+        assert recording.last_seq() == recorder.last_seq
+        dropped = recording.dropped()
+        rows = recording.executions()
+        if level != "graph":
+            assert len(rows) + dropped.executions == emitted
+            assert len({row.seq for row in rows}) == len(rows)
+        assert recording.state_at(recorder.last_seq)[0][1] == emitted
+    waits, goes_on = told.texts
+    assert "full" in waits
+    assert "recording resumed; missing:" in goes_on
+    if dropped.executions:
+        told_count = int(re.findall(r"([\d,]+) execution", goes_on)[0].replace(",", ""))
+        assert 0 < told_count <= dropped.executions
+
+
+def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path: Path) -> None:
+    path, told, faults = tmp_path / "r.nscope", Told(), []
+    recorder = NewestRecorder(path, level="values", on_room=told, on_fault=faults.append)
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    recorder.emit(GRAPH)
+    recorder.emit(StepStarted(1, 0))
+    recorder.emit(finished(GRAPH.nodes[0], np.zeros(2000), step=1))
+    recorder.emit(StepFinished(1, 1, losses=(Loss(1, 0.5),)))
+    assert recorder.flush(20.0)
+    fill(recorder)
+    set_aside(recorder, pages=40)
+    emitted, step = 1, 2
+    while not told.full.is_set():
+        recorder.emit(StepStarted(step, step))
+        for _ in range(50):
+            recorder.emit(finished(GRAPH.nodes[0], np.zeros(2000), step=step))
+        recorder.emit(StepFinished(step, step + 1, losses=(Loss(1, 0.5),)))
+        emitted, step = emitted + 50, step + 1
+    late = chain(["x", "late"])
+    recorder.emit(late)
+    recorder.emit(RunFinished(3, "ValueError: full", 99))
+    recorder.close(20.0)
+    assert not faults
+    unwritten = recorder.unwritten
+    with Recording.open(path) as recording:
+        assert recording.last_seq() == recorder.committed_seq
+        assert [row.node.name for row in recording.nodes()][-2:] == ["x", "late"]
+        assert [row.step for row in recording.steps()] == list(range(1, step))
+        assert all(row.end_ns is not None for row in recording.steps())
+        assert [row.step for row in recording.losses()] == list(range(1, step))
+        info, keeping = recording.run(), recording.keeping()
+        assert (info.status, info.error) == (3, "ValueError: full")
+        assert keeping is not None
+        assert keeping.unwritten == unwritten
+        assert (keeping.over_budget, keeping.behind) == (0, 0)
+        dropped = recording.dropped()
+        assert len(recording.executions()) + dropped.executions == emitted
+        assert dropped.executions == unwritten.executions > 0
+        assert (unwritten.first_step, unwritten.last_step) == (1, step - 1)
+        assert info.trouble == str(unwritten)
+        assert "the disk was full" in info.trouble
+        assert f"{unwritten.executions:,} executions" in info.trouble
+
+
+def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
+    path, told = tmp_path / "r.nscope", Told()
+    recorder = NewestRecorder(path, level="values", on_room=told)
+    recorder.emit(GRAPH)
+    recorder.emit(finished(GRAPH.nodes[0], np.zeros(20)))
+    assert recorder.flush(20.0)
+    fill(recorder, pages=60)
+    for number in range(40):
+        recorder.emit(finished(GRAPH.nodes[0], np.full(20_000, number), at=number))
+    recorder.emit(RunFinished(0, "", 99))
+    recorder.close(20.0)
+    assert told.full.is_set()
+    with Recording.open(path) as recording:
+        rows = recording.executions()
+        assert len(rows) == 41
+        last = rows[-1]
+        assert last.flags & UNWRITTEN
+        at = recording.latest_at(1, last.seq)
+        assert at is not None
+        assert (at.seq, at.summary.mean, at.summary.blob) == (last.seq, 39, False)
+        assert recording.dropped() == Dropped(blobs=40)
+        assert recording.run().trouble == "the disk was full: 40 arrays could not be recorded"
+        reason = why_not_kept(recording, "values", 1, last.seq)
+        assert reason == "Only statistics were kept: the disk was full."
+
+
+def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path) -> None:
+    path, told = tmp_path / "r.nscope", Told()
+    recorder = NewestRecorder(path, level="values", on_room=told)
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    assert recorder.flush(20.0)
+    fill(recorder, pages=0)
+    set_aside(recorder, pages=80)
+    names = [f"layer_{number}/multiply" for number in range(2000)]
+    recorder.emit(chain(names))
+    recorder.emit(RunFinished(0, "", 99))
+    assert not recorder.close(20.0)
+    with Recording.open(path) as recording:
+        assert recording.run().status == 0
+        missing = recorder.unwritten.structure
+        assert 0 < missing < 2 * len(names)
+        assert len(recording.nodes()) == len(names) - (missing - len(names) - 1)
+        assert f"{missing:,} graph definitions" in recording.run().trouble
+
+
+def test_nothing_is_acknowledged_that_has_no_room_at_all(tmp_path: Path) -> None:
+    path, told, faults = tmp_path / "r.nscope", Told(), []
+    recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)
+    recorder.emit(GRAPH)
+    assert recorder.flush(20.0)
+    fill(recorder, pages=0)
+    crowd = chain([f"layer_{number}" for number in range(1000)])
+    while not told.full.is_set():
+        recorder.emit(crowd)
+        recorder.emit(finished(GRAPH.nodes[0], np.arange(2000.0)))
+    for number in range(1000):  # not even the steps fit
+        recorder.emit(StepStarted(number, number))
+    assert not recorder.close(20.0)
+    assert len(told.texts) == len(faults) == 1
+    with Recording.open(path) as recording:
+        assert recording.last_seq() == recorder.committed_seq < recorder.last_seq
+
+
+def test_space_is_set_aside_and_given_back(tmp_path: Path) -> None:
+    def used() -> int:
+        return sum(os.fstat(fd).st_blocks for fd in descriptors() if not os.fstat(fd).st_nlink)
+
+    def descriptors() -> list[int]:
+        return [int(name) for name in os.listdir("/dev/fd") if os.path.exists(f"/dev/fd/{name}")]
+
+    before = used()
+    reserve = disk_space.Reserve(tmp_path)
+    assert used() - before >= disk_space.Reserve.BYTES // 512
+    assert not list(tmp_path.iterdir())
+    reserve.release()
+    reserve.release()
+    assert used() == before
+
+
+def test_a_run_tells_the_page_and_never_acknowledges_what_is_not_there(tmp_path: Path) -> None:
+    class Link:
+        def __init__(self) -> None:
+            self.said: list[str] = []
+            self.seqs: list[int] = []
+            self.trouble = self.said.append
+            self.goodbye: Callable[[int, str], None] = lambda status, error: None
+
+        def committed(self, seq: int, *, owes: bool) -> None:
+            self.seqs.append(seq)
+
+    lines: list[str] = []
+    run = api.Run(tmp_path / "r.nscope", level="values", say=lines.append)
+    link = run._link = Link()  # type: ignore[assignment]
+    run.start()
+    np.tanh(ns.tensor(np.ones(2000)))
+    assert run.recorder.flush(20.0)
+    fill(run.recorder)
+    while not link.said:
+        np.tanh(ns.tensor(np.ones(2000)))
+    make_room(run.recorder)
+    while len(link.said) < 2:
+        np.tanh(ns.tensor(np.ones(2)))
+    assert run.recorder.flush(20.0)
+    fill(run.recorder)
+    while len(link.said) < 3:
+        np.tanh(ns.tensor(np.ones(2000)))
+    run.finish()
+    assert [bool(text) for text in link.said[:3]] == [True, False, True]
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert max(link.seqs) == recording.last_seq()
+        (gap,) = [row.text for row in recording.logs() if row.stream == "nodescope"]
+        assert gap.startswith("recording resumed; missing:")
+    assert lines[-1] == link.said[-1] == str(run.recorder.unwritten)
+    assert lines[-1].startswith("the disk was full: ")
+
+
+def test_arrays_that_fell_to_the_budget_are_back_after_a_failure(tmp_path: Path) -> None:
+    def content(failing: bool) -> list[tuple[int, ...]]:
+        path = tmp_path / f"{failing}.nscope"
+        writer = Writer(path, budget_bytes=100)
+        one = [(value, value, np.full(40, value, np.uint8)) for value in (1, 2)]
+        two = [(value, value, np.full(40, value, np.uint8)) for value in (3, 4, 5)]
+        writer.begin()
+        writer.add_blobs(one)
+        writer.execute("COMMIT")
+        if failing:
+            writer.begin()
+            assert writer.add_blobs(two) == 3
+            writer.roll_back()
+        writer.begin()
+        assert writer.add_blobs(two) == 3
+        writer.execute("COMMIT")
+        writer.finish()
+        with sqlite3.connect(path) as database:
+            rows = database.execute("SELECT id, value FROM blob").fetchall()
+        database.close()
+        return rows
+
+    assert content(True) == content(False) == [(4, 4), (5, 5)]
+
+
+def test_an_array_too_large_is_counted_once_however_often_it_is_tried(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "r.nscope", budget_bytes=100)
+    for _ in range(3):
+        writer.begin()
+        assert writer.add_blobs([(1, 1, np.zeros(200, np.uint8))]) == 1
+        writer.roll_back()
+    assert writer.too_large == 0
+    writer.begin()
+    writer.add_blobs([(1, 1, np.zeros(200, np.uint8))])
+    writer.execute("COMMIT")
+    assert writer.too_large == 1
+    writer.finish()
+
+
+def test_a_disk_that_fails_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", on_fault=lambda text: None)
+
+    def fails(*_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
+
+    monkeypatch.setattr(recorder._writer, "commit", fails)
+    recorder.emit(GRAPH)
+    assert not recorder.close(20.0)
+    assert "disk I/O error" in recorder.fault

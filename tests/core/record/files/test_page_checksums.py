@@ -1,0 +1,302 @@
+"""The seal of a finished recording: any changed bit is noticed, and the rest is shown."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.cli import main
+from nodescope.errors import RecordingError
+from nodescope.protocol import SetValue
+from nodescope.record import branches, validate
+from nodescope.record.files import page_checksums
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.record.runs import chain, finished
+from tests.depth import count
+
+PAGE = 4096
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sealed") / "whole.nscope"
+    weight = ns.parameter(np.ones((8, 8)), name="w")
+    with ns.record(path, level="values") as run:
+        for step in ns.steps(range(60)):
+            with ns.name_scope("model"):
+                np.tanh(weight * float(step)).sum()
+            run.log("stdout", f"step {step}")
+    return path
+
+
+def shown(path: Path) -> tuple[str, list[Any]]:
+    """The note, and everything that a reader can be shown."""
+    with Recording.open(path) as recording:
+        last = recording.last_seq()
+        arrays = []
+        for row in recording.executions():
+            for value in next(
+                (each.node.outputs for each in recording.nodes() if each.node.id == row.node), ()
+            ):
+                array = recording.array(value, row.seq)
+                arrays.append(None if array is None else array.tobytes())
+                arrays.append(repr(recording.latest_at(value, row.seq)))
+        everything = [
+            msgspec.structs.replace(recording.run(), trouble="", recording=""),
+            last, recording.dropped(), recording.time_ns(), recording.nodes(), recording.values(),
+            recording.gradients(), recording.steps(), recording.logs(), recording.executions(),
+            recording.state_at(last), recording.calls(), recording.edits(), recording.branches(),
+            recording.timeline(0, 1 << 62, 10_000), recording.host(0, 1 << 62, 10_000), arrays,
+        ]  # fmt: skip
+        return recording.note, everything
+
+
+def pages_of(path: Path, table: str) -> list[int]:
+    """The leaf pages of a table, counted from 0, by SQLite's own table of pages or its tree."""
+    content = path.read_bytes()
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    (root,) = database.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
+    ).fetchone()
+    database.close()
+    found, waiting = [], [root - 1]
+    while waiting:
+        number = waiting.pop()
+        start = number * PAGE
+        kind, cells = content[start], int.from_bytes(content[start + 3 : start + 5], "big")
+        if kind != 5:
+            found.append(number)
+            continue
+        waiting.append(int.from_bytes(content[start + 8 : start + 12], "big") - 1)
+        for cell in range(cells):
+            at = start + int.from_bytes(
+                content[start + 12 + 2 * cell : start + 14 + 2 * cell], "big"
+            )
+            waiting.append(int.from_bytes(content[at : at + 4], "big") - 1)
+    return sorted(found)
+
+
+def test_a_flipped_bit_is_noticed_or_the_same_is_shown(whole: Path, tmp_path: Path) -> None:
+    content = whole.read_bytes()
+    note, everything = shown(whole)
+    assert not note
+    flipped = tmp_path / "flipped.nscope"
+    dice = random.Random(0)
+    places = [dice.randrange(8 * len(content)) for _ in range(count(120))]
+    places += range(8 * 16, 8 * 100, 13)  # SQLite's header
+    noticed = 0
+    for place in places:
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        flipped.write_bytes(changed)
+        try:
+            note, found = shown(flipped)
+        except RecordingError as error:
+            assert "damaged" in str(error)  # noqa: PT017
+            noticed += 1
+            continue
+        assert note or found == everything, f"bit {place}"
+        noticed += bool(note)
+        assert flipped.read_bytes() == changed
+    assert noticed > 0.55 * len(places)
+    assert [each.name for each in tmp_path.iterdir()] == ["flipped.nscope"]
+
+
+@pytest.mark.parametrize("table", ["execution", "summary", "log", "chunk", "step"])
+@pytest.mark.parametrize("how", ["zeros", "noise"])
+def test_the_rest_of_a_recording_with_a_damaged_page_is_shown(
+    table: str, how: str, whole: Path, tmp_path: Path
+) -> None:
+    content = bytearray(whole.read_bytes())
+    pages = pages_of(whole, table)
+    number = pages[len(pages) // 2]
+    fresh = bytes(PAGE) if how == "zeros" else random.Random(1).randbytes(PAGE)
+    content[number * PAGE : (number + 1) * PAGE] = fresh
+    damaged = tmp_path / "damaged.nscope"
+    damaged.write_bytes(content)
+    note, found = shown(damaged)
+    assert f"1 of its {len(page_checksums.read_seal(whole).sums):,} pages changed" in note  # type: ignore[union-attr]
+    assert f"at byte {number * PAGE:,}; the intact part is shown; missing: rows of " in note
+    assert table in note
+    with Recording.open(whole) as before, Recording.open(damaged) as after:
+        assert before.run().id == after.run().id
+        assert {each.node.id for each in after.nodes()} == {each.node.id for each in before.nodes()}
+        assert set(after.executions()) <= set(before.executions())
+        assert set(after.logs()) <= set(before.logs())
+        if table == "execution":
+            assert len(after.executions()) > len(before.executions()) // 4
+            assert after.logs() == before.logs()
+        else:
+            assert after.executions() == before.executions() or table == "step"
+    assert found
+
+
+@pytest.mark.parametrize("how", ["zeros", "noise"])
+def test_a_wrong_head_is_put_back(how: str, whole: Path, tmp_path: Path) -> None:
+    content = bytearray(whole.read_bytes())
+    content[:PAGE] = bytes(PAGE) if how == "zeros" else random.Random(2).randbytes(PAGE)
+    damaged = tmp_path / "damaged.nscope"
+    damaged.write_bytes(content)
+    note, found = shown(damaged)
+    assert "at byte 0; the intact part is shown" in note
+    assert "missing" not in note
+    assert found == shown(whole)[1]
+
+
+def test_it_is_said_on_the_command_line(
+    whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = bytearray(whole.read_bytes())
+    content[pages_of(whole, "log")[0] * PAGE + 4000] ^= 1
+    damaged = tmp_path / "damaged.nscope"
+    damaged.write_bytes(content)
+    main(["check", "--watch", "nan", str(damaged)])
+    assert "is damaged: 1 of its" in capfd.readouterr().err
+
+
+def test_a_damaged_page_without_a_seal(whole: Path, tmp_path: Path) -> None:
+    """As of earlier releases: SQLite notices, and the rest is shown."""
+    found = page_checksums.read_seal(whole)
+    assert found is not None
+    content = bytearray(whole.read_bytes()[: found.page * len(found.sums)])
+    pages = pages_of(whole, "execution")
+    number = pages[len(pages) // 2]
+    content[number * PAGE : (number + 1) * PAGE] = bytes(PAGE)
+    damaged = tmp_path / "damaged.nscope"
+    damaged.write_bytes(content)
+    note, _ = shown(damaged)
+    assert "is damaged" in note
+    assert "the intact part is shown; missing: rows of execution" in note
+    assert found.page == PAGE
+
+
+def test_a_recording_without_a_seal_or_with_a_damaged_one_is_read(
+    whole: Path, tmp_path: Path
+) -> None:
+    found = page_checksums.read_seal(whole)
+    assert found is not None
+    content, end = whole.read_bytes(), found.page * len(found.sums)
+    everything = shown(whole)[1]
+    other = tmp_path / "other.nscope"
+    for changed in (content[:end], content[: end + 2000], content[:-3], content + b"more"):
+        other.write_bytes(changed)
+        assert page_checksums.read_seal(other) is None
+        assert shown(other) == ("", everything)
+    for place in (end + 20, end + PAGE + 2, len(content) - 30, len(content) - 5):
+        other.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        assert page_checksums.read_seal(other) is None
+        assert shown(other) == ("", everything)
+
+
+def test_a_branch_that_is_kept_is_no_damage(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.nscope"
+    recorder = Recorder(path, level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.ones(3)))
+    assert recorder.close()
+    assert page_checksums.read_seal(path) is not None
+    row = branches.BranchRow(
+        1,
+        0,
+        "try",
+        0,
+        2,
+        0,
+        2,
+        1,
+        "w = 2",
+        SetValue(1, "set", number=2.0),
+        1,
+        1,
+        0,
+        0,
+        8,
+        b"x" * 9000,
+    )
+    branches.keep(path, row)
+    assert page_checksums.read_seal(path) is not None  # and it is of the new state
+    assert page_checksums.faults(path, page_checksums.read_seal(path)) == []  # type: ignore[arg-type]
+    with Recording.open(path) as recording:
+        assert not recording.note
+        assert [each.name for each in branches.read_branches(recording)] == ["try"]
+    database = sqlite3.connect(path)  # by hand, or by an earlier release
+    database.execute("UPDATE progress SET time_ns = 7")
+    database.commit()
+    database.close()
+    assert page_checksums.read_seal(path) is None
+    assert shown(path)[0] == ""
+
+
+def test_each_page_is_read_once_however_often_it_is_opened(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate, "_intact", {})
+    read: list[Path] = []
+
+    def counted(path: Path, of: page_checksums.Seal) -> list[int]:
+        read.append(path)
+        return page_checksums.faults(path, of)
+
+    monkeypatch.setattr(validate, "faults", counted)
+    for _ in range(4):
+        Recording.open(whole).close()
+    assert len(read) == 1
+
+
+def test_a_folder_without_room_costs_the_seal_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_checksums, "MOST_BYTES", 0)
+    path = tmp_path / "large.nscope"
+    recorder = Recorder(path, level="values")
+    recorder.emit(chain(["x"]))
+    assert recorder.close()
+    assert page_checksums.read_seal(path) is None
+    assert shown(path)[0] == ""
+
+
+def test_a_reader_of_this_process_keeps_its_locks(tmp_path: Path) -> None:
+    """Closing any descriptor of a file would give up the locks that the process has on it."""
+    path = tmp_path / "live.nscope"
+    recorder = Recorder(path, level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.ones(3)))
+    assert recorder.flush()
+    opened: list[str] = []
+    main_thread = threading.get_ident()
+    real_open = Path.open
+
+    def spied(self: Path, *rest: Any, **more: Any) -> Any:
+        if self.name == path.name and threading.get_ident() == main_thread:
+            opened.append(self.name)
+        return real_open(self, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", spied)
+        with Recording.open(path), Recording.open(path) as second:
+            assert second.last_seq() == 2
+    assert not opened
+    assert recorder.close()
+
+
+def test_what_is_wrong_is_said_once(whole: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.nscope"
+    other.write_bytes(whole.read_bytes())
+    database = sqlite3.connect(other)
+    database.execute("CREATE VIEW node2 AS SELECT * FROM node")
+    database.commit()
+    database.close()
+    with pytest.raises(RecordingError) as caught:
+        Recording.open(other)
+    assert str(caught.value).count(str(other)) == 1

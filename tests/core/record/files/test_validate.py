@@ -1,0 +1,363 @@
+"""A recording that somebody sent is data: it and what lies beside it are never opened to write.
+
+The files here are made as somebody would make them who means harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.cli import main
+from nodescope.errors import RecordingError
+from nodescope.export import export
+from nodescope.record.branches import keep
+from nodescope.record.files import connection_limits, ownership
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.wal_checkpoint import fold
+from tests.core.record.runs import chain, finished, recorded
+from tests.core.record.test_branches import ROW
+
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where copies are made; a test looks whether any stays."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    return temporary
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """A recording as it is taken out of an archive."""
+    with ns.record(tmp_path / "made.nscope", level="values"):
+        np.tanh(ns.tensor([1.0, 2.0]))
+    made = tmp_path / "made.nscope"
+    sent = tmp_path / "sent" / "run.nscope"
+    sent.parent.mkdir()
+    sent.write_bytes(made.read_bytes())
+    return sent
+
+
+def hot_journal(path: Path, names: Path) -> None:
+    """Lay a journal beside a recording that has SQLite delete the file ``names``."""
+    content = path.read_bytes()
+    page = int.from_bytes(content[16:18], "big")
+    first = content[:page]
+    nonce = 7
+    at, total = page - 200, nonce
+    while at > 0:
+        total += first[at]
+        at -= 200
+    head = MAGIC + struct.pack(">iIIII", 1, nonce, len(content) // page, 512, page)
+    record = struct.pack(">I", 1) + first + struct.pack(">I", total & 0xFFFFFFFF)
+    name = os.fsencode(names)
+    pages = (1 << 30) // page + 1
+    tail = struct.pack(">I", pages) + name + struct.pack(">II", len(name), sum(name)) + MAGIC
+    path.with_name(path.name + "-journal").write_bytes(head.ljust(512, b"\0") + record + tail)
+
+
+def state_of(path: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        each.name: (each.read_bytes(), each.stat().st_mtime_ns) for each in path.parent.iterdir()
+    }
+
+
+def opened(path: Path) -> None:
+    Recording.open(path).close()
+
+
+ROADS: list[Callable[[Path], object]] = [
+    opened,
+    lambda path: main(["why", str(path)]),
+    lambda path: main(["check", "--watch", "nan", str(path)]),
+    lambda path: main(["export", str(path), "-o", str(path.parent.parent / "out.dot")]),
+    lambda path: export(path, path.parent.parent / "out.svg", engine="dot"),
+    lambda path: keep(path, ROW),
+    lambda path: fold(path),
+]
+
+
+@pytest.mark.parametrize("road", range(len(ROADS)))
+def test_a_journal_that_names_a_file_does_not_cost_it(
+    road: int, sent: Path, folder: Path, tmp_path: Path
+) -> None:
+    canary = tmp_path / "thesis.tex"
+    canary.write_text("mine")
+    hot_journal(sent, canary)
+    before = state_of(sent)
+    with contextlib.suppress(RecordingError):
+        ROADS[road](sent)
+    assert canary.read_text() == "mine"
+    assert state_of(sent) == before
+    assert list(folder.iterdir()) == []
+
+
+def test_the_attack_is_one(sent: Path, tmp_path: Path) -> None:
+    """What SQLite does with such a journal when it may write."""
+    canary = tmp_path / "thesis.tex"
+    canary.write_text("mine")
+    hot_journal(sent, canary)
+    database = sqlite3.connect(sent)
+    database.execute("SELECT * FROM progress").fetchall()
+    database.close()
+    assert not canary.exists()
+
+
+def test_comparing_does_not_cost_it_either(sent: Path, tmp_path: Path, folder: Path) -> None:
+    canary = tmp_path / "thesis.tex"
+    canary.write_text("mine")
+    hot_journal(sent, canary)
+    assert main(["compare", "--no-browser", str(tmp_path / "made.nscope"), str(sent)]) == 2
+    assert canary.read_text() == "mine"
+
+
+@pytest.mark.parametrize("how", ["symlink", "hardlink", "fifo", "folder"])
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_what_lies_beside_and_leads_elsewhere_is_left_alone(
+    how: str, suffix: str, sent: Path, tmp_path: Path, folder: Path
+) -> None:
+    canary = tmp_path / "canary"
+    canary.write_bytes(b"mine" * 100)
+    side = sent.with_name(sent.name + suffix)
+    if how == "symlink":
+        side.symlink_to(canary)
+    elif how == "hardlink":
+        os.link(canary, side)
+    elif how == "fifo":
+        os.mkfifo(side)
+    else:
+        side.mkdir()
+    names = sorted(each.name for each in sent.parent.iterdir())
+    for road in (opened, fold, lambda path: keep(path, ROW)):
+        with contextlib.suppress(RecordingError):
+            road(sent)
+    assert canary.read_bytes() == b"mine" * 100
+    assert sorted(each.name for each in sent.parent.iterdir()) == names
+    assert list(folder.iterdir()) == []
+
+
+def dead(tmp_path: Path) -> Path:
+    """What a program leaves that was killed: a recording and its log, sent on."""
+    recorder = Recorder(tmp_path / "live.nscope", level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.ones(3)))
+    assert recorder.flush(20.0)
+    path = tmp_path / "dead" / "run.nscope"
+    path.parent.mkdir()
+    for suffix in ("", "-wal"):
+        source = tmp_path / f"live.nscope{suffix}"
+        path.with_name(path.name + suffix).write_bytes(source.read_bytes())
+    assert recorder.close(20.0)
+    return path
+
+
+def test_a_log_is_read_in_a_copy_which_is_shared_and_does_not_stay(
+    tmp_path: Path, folder: Path
+) -> None:
+    path = dead(tmp_path)
+    before = state_of(path)
+    with Recording.open(path) as one, Recording.open(path) as two:
+        assert one.last_seq() == two.last_seq() == 2
+        assert len(list(folder.iterdir())) == 1
+    assert list(folder.iterdir()) == []
+    assert state_of(path) == before
+    assert not fold(path)
+    assert state_of(path) == before
+
+
+def test_closing_twice_takes_no_copy_from_another_reader(tmp_path: Path, folder: Path) -> None:
+    path = dead(tmp_path)
+    with Recording.open(path) as one, Recording.open(path):
+        one.close()
+        one.close()
+        assert len(list(folder.iterdir())) == 1
+
+
+def test_a_forked_child_that_ends_leaves_the_copies_of_its_parent(
+    tmp_path: Path, folder: Path
+) -> None:
+    path = dead(tmp_path)
+    script = (
+        "import os, sys\nfrom nodescope.record.recording import Recording\n"
+        "with Recording.open(sys.argv[1]):\n"
+        "    child = os.fork()\n    if not child:\n"
+        "        import atexit\n        atexit._run_exitfuncs()\n        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n    print(len(os.listdir(sys.argv[2])))\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(path), str(folder)],
+        capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(folder)},
+    )  # fmt: skip
+    assert said.stdout == "1\n"
+
+
+def test_copies_of_a_process_that_was_killed_go_with_the_next(tmp_path: Path, folder: Path) -> None:
+    left = folder / "nodescope-copy-999999999-abc"
+    left.mkdir()
+    os.utime(left, (1, 1))
+    opened(dead(tmp_path))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_recording_in_a_folder_that_cannot_be_written(tmp_path: Path, folder: Path) -> None:
+    path = dead(tmp_path)
+    path.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with Recording.open(path) as recording:
+            assert recording.last_seq() == 2
+    finally:
+        path.parent.chmod(stat.S_IRWXU)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["why", "check", "export", "open"])
+@pytest.mark.parametrize("what", ["fifo", "/dev/zero"])
+def test_what_is_no_file_is_refused_at_once(
+    command: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.nscope"
+    if what == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(what)
+    rest = {"check": ["--watch", "nan"], "export": ["-o", str(tmp_path / "g.dot")]}
+    assert main([command, *rest.get(command, []), str(path)]) == 2
+    said = capfd.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert "run.nscope" in said
+
+
+def changed(path: Path, *statements: str) -> Path:
+    """The recording with another schema, written as SQLite itself would never."""
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA writable_schema=ON")
+    for statement in statements:
+        database.execute(statement)
+    database.close()
+    return path
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c"
+SCHEMAS = {
+    "view": ("DROP TABLE progress", f"CREATE VIEW progress(seq) AS {ENDLESS}"),
+    "large": ("DROP TABLE log", "CREATE VIEW log AS SELECT zeroblob(1000000000) AS text"),
+    "trigger": ("CREATE TRIGGER t AFTER INSERT ON branch BEGIN DELETE FROM node; END",),
+    "other columns": ("DROP TABLE gradient", "CREATE TABLE gradient (seq, value, gradient)"),
+    "generated": ("CREATE TABLE more (a INTEGER, b INTEGER AS (a + 1)) STRICT",),
+    "default": ("CREATE TABLE more (a INTEGER DEFAULT (random())) STRICT",),
+    "virtual": ("CREATE VIRTUAL TABLE more USING fts5(a)",),
+    "expression": ("CREATE INDEX more ON node (abs(seq))",),
+    "partial": ("CREATE INDEX more ON node (seq) WHERE seq > 1",),
+    "no name": ("UPDATE sqlite_schema SET tbl_name = x'00ff' WHERE name = 'layout'",),
+    "renamed": ("UPDATE sqlite_schema SET name = 'other' WHERE name = 'layout'",),
+}
+
+
+@pytest.mark.parametrize("what", SCHEMAS)
+def test_a_schema_that_is_not_a_recordings_is_not_asked(what: str, tmp_path: Path) -> None:
+    path = changed(recorded(tmp_path / "r.nscope"), *SCHEMAS[what])
+    before = path.read_bytes()
+    with pytest.raises(RecordingError, match=r"not a nodescope recording|damaged"):
+        Recording.open(path)
+    ownership.remember(path)
+    if what not in ("renamed", "no name"):
+        with pytest.raises(RecordingError, match=r"not a nodescope recording"):
+            keep(path, ROW)
+    assert path.read_bytes() == before
+
+
+def test_plain_tables_of_a_later_nodescope_are_let_in(tmp_path: Path) -> None:
+    path = changed(
+        recorded(tmp_path / "r.nscope"),
+        "CREATE TABLE later (seq INTEGER PRIMARY KEY, ns INTEGER NOT NULL) STRICT",
+        "CREATE TABLE two (a INTEGER, b TEXT, PRIMARY KEY (a, b)) STRICT, WITHOUT ROWID",
+        "CREATE INDEX later_ns ON later (ns)",
+        "DROP TABLE step",
+        "CREATE TABLE step (\n  step INTEGER PRIMARY KEY, start_seq INTEGER NOT NULL, "
+        "start_ns INTEGER NOT NULL,\n  end_seq INTEGER, end_ns INTEGER\n) STRICT",
+    )
+    with Recording.open(path) as recording:
+        assert recording.steps() == []
+
+
+def test_a_question_that_does_not_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Recording.open(recorded(tmp_path / "r.nscope")) as recording:
+        monkeypatch.setattr(connection_limits, "PATIENCE_S", 0.2)
+        with pytest.raises(RecordingError, match=r"not answered within 0.2 s"):
+            recording._all(COUNT)
+        with pytest.raises(RecordingError, match="more rows than fit"):
+            recording._all(ENDLESS)
+        assert recording.last_seq() > 0
+
+
+def test_a_question_is_broken_off_from_another_thread(tmp_path: Path) -> None:
+    recording = Recording.open(recorded(tmp_path / "r.nscope"))
+    threading.Timer(0.1, recording.interrupt).start()
+    with pytest.raises(RecordingError, match="is closed"):
+        recording._all(COUNT)
+    recording.close()
+
+
+COUNT = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT count(*) FROM c"
+ASKING = """
+import sys
+from nodescope.record.recording import Recording
+recording = Recording.open(sys.argv[1])
+try:
+    print("asking", flush=True)
+    recording._all(sys.argv[2])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_question(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.nscope")
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKING, str(path), COUNT], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asking\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+    assert process.returncode == 0
+
+
+def test_a_row_that_is_too_large_is_not_taken_into_memory(tmp_path: Path) -> None:
+    with (
+        Recording.open(recorded(tmp_path / "r.nscope")) as recording,
+        pytest.raises(RecordingError, match="too big"),
+    ):
+        recording._all("SELECT zeroblob(900000000)")
+
+
+def test_the_ledger_is_believed_only_where_nobody_else_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = recorded(tmp_path / "r.nscope")
+    assert ownership.in_place(path)
+    (tmp_path / "state" / "nodescope" / "made").chmod(0o777)
+    assert not ownership.in_place(path)

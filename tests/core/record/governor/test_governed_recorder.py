@@ -1,0 +1,423 @@
+"""A governed recorder on real programs: nothing changes but what is kept, and that is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.api import Run
+from nodescope.errors import NodescopeError
+from nodescope.events import (
+    Bus,
+    Event,
+    Level,
+    NodeFinished,
+    Prices,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from nodescope.record.governor import counting_recorder, governed_recorder, step_meter
+from nodescope.record.governor.decisions import Window
+from nodescope.record.governor.governed_recorder import GovernedRecorder
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.record.runs import RUN, chain, finished
+
+Body = Callable[[Any, int], Any]
+# Recording takes more than this of any program, so something has to be lowered.
+STRICT = 1.001
+MOST_STEPS = 20_000
+
+
+class Tally:
+    """A probe that remembers which node each execution was of, by seq."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.nodes: dict[int, int] = {}
+        self.outputs = 0
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, NodeFinished):
+            self.nodes[self.recorder.thread_seq()] = event.node.id
+            self.outputs += len(event.outputs)
+
+
+def cheap(x: Any, step: int) -> Any:
+    with ns.name_scope("work"):
+        for _ in range(10):
+            x = x * 0.99 + 0.001
+    return x
+
+
+def large(x: Any, step: int) -> Any:
+    with ns.name_scope("work"):
+        return np.tanh(x * 1.5)
+
+
+def mixed(x: Any, step: int) -> Any:
+    with ns.name_scope("work"):
+        small = x[0, :4]
+        for _ in range(5):
+            small = small * 0.5 + 1
+    return np.tanh(x + small.sum())
+
+
+PROGRAMS = [(cheap, (4,)), (large, (200, 300)), (mixed, (100, 200))]
+
+
+def start(shape: tuple[int, ...]) -> Any:
+    return ns.tensor(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape))
+
+
+def run(
+    path: Path, body: Body, shape: tuple[int, ...], level: Level, select: Sequence[str] = (),
+    *, stepped: bool = False,
+) -> tuple[Any, int, Tally]:  # fmt: skip
+    """Run until much was left out: the result, in how many rounds, and what ran."""
+    x = start(shape)
+    with ns.record(path, level, max_slowdown=STRICT, select=select) as observed:
+        recorder = observed.recorder
+        assert isinstance(recorder, GovernedRecorder)
+        tally = Tally(recorder)
+        observed.bus.add(tally)
+        for step in range(1, MOST_STEPS):
+            if stepped:
+                ns.step()
+            x = body(x, step)
+            found = recorder.governed(0) if step % 10 == 0 else None
+            if found and (found.executions > 100 or found.steps_left_out > 50):
+                break
+    return x.numpy(), step, tally
+
+
+@pytest.mark.parametrize("level", ["timing", "summary", "values"])
+@pytest.mark.parametrize(("body", "shape"), PROGRAMS)
+def test_of_steps_all_is_recorded_or_nothing(
+    body: Body, shape: tuple[int, ...], level: Level, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.nscope"
+    result, steps, tally = run(path, body, shape, level, stepped=True)
+    plain = start(shape)
+    for step in range(1, steps + 1):
+        plain = body(plain, step)
+    np.testing.assert_array_equal(plain.numpy(), result)
+    with Recording.open(path) as recording:
+        found, dropped, rows = recording.governed(), recording.dropped(), recording.steps()
+        ran = Counter(each.step for each in recording.executions())
+        ops = {each.node.id: each.node.op for each in recording.nodes()}
+    assert found is not None
+    assert found.measured
+    assert not found.executions
+    assert [each.step for each in rows] == list(range(1, steps + 1))
+    assert all(each.end_seq is not None for each in rows)
+    observed = {each.step for each in rows if each.observed}
+    assert 1 in observed
+    assert (found.steps, found.steps_left_out) == (steps, steps - len(observed))
+    assert set(ran) == observed
+    assert sum(ran.values()) + dropped.executions == len(tally.nodes)
+    # Identity holds: each observed step ran the same nodes, beside what came from outside.
+    inside = [each for each in tally.nodes.values() if ops[each] != "tensor"]
+    assert set(Counter(inside).values()) == {len(observed)}
+
+
+@pytest.mark.parametrize("level", ["timing", "summary", "values"])
+@pytest.mark.parametrize(("body", "shape"), PROGRAMS)
+def test_results_are_the_same_and_what_is_missing_is_counted(
+    body: Body, shape: tuple[int, ...], level: Level, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.nscope"
+    result, steps, tally = run(path, body, shape, level)
+    plain = start(shape)
+    for step in range(1, steps + 1):
+        plain = body(plain, step)
+    np.testing.assert_array_equal(plain.numpy(), result)
+    with Recording.open(path) as recording:
+        found, dropped = recording.governed(), recording.dropped()
+        assert found is not None
+        rows = recording._all("SELECT seq, node, times FROM execution ORDER BY seq")
+        summaries = recording._all("SELECT count(*) FROM summary")[0][0]
+        blobs = recording._all("SELECT count(*) FROM blob")[0][0]
+    assert found.executions > 100
+    assert found.limit == STRICT
+    # Every execution has a row or is counted.
+    assert len(rows) + found.executions + dropped.executions == len(tally.nodes)
+    kept = summaries + found.summaries + dropped.summaries
+    assert kept == (tally.outputs if level != "timing" else 0)
+    assert blobs + found.arrays + dropped.blobs == (tally.outputs if level == "values" else 0)
+    # What a node has run up to a row is right although rows before it are missing.
+    times: dict[int, int] = {}
+    so_far: dict[int, int] = {}
+    for seq, node in sorted(tally.nodes.items()):
+        times[node] = so_far[seq] = times.get(node, 0) + 1
+    if not dropped.executions:
+        assert all(so_far[seq] == count for seq, _, count in rows)
+    assert all(tally.nodes[seq] == node for seq, node, _ in rows)
+    assert sum(each.executions for each in found.nodes) == found.executions
+
+
+def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -> None:
+    path, bus = tmp_path / "r.nscope", Bus()
+    graph = chain(["a/x", "a/y"])
+    recorder = GovernedRecorder(path, limit=1.5, tell=str, origin_ns=bus.origin_ns, bus=bus)
+    bus.add(recorder)
+    bus.emit(graph)
+    first, second = graph.nodes
+    bus.emit(finished(first, np.zeros(1)))
+    (account,) = recorder._fresh.values()
+    account.place(len(account.rungs) - 1)
+    assert account.every == 0
+    assert not bus.leave_out(1)
+    bus.emit(StepStarted(1, 10))
+    bus.emit(finished(second, np.zeros(1), step=1))
+    bus.emit(StepFinished(1, 20))
+    assert recorder.close()
+    with Recording.open(path) as recording:
+        assert [each.node for each in recording.executions()] == [1, 2]
+
+
+def test_with_steps_a_window_knows_how_often_nodes_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = Bus()
+    graph = chain(["a/x"])
+    recorder = GovernedRecorder(
+        tmp_path / "r.nscope", limit=1.5, tell=str, origin_ns=bus.origin_ns, bus=bus
+    )
+    bus.add(recorder)
+    bus.emit(graph)
+    windows: list[Window] = []
+    monkeypatch.setattr(recorder._governor, "look", windows.append)
+    monkeypatch.setattr(recorder._step_meter.stepping, "wants", lambda: True)
+    for step in range(1, 4):
+        assert not bus.leave_out(step)
+        bus.emit(finished(graph.nodes[0], np.zeros(1), step=step))
+    assert recorder.close()
+    assert sum(each.runs for window in windows for each in window.loads) == 3
+
+
+def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    chosen = ["op:tanh=values", "scope:work=timing"]
+    _, _, tally = run(path, mixed, (100, 200), "summary", chosen, stepped=True)
+    with Recording.open(path) as recording:
+        found = recording.governed()
+        assert found is not None
+        names = {row.node.id: row.node for row in recording.nodes()}
+        inside = {key for key, node in names.items() if node.scope == "work"}
+        tanh = {key for key, node in names.items() if node.op == "tanh"}
+        rows = recording.executions()
+        assert found.by_hand == len(inside) + len(tanh)
+        assert not {each.node for each in found.nodes} & (inside | tanh)
+        ran = Counter(tally.nodes.values())
+        assert found.steps_left_out > 50
+        assert max(ran[each] for each in inside) == found.steps - found.steps_left_out
+        for node in tanh | inside:
+            assert sum(each.node == node for each in rows) == ran[node]
+        for value in (names[key].outputs[0] for key in tanh):
+            at = recording.latest_at(value)
+            assert at is not None
+            assert at.summary.blob
+        assert all(recording.latest_at(names[key].outputs[0]) is None for key in inside)
+
+
+def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    lines: list[str] = []
+    observed = Run(path, level="values", max_slowdown=STRICT, say=lines.append)
+    observed.start()
+    x = start((4,))
+    for step in range(MOST_STEPS):
+        cheap(x, step)
+        if any("cannot be met" in each for each in lines):
+            break
+    observed.finish()
+    assert ": less is recorded of " in lines[0]
+    assert " nodes, values to " in lines[0]
+    assert "; costliest " in lines[0]
+    assert any("the limit of 1x cannot be met" in each for each in lines)
+    assert "over the limit, with as little recorded as allowed. Left out, of " in lines[-1]
+    with Recording.open(path) as recording:
+        assert [each.text for each in recording.logs()] == lines
+        found = recording.governed()
+    assert found is not None
+    assert found.stuck
+    assert found.slowdown > STRICT
+
+
+def test_a_run_within_its_limit_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    lines: list[str] = []
+    observed = Run(path, level="values", max_slowdown=1e9, say=lines.append)
+    observed.start()
+    x = start((4,))
+    for step in range(20):
+        ns.step()
+        x = cheap(x, step)
+    observed.finish()
+    assert lines[-1].endswith("Nothing was left out")
+    with Recording.open(path) as recording:
+        found = recording.governed()
+        assert found is not None
+        assert (found.lowered, found.executions, found.arrays, found.nodes) == (0, 0, 0, ())
+        blobs = recording._all("SELECT count(*) FROM blob")[0][0]
+        assert blobs == len(recording.executions())
+
+
+def test_a_program_without_steps_is_lowered_by_op(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    with ns.record(path, "values", max_slowdown=STRICT) as observed:
+        recorder = observed.recorder
+        assert isinstance(recorder, GovernedRecorder)
+        x = start((4,))
+        for place in range(MOST_STEPS):
+            with ns.name_scope(f"part_{place}"):
+                x = np.tanh(x)
+            if recorder.governed().executions > 10:
+                break
+    with Recording.open(path) as recording:
+        found = recording.governed()
+        assert found is not None
+        assert (found.nodes[0].node, found.nodes[0].name) == (0, "new tanh nodes")
+        assert found.executions + len(recording.executions()) == len(recording.nodes())
+
+
+class Clock:
+    """Stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.mark.parametrize("held_ns", [0, 10_000_000_000])
+def test_time_in_the_debugger_is_not_the_programs(
+    held_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for module in (governed_recorder, counting_recorder, step_meter):
+        monkeypatch.setattr(module, "_now", clock)
+    recorder = GovernedRecorder(
+        tmp_path / "r.nscope", limit=2, tell=lambda _: None, origin_ns=0, level="timing",
+        prices=Prices(forward_ns=200_000),
+    )  # fmt: skip
+    graph = chain(["x"])
+    recorder.emit(graph)
+    for number in range(40):
+        clock.now += 800_000  # the program
+        event = finished(graph.nodes[0], np.zeros(1), at=clock.now - 500)
+        clock.now += 80_000  # the tracer, beside what it took before
+        recorder.emit(event)
+        if number == 20:
+            clock.now += held_ns
+        recorder.passed(event)
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+    assert found is not None
+    # 0.2 ms of observing beside 0.68 ms; ten seconds more of program would make 1.0 of it.
+    assert 1.2 < found.slowdown < 1.4
+
+
+@pytest.mark.parametrize("before_ns", [0, 10_000_000_000])
+def test_what_passes_before_the_program_begins_is_not_the_programs(
+    before_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for module in (governed_recorder, counting_recorder, step_meter):
+        monkeypatch.setattr(module, "_now", clock)
+    recorder = GovernedRecorder(
+        tmp_path / "r.nscope", limit=2, tell=lambda _: None, origin_ns=0, level="timing",
+        prices=Prices(),
+    )  # fmt: skip
+    steps = recorder._step_meter
+    monkeypatch.setattr(steps.stepping, "wants", lambda: True)
+    clock.now += before_ns  # a server starts
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    for step in range(1, 12):
+        steps.leaves_out(step)
+        clock.now += 3_000_000
+        recorder._spent_ns += 1_000_000
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        found = recording.governed()
+    assert found is not None
+    assert 1.4 < found.slowdown < 1.6
+
+
+def test_a_selection_that_covers_no_node_is_told(tmp_path: Path) -> None:
+    lines: list[str] = []
+    select = ["scope:wrok=values", "op:tanh=summary", "op:tnah=values", "glob:*=timing"]
+    run = Run(tmp_path / "r.nscope", select=select, say=lines.append)
+    run.start()
+    with ns.name_scope("work"):
+        np.tanh(ns.tensor([1.0]))
+    run.finish()
+    assert lines == [
+        "the selection 'scope:wrok=values' covered no node; did you mean 'work'?",
+        "the selection 'op:tnah=values' covered no node; did you mean 'tanh'?",
+    ]
+
+
+@pytest.mark.parametrize("text", ["scope:a", "scope:a=all", "=values", "op:x if step > 1=values",
+                                  "nothing:x=values", "op:add [once]=values"])  # fmt: skip
+def test_selections_that_make_no_sense(text: str, tmp_path: Path) -> None:
+    with pytest.raises(NodescopeError):
+        Run(tmp_path / "r.nscope", select=[text])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limit", [1, 0.2, float("nan"), float("inf"), -1])
+def test_limits_that_make_no_sense(limit: float, tmp_path: Path) -> None:
+    with pytest.raises(NodescopeError, match="is not a slowdown"):
+        Run(tmp_path / "r.nscope", max_slowdown=limit)
+    assert not list(tmp_path.iterdir())
+
+
+def test_levels_are_chosen_without_a_governor_too(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    with ns.record(path, "timing", select=["scope:work=values", "glob:*=graph"]):
+        for step in range(1, 4):
+            ns.step()
+            mixed(start((3, 8)), step)
+    with Recording.open(path) as recording:
+        assert recording.governed() is None
+        nodes = {row.node.id: row.node for row in recording.nodes()}
+        rows = recording.executions()
+        for key, node in nodes.items():
+            inside = node.scope == "work"
+            assert sum(each.node == key for each in rows) == (3 if inside else 1)
+            at = recording.latest_at(node.outputs[0])
+            assert (at is not None and at.summary.blob) == inside
+
+
+def test_a_stop_finds_how_many_steps_are_observed_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    x = start((4,))
+    with ns.record(path, "summary", max_slowdown=2.0) as observed:
+        recorder = observed.recorder
+        assert isinstance(recorder, GovernedRecorder)
+        for step in range(1, 8):
+            ns.step()
+            x = cheap(x, step)
+            here = recorder.thread_seq()
+            assert recorder.flush(20)
+            assert recorder.thread_seq() == here  # what is written for a stop is no record of its
+            with Recording.open(path) as recording:
+                governed, rows = recording.governed(), recording.steps()
+            assert governed is not None
+            assert governed.steps == len(rows) == step
+            assert governed.steps_left_out == sum(not row.observed for row in rows)
+    with Recording.open(path) as recording:
+        governed = recording.governed()
+        assert governed is not None
+        assert governed.steps == 7

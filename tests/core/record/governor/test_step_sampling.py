@@ -1,0 +1,394 @@
+"""Which steps are observed, on made-up programs: no clock but the sum of what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodescope.events import Bus, Demand
+from nodescope.record.governor.baseline import StepCost
+from nodescope.record.governor.step_meter import Spent, StepMeter
+from nodescope.record.governor.step_sampling import ASKED, Pace, StepSampling
+
+US = 1000.0
+Wall = Callable[[int], float]
+
+
+class Program:
+    """Steps that take what they take; Stepping decides, and is told what was seen.
+
+    Args:
+        plain: What a step takes unobserved, by its number.
+        extra: What observing takes, as a share of it by the step's events.
+        events: Of a step; what is made of them is not seen, only priced at half of what it takes.
+    """
+
+    def __init__(self, limit: float, plain: Wall, *, tracing: float, recording: float) -> None:
+        self.stepping = StepSampling(limit)
+        self.plain, self.tracing, self.recording = plain, tracing, recording
+        self.observed: list[int] = []
+        self.wall = self.free = 0.0
+
+    def run(self, steps: int, *, forbid: bool = False) -> Program:
+        for step in range(self.stepping.steps + 1, self.stepping.steps + steps + 1):
+            free = self.plain(step)
+            seen = self.stepping.wants() or forbid
+            fresh = 20 if step == 1 else 0
+            wall = free + (self.tracing + self.recording + 50 * US * fresh if seen else 0.0)
+            self.wall += wall
+            self.free += free
+            if seen:
+                self.observed.append(step)
+                self.stepping.observed(
+                    StepCost(wall, self.recording, self.tracing / 2, fresh=fresh)
+                )
+            else:
+                self.stepping.skipped(StepCost(wall))
+        return self
+
+    @property
+    def slowdown(self) -> float:
+        return self.wall / self.free
+
+    @property
+    def gaps(self) -> list[int]:
+        return [b - a for a, b in zip(self.observed, self.observed[1:], strict=False)]
+
+
+class Machine(Program):
+    """A program on a machine with one interpreter's lock, and caches.
+
+    Args:
+        writing: What the writer has to do for each step that is observed. It does it meanwhile and
+            afterwards, and six tenths of that are taken from whatever runs then.
+    """
+
+    def __init__(self, limit: float, plain: Wall, *, writing: float) -> None:
+        super().__init__(limit, plain, tracing=900 * US, recording=300 * US)
+        self.writing = writing
+        self.asked = 0
+        self._backlog, self._cold = 0.0, [0.0, 0.0]
+        self._waited = self._quiet = False
+        self._left: list[StepCost] = []  # since somebody was asked
+
+    def run(self, steps: int, *, forbid: bool = False) -> Machine:
+        assert not forbid
+        ahead = 0
+        for step in range(1, steps + 1):
+            seen = False
+            if ahead:
+                ahead -= 1
+            else:
+                seen = self._ask()
+                ahead = 0 if seen else self.stepping.ahead
+            took = self._take(self.plain(step), seen, fresh=20 if step == 1 else 0)
+            if seen:
+                self.observed.append(step)
+                self.stepping.observed(took)
+            else:
+                self._left.append(took)
+        return self
+
+    def _ask(self) -> bool:
+        """Whether the next step is observed, after what was left out is told."""
+        if self._left:
+            wall, wrote = (sum(each) for each in zip(
+                *((took.wall_ns, took.written_ns) for took in self._left), strict=True
+            ))  # fmt: skip
+            self.stepping.skipped(StepCost(wall, written_ns=wrote), len(self._left))
+            self._left = []
+        self.asked += 1
+        wanted = self.stepping.wants()
+        # The writer stands still a step after it was asked to; until then it may be in vain.
+        self._quiet = self.stepping.measuring and self._waited
+        self._waited = self.stepping.measuring
+        return wanted or (self.stepping.only_measured and not self._quiet)
+
+    def _take(self, free: float, seen: bool, *, fresh: int) -> StepCost:
+        wall = free + self._cold.pop(0)
+        self._cold.append(0.0)
+        if seen:
+            self._backlog += self.writing
+            self._cold = [0.4 * free, 0.1 * free]
+            wall += self.tracing + self.recording + 50 * US * fresh
+        wrote = 0.0 if self._quiet else min(self._backlog, 0.9 * wall)
+        self._backlog -= wrote
+        wall += 0.6 * wrote
+        self.wall += wall
+        self.free += free
+        if not seen:
+            return StepCost(wall, written_ns=wrote)
+        return StepCost(wall, self.recording, self.tracing / 2, wrote, fresh=fresh)
+
+
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0, 5.0])
+@pytest.mark.parametrize("writing", [200 * US, 1500 * US])
+def test_a_busy_writer_and_cold_caches_are_charged(limit: float, writing: float) -> None:
+    program = Machine(limit, constant, writing=writing).run(6000)
+    assert program.slowdown <= limit
+    # Far below the limit nothing is left out to be measured.
+    assert program.stepping.measured == (limit < 5 or writing > 200 * US)
+    if program.stepping.measured:  # rather too much is said than too little
+        assert 0.95 < program.stepping.slowdown / program.slowdown < 1.17
+    # The limit is used, where all of them together are not below it.
+    cost = 1000 + 900 + 300 + 500 + 0.6 * writing / US
+    assert program.slowdown >= 1 + 0.6 * (min(limit, cost / 1000) - 1)
+
+
+def test_where_hardly_a_step_is_observed_hardly_anything_is_asked() -> None:
+    program = Machine(1.02, constant, writing=200 * US).run(6000)
+    assert program.slowdown <= 1.02
+    assert program.asked < 1200
+
+
+def constant(step: int) -> float:
+    return 1000 * US
+
+
+def alternating(step: int) -> float:
+    return 1000 * US if step % 2 else 8000 * US
+
+
+def growing(step: int) -> float:
+    return 500 * US * (1 + step / 200)
+
+
+def now_and_then_evaluating(step: int) -> float:
+    return 50_000 * US if step % 25 == 0 else 1000 * US
+
+
+PROGRAMS = [constant, alternating, growing, now_and_then_evaluating]
+
+
+@pytest.mark.parametrize("plain", PROGRAMS)
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
+def test_the_limit_is_kept_and_what_is_said_is_true(plain: Wall, limit: float) -> None:
+    program = Program(limit, plain, tracing=1500 * US, recording=600 * US).run(1500)
+    assert program.slowdown <= 1.02 * limit
+    assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
+    assert program.stepping.measured
+    assert program.observed[0] == 1
+    assert program.stepping.left_out == 1500 - len(program.observed)
+
+
+@pytest.mark.parametrize("limit", [1.2, 1.5, 2.5])
+def test_what_the_limit_allows_is_used_and_spread_evenly(limit: float) -> None:
+    program = Program(limit, constant, tracing=1500 * US, recording=600 * US).run(1500)
+    share = 0.8 * (limit - 1) * 1000 / 2100
+    assert len(program.observed) / 1500 == pytest.approx(share, rel=0.15)
+    late = program.gaps[len(program.gaps) // 4 :]
+    assert max(late) <= 2 + 2.2 / share
+
+
+def test_steps_that_take_turns_are_all_seen() -> None:
+    program = Program(1.5, alternating, tracing=1500 * US, recording=600 * US).run(1500)
+    odd = sum(step % 2 for step in program.observed)
+    assert 0.25 < odd / len(program.observed) < 0.75
+
+
+def test_far_below_the_limit_hardly_a_step_is_left_out() -> None:
+    near = Program(4, constant, tracing=1500 * US, recording=600 * US).run(1000)
+    assert 1 <= near.stepping.left_out <= 45
+    far = Program(1000, constant, tracing=1500 * US, recording=600 * US).run(1000)
+    assert far.stepping.left_out == 0
+    assert not far.stepping.measured
+
+
+def test_where_no_step_may_be_left_out_the_slowdown_is_said_all_the_same() -> None:
+    program = Program(1.5, constant, tracing=1500 * US, recording=600 * US)
+    program.run(20).run(500, forbid=True)
+    assert program.slowdown > 2.5
+    assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
+    assert program.stepping.of_observed == pytest.approx(3.1, rel=0.05)
+    # Afterwards it is made up for as far as it goes, and some steps are still observed.
+    before = len(program.observed)
+    program.run(1000)
+    assert len(program.observed) > before
+    assert program.slowdown < 2
+
+
+def test_a_program_that_grows_dearer_to_observe_is_observed_less() -> None:
+    program = Program(1.5, constant, tracing=300 * US, recording=100 * US).run(600)
+    assert len(program.observed) > 500
+    program.tracing = 4000 * US
+    seen = len(program.observed)
+    program.run(1500)
+    assert len(program.observed) - seen < 350
+    assert program.slowdown < 1.6
+
+
+def test_the_writer_is_charged_by_what_it_takes_from_plain_steps() -> None:
+    stepping = StepSampling(1.5)
+    for number in range(200):
+        writing = 500 * US if number % 4 == 0 else 0.0
+        wall = 1000 * US + 0.6 * writing
+        if stepping.wants():
+            stepping.observed(StepCost(wall + 2000 * US, 1000 * US, 500 * US, writing))
+        else:
+            stepping.skipped(StepCost(wall, written_ns=writing))
+    assert stepping.known.contention == pytest.approx(0.6, rel=0.05)
+    # Of observed steps, what the writer takes is part of what observing takes.
+    assert 2.0 <= stepping.known.tracing <= 2.0 + 0.6
+
+
+def test_less_that_is_recorded_is_expected_to_cost_less() -> None:
+    program = Program(1.5, constant, tracing=1000 * US, recording=4000 * US).run(100)
+    before = program.stepping.cost_ns
+    program.stepping.lighter()
+    assert program.stepping.cost_ns < before
+
+
+@given(
+    limit=st.floats(1.05, 6),
+    walls=st.lists(st.floats(10 * US, 20_000 * US), min_size=30, max_size=120),
+    tracing=st.floats(0, 20_000 * US),
+    recording=st.floats(0, 20_000 * US),
+)
+def test_what_is_allowed_ahead_is_never_spent(
+    limit: float, walls: list[float], tracing: float, recording: float
+) -> None:
+    program = Program(
+        limit, lambda step: walls[step % len(walls)], tracing=tracing, recording=recording
+    ).run(10)
+    stepping = program.stepping
+    for _ in range(150):
+        wanted = stepping.wants()
+        cost, saved = stepping.cost_ns, stepping.saved_ns
+        owing = stepping.extra_ns > (limit - 1) * stepping.program_ns
+        # An observed step is paid for, or each of them fits into the limit by itself.
+        assert not wanted or saved >= cost or (stepping.of_observed <= limit and not owing)
+        assert 0 <= stepping.share <= 1
+        assert 1 + stepping.share * (stepping.of_observed - 1) <= limit * (1 + 1e-9)
+        program.run(1)
+
+
+def test_a_reference_waits_for_a_writer_that_stands_still() -> None:
+    stands, asked = [False], []
+
+    def hush(wanted: bool) -> bool:
+        asked.append(wanted)
+        return wanted and stands[0]
+
+    bus = Bus()
+    boundaries = StepMeter(
+        bus, limit=3.0, pace=ASKED, defining_ns=0.0, spent=Spent, weigh=lambda *_: None, hush=hush,
+        tell=lambda text: None,
+    )  # fmt: skip
+    stepping = boundaries.stepping
+
+    def due() -> bool:
+        stepping.measuring = stepping.only_measured = True
+        return False
+
+    stepping.wants = due  # type: ignore[method-assign]
+    assert not boundaries.leaves_out(1)
+    assert not boundaries.leaves_out(2)
+    stands[0] = True
+    assert boundaries.leaves_out(3)
+    assert asked == [True, True, True]
+    stepping.wants = lambda: True  # type: ignore[method-assign]
+    assert not boundaries.leaves_out(4)
+    assert asked == [True, True, True, False]
+
+
+@pytest.mark.parametrize("what", ["steps end", "it is wanted", "a breakpoint is set"])
+def test_a_writer_that_was_asked_to_stand_still_goes_on(what: str) -> None:
+    asked: list[bool] = []
+
+    def hush(wanted: bool) -> bool:
+        asked.append(wanted)
+        return False
+
+    bus = Bus()
+    boundaries = StepMeter(
+        bus, limit=3.0, pace=ASKED, defining_ns=0.0, spent=Spent, weigh=lambda *_: None, hush=hush,
+        tell=lambda text: None,
+    )  # fmt: skip
+    stepping = boundaries.stepping
+
+    def due() -> bool:
+        stepping.measuring = stepping.only_measured = True
+        return False
+
+    stepping.wants = due  # type: ignore[method-assign]
+    assert not boundaries.leaves_out(1)
+    assert asked == [True]
+    if what == "it is wanted":
+        stepping.wants = lambda: True  # type: ignore[method-assign]
+    elif what == "a breakpoint is set":
+        bus.want("the gate", Demand(stops="a breakpoint is set"))
+    assert not boundaries.leaves_out(0 if what == "steps end" else 2)
+    assert asked == [True, False]
+
+
+def test_what_nobody_would_notice_is_not_saved() -> None:
+    stepping = StepSampling(2.0, pace=Pace(share=0.65, unnoticed_ns=100e6))
+    seen = []
+    for step in range(1, 201):
+        if stepping.wants():
+            seen.append(step)
+            stepping.observed(StepCost(4000 * US, 3000 * US, fresh=20 if step == 1 else 0))
+        else:
+            stepping.skipped(StepCost(1000 * US))
+    assert seen[:33] == list(range(1, 34))  # 100 ms of 3 ms each; from then on the limit counts
+    assert len(seen) < 80
+    assert stepping.slowdown < 2
+
+
+def calls(limit: float, *, plain: float, cost: float, number: int, steps: int = 40) -> StepSampling:
+    """A program whose steps cost nothing, and after them so many calls."""
+    stepping = StepSampling(limit)
+    for _ in range(steps):
+        if stepping.wants():
+            stepping.observed(StepCost(1000 * US))
+        else:
+            stepping.skipped(StepCost(1000 * US))
+    for _ in range(number):
+        if stepping.wants_call():
+            stepping.called(StepCost(plain + cost, cost), left_out=False)
+        else:
+            stepping.called(StepCost(plain), left_out=True)
+    return stepping
+
+
+def test_calls_after_the_steps_keep_to_the_limit() -> None:
+    stepping = calls(2.0, plain=1000 * US, cost=20_000 * US, number=500)
+    assert stepping.calls == 500
+    assert 2 <= stepping.calls - stepping.calls_left_out < 30
+    assert stepping.slowdown < 2
+
+
+def test_calls_that_cost_little_are_all_observed() -> None:
+    assert calls(2.0, plain=1000 * US, cost=100 * US, number=500).calls_left_out == 0
+
+
+def test_the_first_calls_are_observed_whatever_they_cost() -> None:
+    assert calls(1.1, plain=1000 * US, cost=900_000 * US, number=9).calls_left_out == 7
+
+
+def test_after_more_steps_the_first_calls_are_observed_again() -> None:
+    stepping = calls(1.1, plain=1000 * US, cost=900_000 * US, number=9)
+    assert not stepping.wants_call()
+    stepping.skipped(StepCost(1000 * US))
+    assert stepping.wants_call()
+
+
+@pytest.mark.parametrize(("limit", "times", "since"), [(1.3, 5, 220), (1.4, 6, 200)])
+def test_steps_that_cost_more_at_the_end_do_not_count_for_the_whole_run(
+    limit: float, times: int, since: int
+) -> None:
+    sampling, plain, total, program = StepSampling(limit), 8e6, 0.0, 0.0
+    for step in range(276):
+        program += plain
+        if sampling.wants():
+            hidden = 2e6 * (times if step >= since else 1)
+            sampling.observed(StepCost(plain + 3e6 + hidden, 3e6, 1e6))
+            total += plain + 3e6 + hidden
+        else:
+            sampling.skipped(StepCost(plain))
+            total += plain
+    assert sampling.left_out > 100
+    assert sampling.slowdown == pytest.approx(total / program, abs=0.12)

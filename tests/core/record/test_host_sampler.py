@@ -1,0 +1,246 @@
+"""The sampler: what lies between nodes gets the user's line, and a frame never outlives a look."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from types import CodeType
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.engine.static.compiled import Compiled
+from nodescope.engine.static.lowering import Lowering
+from nodescope.events import HostSpan
+from nodescope.origins import origin
+from nodescope.record import host_sampler
+from nodescope.record.host_sampler import Frames, Sampler, frames_of, place_of
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from tests.core.record.runs import chain, finished
+
+MS = 1_000_000
+
+
+def code(file: str, function: str) -> CodeType:
+    """A function of this name in this file."""
+    return (lambda: None).__code__.replace(co_filename=file, co_name=function, co_qualname=function)
+
+
+MODULE = (code("train.py", "<module>"), 41, 0)
+LOADER = (code("data.py", "batches"), 12, 0)
+AUGMENT = (code("data.py", "augment"), 30, 0)
+QUEUE = (code(queue.__file__, "get"), 171, 0)
+PACKAGE = (code("/venv/lib/site-packages/imaging/core.py", "decode"), 5, 0)
+OP = (code(str(Path(ns.__file__).parent / "ops" / "matmul.py"), "impl"), 3, 0)
+STEPS = (code(str(Path(ns.__file__).parent / "engine" / "scopes.py"), "steps"), 90, 0)
+
+
+class Bench:
+    """A sampler with a clock and a program that are moved by hand; samples are 10 ms apart."""
+
+    def __init__(self) -> None:
+        self.now, self.seq, self.step, self.busy_ns = 0, 0, (1, True), 0
+        self.frames: Frames = []
+        self.spans: list[HostSpan] = []
+        self.sampler = Sampler(
+            self.spans.append,
+            now_ns=lambda: self.now,
+            seq=lambda: self.seq,
+            step=lambda: self.step,
+            threads=set(),
+            frames=lambda _: self.frames,
+            processor=lambda _: self.busy_ns,
+        )
+
+    def run(self, *samples: Frames, busy: bool = True) -> Bench:
+        for frames in samples:
+            self.frames = frames
+            self.now += 10 * MS
+            self.busy_ns += 10 * MS if busy else 0
+            self.sampler.look()
+        return self
+
+    def told(self) -> list[tuple[str, int, int, str, int, str]]:
+        return [
+            (span.kind, span.start_ns // MS, span.end_ns // MS, span.file, span.line, span.function)
+            for span in self.spans
+        ]
+
+
+def test_a_gap_is_named_by_the_users_line() -> None:
+    bench = Bench().run([OP, MODULE], *[[AUGMENT, MODULE]] * 3, [OP, MODULE])
+    assert bench.told() == [("python", 15, 45, "data.py", 30, "augment")]
+
+
+def test_a_thread_that_does_not_compute_waits() -> None:
+    bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 4, [OP, MODULE], busy=False)
+    assert bench.told() == [("waiting", 5, 45, "data.py", 12, "batches")]
+    # What it computes after the last sample does not count.
+    bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 2, busy=False).run([OP, MODULE])
+    assert [kind for kind, *_ in bench.told()] == ["waiting"]
+
+
+def test_a_library_is_named_with_the_line_that_called_it() -> None:
+    bench = Bench().run(*[[PACKAGE, AUGMENT, MODULE]] * 2, [OP], *[[QUEUE, MODULE]] * 2, [OP])
+    assert bench.told() == [
+        ("library", 5, 25, "data.py", 30, "imaging"),
+        ("library", 35, 55, "train.py", 41, "queue"),
+    ]
+
+
+IMPORTING = (code("<frozen importlib._bootstrap>", "_find_and_load"), 1360, 0)
+OWN = (code(str(Path(ns.__file__).parent / "nn" / "linear.py"), "<module>"), 7, 0)
+LAZY = (code(ns.__file__, "__getattr__"), 150, 0)
+
+
+def test_importing_our_own_modules_is_the_programs_time() -> None:
+    bench = Bench().run(*[[OWN, IMPORTING, MODULE]] * 2, *[[OWN, IMPORTING, LAZY, MODULE]] * 2)
+    bench.run([OP, MODULE])
+    assert bench.told() == [("library", 5, 45, "train.py", 41, "import")]
+
+
+@pytest.mark.parametrize(
+    "file", [("static", "compiled.py", "_traced"), ("static", "lowering.py", "_prepare")]
+)
+def test_what_a_span_of_compiling_tells_of_is_not_told_twice(file: tuple[str, ...]) -> None:
+    *path, function = file
+    compiling = (code(str(Path(ns.__file__).parent.joinpath("engine", *path)), function), 1, 0)
+    assert Bench().run(*[[AUGMENT, compiling, MODULE]] * 3, [OP]).told() == []
+    assert callable(getattr(Compiled if "compiled.py" in file else Lowering, function))
+
+
+def test_a_line_at_which_nodes_run_is_no_gap() -> None:
+    bench = Bench()
+    for _ in range(6):
+        bench.seq += 1
+        bench.run([AUGMENT, MODULE])
+    assert bench.told() == []
+
+
+def test_one_sample_elsewhere_is_a_call_that_comes_back() -> None:
+    inner, outer = [AUGMENT, MODULE], [MODULE]
+    bench = Bench().run(outer, outer, inner, outer, outer, inner, inner, [OP])
+    assert [(start, end, line) for _, start, end, _, line, _ in bench.told()] == [
+        (5, 65, 41),
+        (65, 75, 30),
+    ]
+
+
+def test_of_a_step_that_is_left_out_only_fetching_is_named() -> None:
+    bench = Bench()
+    bench.step = (3, False)
+    bench.run(*[[AUGMENT, MODULE]] * 3, *[[LOADER, STEPS, MODULE]] * 3, [MODULE])
+    assert bench.told() == [("python", 35, 65, "data.py", 12, "batches")]
+
+
+def test_the_prompt_is_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    assert Bench().run([], [], [OP]).told() == [("input", 5, 25, "", 0, "")]
+    shell = [(code("/venv/lib/site-packages/IPython/loop.py", "run"), 1, 0)]
+    assert place_of(shell, observed=True, main=True) is not None
+    assert place_of(shell, observed=True, main=False) is None
+
+
+def test_whose_code_a_file_is() -> None:
+    assert origin(threading.__file__) == "threading"
+    assert origin(np.linalg.__file__) == "numpy"
+    assert origin(ns.__file__) == "nodescope"
+    assert origin("/home/me/train.py") == origin("<stdin>") == ""
+
+
+def test_frames_are_those_of_the_thread_and_nothing_outlives_the_look() -> None:
+    ready, go = threading.Event(), threading.Event()
+    left: list[weakref.ref[np.ndarray]] = []
+
+    def work() -> None:
+        local = np.zeros(3)
+        left.append(weakref.ref(local))
+        ready.set()
+        go.wait(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert ready.wait(60)
+    seen = frames_of(thread.ident or 0)
+    assert "work" in [each[0].co_name for each in seen]
+    assert all(isinstance(each[0], CodeType) for each in seen)
+    go.set()
+    thread.join(60)
+    assert left[0]() is None
+    assert frames_of(thread.ident or 0) == []
+
+
+def test_host_time_is_recorded_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path)
+    recorder.emit(chain(["a/x"]))
+    recorder.emit(finished(chain(["a/x"]).nodes[0], np.zeros((2, 3))))
+    before = recorder.last_seq
+    recorder.emit(HostSpan("data", 1, 2, 100, 900, "train.py", 4, "<module>"))
+    recorder.emit(HostSpan("held", 1, 2, 1000, 5000))
+    recorder.emit(HostSpan("held", 2, 2, 4000, 6000))
+    assert recorder.last_seq == before, "it has no number: a moment is a record's"
+    assert recorder.close()
+    with Recording.open(path) as recording:
+        assert [each.kind for each in recording.host(0, 10_000, 10)] == ["data", "held", "held"]
+        assert [each.kind for each in recording.host(0, 10_000, 10, held=False)] == ["data"]
+        assert [each.start_ns for each in recording.host(2000, 10_000, 1)] == [1000]
+        assert recording.holds() == [(1000, 6000)]
+
+
+def test_a_slow_loader_is_data_loading_and_its_sleep_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+
+    def batches() -> object:
+        for _ in range(3):
+            time.sleep(0.1)
+            yield np.ones(4)
+
+    with ns.record(path, "timing"):
+        for batch in ns.steps(batches()):
+            np.tanh(ns.tensor(batch))
+    with Recording.open(path) as recording:
+        host = recording.host(0, recording.time_ns(), 100)
+        steps = recording.steps()
+    data = [each for each in host if each.kind == "data"]
+    assert [each.step for each in data] == [1, 2, 3]
+    assert all(each.end_ns - each.start_ns >= 0.1e9 for each in data)
+    assert all(a.end_ns <= b.start_ns for a, b in zip(data, steps, strict=True))
+    assert {each.file for each in data} == {__file__}
+    inner = [each for each in host if each.kind == "waiting" and each.file == __file__]
+    assert "time.sleep" in {each.function for each in inner}
+
+
+def test_looking_all_the_time_changes_no_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def train() -> np.ndarray:
+        w = ns.parameter(np.full((8, 8), 0.1), name="w")
+        running = ns.tensor(np.zeros(8))
+
+        def loss_of(batch: np.ndarray) -> ns.Tensor:
+            local = ns.tensor(batch) @ w  # a frame that is held would keep it alive
+            hidden = np.tanh(local)
+            hidden *= 0.5  # what may be written to is told by references
+            return (hidden * hidden).mean()
+
+        for k in ns.steps(range(60)):
+            loss = loss_of(np.full((4, 8), k / 60))
+            loss.backward()
+            with ns.no_grad():
+                running += w.grad.sum(axis=0)
+                w -= 0.1 * w.grad
+            w.grad = None
+        return np.concatenate([w.numpy().ravel(), running.numpy()])
+
+    monkeypatch.setattr(host_sampler, "INTERVAL_S", 1e-5)
+    plain = train()
+    with ns.record(tmp_path / "r.nscope", "timing"):
+        sampled = train()
+    np.testing.assert_array_equal(plain, sampled)

@@ -1,0 +1,196 @@
+"""A stop is told with its records; many elements are written after it, and none of them is lost."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nodescope.events import RunFinished, RunStarted
+from nodescope.record import shutdown
+from nodescope.record.pending_arrays import MOST_BYTES, PendingArrays
+from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.rows import LATER, WANTED, Dropped
+from nodescope.record.writer import Writer
+from tests.core.record.runs import RUN, chain, finished
+
+MANY = 40
+SIZE = 40_000  # float64: more than may be written before a stop is told
+
+
+class Stepwise:
+    """A recorder whose writer goes on only when told, with executions behind it."""
+
+    def __init__(self, path: Path, *, most: int = MANY, **options: int) -> None:
+        self.path = path
+        self.at = threading.Semaphore(0)  # one for each commit that was told
+        self.go = threading.Semaphore(0)
+        self.recorder = Recorder(path, level="values", on_commit=self._wait, **options)
+        self.recorder.emit(RunStarted(RUN, "run", ("run.py",), 1, 0))
+        assert self.at.acquire(timeout=60)
+        graph = chain(["x"])
+        self.recorder.emit(graph)
+        for number in range(most):
+            self.recorder.emit(finished(graph.nodes[0], np.full(SIZE, float(number))))
+
+    def _wait(self, _: int) -> None:
+        self.at.release()
+        assert self.go.acquire(timeout=60)
+
+    def stop(self) -> None:
+        """As a debugger does: wait for the records. The writer stands when they are there."""
+        hurried = threading.Thread(target=self._once_hurried)
+        hurried.start()
+        assert self.recorder.flush(20, elements=False)
+        hurried.join(60)
+
+    def _once_hurried(self) -> None:
+        assert self.recorder._hurry.wait(60)
+        self.free()
+
+    def free(self) -> None:
+        """From now on the writer is not held up."""
+        for _ in range(1000):
+            self.go.release()
+
+
+def test_records_can_be_read_before_their_elements(tmp_path: Path) -> None:
+    run = Stepwise(tmp_path / "r.nscope")
+    settled = threading.Event()
+    settle = run.recorder._settle_some
+
+    def held() -> None:
+        assert settled.wait(60)
+        settle()
+
+    run.recorder._settle_some = held  # type: ignore[method-assign]
+    run.stop()
+    with Recording.open(run.path) as recording:
+        rows = recording.executions()
+        assert len(rows) == MANY
+        assert run.recorder.owes
+        last = rows[-1]
+        assert last.flags & (LATER | WANTED) == LATER
+        assert recording.array(1, last.seq) is None
+        at = recording.latest_at(1, last.seq)
+        assert at is not None
+        assert at.summary.mean == MANY - 1  # statistics are never late
+    settled.set()
+    assert run.recorder.flush(20)
+    assert not run.recorder.owes
+    with Recording.open(run.path) as recording:
+        for number, row in enumerate(recording.executions()):
+            assert row.flags & WANTED
+            array = recording.array(1, row.seq)
+            assert array is not None
+            assert (array == number).all()
+    assert run.recorder.close()
+
+
+def test_of_late_elements_the_newest_stay_too(tmp_path: Path) -> None:
+    nbytes = SIZE * 8
+    run = Stepwise(tmp_path / "r.nscope", budget_bytes=10 * nbytes)
+    run.stop()
+    graph = chain(["x"])
+    for number in range(MANY, MANY + 3):
+        run.recorder.emit(finished(graph.nodes[0], np.full(SIZE, float(number))))
+    assert run.recorder.close()
+    with Recording.open(run.path) as recording:
+        kept = [recording.array(1, row.seq) for row in recording.executions()]
+        there = [number for number, array in enumerate(kept) if array is not None]
+        assert there == list(range(MANY + 3))[-10:]
+        assert recording.dropped().blobs == MANY + 3 - 10
+
+
+def test_nothing_stays_in_the_queue_s_account(tmp_path: Path) -> None:
+    run = Stepwise(tmp_path / "r.nscope")
+    run.stop()
+    assert run.recorder.flush(20)
+    assert run.recorder._queued == 0
+    assert run.recorder.close()
+
+
+def test_late_elements_that_a_slow_disk_does_not_take_are_named(tmp_path: Path) -> None:
+    run = Stepwise(tmp_path / "r.nscope")
+    run.recorder.emit(RunFinished(0, "", 9))
+    assert not run.recorder.close(0.01)
+    mib = MANY * SIZE * 8 / (1 << 20)
+    assert run.recorder.left_out == f"{MANY} executions and {MANY} arrays ({mib:.1f} MiB)"
+    run.free()
+    run.recorder._thread.join(60)
+    assert run.recorder.left_out == f"{MANY} executions and {MANY} arrays ({mib:.1f} MiB)"
+    with Recording.open(run.path) as recording:
+        assert recording.dropped().executions == MANY
+        assert recording.run().status == 0
+
+
+def test_one_file_is_made_later_where_that_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, finish = threading.Event(), Writer.finish
+
+    def slow(writer: Writer) -> None:
+        assert go.wait(60)
+        finish(writer)
+
+    monkeypatch.setattr(Writer, "finish", slow)
+    monkeypatch.setattr(shutdown, "FOLDING_S", 0.05)
+    recorder = Recorder(tmp_path / "r.nscope", level="values")
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.ones(3)))
+    assert recorder.close(0.01)  # nothing is missing
+    assert recorder.written
+    with Recording.open(recorder.path) as recording:
+        assert len(recording.executions()) == 1
+    go.set()
+    recorder._thread.join(60)
+
+
+def test_a_large_array_is_progress(tmp_path: Path) -> None:
+    """One batch may take longer than a disk that stands is waited for."""
+    recorder = Recorder(tmp_path / "r.nscope", level="values")
+    seen = set()
+    insert = recorder._writer.insert
+
+    def looked(*args: object, **options: object) -> None:
+        seen.add(recorder._gets_on())
+        insert(*args, **options)  # type: ignore[arg-type]
+
+    recorder._writer.insert = looked  # type: ignore[method-assign]
+    graph = chain(["x"])
+    recorder.emit(graph)
+    recorder.emit(finished(graph.nodes[0], np.ones(4 << 20)))  # 32 MiB
+    assert recorder.close()
+    assert len(seen) >= 8  # it is written in parts
+
+
+def test_what_is_tried_again_is_no_progress(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "r.nscope", budget_bytes=1 << 20)
+    seen = []
+    for _ in range(3):
+        writer.begin()
+        writer.insert("log", [(1, 0, 0, "stdout", "x")])
+        seen.append(writer.moves)
+        writer.roll_back()
+    assert len(set(seen)) == 1
+    writer.begin()
+    writer.insert("log", [(1, 0, 0, "stdout", "x")])
+    writer.commit(1, 0, Dropped())
+    assert writer.moves > seen[0]
+    writer.finish()
+
+
+def test_what_is_written_at_once_is_bounded() -> None:
+    owed = PendingArrays()
+    one = np.zeros(MOST_BYTES // 16)  # half of it
+    owed.add([(1, seq, one) for seq in range(9)], ours=True)
+    assert len(owed.first()) == 3
+    assert all(each is one for each in owed.paid(3))
+    assert (owed.many, owed.nbytes) == (6, 6 * one.nbytes)
+    owed.add([(2, 9, np.zeros(MOST_BYTES))], ours=False)
+    assert owed.drop() == 7
+    assert (owed.many, owed.nbytes) == (0, 0)

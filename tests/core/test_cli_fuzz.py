@@ -1,0 +1,109 @@
+"""Every option and argument of every command, with values that are no good: told in words.
+
+The options come from the parser itself, so that what is added is tried, too. Commands that would
+serve a page or run a program are only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nodescope as ns
+from nodescope.cli import main, read
+from nodescope.cli.grammar import parser
+
+VALUES = (
+    "", " ", "-1", "0", "1", "99999999999999999999", "1e400", "-inf", "nan", "\x00", "a\x00b",
+    "\udc80", "\x1b[31mred", "\u202e", "é💥", "a" * 5000, "*", "[", "(", "x if (", "nan(", "=",
+    "=values", "op:", "glob:[", "re:(", "1T", "-1M", "/dev/null", "/dev/zero", "fifo", "folder",
+    "empty.nscope", "noise.nscope", "loop", "none/none", "run.nscope", "\udcff.nscope", "--", "-",
+)  # fmt: skip
+MADE = ("run.nscope", "fifo", "folder", "empty.nscope", "noise.nscope", "loop")
+READ_ONLY = ("run", "export", "open", "serve", "dap", "demo", "compare", "doctor")
+GOOD = {
+    "check": ["--watch", "nan", "run.nscope"],
+    "why": ["run.nscope", "w/multiply"],
+    "export": ["--engine", "dot", "-o", "out.dot", "run.nscope"],
+    "runs": [],
+    "passes": [],
+    "run": ["script.py"],
+    "compare": ["script.py"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("odd")
+    weight = ns.parameter([1.0, 2.0], name="w")
+    with ns.record(folder / "run.nscope", level="values"):
+        for step in ns.steps(range(2)):
+            (weight * float(step)).sum()
+    os.mkfifo(folder / "fifo")
+    (folder / "folder").mkdir()
+    (folder / "empty.nscope").touch()
+    (folder / "noise.nscope").write_bytes(bytes(range(256)) * 20)
+    (folder / "loop").symlink_to("loop")
+    return folder
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    actions = parser()._actions
+    (found,) = (each for each in actions if isinstance(each, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    """Command and option, ``""`` for what stands without one."""
+    for name, command in commands().items():
+        yield name, ""
+        for action in command._actions:
+            if action.option_strings and action.nargs != 0:
+                yield name, action.option_strings[-1]
+
+
+@pytest.mark.parametrize(("command", "option"), list(cases()))
+def test_any_value_is_taken_or_refused_in_words(
+    command: str,
+    option: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    for value in VALUES:
+        given = [command, *([option, value] if option else [value]), *GOOD.get(command, [])]
+        if not option and command in ("check", "why"):
+            given = [command, value]
+        twice = [command, *[option, value] * 2, *GOOD.get(command, [])] if option else given
+        for line in (given, twice):
+            try:
+                if command in READ_ONLY:
+                    read(line)
+                    status = 0
+                else:
+                    status = main(line)
+            except SystemExit as leaving:
+                status = int(leaving.code or 0)
+            told = capfd.readouterr()
+            said = told.out + told.err
+            assert status in (0, 1, 2), (line, status)
+            for word in ("Traceback", "defect", "\x1b[31m", "\u202e"):
+                assert word not in said, (line, said[:2000])
+            if status == 2:
+                assert told.err.strip(), line
+                assert len(told.err) < 12_000, line
+        for each in folder.iterdir():  # what was written, under whatever name
+            if each.name not in (
+                "run.nscope",
+                "fifo",
+                "folder",
+                "empty.nscope",
+                "noise.nscope",
+                "loop",
+            ):
+                each.unlink()

@@ -1,0 +1,51 @@
+"""How deep the tests go: how much of what is drawn at random is run, and which tests are left out.
+
+``make test`` runs at the depth ``usual``, ``make test-deep`` everything (``pytest --depth deep``):
+all seeds, all examples, and the tests marked ``deep``. ``make test-quick`` runs at ``quick``.
+
+Invariant: what is drawn at one depth is a part of what is drawn at a greater one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEPTHS: Final = ("quick", "usual", "deep")
+_PARTS: Final = {"quick": 20, "usual": 5, "deep": 1}
+_LEAST: Final = {"quick": 4, "usual": 10, "deep": 1}
+_NOT_QUICK: Final = {
+    "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
+    "core/test_cli_compare.py", "core/test_cli_fuzz.py", "core/test_cli_passes.py",
+    "core/test_cli.py", "core/test_processes.py", "core/engine/codegen/c",
+    "conformance/test_dependence.py", "core/debug/watch/test_live_and_recorded.py",
+    "core/engine/test_gradients_limits.py", "core/engine/test_numpy_table.py",
+    "core/record/files/test_page_checksums.py",
+}  # fmt: skip
+"""What starts commands, servers, browsers and compilers, and what takes many seconds."""
+_chosen = "usual"
+
+
+def choose(depth: str) -> None:
+    """Set the depth, before any test module is imported."""
+    global _chosen
+    _chosen = depth
+
+
+def count(full: int, least: int = 1) -> int:
+    """How many seeds of ``full`` are run: all, or a part, but no fewer than ``least``."""
+    return min(full, max(full // _PARTS[_chosen], least))
+
+
+def is_deep() -> bool:
+    """Whether everything is run."""
+    return _chosen == "deep"
+
+
+def leaves_out(path: str) -> bool:
+    """Whether a file or folder, from the folder of the tests, is not read at this depth."""
+    return _chosen == "quick" and path in _NOT_QUICK
+
+
+def examples(full: int) -> int:
+    """How many examples Hypothesis draws of ``full``."""
+    return count(full, _LEAST[_chosen])

@@ -1,0 +1,136 @@
+"""A limit that the system itself sets on the recording's file: waited for, told, resumed, counted.
+
+What the kernel refuses here, with EFBIG, a full disk refuses with ENOSPC and a quota with EDQUOT,
+by the same calls of the same writer; no privileges are needed for it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nodescope.record.recording import Recording
+from nodescope_server import wire
+from tests.integration.processes import UNSTOPPED, Program, Server
+from tests.server.support import Page
+
+FULL = """
+import os, resource, sys, time
+import numpy as np
+import nodescope as ns
+
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+
+for step in ns.steps(range(1, 31)):
+    if step == 5:
+        wait_for("followed")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize("run.nscope") + 4096, hard))
+    for _ in range(20):
+        np.tanh(ns.tensor(np.arange(5000.0) + step))
+    if step == 25:
+        wait_for("room")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        print("room", flush=True)
+        wait_for("resumed")
+print("done", flush=True)
+"""
+
+
+def test_a_recording_waits_for_room_and_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "full.py").write_text(FULL)
+    program = Program(
+        tmp_path, *UNSTOPPED, "--level", "values", "--record", "run.nscope", "full.py"
+    )
+    told = program.expect("nodescope: open http")
+    page = Page(Server(re.search(r"http\S+", told)[0]))  # type: ignore[index, arg-type]
+    (run,) = page.hello.runs
+    page.subscribe(run.id)
+    (tmp_path / "followed").touch()
+    line = program.expect("the recording is paused, your program continues")
+    assert "it resumes when there is space" in line
+    changed = page.wait(wire.RunChanged, lambda each: bool(each.run.trouble))
+    assert "paused" in changed.run.trouble
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        before = recording.last_seq()  # all that was told is there, and can be read
+        assert len(recording.executions()) > 0
+    (tmp_path / "room").touch()
+    program.expect("room")
+    line = program.expect("recording resumed; missing:")
+    page.wait(wire.RunChanged, lambda each: not each.run.trouble)
+    (tmp_path / "resumed").touch()
+    program.expect("done")
+    assert program.end() == 0
+    page.close()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert (
+            recording.note.startswith("the disk was full: ") or not recording.dropped().executions
+        )
+        assert recording.last_seq() > before
+        assert {row.step for row in recording.steps()} == set(range(1, 31))
+        lost = recording.dropped()
+        said = re.findall(r"([\d,]+) (execution|statistic|array)", line)
+        counts = {what: int(number.replace(",", "")) for number, what in said}
+        assert counts.get("execution", 0) <= lost.executions
+        assert len(recording.executions()) + lost.executions >= 600
+
+
+STAYS_FULL = """
+import os, resource
+import numpy as np
+import nodescope as ns
+from nodescope import api
+
+recorder = api._current.recorder
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+limits = []
+
+def limit(more):
+    sizes = [os.path.getsize("run.nscope" + suffix) for suffix in ("", "-wal")]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes) + more, hard))
+
+def given_back(release=recorder._writer.release_reserve):
+    release()  # on a disk, this makes room; a limit has to be raised
+    limit(1 << 20)
+
+recorder._writer.release_reserve = given_back
+total = 0.0
+for step in ns.steps(range(1, 41)):
+    if step == 5:
+        recorder.flush(20.0)
+        limit(4096)
+    with ns.name_scope(f"layer_{step}"):
+        for _ in range(20):
+            total += float(np.tanh(ns.tensor(np.arange(5000.0) + step)).numpy().sum())
+print(f"total {total!r}", flush=True)
+raise SystemExit(3)
+"""
+
+
+def test_a_disk_that_stays_full_costs_values_and_not_the_run(tmp_path: Path) -> None:
+    (tmp_path / "full.py").write_text(STAYS_FULL)
+    program = Program(
+        tmp_path, *UNSTOPPED, "--exit", "--level", "values", "--record", "run.nscope", "full.py"
+    )
+    program.expect("the recording is paused, your program continues")
+    total = sum(float(np.tanh(np.arange(5000.0) + step).sum()) * 20 for step in range(1, 41))
+    assert float(program.expect("total ").split()[1]) == pytest.approx(total)
+    line = program.expect("the disk was full: ")
+    assert "of steps 4 to 40 could not be recorded" in line or "of steps 5 to 40" in line
+    assert program.end() == 3
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert recording.run().status == 3
+        assert [row.step for row in recording.steps()] == list(range(1, 41))
+        assert {row.node.scope for row in recording.nodes()} >= {
+            f"layer_{step}" for step in range(1, 41)
+        }
+        lost = recording.dropped()
+        lines = 1 - sum(row.stream == "stdout" for row in recording.logs())
+        assert len(recording.executions()) + lost.executions == 40 * 20 * 2 + lines
+        assert recording.run().trouble in line

@@ -1,0 +1,196 @@
+"""One value at two moments, a node's attributes at one, and breakpoints on what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.protocol import Breakpoint, Continue, Pause, SessionInfo, SetBreakpoints
+from nodescope_server import wire
+from nodescope_server.handlers import array_diff, value_diff
+from nodescope_server.wire import diff_messages as wm
+from tests.core.debug.replay.programs import recorded
+from tests.server.support import Live, Page
+
+NAN, INF = float("nan"), float("inf")
+
+
+def program() -> None:
+    rows = [[1.0, 2.0, 3.0, 4.0], [1.0, 2.5, 3.0, 1.0], [1.0, 2.5, NAN, INF]]
+    for k, row in enumerate(ns.steps(rows)):
+        x = ns.tensor(np.array([row, row]), name="x")
+        with ns.name_scope("net"):
+            np.multiply(x, 2.0)
+            np.sum(x, axis=k % 2)
+            np.argmax(x, axis=1)
+
+
+class Opened:
+    """A recording that the server knows, and a page."""
+
+    def __init__(self, live: Live, page: Page, path: Path) -> None:
+        asyncio.run(live.app.runs.open(path))
+        (info,) = live.app.runs.infos()
+        self.id, self.page = info.id, page
+        snapshot = page.subscribe(info.id)
+        assert snapshot.session is None
+        self.values = {each.value.name: each.value.id for each in snapshot.values}
+        self.nodes = {each.name: each.id for each in snapshot.nodes}
+        self.last = {each.step: each.end_seq for each in snapshot.steps}
+
+    def compare(self, name: str, one: int, other: int, **more: Any) -> Any:
+        asked = wm.CompareMoments(
+            self.id, self.values[name], self.last.get(one, one), self.last[other], **more
+        )
+        return self.page.ask(asked)
+
+
+@pytest.fixture
+def opened(live: Live, page: Page, tmp_path: Path) -> Callable[..., Opened]:
+    return lambda level="values", of=program: Opened(
+        live, page, recorded(tmp_path / "r.nscope", of, level)
+    )
+
+
+def test_all_elements_are_compared(opened: Callable[..., Opened]) -> None:
+    run = opened()
+    found = run.compare("net/multiply", 1, 2)
+    assert isinstance(found, wm.MomentsCompared)
+    assert (found.one.step, found.other.step, found.same) == (1, 2, False)
+    assert (found.measure.source, found.measure.elements, found.differ) == ("arrays", 8, 4)
+    assert (found.measure.max_abs, found.measure.equal) == (6.0, False)
+    assert found.first == wm.ElementPair((0, 1), "4", "5")
+    assert found.largest == wm.ElementPair((0, 3), "8", "2")
+    assert found.difference is not None
+    assert (found.difference.min, found.difference.max) == (-6.0, 1.0)
+    gap = np.frombuffer(found.data).reshape(found.window[2:])
+    np.testing.assert_array_equal(gap, [[0, 1, 0, -6]] * 2)
+    part = run.compare("net/multiply", 1, 2, row=1, col=1, rows=1, cols=2)
+    assert (part.window, part.grid) == ((1, 1, 1, 2), (2, 4))
+    np.testing.assert_array_equal(np.frombuffer(part.data), [1, 0])
+
+
+def test_what_is_not_finite_is_counted_and_shown(opened: Callable[..., Opened]) -> None:
+    found = opened().compare("net/multiply", 2, 3)
+    assert (found.differ, found.measure.nan, found.measure.inf) == (4, (0, 2), (0, 2))
+    assert found.first == wm.ElementPair((0, 2), "6", "nan")
+    assert found.largest is None
+    gap = np.frombuffer(found.data).reshape(2, 4)
+    np.testing.assert_array_equal(gap[0], [0, 0, NAN, INF])
+
+
+def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> None:
+    run = opened()
+    same = run.compare("net/multiply", 2, 2)
+    assert (same.same, same.differ, same.measure.equal) == (True, 0, True)
+    none = run.compare("net/multiply", 0, 2)
+    assert (none.one.found, none.measure.source) == (False, "none")
+    assert "not computed" in none.measure.why
+    # The axis is another one, and so is the shape.
+    other = run.compare("net/sum", 1, 2)
+    assert other.measure.why == "the shapes differ: 4 and 2"
+    whole = run.compare("net/argmax", 1, 2)
+    assert (whole.differ, whole.measure.ulp) == (2, None)
+
+
+def test_statistics_are_compared_where_no_elements_are(opened: Callable[..., Opened]) -> None:
+    found = opened("summary").compare("net/multiply", 1, 2)
+    assert (found.measure.source, found.differ, found.difference) == ("summaries", None, None)
+    assert found.measure.max_abs == pytest.approx(3.744593)  # of the norms
+    assert not found.one.elements
+    assert "run with --level values" in found.one.reason
+
+
+def test_at_level_timing_it_is_said(opened: Callable[..., Opened]) -> None:
+    found = opened("timing").compare("net/multiply", 1, 2)
+    assert (found.measure.source, found.one.step, found.other.step) == ("none", 1, 2)
+    assert found.measure.why == "no statistics at one of the moments"
+
+
+def test_what_is_too_large_is_compared_by_statistics(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_diff, "MOST_BYTES", 16)
+    found = opened().compare("net/multiply", 1, 2)
+    assert found.measure.source == "summaries"
+    assert "statistics are compared" in found.other.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ([INF, NAN, 1.0], [INF, NAN, 3.0], [0, 0, 2]),
+        ([1, 2], [4, 0], [3, -2]),
+        ([True, False], [True, True], [0, 1]),
+        ([3 + 4j], [0j], [5]),
+        ([1.0], [1.0, 2.0], None),
+        (["a"], ["b"], None),
+    ],
+)
+def test_subtracted(one: Any, other: Any, expected: Any) -> None:
+    found = array_diff.subtracted(np.array(one), np.array(other))
+    if expected is None:
+        assert found is None
+    else:
+        np.testing.assert_array_equal(found, expected)  # type: ignore[arg-type]
+
+
+def test_attributes_are_those_of_the_execution(opened: Callable[..., Opened]) -> None:
+    run = opened()
+    node = run.nodes["net/sum"]
+    told = [run.page.ask(wm.GetAttributes(run.id, node, run.last[step])) for step in (1, 2, 3)]
+    assert [(each.step, each.attrs["axis"], each.changed) for each in told] == [
+        (1, 0, {}), (2, 1, {"axis": 0}), (3, 0, {}),
+    ]  # fmt: skip
+    assert run.page.ask(wm.GetAttributes(run.id, node, 0)).step == 0
+    assert run.page.ask(wm.GetAttributes(run.id, 999)).attrs == {}
+
+
+def breakpoints(page: Page, run: str, *wanted: Breakpoint) -> Any:
+    return page.ask(wire.Control(run, SetBreakpoints(wanted)))
+
+
+def test_breakpoints_are_set_on_a_recording_and_found(opened: Callable[..., Opened]) -> None:
+    run = opened()
+    wanted = Breakpoint("node", "net/multiply", condition="max(value) < 7")
+    assert breakpoints(run.page, run.id, wanted) == wire.Done()
+    session: SessionInfo = run.page.wait(wire.SessionChanged).info
+    (status,) = session.breakpoints
+    assert (session.phase, status.breakpoint.id, status.verified) == ("finished", 1, True)
+    found = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
+    assert (found.node, found.step) == (run.nodes["net/multiply"], 2)
+    assert "net/multiply, step 2: breakpoint net/multiply if max(value) < 7" in found.text
+    # What is kept is told to whoever comes later, and replaced as a whole.
+    assert run.page.subscribe(run.id).session == session
+    breakpoints(run.page, run.id, status.breakpoint, Breakpoint("op", "summ"))
+    session = run.page.wait(wire.SessionChanged).info
+    assert [each.breakpoint.id for each in session.breakpoints] == [1, 2]
+    assert not session.breakpoints[1].verified
+    assert "sum" in session.breakpoints[1].message
+    breakpoints(run.page, run.id)
+    assert run.page.wait(wire.SessionChanged).info.breakpoints == ()
+
+
+def test_they_are_checked_as_live_ones_are(opened: Callable[..., Opened]) -> None:
+    run = opened()
+    wrong = breakpoints(run.page, run.id, Breakpoint("node", "net/sum", condition="max(valu) > 1"))
+    assert isinstance(wrong, wire.Failed)
+    assert "valu" in wrong.message
+    late = breakpoints(run.page, run.id, Breakpoint("node", "x", when="before", condition="value"))
+    assert isinstance(late, wire.Failed)
+    paused = run.page.ask(wire.Control(run.id, Pause()))
+    assert "not connected" in paused.message
+
+
+def test_a_condition_that_cannot_be_asked_is_said(opened: Callable[..., Opened]) -> None:
+    run = opened("summary")
+    breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 0"))
+    found = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
+    assert found.seq is None
+    assert "breakpoint op:multiply if max(value) > 0 could not be evaluated 3 times" in found.text

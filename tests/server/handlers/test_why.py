@@ -1,0 +1,305 @@
+"""Why and what-if over the wire: real recordings, bounded work, other questions beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.debug.replay import branch
+from nodescope.protocol import SetValue
+from nodescope.record import branches as record_branches
+from nodescope_server import wire
+from nodescope_server.handlers import what_if, why
+from nodescope_server.runs import branches
+from nodescope_server.runs.runs import Run
+from nodescope_server.wire import why_messages
+from tests.core.debug.replay.programs import recorded
+from tests.core.debug.why import programs
+from tests.server.support import Live, Page, serving
+
+
+def training() -> None:
+    w = ns.parameter(np.array([1.0, -2.0, 3.0]), name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    for x in ns.steps([np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, -1.0])]):
+        a = ns.tensor(x, name="a")
+        with ns.name_scope("net"):
+            b = w * 2.0
+        with ns.name_scope("loss"):
+            loss = np.sum(np.square(a * b))
+        with ns.name_scope("other"):
+            np.maximum(b, 100.0)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Opened:
+    """A recording that the server knows, and a page."""
+
+    def __init__(self, live: Live, page: Page, path: Path) -> None:
+        asyncio.run(live.app.runs.open(path))
+        (info,) = live.app.runs.infos()
+        self.run: Run = live.app.runs.get(info.id)
+        self.id = info.id
+        self.page = page
+        snapshot = page.subscribe(info.id)
+        self.values = {each.value.name: each.value.id for each in snapshot.values}
+        self.nodes = {each.name: each.id for each in snapshot.nodes}
+        self.last = {each.step: each.end_seq for each in snapshot.steps}
+
+    def fork(self, value: str, step: int = 1, **more: Any) -> Any:
+        edit = SetValue(self.values[value], **{"number": 0.0, **more.pop("edit", {})})
+        return self.page.ask(why_messages.Fork(self.id, self.last[step], edit, **more))
+
+
+@pytest.fixture
+def opened(live: Live, page: Page, tmp_path: Path) -> Callable[..., Opened]:
+    return lambda program: Opened(live, page, recorded(tmp_path / "r.nscope", program))
+
+
+def test_the_chain_of_a_nan_with_its_culprit(opened: Callable[..., Opened]) -> None:
+    run = opened(programs.log_of_a_negative)
+    asked = why_messages.AskWhy(run.id, run.values["loss/mean"], seq=run.last[2])
+    found = run.page.ask(asked)
+    assert isinstance(found, why_messages.WhyAnswer)
+    (group,) = found.groups
+    assert "log of -" in group.text
+    (culprit,) = [each for each in group.links if each.culprit]
+    assert (culprit.name, culprit.state, culprit.kind) == ("loss/log", "nan", "birth")
+    assert culprit.node == run.nodes["loss/log"]
+    assert (culprit.step, "np.log(q)" in culprit.code) == (2, True)
+    (operand,) = [each for each in culprit.operands if each.state == "finite"]
+    assert float(operand.number) < 0
+    assert [each.name for each in group.links][:2] == ["loss/mean", "loss/square"]
+    assert all(a.seq >= b.seq for a, b in zip(group.links, group.links[1:], strict=False))
+    many = run.page.ask(
+        why_messages.AskWhy(run.id, run.values["loss/log"], None, "nan", run.last[2])
+    )
+    assert many.elements == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": 10**6}, "has not been computed"),
+        ({"index": (7, 7)}, "loss/log has shape"),
+        ({"which": "odd"}, "no elements are 'odd'"),
+        ({"which": "zero"}, "no zero element"),
+        ({"seq": -5}, "has not been computed"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(
+    opened: Callable[..., Opened], change: dict[str, Any], message: str
+) -> None:
+    run = opened(programs.log_of_a_negative)
+    asked = {"run": run.id, "value": run.values["loss/log"], **change}
+    found = run.page.ask(why_messages.AskWhy(**asked))
+    assert isinstance(found, wire.Failed)
+    assert message in found.message
+
+
+def test_a_long_question_is_given_up_and_holds_up_nobody(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(programs.log_of_a_negative)
+    go_on = threading.Event()
+    run.run.study.pool.submit(go_on.wait)
+    value = run.page.ask(wire.GetValue(run.id, run.values["loss/log"]))
+    assert value.available
+    go_on.set()
+    monkeypatch.setattr(why, "PATIENCE_S", -1.0)
+    found = run.page.ask(why_messages.AskWhy(run.id, run.values["loss/log"]))
+    assert isinstance(found, wire.Failed)
+    assert "gave up after" in found.message
+
+
+def test_what_nan_did_in_a_step(opened: Callable[..., Opened]) -> None:
+    run = opened(programs.log_of_a_negative)
+    found = run.page.ask(why_messages.AskSpread(run.id, 2))
+    assert isinstance(found, why_messages.SpreadAnswer)
+    assert found.births[0].node == run.nodes["loss/log"]
+    assert found.births[0].kind == "log of a negative number"
+    assert found.births[0].reached > 3
+    assert run.page.ask(why_messages.AskSpread(run.id, 1)).touched == 0
+    assert "not in the recording" in run.page.ask(why_messages.AskSpread(run.id, 77)).message
+
+
+def test_a_branch_lists_what_changed_in_the_order_of_the_run(
+    opened: Callable[..., Opened],
+) -> None:
+    run = opened(training)
+    found = run.fork("net/multiply", edit={"how": "scale", "number": 10.0})
+    assert isinstance(found, why_messages.BranchAnswer)
+    first, *rest = found.changes
+    assert (first.name, first.edited, first.node) == (
+        "net/multiply", True, run.nodes["net/multiply"],
+    )  # fmt: skip
+    assert (first.at, first.before, first.after, first.largest) == ((2,), "6", "60", 54.0)
+    names = [each.name for each in rest]
+    assert names.index("loss/square") < names.index("loss/sum")
+    assert "other/maximum" not in names
+    assert any(each.phase == "backward" for each in rest)
+    assert [each.seq for each in rest] == sorted(each.seq for each in rest)
+    loss = rest[names.index("loss/sum")]
+    assert loss.new.preview[0] == pytest.approx(100 * loss.old.preview[0])
+    assert found.info.name == found.info.edit == "net/multiply times 10"
+    assert found.info.changed == len(rest)
+    assert "later steps, are as they were" in found.redone
+
+
+def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("net/multiply", name="zero").info
+    two = run.fork("loss/square", parent=one.id, edit={"number": 5.0})
+    assert [each.name for each in two.changes[:2]] == ["loss/square", "loss/sum"]
+    assert two.changes[1].old.preview[0] == 0.0  # in what it was forked from
+    three = run.fork("a").info
+    run.page.ask(why_messages.RenameBranch(run.id, two.info.id, "  five   everywhere "))
+    listed = run.page.ask(why_messages.GetBranches(run.id)).branches
+    assert [(each.name, each.parent) for each in listed] == [
+        ("zero", 0), ("five everywhere", one.id), ("a set to 0", 0),
+    ]  # fmt: skip
+    assert "needs a name" in run.page.ask(why_messages.RenameBranch(run.id, one.id, " ")).message
+    again = run.page.ask(why_messages.GetBranch(run.id, two.info.id))
+    assert again.changes == two.changes
+    left = run.page.ask(why_messages.DropBranch(run.id, one.id)).branches
+    assert [each.id for each in left] == [three.id]
+    assert "deleted" in run.page.ask(why_messages.GetBranch(run.id, one.id)).message
+    assert "deleted" in run.fork("a", parent=one.id).message
+
+
+def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("net/multiply").info
+    found = run.fork("net/multiply", step=2, parent=one.id)
+    assert "this branch was run in step 1, and the moment is in step 2" in found.message
+
+
+def test_a_branch_goes_on_into_later_steps(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
+    assert (one.info.step, one.info.last_step) == (1, 2)
+    losses = [each for each in one.changes if each.name == "loss/sum"]
+    assert [each.step for each in losses] == [1, 2]
+    assert losses[1].new.preview[0] != losses[1].old.preview[0]
+    assert one.redone.startswith("Re-run from step 1 to 2: ")
+    assert "later steps" not in one.redone
+    whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    assert [each.new for each in whole.changes] == [each.new for each in one.changes]
+    # Forked from in the later step: it stands on what the parent made of that step.
+    two = run.fork("net/multiply", step=2, parent=one.info.id, edit={"how": "add", "number": 0.0})
+    before = next(e for e in one.changes if (e.name, e.step) == ("net/multiply", 2))
+    assert two.changes[0].old == before.new
+
+
+def test_of_many_changes_scalars_tell_how_it_went_on(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(what_if, "MOST_CHANGES", 3)
+    found = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    assert [(each.name, each.step) for each in found.changes] == [
+        ("net/multiply", 1), ("loss/sum", 1), ("loss/sum", 2),
+    ]  # fmt: skip
+    assert found.unlisted > 0
+
+
+def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    assert "is out of range" in run.fork("net/multiply", edit={"index": "9"}).message
+    assert run.page.ask(why_messages.GetBranches(run.id)).branches == ()
+
+
+def test_branches_are_bounded_and_none_is_lost(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(branches, "MAX_BRANCHES", 3)
+    monkeypatch.setattr(branches, "MAX_BYTES", 1)
+    one = run.fork("a", name="one").info
+    two = run.fork("net/multiply", name="two", parent=one.id)
+    assert all(each.branch is None for each in run.run.branches.line(two.info.id))
+    # what is not at hand is computed again, and comes out as it did
+    three = run.fork("loss/sum", name="three", parent=two.info.id)
+    assert three.info.parent == two.info.id
+    assert "3 branches are kept" in run.fork("a").message
+    listed = run.page.ask(why_messages.GetBranches(run.id))
+    assert [each.name for each in listed.branches] == ["one", "two", "three"]
+    assert run.page.ask(why_messages.GetBranch(run.id, two.info.id)) == two
+
+
+def test_branches_are_kept_in_the_recording(opened: Callable[..., Opened]) -> None:
+    first = opened(training)
+    one = first.fork("a", name="one")
+    two = first.fork("net/multiply", parent=one.info.id, steps=1)
+    gone = first.fork("a", name="gone")
+    first.page.ask(why_messages.RenameBranch(first.id, two.info.id, "日本 <b>"))
+    first.page.ask(why_messages.DropBranch(first.id, gone.info.id))
+
+    with serving(lost_after_s=0.05) as other, contextlib.closing(Page(other)) as page:
+        again = Opened(other, page, Path(first.run.info.recording))
+        listed = again.page.ask(why_messages.GetBranches(again.id)).branches
+        assert [each.name for each in listed] == ["one", "日本 <b>"]
+        found = again.page.ask(why_messages.GetBranch(again.id, two.info.id))
+        assert found.changes == two.changes
+        assert found.redone == two.redone
+        child = again.fork("loss/sum", parent=one.info.id)
+        assert child.info.id > two.info.id
+
+
+def test_a_branch_that_comes_out_otherwise_says_so(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    one = run.fork("a")
+    kept = run.run.branches.get(one.info.id)
+    row = msgspec.structs.replace(kept.row, digest=b"other")
+    run.run.branches._kept[row.id] = branches.KeptBranch(row)
+    found = run.page.ask(why_messages.GetBranch(run.id, row.id))
+    assert found.redone.startswith("Recomputed now, it differs")
+    assert found.changes == one.changes
+
+
+def test_where_the_file_cannot_be_written_it_is_said(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(record_branches, "_PATIENCE_S", 0.05)
+    database = sqlite3.connect(run.run.info.recording)
+    database.execute("BEGIN EXCLUSIVE")
+    try:
+        one = run.fork("a", name="one")
+    finally:
+        database.close()
+    listed = run.page.ask(why_messages.GetBranches(run.id))
+    assert [each.id for each in listed.branches] == [one.info.id]
+    assert "end with the server" in listed.notes[0]
+
+
+def test_a_branch_is_bounded(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(training)
+    monkeypatch.setattr(branch, "MOST_CHANGED_BYTES", 1)
+    monkeypatch.setattr(what_if, "MOST_SUMMARISED", 1)
+    found = run.fork("net/multiply")
+    assert [each.name for each in found.changes] == ["net/multiply"]
+    assert (found.unlisted, found.info.changed) == (1, 1)
+    assert "already take 0 MiB" in found.blocked[0].reason
+    assert found.info.blocked == len(found.blocked) > 3
+
+
+def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    found = run.fork("other/maximum")
+    assert (found.info.changed, len(found.changes)) == (0, 1)
+    assert "Nothing recorded" in found.redone

@@ -1,0 +1,343 @@
+"""What a browser is sent: exactly what was recorded, in order, however it connects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from nodescope import events, protocol
+from nodescope.ir.graph import Node
+from nodescope.link import messages
+from nodescope_server import wire
+from nodescope_server.runs.runs import encode
+from nodescope_server.sockets import browser
+from nodescope_server.wire import convert
+from tests.server.support import WAIT_S, Live, Page, Program, seqs, serving
+
+NewPage = Callable[[], Page]
+NewProgram = Callable[..., Program]
+
+
+def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
+    first = program.define("exp")
+    program.execute(first)
+    program.log("hello")
+    seq = program.commit()
+    shot = page.subscribe(program.run.id)
+    while shot.seq < seq:  # the commit may come after the subscription
+        page.records_until(seq)
+        shot = page.subscribe(program.run.id)
+    assert [each.name for each in shot.nodes] == [first.name]
+    assert shot.nodes[0] == first
+    assert shot.values[0].producer == first.id
+    assert [each.text for each in shot.logs] == ["hello"]
+    assert np.frombuffer(shot.executions.node, "<u4").tolist() == [first.id]
+    assert np.frombuffer(shot.executions.times, "<u4").tolist() == [1]
+    assert shot.run.state == "live"
+
+    second = program.define("log")
+    program.step(1)
+    for _ in range(3):
+        program.execute(second, step=1)
+    program.log("more")
+    seq = program.commit()
+    batches = page.records_until(seq)
+    assert [n.name for each in batches for n in each.nodes] == [second.name]
+    met = [*shot.node_seqs, *(seq for each in batches for seq in each.node_seqs)]
+    assert len(met) == 2
+    assert 0 < met[0] <= shot.seq < met[1] <= seq
+    assert [row.text for each in batches for row in each.logs] == ["more"]
+    assert [row.step for each in batches for row in each.steps] == [1]
+    assert sum(each.executions.count for each in batches) == 3
+    assert sum(each.skipped for each in batches) == 0
+    assert batches[-1].executions.times == b""
+
+
+def test_reconnecting_is_replaying(program: Program, page: Page, new_page: NewPage) -> None:
+    """Over many commits and reconnections every execution arrives exactly once, in order."""
+    node = program.define()
+    seq = program.commit()
+    seen: list[int] = []
+    shot = page.subscribe(program.run.id)
+    at = shot.seq
+    for turn in range(12):
+        for _ in range(turn % 5 + 1):
+            program.execute(node)
+        seq = program.commit()
+        for batch in page.records_until(seq):
+            assert batch.skipped == 0
+            seen += seqs(batch.executions)
+        at = seq
+        page.close()
+        program.execute(node)  # missed
+        seq = program.commit()
+        page = new_page()
+        assert page.ask(wire.Subscribe(program.run.id, at)) == wire.Done()
+        for batch in page.records_until(seq):
+            seen += seqs(batch.executions)
+    recorded = [each.seq for each in program.read(lambda each: each.executions(0, None))]
+    assert seen == recorded
+    assert not any(isinstance(each, wire.Snapshot) for each in page.pushes)
+
+
+@pytest.mark.parametrize("seq", [0, 10**9])
+def test_a_seq_that_cannot_be_replayed_gives_a_snapshot(
+    program: Program, page: Page, seq: int
+) -> None:
+    program.execute(program.define())
+    program.commit()
+    assert page.subscribe(program.run.id, seq).run.id == program.run.id
+
+
+def test_a_far_seq_gives_a_snapshot(
+    program: Program, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browser, "MAX_REPLAY", 5)
+    node = program.define()
+    for _ in range(10):
+        program.execute(node)
+    last = program.commit()
+    page.subscribe(program.run.id)
+    if page.ask(wire.GetState(program.run.id, last)).executions.count:
+        shot = page.subscribe(program.run.id, 1)
+        assert shot.executions.count == 1
+
+
+def test_the_session_comes_after_the_records_that_it_refers_to(
+    program: Program, page: Page
+) -> None:
+    node = program.define()
+    page.subscribe(program.run.id)
+    for _ in range(20):
+        program.execute(node)
+        seq = program.commit()
+        info = program.stop_at(node, seq)
+        reached = 0
+        while True:
+            message = page.wait(wire.Records | wire.SessionChanged)  # type: ignore[arg-type]
+            if isinstance(message, wire.Records):
+                reached = message.seq
+            elif message.info.version == info.version:
+                break
+        assert reached >= seq or message.info.stop.seq <= reached
+
+
+def test_commands_go_to_the_program_and_its_answer_comes_back(
+    program: Program, new_page: NewPage
+) -> None:
+    page = new_page()
+    page.subscribe(program.run.id)
+    number = 77
+    body = wire.Control(program.run.id, protocol.RunTo("loss"))
+    page.socket.send(msgspec.msgpack.encode(wire.Request(number, body)))
+    do = program.until(messages.Do)
+    assert do.command == protocol.RunTo("loss")
+    program.send(messages.CommandTaken(do.request, "no node 'loss'", "did you mean los?"))
+    answer = page.wait(wire.Response)
+    assert answer == wire.Response(number, wire.Failed("no node 'loss'", "did you mean los?"))
+
+
+def test_the_program_knows_how_many_browsers_follow(program: Program, new_page: NewPage) -> None:
+    def count() -> int:
+        return program.until(messages.Controllers).count
+
+    assert count() == 0
+    first, second = new_page(), new_page()
+    first.subscribe(program.run.id)
+    assert count() == 1
+    first.subscribe(program.run.id)  # again: it is still one browser
+    second.subscribe(program.run.id)
+    counts = [count()]
+    while counts[-1] != 2:
+        counts.append(count())
+    second.close()
+    while counts[-1] != 1:
+        counts.append(count())
+    assert first.ask(wire.Unsubscribe(program.run.id)) == wire.Done()
+    while counts[-1] != 0:
+        counts.append(count())
+    assert max(counts) == 2
+
+
+def test_two_runs_and_two_browsers_do_not_mix(new_program: NewProgram, new_page: NewPage) -> None:
+    one, two = new_program(1), new_program(2)
+    pages = [new_page(), new_page()]
+    for each, run in zip(pages, (one, two), strict=True):
+        each.subscribe(run.run.id)
+    for run, op in ((one, "exp"), (two, "log")):
+        run.execute(run.define(op))
+        run.commit()
+    for each, run, op in zip(pages, (one, two), ("exp", "log"), strict=True):
+        batch = each.wait(wire.Records, lambda it: bool(it.nodes))
+        assert batch.run == run.run.id
+        assert {node.op for node in batch.nodes} == {op}
+        other = two if run is one else one
+        assert not any(getattr(it, "run", "") == other.run.id for it in each.pushes)
+
+
+def test_the_first_request_must_be_initialize_of_the_same_protocol(live: Live) -> None:
+    page = Page(live, protocol_version=99)
+    assert isinstance(page.hello, wire.Failed)
+    assert "protocol 99" in page.hello.message
+    assert f"protocol {protocol.PROTOCOL_VERSION}" in page.hello.message
+    page.close()
+
+
+def test_more_browsers_than_are_served_are_told(
+    live: Live, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browser, "MAX_BROWSERS", 2)
+    new_page(), new_page()
+    socket = live.socket("/api/stream", {**live.cookie, "Origin": live.base})
+    with pytest.raises(Exception, match="close one"):
+        socket.recv(5)
+    socket.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        wire.Subscribe("0123456789abcdef"),
+        wire.Subscribe("../../../etc/passwd"),
+        wire.GetState("", 1),
+        wire.GetValue("x" * 100_000, 1),
+    ],
+)
+def test_an_unknown_run_is_said_to_be_unknown(page: Page, body: wire.RequestBody) -> None:
+    answer = page.ask(body)
+    assert isinstance(answer, wire.Failed)
+    assert answer.message.startswith("there is no run")
+    assert len(answer.message) < 100
+
+
+def test_a_browser_that_does_not_read_is_dropped_and_delays_nobody(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lost_after_s=0.05, send_deadline_s=2.0) as live:
+        program = Program(live, tmp_path)  # type: ignore[arg-type]
+        program.connect()
+        stalled = live.socket("/api/stream", {**live.cookie, "Origin": live.base}, max_queue=1)
+        encode = msgspec.msgpack.encode
+        stalled.send(encode(wire.Request(1, wire.Initialize("stalled", 1))))
+        stalled.send(encode(wire.Request(2, wire.Subscribe(program.run.id))))
+        program.until(messages.Controllers)
+        while program.until(messages.Controllers).count != 1:
+            pass
+        good = Page(live)
+        good.subscribe(program.run.id)
+        node = program.define()
+        seq = 0
+        # What the stalled browser would have to read is more than its socket's buffers hold.
+        for _ in range(40):
+            program.log("x" * 400_000)
+            program.execute(node)
+            seq = program.commit()
+            assert good.records_until(seq)[-1].skipped == 0
+        counts = 2
+        while counts != 1:
+            counts = program.until(messages.Controllers).count
+        good.close()
+        stalled.close()
+        program.recorder.close()
+        program.socket.close()  # type: ignore[union-attr]
+
+
+def test_thinning_keeps_the_last_of_each_node_and_counts_the_rest() -> None:
+    rows = [convert.Execution(seq, seq % 7, 0, 1, seq, 1, 0) for seq in range(1, 1001)]
+    kept, skipped = convert.thin(rows, 100)
+    assert len(kept) + skipped == 1000
+    assert len(kept) <= 107
+    assert [each.seq for each in kept] == sorted(each.seq for each in kept)
+    assert {each.seq for each in rows[-7:]} <= {each.seq for each in kept}
+    assert convert.thin(rows, 1000) == (rows, 0)
+
+
+def test_columns_are_little_endian_and_hold_wide_numbers() -> None:
+    row = convert.Execution(2**40, 3, 4, 2**47 + 5, 2**52, 7, 9)
+    packed = convert.columns([row], [11])
+    assert seqs(packed) == [2**40]
+    assert np.frombuffer(packed.thread, "<u4").tolist() == [5]
+    assert np.frombuffer(packed.start_ns, "<f8").tolist() == [2.0**52]
+    assert np.frombuffer(packed.flags, "u1").tolist() == [9]
+    assert np.frombuffer(packed.times, "<u4").tolist() == [11]
+    assert convert.columns([]).count == 0
+
+
+def attended(program: Program) -> int:
+    """The next count of pages that the program is told."""
+    return program.until(messages.Controllers).count
+
+
+def answer(page: Page) -> None:
+    """As a page does whose main thread is at work."""
+    page.socket.send(msgspec.msgpack.encode(wire.Request(0, wire.Alive())))
+
+
+def test_a_frozen_page_holds_no_program(
+    live: Live, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection stands, and pongs come from below: it is the page that does not answer."""
+    for name, seconds in (("BEAT_S", 0.05), ("SILENT_S", 0.3), ("GONE_S", 60.0)):
+        monkeypatch.setattr(browser, name, seconds)
+    assert attended(program) == 0
+    page = Page(live, client="page")
+    page.subscribe(program.run.id)
+    assert attended(program) == 1
+    page.wait(wire.Heartbeat)
+    assert attended(program) == 0  # it has not answered
+    answer(page)  # it is thawed
+    assert attended(program) == 1
+    page.close()
+
+
+def test_a_page_that_stays_frozen_gives_up_its_place(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("BEAT_S", 0.02), ("SILENT_S", 0.1), ("GONE_S", 0.2)):
+        monkeypatch.setattr(browser, name, seconds)
+    page = Page(live, client="page")
+    with pytest.raises(ConnectionClosed):
+        page.wait(wire.RunsChanged)  # which never come: only heartbeats, and then the end
+
+
+def test_a_page_that_answers_stays(
+    live: Live, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("BEAT_S", 0.02), ("SILENT_S", 5.0), ("GONE_S", 10.0)):
+        monkeypatch.setattr(browser, name, seconds)
+    page = Page(live, client="page")
+    page.subscribe(program.run.id)
+    for _ in range(20):
+        page.wait(wire.Heartbeat)
+        answer(page)
+    page.close()
+
+
+def test_a_connection_that_does_not_introduce_itself_is_dropped(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browser, "HELLO_DEADLINE_S", 0.1)
+    silent = live.socket("/api/stream", {**live.cookie, "Origin": live.base})
+    with pytest.raises(ConnectionClosed) as closed:
+        silent.recv(WAIT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.reason == "no request received"
+
+
+def test_no_key_of_a_message_is_a_prototype(program: Program, page: Page) -> None:
+    """A reader in JavaScript refuses such a key, and with it the whole message."""
+    node = program.define("exp")
+    hostile = {"__proto__": {"__proto__": 1}, "constructor": "__proto__", "axis": 1}
+    odd = msgspec.structs.replace(node, id=99, name="odd", attrs=hostile)
+    program.recorder.emit(events.GraphExtended((odd,), ()))
+    program.commit()
+    assert page.subscribe(program.run.id).nodes
+    seen = msgspec.msgpack.decode(encode(odd))
+    assert seen["attrs"] == {
+        "__proto__ ": {"__proto__ ": 1}, "constructor": "__proto__", "axis": 1,
+    }  # fmt: skip
+    assert msgspec.msgpack.decode(encode(odd), type=Node).name == "odd"

@@ -1,0 +1,115 @@
+"""The generated TypeScript types are complete, deterministic and current."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodescope import protocol
+from nodescope.record import rows
+from nodescope_server import typescript, wire
+
+
+def interface(text: str, name: str) -> str:
+    found = re.search(rf"export interface {name} \{{\n(.*?)\n\}}", text, re.DOTALL)
+    assert found, f"{name} is missing"
+    return found.group(1)
+
+
+def test_the_committed_file_is_current() -> None:
+    assert typescript.main(["--check"]) == 0
+
+
+def test_output_does_not_depend_on_hash_order() -> None:
+    outputs = {
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from nodescope_server import typescript;print(typescript.generate())",
+            ],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Request", "readonly body: RequestBody;"),
+        ("GetValue", "readonly seq?: number | null;"),  # only the page sends it
+        ("GetValue", "readonly index?: readonly number[];"),
+        ("Breakpoint", "readonly condition: string;"),  # the server sends it too
+        ("ValueSlice", 'readonly type: "value_slice";'),
+        ("ValueSlice", "readonly window: readonly [number, number, number, number];"),
+        ("ValueSlice", "readonly summary: TensorSummary | null;"),
+        ("ExecutionColumns", "readonly seq: Uint8Array;"),
+        ("Node", "readonly attrs: Readonly<Record<string, unknown>>;"),
+        ("Node", "readonly phase: Phase;"),
+        ("RunInfo", 'readonly state: "live" | "finished" | "lost" | "recorded";'),
+        ("Control", "readonly command: Command;"),
+        ("ComparedFunction", "readonly fates: Readonly<Partial<Record<FateKind, number>>>;"),
+        ("ComparedFunction", "readonly memory: MemoryReport | null;"),
+        ("Kernel", "readonly cost: KernelCost | null;"),
+    ],
+)
+def test_a_field_becomes(name: str, line: str) -> None:
+    assert line in interface(typescript.generate(), name)
+
+
+def test_every_message_is_there_and_every_name_that_is_used_is_defined() -> None:
+    text = typescript.generate()
+    for union in (wire.RequestBody, wire.ResponseBody, wire.Push, protocol.Command):
+        for struct in union.__args__:
+            assert f"type: {msgspec.json.encode(struct.__struct_config__.tag).decode()}" in (
+                interface(text, struct.__name__)
+            )
+    code = re.sub(r"/\*\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+    code = re.sub(r'"[^"]*"', "", code)
+    used = set(re.findall(r"\b[A-Z][a-z]\w*\b", code)) - {
+        "Partial",
+        "Readonly",
+        "Record",
+        "Uint8Array",
+    }
+    defined = set(re.findall(r"export (?:interface|type) (\w+)", code))
+    assert used == defined
+
+
+def test_flags_are_exported() -> None:
+    text = typescript.generate()
+    for name in ("HAS_NAN", "HAS_INF", "FAILED", "HAS_SUMMARY"):
+        assert f"export const {name} = {getattr(rows, name)};" in text
+    assert f"export const PROTOCOL_VERSION = {protocol.PROTOCOL_VERSION};" in text
+
+
+def test_a_type_without_translation_is_refused() -> None:
+    with pytest.raises(TypeError, match="extend typescript"):
+        typescript._type(set[int])
+
+
+def test_check_names_the_file_that_is_not_current(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "src" / "wire" / "types.gen.ts"
+    target.parent.parent.mkdir()
+    monkeypatch.setattr(typescript, "TARGET", target)
+    assert typescript.main(["--check"]) == 1
+    assert capsys.readouterr().err == (
+        "types.gen.ts is not current; run: python -m nodescope_server.typescript\n"
+    )
+    assert typescript.main([]) == 0
+    assert typescript.main(["--check"]) == 0
+    assert typescript.main(["--wrong"]) == 2

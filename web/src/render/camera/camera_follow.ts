@@ -1,0 +1,156 @@
+/**
+ * Where the camera goes when the picture changes under it.
+ *
+ * Invariant: what the user looks at stays where it is on the screen; the camera moves on its own
+ * only while the user has never moved it, or to follow the program.
+ */
+
+import { contains, overlaps, type Rect } from "@/base/geometry";
+import { BOX_SCOPE } from "@/layout/types";
+import {
+  type Camera,
+  fitted,
+  fittedWhole,
+  revealing,
+  seen,
+  type Viewport,
+} from "@/render/camera/camera";
+import type { SceneModel } from "@/render/scene/model";
+import type { GraphItem } from "@/render/scene/types";
+
+export function sceneBounds(model: SceneModel): Rect {
+  const { left, top, right, bottom } = model.scene;
+  return { x: left, y: top, width: right - left, height: bottom - top };
+}
+
+/** The topmost box: where reading begins. */
+export function firstBox(model: SceneModel): Rect | undefined {
+  const { scene } = model;
+  let best = -1;
+  for (let box = 0; box < scene.boxes; box++) {
+    if (scene.kind[box] === BOX_SCOPE) continue;
+    if (best < 0 || scene.y[box]! < scene.y[best]!) best = box;
+  }
+  return best < 0 ? undefined : model.rect(best);
+}
+
+/** Where the program stands, or else where reading begins. */
+export function focusRect(model: SceneModel, current: number | undefined): Rect | undefined {
+  const node = current === undefined ? undefined : model.hierarchy.indexOf.get(current);
+  const box = node === undefined ? -1 : model.visibleBox(node);
+  return box < 0 ? firstBox(model) : model.rect(box);
+}
+
+/** Moves the camera so that `item`'s left top corner stays where it was on the screen. */
+export function pinned(
+  camera: Camera,
+  item: GraphItem,
+  before: SceneModel,
+  after: SceneModel,
+): Camera | undefined {
+  const old = before.boxOf(item);
+  const now = after.boxOf(item);
+  if (old < 0 || now < 0) return undefined;
+  return {
+    x: camera.x + after.scene.x[now]! - before.scene.x[old]!,
+    y: camera.y + after.scene.y[now]! - before.scene.y[old]!,
+    zoom: camera.zoom,
+  };
+}
+
+/** The item nearest the middle of the view: what the user most likely looks at. */
+export function anchorItem(
+  model: SceneModel,
+  camera: Camera,
+  view: Viewport,
+): GraphItem | undefined {
+  const sight = seen(camera, view);
+  const x = sight.x + sight.width / 2;
+  const y = sight.y + sight.height / 2;
+  let best = -1;
+  let least = Number.POSITIVE_INFINITY;
+  for (const box of model.boxesIn(sight)) {
+    const { scene } = model;
+    const distance = Math.abs(scene.x[box]! - x) + Math.abs(scene.y[box]! - y);
+    if (distance >= least) continue;
+    least = distance;
+    best = box;
+  }
+  return best < 0 ? undefined : model.itemOf(best);
+}
+
+/** The camera for a scene that arrives. */
+export function cameraFor(
+  camera: Camera,
+  before: SceneModel | undefined,
+  after: SceneModel,
+  view: Viewport,
+  choice: {
+    readonly toggled: GraphItem | undefined;
+    readonly touched: boolean;
+    /** The user asked for all of it. */
+    readonly whole: boolean;
+    readonly focus: Rect | undefined;
+  },
+): Camera {
+  const bounds = sceneBounds(after);
+  const toFit = (): Camera =>
+    choice.whole ? fittedWhole(bounds, view) : fitted(bounds, choice.focus, view);
+  if (before === undefined || before.scene.boxes === 0) return toFit();
+  const sight = seen(camera, view);
+  const { toggled } = choice;
+  if (toggled !== undefined) {
+    const box = before.boxOf(toggled);
+    const kept =
+      box >= 0 && overlaps(before.rect(box), sight)
+        ? pinned(camera, toggled, before, after)
+        : undefined;
+    if (kept !== undefined) return kept;
+  } else if (!choice.touched) {
+    const inside =
+      contains(sight, bounds) &&
+      contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
+    return inside && !choice.whole ? camera : toFit();
+  }
+  const anchor = anchorItem(before, camera, view);
+  return (anchor && pinned(camera, anchor, before, after)) ?? camera;
+}
+
+/** The camera after the canvas changed its size: what was followed stays in sight. */
+export function resizedCamera(
+  camera: Camera,
+  model: SceneModel,
+  before: Viewport,
+  view: Viewport,
+  choice: {
+    readonly fit: boolean;
+    readonly whole: boolean;
+    readonly node: number | undefined;
+    readonly focus: Rect | undefined;
+  },
+): Camera {
+  if (choice.fit && choice.whole) return fittedWhole(sceneBounds(model), view);
+  if (choice.fit) return fitted(sceneBounds(model), choice.focus, view);
+  return inSight(model, choice.node, camera, before) ? keeping(camera, choice.focus, view) : camera;
+}
+
+/** Whether an item, or the folded scope that holds it, is on the screen. */
+export function inSight(
+  model: SceneModel | undefined,
+  node: number | undefined,
+  camera: Camera,
+  view: Viewport,
+): boolean {
+  if (model === undefined || node === undefined) return false;
+  const box = model.boxOf({ kind: "node", id: node });
+  return box >= 0 && overlaps(model.rect(box), seen(camera, view));
+}
+
+/** The nearest camera from which all of `focus` is seen; the same one where it is. */
+export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport): Camera {
+  if (focus === undefined) return camera;
+  const sight = seen(camera, view);
+  const end = { x: focus.x + focus.width, y: focus.y + focus.height };
+  const whole = contains(sight, focus) && contains(sight, end);
+  return whole ? camera : revealing(camera, focus, view);
+}

@@ -1,0 +1,153 @@
+/**
+ * Names of scopes over a picture too small for names in it: as on a map, at the screen's own size.
+ *
+ * Invariant: outer scopes are named first; no name lies over another, nor over the name in a box, nor
+ * leaves its own scope (but one of the outermost level). What has no room is left out rather than made
+ * smaller.
+ */
+
+import { type Font, textWidth, truncateMiddle } from "@/base/fonts_metrics";
+import { overlaps, type Rect } from "@/base/geometry";
+import { printable } from "@/base/printable";
+import { HEADER_HEIGHT, SCOPE_FONT, SCOPE_PADDING } from "@/layout/sizes";
+import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
+import { hiddenBySmallScope } from "@/render/draw/box_style";
+import { type Drawing, detailAt } from "@/render/draw/draw";
+
+/** Below this zoom a scope's name no longer fits its header. */
+export const LABELS_BELOW = 0.42;
+
+/** Screen px. */
+const SIZE = 10.5;
+const LINE = 14;
+const PAD = 3;
+const GAP = 4;
+/** A scope of the outermost level may be named beyond its border, so that there is always a name. */
+const OUTER_ROOM = 140;
+const LEAST_ROOM = 26;
+const MOST_LABELS = 300;
+
+export interface ScopeLabel {
+  readonly box: number;
+  readonly text: string;
+  /** World px. */
+  readonly rect: Rect;
+}
+
+/** Where names go: as many as have room. */
+export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): ScopeLabel[] {
+  const { model, zoom } = drawing;
+  const placed: ScopeLabel[] = [];
+  if (zoom >= LABELS_BELOW) return placed;
+  const { scene, hierarchy } = model;
+  const font = labelFont(zoom);
+  const far = detailAt(zoom) === "far";
+  const named = boxes.filter((box) => {
+    const kind = scene.kind[box]!;
+    return (kind === BOX_SCOPE || (far && kind === BOX_FOLD)) && !hiddenBySmallScope(drawing, box);
+  });
+  const area = (box: number): number => scene.width[box]! * scene.height[box]!;
+  named.sort((a, b) => depthOf(drawing, a) - depthOf(drawing, b) || area(b) - area(a) || a - b);
+  for (const box of named) {
+    if (placed.length >= MOST_LABELS) break;
+    // What is out of sight on the left is no room.
+    const wide = (scene.x[box]! + scene.width[box]! - leftOf(drawing, box)) * zoom - 1;
+    const room = depthOf(drawing, box) === 0 ? Math.max(wide, OUTER_ROOM) : wide;
+    if (room < LEAST_ROOM) continue;
+    const name = printable(hierarchy.groups[scene.ref[box]!]!.name, 120);
+    const text = truncateMiddle(name, font, (room - 2 * PAD) / zoom);
+    if (text.length < Math.min(3, name.length)) continue;
+    const rect = freeRect(drawing, box, textWidth(text, font) + (2 * PAD) / zoom, placed);
+    if (rect !== undefined) placed.push({ box, text, rect });
+  }
+  return placed;
+}
+
+function labelFont(zoom: number): Font {
+  return { ...SCOPE_FONT, size: SIZE / zoom };
+}
+
+function depthOf(drawing: Drawing, box: number): number {
+  let depth = 0;
+  const { parent } = drawing.model.scene;
+  for (let at = parent[box]!; at >= 0; at = parent[at]!) depth++;
+  return depth;
+}
+
+/** Whether a box has its name in it, but for open ones; nearer than far, that is. */
+function hasName(drawing: Drawing, box: number): boolean {
+  return drawing.model.scene.kind[box] !== BOX_SCOPE && !hiddenBySmallScope(drawing, box);
+}
+
+/** Where the name of a box begins: it stays in sight while any of the scope is. */
+function leftOf({ model, zoom, view }: Drawing, box: number): number {
+  const { x, width } = model.rect(box);
+  return Math.min(Math.max(x + 1 / zoom, view.x + 4 / zoom), x + width);
+}
+
+/** As tall as the screen's line, but where boxes have names, no taller than what is above them. */
+function lineHeight({ zoom }: Drawing, far: boolean): number {
+  const room = HEADER_HEIGHT + SCOPE_PADDING - 2;
+  return far ? LINE / zoom : Math.min(LINE / zoom, room);
+}
+
+/** In the box's left top corner, or a line further down inside it. */
+function freeRect(
+  drawing: Drawing,
+  box: number,
+  width: number,
+  placed: readonly ScopeLabel[],
+): Rect | undefined {
+  const { model, zoom, view } = drawing;
+  const own = model.rect(box);
+  const far = detailAt(zoom) === "far";
+  const height = lineHeight(drawing, far);
+  const open = model.scene.kind[box] === BOX_SCOPE;
+  const x = leftOf(drawing, box);
+  const top = open
+    ? Math.max(own.y + 1 / zoom, Math.min(view.y + 2 / zoom, own.y + own.height - height))
+    : own.y + (own.height - height) / 2;
+  const lines = open ? 3 : 1;
+  for (let line = 0; line < lines; line++) {
+    const y = top + line * height;
+    if (line > 0 && y + height > own.y + own.height) return undefined;
+    const rect = { x, y, width, height };
+    // Two names with nothing between them read as one.
+    const apart = { ...rect, x: x - GAP / zoom, width: width + (2 * GAP) / zoom };
+    const taken = placed.find((other) => overlaps(other.rect, apart));
+    const free = (at: Rect) => far || !model.boxesIn(at).some((each) => hasName(drawing, each));
+    if (taken === undefined) {
+      if (free(rect)) return rect;
+      continue;
+    }
+    const beside = { ...rect, x: taken.rect.x + taken.rect.width + GAP / zoom };
+    const inside = beside.x + width <= own.x + own.width;
+    if (inside && !placed.some((other) => overlaps(other.rect, beside)) && free(beside)) {
+      return beside;
+    }
+  }
+  if (!open || far) return undefined;
+  // Nearer, a scope of one node has no room above it: the name stands on the scope's upper border.
+  const above = { x, y: own.y - height, width, height };
+  const covers = model.boxesIn(above).some((each) => hasName(drawing, each));
+  const meets = placed.some((other) => overlaps(other.rect, above));
+  return covers || meets || above.y < view.y ? undefined : above;
+}
+
+export function drawScopeLabels(drawing: Drawing, boxes: readonly number[]): void {
+  const { painter, palette, live, model, zoom } = drawing;
+  const font = labelFont(zoom);
+  for (const { box, text, rect } of placeScopeLabels(drawing, boxes)) {
+    const done = live.groupDone[model.scene.ref[box]!] === 1;
+    painter.alpha(0.86);
+    painter.rect(rect.x, rect.y, rect.width, rect.height, 3 / zoom, palette["bg-panel"]);
+    painter.alpha(1);
+    painter.text(
+      rect.x + PAD / zoom,
+      rect.y + rect.height - 3.5 / zoom,
+      text,
+      font,
+      palette[done ? "text" : "text-2"],
+    );
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Open scopes: their ground, border and header, and when they are too small to look into.
+ *
+ * Invariant: drawn parents first; headers come after the edges, which pass below them.
+ */
+
+import { textWidth, truncateMiddle } from "@/base/fonts_metrics";
+import { overlaps, type Rect } from "@/base/geometry";
+import { printable } from "@/base/printable";
+import { HEADER_HEIGHT, NABLA_WIDTH, PILL_INSET, SCOPE_FONT, SMALL_MONO } from "@/layout/sizes";
+import { BOX_SCOPE } from "@/layout/types";
+import { hiddenBySmallScope, isBlock } from "@/render/draw/box_style";
+import { type Drawing, detailAt, drawChevron, drawNabla } from "@/render/draw/draw";
+import { drawFarStrip } from "@/render/draw/draw_far";
+import { LABELS_BELOW } from "@/render/draw/draw_far_labels";
+import { formatCount, formatTime } from "@/render/draw/format";
+
+/** Fill and border of the open scopes in view, parents first. */
+export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
+  const { painter, palette, model, live, zoom } = drawing;
+  const { scene, hierarchy } = model;
+  for (const box of boxes) {
+    if (scene.kind[box] !== BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
+    const group = hierarchy.groups[scene.ref[box]!]!;
+    const done = live.groupDone[group.index] === 1;
+    painter.rect(
+      scene.x[box]! + 0.5,
+      scene.y[box]! + 0.5,
+      scene.width[box]! - 1,
+      scene.height[box]! - 1,
+      7,
+      palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!],
+      {
+        colour: palette["line-strong"],
+        width: Math.max(1, 0.6 / zoom),
+        dash: done ? "solid" : "dashed",
+      },
+    );
+    if (isBlock(drawing, box)) drawFarStrip(drawing, box);
+  }
+}
+
+const SCOPE_FILLS = ["scope-1", "scope-2", "scope-3"] as const;
+
+function scopeDepth(drawing: Drawing, box: number): number {
+  let depth = 0;
+  for (let at = drawing.model.scene.parent[box]!; at >= 0; at = drawing.model.scene.parent[at]!) {
+    depth++;
+  }
+  return depth;
+}
+
+/** Headers come after the edges, which pass below them. */
+export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
+  const { painter, palette, model, live, zoom } = drawing;
+  if (zoom < LABELS_BELOW) return;
+  const { scene, hierarchy } = model;
+  for (const box of boxes) {
+    if (scene.kind[box] !== BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
+    const group = hierarchy.groups[scene.ref[box]!]!;
+    const x = scene.x[box]!;
+    const y = scene.y[box]!;
+    const width = scene.width[box]!;
+    const done = live.groupDone[group.index] === 1;
+    const fill = palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, box), 2)]!];
+    const ink = done ? palette["text-2"] : palette["text-3"];
+    const size = Math.min(HEADER_HEIGHT - 2, Math.max(SCOPE_FONT.size, 10 / zoom));
+    const font = { ...SCOPE_FONT, size };
+    const right = rightText(drawing, group.index, group.ops, width);
+    const rightWidth = right === "" ? 0 : textWidth(right, SMALL_MONO) + 10;
+    const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
+    const name = truncateMiddle(
+      printable(group.name, 120),
+      font,
+      width - PILL_INSET - nabla - rightWidth - 16,
+    );
+    // A patch of the ground, so that an edge that enters here does not strike the words through.
+    const end = textWidth(name, font) + nabla;
+    const base = y + 12.4 + size * 0.36;
+    painter.blocks([x + 6, y + 2, 17 + end, Math.max(20, base - y - 2 + size * 0.24)], fill);
+    if (right !== "") painter.blocks([x + width - rightWidth - 2, y + 4, rightWidth, 17], fill);
+    drawChevron(painter, x + 9, y + 10.5, true, palette["text-3"]);
+    if (nabla > 0) drawNabla(painter, x + PILL_INSET, base - 0.5, ink);
+    painter.text(x + PILL_INSET + nabla, base, name, font, ink);
+    if (right !== "") {
+      painter.text(x + width - 10, y + 16, right, SMALL_MONO, palette["text-3"], "right");
+    }
+  }
+}
+
+/** Takes the right part of the header around a box away where `over` would cut it. */
+export function clearHeader(drawing: Drawing, box: number, over: Rect): void {
+  const { painter, palette, model } = drawing;
+  const { scene, hierarchy } = model;
+  const scope = scene.parent[box]!;
+  if (scope < 0 || scene.kind[scope] !== BOX_SCOPE) return;
+  const group = hierarchy.groups[scene.ref[scope]!]!;
+  const right = rightText(drawing, group.index, group.ops, scene.width[scope]!);
+  if (right === "") return;
+  const width = textWidth(right, SMALL_MONO) + 2;
+  const x = scene.x[scope]! + scene.width[scope]! - 10 - width + 1;
+  const words: Rect = { x, y: scene.y[scope]! + 6, width, height: 13 };
+  if (!overlaps(words, over)) return;
+  const fill = palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, scope), 2)]!];
+  painter.blocks([words.x, words.y, words.width, words.height], fill);
+}
+
+/** `30 ops · 14.2 ms`, as much of it as there is room for. */
+export function rightText(drawing: Drawing, group: number, ops: number, width: number): string {
+  if (detailAt(drawing.zoom) !== "near") return "";
+  const count = formatCount(ops, "op");
+  const ns = drawing.live.groupNs[group]!;
+  const both = ns > 0 ? `${count} · ${formatTime(ns)}` : count;
+  if (textWidth(both, SMALL_MONO) < width * 0.55) return both;
+  return textWidth(count, SMALL_MONO) < width * 0.45 ? count : "";
+}

@@ -1,0 +1,135 @@
+/**
+ * Live state as it is drawn: which node has run, how long scopes took, where a value is not finite.
+ *
+ * Invariant: recomputed whole from the columns that the store hands over, in time linear in the
+ * nodes; a node that last ran in an earlier training step counts as not yet run.
+ */
+
+import type { Hierarchy } from "@/layout/hierarchy";
+import { FAMILIES } from "@/render/draw/palette";
+import { type ColourBy, FAILED, HAS_INF, HAS_NAN, type NodeStates } from "@/render/scene/types";
+
+export interface LiveState {
+  /** By node index: 1 = has run in the step shown. */
+  readonly done: Uint8Array;
+  readonly durationNs: Float64Array;
+  readonly flags: Uint8Array;
+  /** By group index, nested scopes included. */
+  readonly groupDone: Uint8Array;
+  readonly groupNs: Float64Array;
+  /** Of the outputs of all nodes inside. */
+  readonly groupBytes: Float64Array;
+  readonly groupFlags: Uint8Array;
+  /** Share of each family in a group's time (in its operations, if nothing is timed). */
+  readonly shares: Float64Array;
+  /** False in an export: nothing is known, so everything is drawn solid and without times. */
+  readonly known: boolean;
+}
+
+export const SHARES = FAMILIES.length;
+
+export function liveState(
+  hierarchy: Hierarchy,
+  states: NodeStates | undefined,
+  step: number,
+): LiveState {
+  const { nodes, groups, groupOf, host } = hierarchy;
+  const done = new Uint8Array(nodes.length);
+  const durationNs = new Float64Array(nodes.length);
+  const flags = new Uint8Array(nodes.length);
+  const groupDone = new Uint8Array(groups.length);
+  const groupNs = new Float64Array(groups.length);
+  const groupFlags = new Uint8Array(groups.length);
+  const shares = new Float64Array(groups.length * SHARES);
+  const timed = new Float64Array(groups.length * SHARES);
+  const counted = new Float64Array(groups.length * SHARES);
+  const groupBytes = new Float64Array(groups.length);
+  nodes.forEach((node, index) => {
+    const leaf = node.family === "leaf";
+    const runs = states?.times[node.id] ?? 0;
+    // Parameters are made once, before the first step; they stay there.
+    const now = states === undefined || (runs > 0 && (leaf || (states.step[node.id] ?? 0) >= step));
+    const ns = runs > 0 ? (states!.durationNs[node.id] ?? 0) : 0;
+    done[index] = now ? 1 : 0;
+    durationNs[index] = ns;
+    flags[index] = now ? (states?.flags[node.id] ?? 0) : 0;
+    const group = groupOf[index]!;
+    groupFlags[group]! |= flags[index]!;
+    if (leaf || host[index]! >= 0) return;
+    if (now) groupDone[group] = 1;
+    groupNs[group]! += ns;
+    groupBytes[group]! += outputBytes(hierarchy, index);
+    const family = FAMILIES.indexOf(node.family as (typeof FAMILIES)[number]);
+    if (family < 0) return;
+    timed[group * SHARES + family]! += ns;
+    counted[group * SHARES + family]! += 1;
+  });
+  for (let group = groups.length - 1; group > 0; group--) {
+    const parent = groups[group]!.parent;
+    groupNs[parent]! += groupNs[group]!;
+    groupBytes[parent]! += groupBytes[group]!;
+    groupFlags[parent]! |= groupFlags[group]!;
+    groupDone[parent]! |= groupDone[group]!;
+    for (let family = 0; family < SHARES; family++) {
+      timed[parent * SHARES + family]! += timed[group * SHARES + family]!;
+      counted[parent * SHARES + family]! += counted[group * SHARES + family]!;
+    }
+  }
+  for (let group = 0; group < groups.length; group++) {
+    const part = (groupNs[group]! > 0 ? timed : counted).subarray(
+      group * SHARES,
+      (group + 1) * SHARES,
+    );
+    const total = part.reduce((sum, value) => sum + value, 0);
+    for (let family = 0; family < SHARES; family++) {
+      shares[group * SHARES + family] = total > 0 ? part[family]! / total : 0;
+    }
+  }
+  return {
+    done,
+    durationNs,
+    flags,
+    groupDone,
+    groupNs,
+    groupBytes,
+    groupFlags,
+    shares,
+    known: states !== undefined,
+  };
+}
+
+export function outputBytes(hierarchy: Hierarchy, node: number): number {
+  let bytes = 0;
+  for (const value of hierarchy.nodes[node]!.outputs) {
+    bytes += hierarchy.values.get(value)?.bytes ?? 0;
+  }
+  return bytes;
+}
+
+/** What a node stands for on the scale of the colour mode: ns or bytes. */
+export function nodeAmount(
+  hierarchy: Hierarchy,
+  live: LiveState,
+  node: number,
+  mode: ColourBy,
+): number {
+  return mode === "time" ? live.durationNs[node]! : outputBytes(hierarchy, node);
+}
+
+/** What a folded scope stands for: the sum of all in it. */
+export function groupAmount(live: LiveState, group: number, mode: ColourBy): number {
+  return mode === "time" ? live.groupNs[group]! : live.groupBytes[group]!;
+}
+
+/** Where an amount stands below the most, 0 to 1; undefined = not on the scale. */
+export function heat(value: number, most: number): number | undefined {
+  // Three decades: what takes a thousandth of the most is as good as nothing.
+  if (!(value > 0) || !(most > 0)) return undefined;
+  return Math.min(1, Math.max(0, 1 + Math.log10(value / most) / 3));
+}
+
+export function isNotFinite(flags: number): boolean {
+  return (flags & (HAS_NAN | HAS_INF)) !== 0;
+}
+
+export { FAILED, HAS_INF, HAS_NAN };

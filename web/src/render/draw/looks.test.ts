@@ -1,0 +1,205 @@
+import { describe, expect, it } from "vitest";
+import { overlaps } from "@/base/geometry";
+import { composeScene } from "@/layout/compose";
+import { buildHierarchy } from "@/layout/hierarchy";
+import { NestedLayout } from "@/layout/nested";
+import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
+import { Tween } from "@/render/camera/tween";
+import { foldColour, heatMost, nodeColour, stripOf } from "@/render/draw/box_style";
+import type { Drawing } from "@/render/draw/draw";
+import { linkPoints, savedWords } from "@/render/draw/draw_edges";
+import { placeScopeLabels } from "@/render/draw/draw_far_labels";
+import { liveState } from "@/render/draw/execution_overlay";
+import { literalPalette, sequential } from "@/render/draw/palette";
+import { SceneModel } from "@/render/scene/model";
+import type { ColourBy, GraphNode } from "@/render/scene/types";
+import { node } from "@/render/testing";
+
+const PALETTE = literalPalette("dark");
+
+function modelOf(nodes: readonly GraphNode[], open: "all" | ReadonlySet<string>): SceneModel {
+  const values = nodes.map(({ id }) => ({ id: 100 + id, shape: [3], dtype: "f4", bytes: 12 * id }));
+  const hierarchy = buildHierarchy(nodes, new Map(values.map((value) => [value.id, value])));
+  return new SceneModel(hierarchy, composeScene(new NestedLayout(hierarchy), open, 1));
+}
+
+function drawingOf(model: SceneModel, zoom: number, colourBy: ColourBy): Drawing {
+  const { left, top, right, bottom } = model.scene;
+  const states = {
+    times: Uint32Array.of(0, 1, 1, 1, 1),
+    step: Uint32Array.of(0, 1, 1, 1, 1),
+    durationNs: Float64Array.of(0, 10, 400, 600, 5),
+    flags: Uint8Array.of(0, 0, 1, 0, 0),
+  };
+  const live = liveState(model.hierarchy, states, 1);
+  return {
+    painter: undefined as never,
+    palette: PALETTE,
+    model,
+    live,
+    heatMost: heatMost(model, live, colourBy),
+    view: { x: left - 9, y: top - 9, width: right - left + 18, height: bottom - top + 18 },
+    zoom,
+    colourBy,
+    tints: new Map(),
+    matches: undefined,
+    changes: undefined,
+    path: undefined,
+    raised: -1,
+    labels: [],
+  };
+}
+
+const NODES = [
+  node(1),
+  node(2, { scope: "s", inputs: [101] }),
+  node(3, { scope: "s/inner", inputs: [102] }),
+  node(4, { inputs: [103] }),
+];
+
+describe("colour by an amount", () => {
+  it.each([
+    ["time", 1000],
+    ["memory", 60],
+  ] as const)("a folded scope stands for all in it: %s", (mode, sum) => {
+    const model = modelOf(NODES, new Set());
+    const drawing = drawingOf(model, 1, mode);
+    const group = model.hierarchy.groupAt.get("s")!;
+    expect(drawing.heatMost).toBe(sum);
+    expect(foldColour(drawing, group)).toBe(sequential(PALETTE, 1));
+    expect(stripOf(drawing, group)).toEqual([[sequential(PALETTE, 1), 1]]);
+    expect(nodeColour(drawing, 0)).not.toBe(sequential(PALETTE, 1));
+  });
+
+  it("an open scope leaves the scale to what is in it", () => {
+    expect(drawingOf(modelOf(NODES, "all"), 1, "time").heatMost).toBe(600);
+  });
+
+  it("a folded scope with a NaN in it is not drawn as finite", () => {
+    const model = modelOf(NODES, new Set());
+    const drawing = drawingOf(model, 1, "finite");
+    expect(foldColour(drawing, model.hierarchy.groupAt.get("s")!)).toBe(PALETTE.nan);
+  });
+});
+
+describe("names of scopes from far away", () => {
+  const nodes = Array.from({ length: 40 }, (_, k) =>
+    node(k + 1, { scope: `block_${k >> 2}/part_${k & 1}`, inputs: k > 0 ? [100 + k] : [] }),
+  );
+
+  it.each([0.4, 0.2, 0.05, 0.02])("the outermost have names that never overlap at %s", (zoom) => {
+    const model = modelOf(nodes, "all");
+    const drawing = drawingOf(model, zoom, "family");
+    const boxes = model.boxesIn(drawing.view);
+    const labels = placeScopeLabels(drawing, boxes);
+    expect(labels.length).toBeGreaterThan(0);
+    expect(labels[0]!.text).toMatch(/^block_/);
+    // As large on the screen as it is in the boxes near by.
+    expect(labels[0]!.rect.height * zoom).toBeGreaterThanOrEqual(12);
+    labels.forEach((one, k) => {
+      for (const other of labels.slice(k + 1)) expect(overlaps(one.rect, other.rect)).toBe(false);
+    });
+  });
+
+  it.each([0.41, 0.38, 0.35])("lie over no name in a box at %s", (zoom) => {
+    const model = modelOf(nodes, "all");
+    const drawing = drawingOf(model, zoom, "family");
+    const labels = placeScopeLabels(drawing, model.boxesIn(drawing.view));
+    expect(labels.length).toBeGreaterThan(0);
+    for (const { rect } of labels) {
+      const below = model.boxesIn(rect).filter((box) => model.scene.kind[box] !== BOX_SCOPE);
+      expect(below).toEqual([]);
+    }
+  });
+
+  it.each([0.4, 0.24, 0.19])("stay in their scopes where the view cuts these, at %s", (zoom) => {
+    const model = modelOf(nodes, "all");
+    const whole = drawingOf(model, zoom, "family");
+    let seen = 0;
+    for (let x = 0; x < whole.view.width; x += 30) {
+      const view = { ...whole.view, x: whole.view.x + x };
+      for (const { box, rect } of placeScopeLabels({ ...whole, view }, model.boxesIn(view))) {
+        if (model.scene.parent[box]! < 0) continue;
+        const own = model.rect(box);
+        expect(rect.x + rect.width).toBeLessThanOrEqual(own.x + own.width);
+        seen++;
+      }
+    }
+    expect(seen).toBeGreaterThan(0);
+  });
+
+  it("near by, the headers are enough", () => {
+    const model = modelOf(nodes, "all");
+    const drawing = drawingOf(model, 0.8, "family");
+    expect(placeScopeLabels(drawing, model.boxesIn(drawing.view))).toEqual([]);
+  });
+
+  it("a folded scope has its name, too", () => {
+    const model = modelOf(nodes, new Set());
+    const drawing = drawingOf(model, 0.2, "family");
+    const labels = placeScopeLabels(drawing, model.boxesIn(drawing.view));
+    expect(model.scene.kind[labels[0]!.box]).toBe(BOX_FOLD);
+  });
+});
+
+describe("the words at the line of what is saved", () => {
+  const model = modelOf(NODES, "all");
+  const box = model.rect(model.nodeBox[0]!);
+
+  it("lie over no box and no other words", () => {
+    const lane = box.y + box.height + 6;
+    const [start, end] = [box.x - 10, box.x + box.width + 200];
+    const free = savedWords(model, start, end, lane, [])!;
+    expect(free.x + free.width).toBeLessThanOrEqual(end);
+    const other = savedWords(model, start, end, lane, [free])!;
+    expect(overlaps(free, other)).toBe(false);
+    for (let y = box.y - 30; y < box.y + 60; y += 3) {
+      const words = savedWords(model, box.x, box.x + box.width + 4, y, []);
+      if (words === undefined) continue;
+      const below = model.boxesIn(words).filter((each) => model.scene.kind[each] !== BOX_SCOPE);
+      expect(below).toEqual([]);
+    }
+  });
+
+  it("are left out where there is no room", () => {
+    const middle = box.y + box.height / 2;
+    expect(savedWords(model, box.x, box.x + box.width, middle, [])).toBeUndefined();
+  });
+});
+
+describe("a link between columns", () => {
+  const touches = (points: readonly number[], rect: ReturnType<SceneModel["rect"]>, k: number) => {
+    const [x, y] = [points[k]!, points[k + 1]!];
+    return x >= rect.x && x <= rect.x + rect.width && y >= rect.y && y <= rect.y + rect.height;
+  };
+
+  it.each([
+    ["above and to the right", { x: 700, y: 0, width: 300, height: 200 }],
+    ["right above", { x: 380, y: 0, width: 120, height: 24 }],
+    ["beside", { x: 700, y: 900, width: 300, height: 400 }],
+    ["above and to the left", { x: 0, y: 0, width: 100, height: 24 }],
+  ])("begins and ends at its boxes: %s", (_, to) => {
+    const from = { x: 400, y: 1000, width: 160, height: 24 };
+    const points = linkPoints(from, to, false);
+    expect(touches(points, from, 0)).toBe(true);
+    expect(touches(points, to, points.length - 2)).toBe(true);
+  });
+});
+
+describe("on the way from one scene to the next", () => {
+  it("edges stay at their boxes", () => {
+    const before = modelOf(NODES.slice(0, 3), "all");
+    const after = modelOf(NODES, "all");
+    const tween = Tween.start(after, before, 0, { x: 0, y: 0, zoom: 1 }, { x: 0, y: 0, zoom: 1 })!;
+    const frame = tween.frame(60);
+    const edges = frame.edgesIn({ x: -1e6, y: -1e6, width: 2e6, height: 2e6 });
+    expect(edges.length).toBe(after.scene.edges);
+    const { scene } = frame;
+    for (const edge of edges) {
+      const source = frame.rect(scene.source[edge]!);
+      const x = scene.points[2 * scene.start[edge]!]!;
+      expect(x).toBeGreaterThanOrEqual(source.x);
+      expect(x).toBeLessThanOrEqual(source.x + source.width);
+    }
+  });
+});

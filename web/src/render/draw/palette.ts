@@ -1,0 +1,86 @@
+/**
+ * The colours of the canvas: the page's tokens, by name.
+ *
+ * Invariant: no colour is written here; on screen they are read from the CSS variables, for an
+ * export without a page from the literals generated out of the same file.
+ */
+
+import { type Palette, type Theme, TOKENS, type Token } from "@/render/draw/design_tokens";
+import { LITERALS } from "@/render/draw/palette_literals";
+import type { Family } from "@/render/scene/types";
+import { isLeaf } from "@/wire/roles";
+import type { Node } from "@/wire/types.gen";
+
+export type { Palette, Theme, Token };
+
+export function literalPalette(theme: Theme): Palette {
+  return LITERALS[theme];
+}
+
+/** Reads the theme in force; a variable that is missing falls back to the dark theme's. */
+export function readPalette(element: Element): Palette {
+  const style = getComputedStyle(element);
+  const entries = TOKENS.map((token) => {
+    const value = style.getPropertyValue(`--${token}`).trim();
+    return [token, value === "" ? LITERALS.dark[token] : value] as const;
+  });
+  return Object.fromEntries(entries) as Record<Token, string>;
+}
+
+export const FAMILIES: readonly Family[] = [
+  "matmul",
+  "elementwise",
+  "activation",
+  "reduction",
+  "norm",
+  "layout",
+  "index",
+  "random",
+  "loss",
+  "update",
+  "control",
+  "kernel",
+  "communication",
+  "other",
+  "leaf",
+];
+
+/** What a node looks like: data if it only holds some, else its family, grey if that is unknown. */
+export function familyOf(node: Pick<Node, "role" | "family">): Family {
+  if (isLeaf(node)) return "leaf";
+  const { family } = node;
+  return family !== "leaf" && FAMILIES.includes(family as Family) ? (family as Family) : "other";
+}
+
+export function familyColour(palette: Palette, family: string): string {
+  if (family === "leaf") return palette["text-3"];
+  if (!FAMILIES.includes(family as Family)) return palette["op-other"];
+  return palette[`op-${family as Exclude<Family, "leaf">}`];
+}
+
+/** Colour of `t` (0 to 1) on the sequential scale; the low end keeps clear of the background. */
+export function sequential(palette: Palette, t: number): string {
+  const place = Math.min(1, Math.max(0, t)) * 4 + 2;
+  const low = Math.min(5, Math.floor(place));
+  const a = palette[`seq-${low}` as Token];
+  const b = palette[`seq-${low + 1}` as Token];
+  return mix(a, b, place - low);
+}
+
+/** Between two colours written as #rgb, #rrggbb or #rrggbbaa; anything else gives the first. */
+export function mix(a: string, b: string, t: number): string {
+  const from = channels(a);
+  const to = channels(b);
+  if (from === undefined || to === undefined) return a;
+  const hex = from
+    .map((value, k) => Math.round(value + (to[k]! - value) * t))
+    .map((value) => value.toString(16).padStart(2, "0"));
+  return `#${hex.join("")}`;
+}
+
+function channels(colour: string): readonly number[] | undefined {
+  if (!/^#([\da-f]{3}|[\da-f]{6}|[\da-f]{8})$/i.test(colour)) return undefined;
+  const digits = colour.slice(1);
+  const wide = digits.length === 3 ? [...digits].map((digit) => digit + digit).join("") : digits;
+  return [0, 2, 4].map((at) => Number.parseInt(wide.slice(at, at + 2), 16));
+}

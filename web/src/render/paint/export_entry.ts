@@ -1,0 +1,91 @@
+/**
+ * The picture without a page: run by Python through the built `export.js`, no DOM, no worker.
+ *
+ * Invariant: the same layout and drawing code as on screen; input is JSON, output is SVG text.
+ */
+
+import { composeScene } from "@/layout/compose";
+import { buildHierarchy } from "@/layout/hierarchy";
+import { NestedLayout } from "@/layout/nested";
+import { placeLabels } from "@/render/draw/draw_edges";
+import { liveState } from "@/render/draw/execution_overlay";
+import { literalPalette, type Theme } from "@/render/draw/palette";
+import { drawSvg } from "@/render/paint/picture";
+import { SceneModel } from "@/render/scene/model";
+import type { GraphNode, GraphValue } from "@/render/scene/types";
+
+interface ExportInput {
+  readonly nodes: readonly GraphNode[];
+  readonly values: readonly GraphValue[];
+  readonly open: "all" | readonly string[];
+  readonly theme: Theme;
+  readonly title: string;
+  /** CSS that holds fonts themselves; may be empty. */
+  readonly fonts: string;
+}
+
+const MARGIN = 32;
+
+/** SVG of a graph given as JSON (`ExportInput`); throws a one-line Error on other input. */
+export function renderSvg(json: string): string {
+  const input = parseInput(json);
+  const hierarchy = buildHierarchy(
+    input.nodes,
+    new Map(input.values.map((value) => [value.id, value])),
+  );
+  const open = input.open === "all" ? "all" : new Set(input.open);
+  const model = new SceneModel(hierarchy, composeScene(new NestedLayout(hierarchy), open, 1));
+  const { left, top, right, bottom } = model.scene;
+  return drawSvg(
+    {
+      palette: literalPalette(input.theme),
+      model,
+      live: liveState(hierarchy, undefined, 0),
+      view: {
+        x: left - MARGIN,
+        y: top - MARGIN,
+        width: right - left + 2 * MARGIN,
+        height: bottom - top + 2 * MARGIN,
+      },
+      zoom: 1,
+      colourBy: "family",
+      tints: new Map(),
+      heatMost: 0,
+      matches: undefined,
+      changes: undefined,
+      path: undefined,
+      raised: -1,
+      labels: placeLabels(model),
+    },
+    {
+      current: undefined,
+      badge: undefined,
+      breakpoints: new Map(),
+      watchMarks: new Map(),
+      selection: undefined,
+      hover: undefined,
+      linked: new Set(),
+      gutter: undefined,
+      edge: undefined,
+    },
+    input.title,
+    { fonts: input.fonts },
+  );
+}
+
+function parseInput(json: string): ExportInput {
+  const input = JSON.parse(json) as Partial<ExportInput>;
+  if (!Array.isArray(input.nodes) || !Array.isArray(input.values)) {
+    throw new Error("renderSvg: `nodes` and `values` must be lists.");
+  }
+  const { nodes, values } = input as Pick<ExportInput, "nodes" | "values">;
+  return {
+    // JSON has no undefined: a node that differentiates nothing comes with null.
+    nodes: nodes.map((node) => ({ ...node, forward: node.forward ?? undefined })),
+    values,
+    open: input.open ?? "all",
+    theme: input.theme === "dark" ? "dark" : "light",
+    title: typeof input.title === "string" ? input.title : "nodescope graph",
+    fonts: typeof input.fonts === "string" ? input.fonts : "",
+  };
+}

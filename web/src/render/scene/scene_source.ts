@@ -1,0 +1,124 @@
+/**
+ * From graphs and fold states to scenes: when to lay out, and which scene belongs to which graph.
+ *
+ * Invariant: a scene is handed on with the hierarchy that it was made from, never with a newer one.
+ */
+
+import { LayoutClient } from "@/layout/client";
+import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
+import type { Scene } from "@/layout/types";
+import { SceneModel } from "@/render/scene/model";
+import type { GraphModel } from "@/render/scene/types";
+
+/** A live graph grows node by node: it is laid out again at most this often. */
+const GROWTH_MS = 120;
+
+export interface SceneListener {
+  scene(model: SceneModel, ms: number): void;
+  /** The same picture, of values of other shapes. */
+  respecified(model: SceneModel): void;
+  busy(): void;
+}
+
+/** The bytes of edges as the values are now; of several in one, those of when it was laid out. */
+function withBytes(scene: Scene, hierarchy: Hierarchy): Scene {
+  const bytes = scene.bytes.map((known, edge) =>
+    scene.bundle[edge] === 1
+      ? (hierarchy.values.get(scene.value[edge] ?? -1)?.bytes ?? known)
+      : known,
+  );
+  return { ...scene, bytes };
+}
+
+export class SceneSource {
+  private readonly client: LayoutClient;
+  private readonly hierarchies = new Map<number, Hierarchy>();
+  private graph: GraphModel | undefined;
+  private open: ReadonlySet<string> = new Set();
+  private version = 0;
+  private shown: Scene | undefined;
+  private started = false;
+  private growth: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly listener: SceneListener) {
+    this.client = new LayoutClient({
+      scene: (scene, ms) => this.arrived(scene, ms),
+      busy: (busy) => busy && this.listener.busy(),
+    });
+  }
+
+  /** Returns true if it is the graph of another run, which shares nothing with the one before. */
+  setGraph(graph: GraphModel): boolean {
+    const before = this.graph;
+    if (before?.version === graph.version && before.nodes === graph.nodes) return false;
+    if (before !== undefined && before.structure !== undefined) {
+      if (before.structure === graph.structure) {
+        this.graph = graph;
+        this.respecify(graph);
+        return false;
+      }
+    }
+    const another =
+      before !== undefined &&
+      (graph.version < before.version ||
+        graph.nodes.length < before.nodes.length ||
+        (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
+    this.graph = graph;
+    if (another || !this.started) this.layOut();
+    else this.growth ??= setTimeout(() => this.layOut(), GROWTH_MS);
+    return another;
+  }
+
+  /** Returns the paths that changed. */
+  setOpen(open: ReadonlySet<string>): readonly string[] {
+    const changed = [...open]
+      .filter((path) => !this.open.has(path))
+      .concat([...this.open].filter((path) => !open.has(path)));
+    if (changed.length === 0) return changed;
+    this.open = new Set(open);
+    if (this.started) this.client.request(this.open);
+    return changed;
+  }
+
+  /** Whether the newest graph, as it is folded, is the one that is shown. */
+  get settled(): boolean {
+    return this.growth === undefined && this.client.idle;
+  }
+
+  dispose(): void {
+    clearTimeout(this.growth);
+    this.client.dispose();
+  }
+
+  private layOut(): void {
+    clearTimeout(this.growth);
+    this.growth = undefined;
+    const { graph } = this;
+    if (graph === undefined) return;
+    this.started = true;
+    this.version++;
+    this.hierarchies.set(this.version, buildHierarchy(graph.nodes, graph.values));
+    this.client.setGraph(graph.nodes, graph.values.values(), this.version);
+    this.client.request(this.open);
+  }
+
+  /** Other shapes in the same picture: nothing moves. */
+  private respecify(graph: GraphModel): void {
+    const scene = this.shown;
+    if (scene === undefined || !this.hierarchies.has(this.version)) return;
+    const hierarchy = buildHierarchy(graph.nodes, graph.values);
+    this.hierarchies.set(this.version, hierarchy);
+    if (scene.version !== this.version) return;
+    this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));
+  }
+
+  private arrived(scene: Scene, ms: number): void {
+    const hierarchy = this.hierarchies.get(scene.version);
+    if (hierarchy === undefined) return;
+    for (const version of this.hierarchies.keys()) {
+      if (version < scene.version) this.hierarchies.delete(version);
+    }
+    this.shown = scene;
+    this.listener.scene(new SceneModel(hierarchy, withBytes(scene, hierarchy)), ms);
+  }
+}

@@ -1,0 +1,466 @@
+/**
+ * The graph canvas: puts layout, picture, camera and pointer together.
+ *
+ * Invariant: draws at most once per animation frame, only what changed; a scene stays on screen
+ * until the next one is ready, so the picture is never blank while there is a graph.
+ */
+
+import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
+import {
+  type Camera,
+  fitted,
+  fittedWhole,
+  revealing,
+  seen,
+  toScreen,
+  toWorld,
+  type Viewport,
+  zoomAt,
+} from "@/render/camera/camera";
+import {
+  cameraFor,
+  focusRect,
+  inSight,
+  keeping,
+  resizedCamera,
+  sceneBounds,
+} from "@/render/camera/camera_follow";
+import { Motion } from "@/render/camera/motion";
+import type { Drawing, EdgeLabel } from "@/render/draw/draw";
+import { placeLabels } from "@/render/draw/draw_edges";
+import { type LiveState, liveState } from "@/render/draw/execution_overlay";
+import { readPalette } from "@/render/draw/palette";
+import {
+  hitTest,
+  NOWHERE,
+  neighbourOf,
+  type Pointed,
+  pointedAt,
+  sameItem,
+  samePointed,
+} from "@/render/scene/hit";
+import type { SceneModel } from "@/render/scene/model";
+import { SceneSource } from "@/render/scene/scene_source";
+import type {
+  BreakpointMark,
+  ColourBy,
+  CurrentMark,
+  GraphChanges,
+  GraphItem,
+  GraphModel,
+  GraphPath,
+  GraphView,
+  GraphViewEvents,
+  NodeBadge,
+  NodeStates,
+  Tints,
+  WatchMarks,
+} from "@/render/scene/types";
+import { loadFonts, Screen } from "@/render/view/canvas_layers";
+import type { Stage } from "@/render/view/canvas_stack";
+import { OverviewPanel } from "@/render/view/overview";
+import { listenToPointer } from "@/render/view/pointer";
+import { drawingOf, type Look, marksOf, plainLook, svgOf } from "@/render/view/view_options";
+
+type Layer = "still" | "overlay" | "overview";
+
+export function createGraphView(host: HTMLElement, events: GraphViewEvents): GraphView {
+  return new CanvasGraphView(host, events);
+}
+
+class CanvasGraphView implements GraphView {
+  readonly overview: HTMLCanvasElement;
+  private readonly screen: Screen;
+  private readonly stage: Stage;
+  private readonly source: SceneSource;
+  private readonly panel: OverviewPanel;
+  private readonly ends: (() => void)[] = [];
+  private look: Look;
+  private model: SceneModel | undefined;
+  private labels: readonly EdgeLabel[] = [];
+  private liveNow: LiveState | undefined;
+  private readonly motion = new Motion();
+  private touched = false;
+  /** All of the graph was asked for, and the camera not moved since. */
+  private whole = false;
+  /** A scene came while the host had no size yet: it is fitted when it gets one. */
+  private unfitted = false;
+  private toggled: GraphItem | undefined;
+  private wanted: GraphItem | undefined;
+  private pointed: Pointed = NOWHERE;
+  private lastView: Viewport;
+  private dirty = { still: true, overlay: true, overview: true };
+  private frame = 0;
+  private reportedZoom = -1;
+  private reportedMost = 0;
+  private disposed = false;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly events: GraphViewEvents,
+  ) {
+    this.look = plainLook(readPalette(host));
+    this.screen = new Screen(host, () => this.resized());
+    this.stage = this.screen.stage;
+    this.lastView = this.stage.view;
+    this.panel = new OverviewPanel(
+      (point) => this.centreOn(point),
+      () => this.invalidate("overview"),
+    );
+    this.overview = this.panel.canvas;
+    this.source = new SceneSource({
+      scene: (model, ms) => this.sceneArrived(model, ms),
+      respecified: (model) => this.respecified(model),
+      busy: () => this.events.layout(true, 0),
+    });
+    this.ends.push(
+      listenToPointer(host, {
+        pan: (dx, dy) => this.pan(dx, dy),
+        zoom: (anchor, factor) => this.zoomAround(anchor, this.camera.zoom * factor),
+        hover: (point) => this.pointAt(point),
+        click: (point) => this.click(point),
+        doubleClick: (point) => this.click(point, true),
+        dragging: (active) => this.setCursor(active ? "grabbing" : "grab"),
+      }),
+    );
+    this.ends.push(loadFonts(() => this.redraw()));
+    this.redraw();
+  }
+
+  setGraph(model: GraphModel, first: { reveal?: GraphItem; whole?: boolean } = {}): void {
+    this.wanted = first.reveal ?? this.wanted;
+    const another = this.source.setGraph(model);
+    if (another || first.whole === true) this.whole = first.whole === true;
+    if (!another) return;
+    this.model = undefined;
+    this.liveNow = undefined;
+    this.touched = false;
+    this.redraw();
+  }
+
+  setExpanded(open: ReadonlySet<string>): void {
+    const changed = this.source.setOpen(open);
+    if (changed.length === 1) this.toggled = { kind: "scope", path: changed[0]! };
+  }
+
+  private sceneArrived(model: SceneModel, ms: number): void {
+    if (this.disposed) return;
+    const before = this.model;
+    if (before?.hierarchy !== model.hierarchy) this.liveNow = undefined;
+    this.model = model;
+    this.labels = placeLabels(model);
+    this.unfitted = this.stage.view.width === 0;
+    const from = this.camera;
+    const asked = this.wanted?.kind === "node" ? this.wanted.id : undefined;
+    let to = cameraFor(from, before, model, this.stage.view, {
+      toggled: this.toggled,
+      touched: this.touched,
+      whole: this.whole,
+      focus: focusRect(model, this.look.current?.node ?? asked),
+    });
+    // One scope folded or opened stays where it is; the rest of the graph goes where it must.
+    if (this.toggled !== undefined) this.whole = false;
+    this.toggled = undefined;
+    if (inSight(before, this.look.current?.node, from, this.stage.view)) {
+      to = keeping(to, focusRect(model, this.look.current?.node), this.stage.view);
+    }
+    const wanted = this.wanted === undefined ? -1 : model.boxOf(this.wanted);
+    if (wanted >= 0) to = revealing(to, model.rect(wanted), this.stage.view);
+    if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
+    this.motion.rearrange(model, before, to);
+    this.events.layout(false, ms);
+    this.redraw();
+  }
+
+  private respecified(model: SceneModel): void {
+    if (this.disposed || this.model === undefined) return;
+    this.model = model;
+    this.labels = placeLabels(model);
+    this.liveNow = undefined;
+    this.redraw();
+  }
+
+  setStates(states: NodeStates, step: number): void {
+    this.liveNow = undefined;
+    this.set({ states, step });
+  }
+
+  setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void {
+    this.set({ breakpoints: marks }, "overlay");
+  }
+
+  setWatchMarks(marks: WatchMarks): void {
+    this.set({ watchMarks: marks }, "overlay");
+  }
+
+  setCurrent(mark: CurrentMark | undefined, follow: boolean): void {
+    this.set({ current: mark });
+    if (mark !== undefined && follow && !this.whole) this.reveal({ kind: "node", id: mark.node });
+  }
+
+  setBadge(badge: NodeBadge | undefined): void {
+    this.set({ badge }, "overlay");
+  }
+
+  setSelection(item: GraphItem | undefined): void {
+    this.set({ selection: item }, "overlay");
+  }
+
+  setColourBy(mode: ColourBy): void {
+    this.set({ colourBy: mode });
+  }
+
+  setTints(tints: Tints): void {
+    this.set({ tints }, "still", "overview");
+  }
+
+  setLinked(ids: ReadonlySet<number>): void {
+    this.set({ linked: ids }, "overlay");
+  }
+
+  setMatches(ids: ReadonlySet<number> | undefined): void {
+    this.set({ matchIds: ids }, "still");
+  }
+
+  setChanges(changes: GraphChanges | undefined): void {
+    this.set({ changes }, "still");
+  }
+
+  setPath(path: GraphPath | undefined): void {
+    this.set({ path }, "still", "overlay");
+  }
+
+  themeChanged(): void {
+    this.set({ palette: readPalette(this.host) });
+  }
+
+  /** Changes how the graph is shown; without layers named, all are drawn again. */
+  private set(change: Partial<Look>, ...layers: readonly Layer[]): void {
+    this.look = { ...this.look, ...change };
+    if (layers.length === 0) this.redraw();
+    else this.invalidate(...layers);
+  }
+
+  fit(): void {
+    if (this.model === undefined) return;
+    this.whole = true;
+    this.touched = false;
+    this.moveTo(this.fitting(this.model));
+  }
+
+  /** The node to be seen where not all can be: the current one, else the selected one. */
+  private get attended(): number | undefined {
+    const { current, selection } = this.look;
+    return current?.node ?? (selection?.kind === "node" ? selection.id : undefined);
+  }
+
+  private fitting(model: SceneModel): Camera {
+    const bounds = sceneBounds(model);
+    return this.whole
+      ? fittedWhole(bounds, this.stage.view)
+      : fitted(bounds, focusRect(model, this.attended), this.stage.view);
+  }
+
+  reveal(item: GraphItem): void {
+    const box = this.model?.boxOf(item) ?? -1;
+    if (this.model === undefined || this.model.ownBox(item) < 0) this.wanted = item;
+    else this.wanted = undefined;
+    if (box < 0 || this.stage.view.width === 0) return;
+    const to = revealing(this.camera, this.model!.rect(box), this.stage.view);
+    if (to.x !== this.camera.x || to.y !== this.camera.y || to.zoom !== this.camera.zoom) {
+      this.moveTo(to);
+    }
+  }
+
+  zoomBy(factor: number): void {
+    this.zoomTo(this.camera.zoom * factor);
+  }
+
+  zoomTo(zoom: number): void {
+    const { width, height } = this.stage.view;
+    this.touched = true;
+    this.whole = false;
+    this.moveTo(zoomAt(this.camera, { x: width / 2, y: height / 2 }, zoom));
+  }
+
+  neighbour(from: GraphItem, direction: "up" | "down" | "left" | "right"): GraphItem | undefined {
+    const box = this.model?.boxOf(from) ?? -1;
+    if (this.model === undefined || box < 0) return undefined;
+    const next = neighbourOf(this.model, box, direction);
+    return next < 0 ? undefined : this.model.itemOf(next);
+  }
+
+  toSvg(what: "screen" | "whole", fonts: string): string {
+    const seenBy = what === "screen" ? { camera: this.camera, view: this.stage.view } : undefined;
+    return svgOf(this.look, this.model, this.labels, fonts, seenBy);
+  }
+
+  boundsOf(item: GraphItem): Rect | undefined {
+    const box = this.model === undefined ? -1 : this.model.ownBox(item);
+    if (this.model === undefined || box < 0) return undefined;
+    const rect = this.model.rect(box);
+    if (!overlaps(rect, seen(this.camera, this.stage.view))) return undefined;
+    const { zoom } = this.camera;
+    return { ...toScreen(this.camera, rect), width: rect.width * zoom, height: rect.height * zoom };
+  }
+
+  settled(): boolean {
+    return this.source.settled;
+  }
+
+  dispose(): void {
+    this.disposed = true;
+    cancelAnimationFrame(this.frame);
+    for (const end of this.ends) end();
+    this.source.dispose();
+    this.panel.dispose();
+    this.screen.dispose();
+  }
+
+  // ------------------------------------------------------------ pointer
+
+  private pan(dx: number, dy: number): void {
+    const { zoom } = this.camera;
+    this.touched = true;
+    this.whole = false;
+    this.setCamera({ x: this.camera.x - dx / zoom, y: this.camera.y - dy / zoom, zoom });
+  }
+
+  private zoomAround(anchor: Point, zoom: number): void {
+    this.touched = true;
+    this.whole = false;
+    this.setCamera(zoomAt(this.camera, anchor, zoom));
+  }
+
+  private pointAt(point: Point | undefined): void {
+    const before = this.pointed;
+    this.pointed =
+      point === undefined || this.model === undefined
+        ? NOWHERE
+        : pointedAt(this.model, toWorld(this.camera, point), this.camera.zoom);
+    this.setCursor(this.pointed.cursor);
+    if (samePointed(before, this.pointed)) return;
+    this.invalidate("overlay");
+    if (!sameItem(before.hover, this.pointed.hover)) this.events.hover(this.pointed.hover);
+  }
+
+  private click(point: Point, twice = false): void {
+    const hit = this.model && hitTest(this.model, toWorld(this.camera, point));
+    const folds = hit?.chevron === true || twice;
+    if (folds && hit?.item.kind === "scope") this.events.toggleScope(hit.item.path);
+    else if (hit?.gutter === true && hit.item.kind === "node") {
+      this.events.toggleBreakpoint(hit.item.id);
+    } else this.events.select(hit?.item);
+  }
+
+  private centreOn(point: Point): void {
+    if (this.model === undefined) return;
+    const { left, right, top, bottom } = this.model.scene;
+    const { zoom } = this.camera;
+    this.touched = true;
+    this.whole = false;
+    this.setCamera({
+      x: clamp(point.x, left, right) - this.stage.view.width / zoom / 2,
+      y: clamp(point.y, top, bottom) - this.stage.view.height / zoom / 2,
+      zoom,
+    });
+  }
+
+  private setCursor(cursor: string): void {
+    if (this.host.style.cursor !== cursor) this.host.style.cursor = cursor;
+  }
+
+  // ------------------------------------------------------------ camera and frames
+
+  private get camera(): Camera {
+    return this.motion.camera;
+  }
+
+  private setCamera(camera: Camera): void {
+    this.motion.jump(camera);
+    this.redraw();
+  }
+
+  private moveTo(camera: Camera): void {
+    this.motion.glide(camera);
+    this.redraw();
+  }
+
+  private resized(): void {
+    const {
+      model,
+      camera,
+      lastView,
+      stage: { view },
+    } = this;
+    if (model !== undefined && view.width > 0) {
+      this.motion.jump(
+        resizedCamera(camera, model, lastView, view, {
+          fit: this.unfitted || !this.touched,
+          whole: this.whole,
+          node: this.look.current?.node,
+          focus: focusRect(model, this.attended),
+        }),
+      );
+      this.unfitted = false;
+    }
+    if (view.width > 0) this.lastView = view;
+    this.redraw();
+  }
+
+  private redraw(): void {
+    this.invalidate("still", "overlay", "overview");
+  }
+
+  private invalidate(...layers: readonly Layer[]): void {
+    for (const layer of layers) this.dirty[layer] = true;
+    if (this.frame === 0 && !this.disposed) {
+      this.frame = requestAnimationFrame((now) => this.draw(now));
+    }
+  }
+
+  private live(): LiveState | undefined {
+    if (this.model === undefined) return undefined;
+    const { states, step } = this.look;
+    this.liveNow ??= liveState(this.model.hierarchy, states, step);
+    return this.liveNow;
+  }
+
+  private drawingFor(model: SceneModel, camera: Camera): Omit<Drawing, "painter"> {
+    return drawingOf(this.look, model, this.live(), {
+      camera,
+      view: this.stage.view,
+      labels: model === this.model ? this.labels : [],
+    });
+  }
+
+  private draw(now: number): void {
+    this.frame = 0;
+    const { model } = this;
+    const { camera, shown, moving } = this.motion.frame(model, now);
+    const drawing = shown === undefined ? undefined : this.drawingFor(shown, camera);
+    if (this.dirty.still) this.screen.drawStill(camera, this.look.palette, drawing);
+    if (this.dirty.overlay) {
+      this.screen.drawOverlay(camera, drawing, marksOf(this.look, this.pointed));
+    }
+    if (this.dirty.overview) {
+      const node = model?.hierarchy.indexOf.get(this.look.current?.node ?? -1);
+      this.panel.draw(this.stage.ratio, {
+        drawing: model === undefined ? undefined : this.drawingFor(model, camera),
+        palette: this.look.palette,
+        view: seen(camera, this.stage.view),
+        current: node === undefined || model === undefined ? -1 : model.visibleBox(node),
+      });
+    }
+    this.dirty = { still: false, overlay: false, overview: false };
+    if (drawing !== undefined && drawing.heatMost !== this.reportedMost) {
+      this.reportedMost = drawing.heatMost;
+      this.events.scale(drawing.heatMost);
+    }
+    if (camera.zoom !== this.reportedZoom) {
+      this.reportedZoom = camera.zoom;
+      this.events.camera(camera.zoom);
+    }
+    if (moving) this.redraw();
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * Why the program stands where it stands, in words that follow "Stopped after matmul".
+ *
+ * Invariant: pure; never names the node again, which the words before do.
+ */
+
+import { describeBreakpoint } from "@/store/debugger/breakpoints";
+import type { Breakpoint, Stop } from "@/wire/types.gen";
+
+/** `Stopped after`; the name of the node follows, unless the program itself raised an error. */
+export function stopWords(stop: Stop): string {
+  // Of the program itself, not of the node that ran last.
+  if (stop.error !== "") return "Stopped by an error";
+  if (stop.reason === "exception") return "Stopped at the error raised by";
+  if (stop.reason === "watch") return "Stopped by a watch at";
+  return stop.when === "before" ? "Stopped before" : "Stopped after";
+}
+
+/** Args: breakpoint: The one that was hit, if it is still set. */
+export function reasonWords(stop: Stop, breakpoint: Breakpoint | undefined): string {
+  // Its own text is made for a terminal: it names the node, and breakpoints by their numbers.
+  const { node_name: name, text } = stop;
+  switch (stop.reason) {
+    case "entry":
+      return "No operation has run yet.";
+    case "step":
+      return "A step ended here.";
+    case "run_to":
+      return text.includes(", the gradient of ") ? `${text}.` : "Ran to here.";
+    case "pause":
+      return text === `Stopped at ${name}` ? "Pause was requested." : text;
+    case "breakpoint":
+      if (breakpoint !== undefined) return `Breakpoint ${describeBreakpoint(breakpoint)}`;
+      return text.replace(/^Breakpoint \d+: /, "Breakpoint ");
+    case "exception":
+      return text.startsWith(`${name} raises `) ? text.slice(`${name} raises `.length) : text;
+    default:
+      return text;
+  }
+}

@@ -1,0 +1,57 @@
+import { expect, test } from "vitest";
+import { foundWords, markedNodes, ruleOf } from "@/store/debugger/watch_marks";
+import type { WatchStatus } from "@/wire/types.gen";
+
+const TEXT = "nan: loss/log in step 3 (train.py:14): 2 NaN in 6 elements";
+
+const seen = (node: number, seq: number) => ({ node, seq, step: seq, text: `${TEXT} ${seq}` });
+
+const status = (change: Partial<WatchStatus>): WatchStatus => ({
+  id: 1,
+  text: "nan -> mark",
+  rule: "nan",
+  enabled: true,
+  hits: 2,
+  last: "",
+  node: 0,
+  seq: 0,
+  step: 0,
+  message: "",
+  marks: true,
+  recent: [seen(5, 9), seen(4, 7), seen(5, 3)],
+  ...change,
+});
+
+test("marks are by node, the newest first; more is said where more was found", () => {
+  const found = markedNodes([status({ hits: 40 })], undefined);
+  expect([...found.keys()].sort()).toEqual([4, 5]);
+  expect(found.get(5)?.hits.map((each) => each.seq)).toEqual([9, 3]);
+  expect(found.get(5)?.more).toEqual(["nan -> mark"]);
+  expect(markedNodes([status({ hits: 3 })], undefined).get(5)?.more).toEqual([]);
+});
+
+test("what only stops or logs, or is off, marks nothing", () => {
+  expect(markedNodes([status({ marks: false })], undefined).size).toBe(0);
+  expect(markedNodes([status({ enabled: false })], undefined).size).toBe(0);
+});
+
+test("what the recording said is marked too, and nothing twice", () => {
+  const hit = { ...seen(5, 9), name: "loss/log" };
+  const answer = {
+    type: "watch_answer",
+    hits: [hit, { ...hit, seq: 20 }],
+    total: 2,
+    looked: 9,
+    caveats: [],
+    fault: "",
+  } as const;
+  const found = markedNodes([status({})], { text: "nan", answer });
+  expect(found.get(5)?.hits.map((each) => each.seq)).toEqual([20, 9, 3]);
+});
+
+test("a hit in words", () => {
+  expect(ruleOf(TEXT)).toBe("nan");
+  expect(foundWords(TEXT)).toBe("2 NaN in 6 elements");
+  expect(foundWords("something else")).toBe("something else");
+  expect(ruleOf("something else")).toBe("");
+});

@@ -1,0 +1,66 @@
+/**
+ * What watches have marked, by node: of those that run, the newest hits; of a question to the
+ * recording, all that it gave.
+ *
+ * Invariant: pure; a node's hits are the newest first.
+ */
+
+import type { Asked } from "@/store/debugger/watches";
+import type { WatchStatus } from "@/wire/types.gen";
+
+export interface MarkedHit {
+  readonly watch: string;
+  readonly seq: number;
+  readonly step: number;
+  readonly text: string;
+}
+
+export interface Marked {
+  readonly hits: readonly MarkedHit[];
+  /** The watches that found more than is told here, as they are written. */
+  readonly more: readonly string[];
+}
+
+export type MarkedNodes = ReadonlyMap<number, Marked>;
+
+export function markedNodes(
+  statuses: readonly WatchStatus[],
+  asked: Asked | undefined,
+): MarkedNodes {
+  const hits = new Map<number, MarkedHit[]>();
+  const more = new Map<number, Set<string>>();
+  const take = (node: number, hit: MarkedHit, further: boolean): void => {
+    const known = hits.get(node) ?? [];
+    if (known.some((each) => each.seq === hit.seq && each.text === hit.text)) return;
+    hits.set(node, [...known, hit]);
+    if (further) more.set(node, (more.get(node) ?? new Set()).add(hit.watch));
+  };
+  for (const status of statuses) {
+    if (!status.marks || !status.enabled) continue;
+    for (const { node, seq, step, text } of status.recent) {
+      const further = status.hits > status.recent.length;
+      take(node, { watch: status.text, seq, step, text }, further);
+    }
+  }
+  const answer = asked?.answer;
+  for (const { node, seq, step, text } of answer?.hits ?? []) {
+    const further = (answer?.total ?? 0) > (answer?.hits.length ?? 0);
+    take(node, { watch: asked?.text ?? "", seq, step, text }, further);
+  }
+  return new Map(
+    [...hits].map(([node, found]) => [
+      node,
+      { hits: found.sort((a, b) => b.seq - a.seq), more: [...(more.get(node) ?? [])] },
+    ]),
+  );
+}
+
+/** What was found, without rule, node, step and line, which stand beside it or above. */
+export function foundWords(text: string): string {
+  return /^\w+: .*? in step \d+(?: \([^()]*\))?: (.*)$/s.exec(text)?.[1] ?? text;
+}
+
+/** The rule of a hit. */
+export function ruleOf(text: string): string {
+  return /^(\w+): /.exec(text)?.[1] ?? "";
+}

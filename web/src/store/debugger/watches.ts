@@ -1,0 +1,182 @@
+/**
+ * The watches of the run, what rules there are, and what was asked of the recording.
+ *
+ * Invariant: the session holds the watches; the page sends whole sets, each as it is written.
+ */
+
+import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
+import { type MarkedNodes, markedNodes } from "@/store/debugger/watch_marks";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import { inWords } from "@/wire/socket";
+import type { RuleInfo, RuleList, WatchAnswer, WatchStatus } from "@/wire/types.gen";
+
+/** A question to the recording, and its answer once it is there. */
+export interface Asked {
+  readonly text: string;
+  readonly answer: WatchAnswer | undefined;
+}
+
+export interface Watches {
+  readonly statuses: Accessor<readonly WatchStatus[]>;
+  /** Whether watches can be set: the program runs. */
+  readonly live: Accessor<boolean>;
+  readonly gallery: Accessor<boolean>;
+  readonly rules: Accessor<RuleList | undefined>;
+  readonly asked: Accessor<Asked | undefined>;
+  /** What is marked on the canvas and in the outline. */
+  readonly marked: Accessor<MarkedNodes>;
+  /** What stands in the text field. */
+  readonly draft: Accessor<string>;
+  setDraft(text: string): void;
+  setGallery(open: boolean): void;
+  /** These return "" when it was done, else why not, for a person. */
+  add(text: string): Promise<string>;
+  edit(id: number, text: string): Promise<string>;
+  addAll(texts: readonly string[]): Promise<string>;
+  ask(text: string): Promise<string>;
+  enable(id: number, enabled: boolean): void;
+  remove(id: number): void;
+  closeAnswer(): void;
+}
+
+const OFF = "off ";
+const ASK_TIMEOUT_MS = 15_000;
+
+/** A watch as it is written, switched on or off. */
+export function switched(text: string, enabled: boolean): string {
+  const bare = text.startsWith(OFF) ? text.slice(OFF.length) : text;
+  return enabled ? bare : OFF + bare;
+}
+
+/** The set with these added, but for those that are there. */
+export function withMore(
+  statuses: readonly WatchStatus[],
+  texts: readonly string[],
+): readonly string[] {
+  const known = new Set(statuses.map((each) => switched(each.text, true)));
+  const now = statuses.map((each) => each.text);
+  return [...now, ...texts.filter((each) => !known.has(switched(each, true)))];
+}
+
+/** What of a watch is its own: without its rule's actions, if they are the usual ones. */
+export function shortText(text: string): string {
+  return switched(text, true).replace(/ -> stop$/, "");
+}
+
+/** The rules that a search finds, by kind. */
+export function rulesFound(
+  rules: readonly RuleInfo[],
+  search: string,
+): readonly (readonly [string, readonly RuleInfo[]])[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const kinds = new Map<string, RuleInfo[]>();
+  for (const each of rules) {
+    const text = [each.name, ...each.aliases, each.about, each.asked].join(" ").toLowerCase();
+    if (!words.every((word) => text.includes(word))) continue;
+    kinds.set(each.origin, [...(kinds.get(each.origin) ?? []), each]);
+  }
+  return [...kinds];
+}
+
+export function createWatches(store: Store, ui: Ui): Watches {
+  const [gallery, setGallery] = createSignal(false);
+  const [rules, setRules] = createSignal<RuleList | undefined>();
+  const [asked, setAsked] = createSignal<Asked | undefined>();
+  const [draft, setDraft] = createSignal("");
+  const statuses = createMemo(() => store.session()?.watches ?? []);
+  const live = createMemo(() => {
+    const phase = store.session()?.phase;
+    return store.model()?.info.state === "live" && (phase === "running" || phase === "stopped");
+  });
+  const shown = createMemo(() => ui.dockTab() === "watches" && gallery());
+  const marked = createMemo(() => markedNodes(statuses(), asked()));
+  createEffect(
+    on(store.runId, (_, before) => {
+      if (before === undefined) return;
+      batch(() => {
+        setRules(undefined);
+        setAsked(undefined);
+      });
+    }),
+  );
+  // What suits depends on what has been seen: asked anew with each opening, and after a stop.
+  createEffect(
+    on([shown, store.runId, store.stops], ([open, run]) => {
+      if (!open || run === undefined) return;
+      store.request({ type: "get_rules", run }, "rules").then(
+        (found) => {
+          if (run === store.runId()) setRules(found);
+        },
+        (error: unknown) => store.complain(error),
+      );
+    }),
+  );
+  const send = (watches: readonly string[]): Promise<string> =>
+    store.refusal({ type: "set_watches", watches });
+  const read = async (text: string): Promise<{ texts: readonly string[]; fault: string }> => {
+    const run = store.runId();
+    if (run === undefined) return { texts: [], fault: "No run is open." };
+    try {
+      return await store.request({ type: "read_watch", run, text }, "watch_read");
+    } catch (error) {
+      return { texts: [], fault: inWords(error) };
+    }
+  };
+  const quietly = (watches: readonly string[]): void => {
+    void send(watches).then((why) => {
+      if (why !== "") store.notify("error", why);
+    });
+  };
+  return {
+    statuses,
+    live,
+    gallery,
+    rules,
+    asked,
+    marked,
+    draft,
+    setDraft,
+    setGallery: (open) => {
+      batch(() => {
+        setGallery(open);
+        if (open) setAsked(undefined);
+      });
+    },
+    add: async (text) => {
+      const { texts, fault } = await read(text);
+      return fault || send(withMore(statuses(), texts));
+    },
+    edit: async (id, text) => {
+      const { texts, fault } = await read(text);
+      if (fault) return fault;
+      return send(statuses().flatMap((each) => (each.id === id ? texts : [each.text])));
+    },
+    addAll: (texts) => send(withMore(statuses(), texts)),
+    ask: async (text) => {
+      const run = store.runId();
+      if (run === undefined) return "No run is open.";
+      const question = { text, answer: undefined };
+      batch(() => {
+        setGallery(false);
+        setAsked(question);
+      });
+      try {
+        const body = { type: "ask_watch", run, text } as const;
+        const answer = await store.request(body, "watch_answer", ASK_TIMEOUT_MS);
+        if (asked() !== question) return "";
+        setAsked(answer.fault === "" ? { text, answer } : undefined);
+        return answer.fault;
+      } catch (error) {
+        if (asked() === question) setAsked(undefined);
+        return inWords(error);
+      }
+    },
+    enable: (id, enabled) =>
+      quietly(
+        statuses().map((each) => (each.id === id ? switched(each.text, enabled) : each.text)),
+      ),
+    remove: (id) => quietly(statuses().flatMap((each) => (each.id === id ? [] : [each.text]))),
+    closeAnswer: () => void setAsked(undefined),
+  };
+}

@@ -1,0 +1,206 @@
+import { createRoot } from "solid-js";
+import { beforeEach, expect, test } from "vitest";
+import {
+  type Branches,
+  branchRows,
+  coneOf,
+  createBranches,
+  differing,
+  numbersOf,
+} from "@/store/debugger/what_if";
+import { type Requests, Store } from "@/store/page/store";
+import { createUi, type Ui } from "@/store/page/ui";
+import { node, RUN, runInfo, snapshot, tensor } from "@/wire/fixtures";
+import { RequestError } from "@/wire/socket";
+import type {
+  BranchAnswer,
+  BranchInfo,
+  ChangedValue,
+  RequestBody,
+  SetValue,
+  TensorSummary,
+} from "@/wire/types.gen";
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const EDIT: SetValue = { type: "set_value", value: 2 };
+
+function info(id: number, parent = 0): BranchInfo {
+  return {
+    id,
+    name: `branch ${id}`,
+    parent,
+    step: 1,
+    last_step: 1,
+    seq: 9,
+    edit: "n2 set to 0",
+    node: 2,
+    changed: 1,
+    same: 0,
+    blocked: 0,
+    nbytes: 8,
+  };
+}
+
+function summary(change: Partial<TensorSummary> = {}): TensorSummary {
+  return {
+    spec: tensor([4], "float64"),
+    nbytes: 32,
+    min: 0,
+    max: 1,
+    mean: 0.5,
+    std: 0.1,
+    norm: 2,
+    nan_count: 0,
+    inf_count: 0,
+    zero_count: 0,
+    histogram: [],
+    preview: [1, 2],
+    blob: true,
+    ...change,
+  };
+}
+
+function changed(id: number, change: Partial<ChangedValue> = {}): ChangedValue {
+  return {
+    name: `n${id}`,
+    node: id,
+    value: id,
+    seq: id,
+    step: 1,
+    phase: "forward",
+    old: summary(),
+    new: summary({ norm: 3 }),
+    differ: 4,
+    size: 4,
+    largest: 1,
+    at: [0],
+    before: "1",
+    after: "2",
+    edited: false,
+    ...change,
+  };
+}
+
+const detail = (id: number): BranchAnswer => ({
+  type: "branch",
+  info: info(id),
+  changes: [changed(2, { edited: true }), changed(3)],
+  unlisted: 0,
+  blocked: [{ name: "n4", node: 4, seq: 4, reason: "not recorded" }],
+  redone: "",
+});
+
+let asked: RequestBody[];
+let held: BranchInfo[];
+let ui: Ui;
+let branches: Branches;
+
+beforeEach(async () => {
+  asked = [];
+  held = [];
+  const store = createRoot(() => {
+    const made = new Store();
+    ui = createUi(undefined);
+    branches = createBranches(made, ui);
+    return made;
+  });
+  store.attach({
+    request: ((body: RequestBody) => {
+      asked.push(body);
+      if (body.type === "fork") {
+        if (body.edit.index === "9") return Promise.reject(new RequestError("points outside"));
+        held.push(info(held.length + 1, body.parent ?? 0));
+        return Promise.resolve(detail(held.length));
+      }
+      if (body.type === "drop_branch") held = held.filter((each) => each.id !== body.branch);
+      if (body.type === "get_branch") return Promise.resolve(detail(body.branch));
+      return Promise.resolve({ type: "branches", branches: held, notes: [] });
+    }) as Requests["request"],
+  });
+  store.linkChanged({ kind: "open", server: "test" });
+  store.runsChanged([runInfo()]);
+  store.receive([snapshot({ seq: 9, nodes: [node(2, "n2")], node_seqs: [1] })]);
+  await settled();
+});
+
+test("a fork is listed, chosen and shown", async () => {
+  expect(await branches.fork(EDIT, 0, 0)).toBe("");
+  expect(asked.at(-2)).toEqual({
+    type: "fork",
+    run: RUN,
+    seq: null,
+    edit: EDIT,
+    name: "",
+    parent: 0,
+    steps: 0,
+  });
+  expect(ui.dockTab()).toBe("branches");
+  expect(branches.chosen()).toBe(1);
+  expect(branches.detail()?.info.id).toBe(1);
+  expect([...(branches.cone()?.nodes ?? [])]).toEqual([
+    [2, "≠"],
+    [3, "≠"],
+    [4, "?"],
+  ]);
+  ui.setDockTab("console");
+  expect(branches.cone()).toBeUndefined();
+});
+
+test("a refused fork says why, and leaves the rest as it was", async () => {
+  expect(await branches.fork({ ...EDIT, index: "9" }, 0, 0)).toBe("points outside");
+  expect(branches.rows()).toEqual([]);
+  expect(ui.dockTab()).toBe("timeline");
+});
+
+test("another branch is fetched when it is chosen, and dropping one shows what is left", async () => {
+  await branches.fork(EDIT, 0, 0);
+  await branches.fork(EDIT, 1, 0);
+  branches.choose(1);
+  await settled();
+  expect(asked.at(-1)).toEqual({ type: "get_branch", run: RUN, branch: 1 });
+  expect(branches.detail()?.info.id).toBe(1);
+  branches.drop(1);
+  await settled();
+  expect(branches.chosen()).toBe(2);
+  const before = asked.length;
+  branches.rename(2, "branch 2");
+  branches.rename(2, " ");
+  expect(asked).toHaveLength(before);
+});
+
+test("the tree is read from the top, branches of branches under their own", () => {
+  const rows = branchRows([info(1), info(2), info(3, 1), info(4, 3), info(5)]);
+  expect(rows.map((row) => [row.info.id, row.depth])).toEqual([
+    [1, 0],
+    [3, 1],
+    [4, 2],
+    [2, 0],
+    [5, 0],
+  ]);
+});
+
+test("the cone joins what is read with what reads it", () => {
+  const nodes = [undefined, undefined, node(2, "n2"), node(3, "n3", { inputs: [2, 7] })];
+  expect(coneOf(detail(1), nodes).edges).toEqual([[2, 3]]);
+});
+
+test("how many differ is told shortly", () => {
+  const told = (differ: number, size: number) => differing(changed(1, { differ, size }));
+  expect(told(4, 4)).toBe("all 4");
+  expect(told(16, 192)).toBe("16 of 192");
+  expect(told(1_000, 40_000)).toBe("2.50\u202f%");
+});
+
+test("a change is told by the number that tells most", () => {
+  const scalar = { spec: tensor([], "float64") };
+  const told = (old: Partial<TensorSummary>, now: Partial<TensorSummary>) =>
+    numbersOf(changed(1, { old: summary(old), new: summary(now) }));
+  expect(told({}, { norm: 3 })).toEqual({ what: "norm", old: "2", new: "3" });
+  expect(told({ nan_count: 2 }, {})).toEqual({ what: "NaN", old: "2", new: "0" });
+  expect(told({}, { inf_count: 1 })).toEqual({ what: "Inf", old: "0", new: "1" });
+  expect(told({ ...scalar, nan_count: 1, preview: [] }, { ...scalar, preview: [7] })).toEqual({
+    what: "value",
+    old: "NaN",
+    new: "7",
+  });
+});

@@ -1,0 +1,210 @@
+/**
+ * What was tried: the branches of the run as a tree, and what is another value in the chosen one.
+ *
+ * Invariant: the server holds the branches; whatever is done to them comes back as its list.
+ */
+
+import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
+import { elementCount } from "@/base/dtypes";
+import { formatCount, formatNumber } from "@/base/numbers";
+import type { Path } from "@/store/history/why";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import { inWords } from "@/wire/socket";
+import type {
+  BranchAnswer,
+  BranchInfo,
+  BranchList,
+  ChangedValue,
+  Node,
+  RequestBody,
+  SetValue,
+  TensorSummary,
+} from "@/wire/types.gen";
+
+/** Running a step again takes longer than reading. */
+const FORK_TIMEOUT_MS = 60_000;
+
+export interface Branches {
+  /** Parents first, each before what was forked from it. */
+  readonly rows: Accessor<readonly BranchRow[]>;
+  readonly notes: Accessor<readonly string[]>;
+  readonly chosen: Accessor<number | undefined>;
+  readonly detail: Accessor<BranchAnswer | undefined>;
+  /** While the chosen branch is shown. */
+  readonly cone: Accessor<Path | undefined>;
+  choose(id: number): void;
+  /** Forks; "" when it was done, else why not, for a person. */
+  fork(edit: SetValue, parent: number, steps: number | null): Promise<string>;
+  rename(id: number, name: string): void;
+  drop(id: number): void;
+}
+
+export interface BranchRow {
+  readonly info: BranchInfo;
+  readonly depth: number;
+}
+
+export function createBranches(store: Store, ui: Ui): Branches {
+  const [list, setList] = createSignal<BranchList>({ type: "branches", branches: [], notes: [] });
+  const [chosen, setChosen] = createSignal<number | undefined>();
+  const [detail, setDetail] = createSignal<BranchAnswer | undefined>();
+  const open = createMemo(() => ui.dockTab() === "branches");
+  // The address may name a run before the list of runs has come.
+  const ready = createMemo(() => {
+    const run = store.runId();
+    const known = store.link().kind === "open" && store.runs().some((each) => each.id === run);
+    return known ? run : undefined;
+  });
+
+  const take = (run: string, next: BranchList): void => {
+    if (run !== store.runId()) return;
+    batch(() => {
+      setList(next);
+      if (!next.branches.some((each) => each.id === chosen())) {
+        setChosen(next.branches.at(-1)?.id);
+      }
+    });
+  };
+  const asked = async (
+    body: Extract<RequestBody, { type: "get_branches" | "rename_branch" | "drop_branch" }>,
+  ): Promise<void> => {
+    try {
+      take(body.run, await store.request(body, "branches"));
+    } catch (error) {
+      store.complain(error);
+    }
+  };
+  createEffect(
+    on(ready, (run, before) => {
+      if (run !== before) {
+        batch(() => {
+          setList({ type: "branches", branches: [], notes: [] });
+          setChosen(undefined);
+          setDetail(undefined);
+        });
+      }
+      if (run !== undefined) void asked({ type: "get_branches", run });
+    }),
+  );
+  createEffect(
+    on([open, chosen, ready], ([shown, id, run]) => {
+      if (id === undefined) setDetail(undefined);
+      if (!shown || id === undefined || run === undefined || detail()?.info.id === id) return;
+      store.request({ type: "get_branch", run, branch: id }, "branch").then(
+        (found) => {
+          if (chosen() === id && run === store.runId()) setDetail(found);
+        },
+        (error: unknown) => store.complain(error),
+      );
+    }),
+  );
+  return {
+    rows: createMemo(() => branchRows(list().branches)),
+    notes: () => list().notes,
+    chosen,
+    detail: () => (detail()?.info.id === chosen() ? detail() : undefined),
+    cone: createMemo(() => {
+      const now = open() ? detail() : undefined;
+      return now === undefined || now.info.id !== chosen()
+        ? undefined
+        : coneOf(now, store.model()?.graph.nodes ?? []);
+    }),
+    choose: (id) => void setChosen(id),
+    fork: async (edit, parent, steps) => {
+      const run = store.runId();
+      if (run === undefined) return "No run is open.";
+      const seq = store.seq() ?? store.stop()?.seq ?? null;
+      try {
+        const body = { type: "fork", run, seq, edit, name: "", parent, steps } as const;
+        const found = await store.request(body, "branch", FORK_TIMEOUT_MS);
+        const next = await store.request({ type: "get_branches", run }, "branches");
+        batch(() => {
+          setDetail(found);
+          setChosen(found.info.id);
+          take(run, next);
+          ui.setDockTab("branches");
+        });
+        return "";
+      } catch (error) {
+        return inWords(error);
+      }
+    },
+    rename: (id, name) => {
+      const run = store.runId();
+      const now = list().branches.find((each) => each.id === id)?.name;
+      if (run === undefined || name.trim() === "" || name === now) return;
+      void asked({ type: "rename_branch", run, branch: id, name });
+    },
+    drop: (id) => {
+      const run = store.runId();
+      if (run !== undefined) void asked({ type: "drop_branch", run, branch: id });
+    },
+  };
+}
+
+/** The tree in the order in which it is read. */
+export function branchRows(branches: readonly BranchInfo[]): readonly BranchRow[] {
+  const rows: BranchRow[] = [];
+  const under = (parent: number, depth: number): void => {
+    for (const info of branches) {
+      if (info.parent !== parent) continue;
+      rows.push({ info, depth });
+      under(info.id, depth + 1);
+    }
+  };
+  under(0, 0);
+  return rows;
+}
+
+/** What depends on the edit, as the canvas marks it: `≠`, and `?` where it could not be run. */
+export function coneOf(detail: BranchAnswer, nodes: readonly (Node | undefined)[]): Path {
+  const marks = new Map<number, string>();
+  const makers = new Map<number, number>();
+  for (const each of detail.changes) {
+    marks.set(each.node, "≠");
+    makers.set(each.value, each.node);
+  }
+  for (const each of detail.blocked) if (!marks.has(each.node)) marks.set(each.node, "?");
+  const edges: (readonly [number, number])[] = [];
+  for (const id of marks.keys()) {
+    for (const value of nodes[id]?.inputs ?? []) {
+      const from = makers.get(value);
+      if (from !== undefined && from !== id) edges.push([from, id]);
+    }
+  }
+  return { nodes: marks, culprit: detail.info.node, edges, tone: "change" };
+}
+
+/** The numbers that tell most: a scalar itself; what became finite or not; else the norm. */
+export function numbersOf(change: ChangedValue): {
+  readonly what: string;
+  readonly old: string;
+  readonly new: string;
+} {
+  const { old, new: now } = change;
+  if (elementCount(now.spec.shape) === 1) {
+    return { what: "value", old: single(old), new: single(now) };
+  }
+  if (old.nan_count !== now.nan_count) {
+    return { what: "NaN", old: formatCount(old.nan_count), new: formatCount(now.nan_count) };
+  }
+  if (old.inf_count !== now.inf_count) {
+    return { what: "Inf", old: formatCount(old.inf_count), new: formatCount(now.inf_count) };
+  }
+  return { what: "norm", old: formatNumber(old.norm), new: formatNumber(now.norm) };
+}
+
+function single(summary: TensorSummary): string {
+  if (summary.nan_count > 0) return "NaN";
+  const first = summary.preview[0] ?? summary.mean;
+  return summary.inf_count > 0 && first == null ? "Inf" : formatNumber(first);
+}
+
+/** How many elements differ: `all 6,144`, `16 of 192`, or a share of many. */
+export function differing(change: ChangedValue): string {
+  const { differ, size } = change;
+  if (differ === size) return `all ${formatCount(size)}`;
+  if (size < 1000) return `${formatCount(differ)} of ${formatCount(size)}`;
+  return `${formatNumber((100 * differ) / size, 3)}\u202f%`;
+}

@@ -1,0 +1,156 @@
+/**
+ * What a step did to the graph: nodes met for the first time, nodes defined again with other
+ * inputs, and, once it is over, nodes of steps before that did not run in it.
+ *
+ * Invariant: pure. Parameters and constants are no changes, and what runs between steps, such as an
+ * evaluation, is not missed in them. The first step, in which all is new, has no changes.
+ */
+
+import { ancestors } from "@/base/scopes";
+import { type Rewiring, rewiringsIn, same } from "@/store/run/graph_history";
+import type { RunGraph } from "@/store/run/run_model";
+import { stepAt } from "@/store/run/run_model";
+import type { Executions } from "@/wire/decode";
+import { isLeaf } from "@/wire/roles";
+import type { StepRow } from "@/wire/types.gen";
+
+export const CHANGE_KINDS = ["new", "rewired", "skipped"] as const;
+export type ChangeKind = (typeof CHANGE_KINDS)[number];
+
+export interface StepChanges {
+  readonly step: number;
+  readonly marks: ReadonlyMap<number, ChangeKind>;
+  readonly rewired: ReadonlyMap<number, Rewiring>;
+  readonly counts: Readonly<Record<ChangeKind, number>>;
+  /** False while the server is still to say what ran in the step: `skipped` is yet to come. */
+  readonly complete: boolean;
+}
+
+/** Nodes whose last run, at the end of a step, was in it or in the one before. */
+export interface RanIn {
+  readonly now: ReadonlySet<number>;
+  readonly before: ReadonlySet<number>;
+}
+
+/** From the latest execution of each node at the end of `step`. */
+export function ranIn(rows: Executions, step: number): RanIn {
+  const now = new Set<number>();
+  const before = new Set<number>();
+  for (let i = 0; i < rows.count; i++) {
+    const at = rows.step[i];
+    if (at === step) now.add(rows.node[i] ?? 0);
+    else if (at === step - 1) before.add(rows.node[i] ?? 0);
+  }
+  return { now, before };
+}
+
+/**
+ * The step whose changes are shown: that of the moment, or the one before while it has none.
+ * Undefined where nothing can be said, as of a step whose rewirings are no longer kept.
+ */
+export function subjectStep(
+  graph: RunGraph,
+  steps: readonly StepRow[],
+  step: number,
+  past: boolean,
+): StepRow | undefined {
+  const index = steps.findLastIndex((row) => row.step === step);
+  const row = steps[index];
+  if (row === undefined) return undefined;
+  let subject = index;
+  if (!past && row.end_seq === null) {
+    const { counts } = changesOf(graph, steps, row, undefined);
+    if (index === 0 || counts.new + counts.rewired === 0) subject = index - 1;
+  }
+  const found = subject > 0 ? steps[subject] : undefined;
+  return found === undefined || found.start_seq < graph.history.since ? undefined : found;
+}
+
+/**
+ * Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet; nor
+ * does it in a step that was left out, where nobody saw what ran.
+ */
+export function changesOf(
+  graph: RunGraph,
+  steps: readonly StepRow[],
+  row: StepRow,
+  ran: RanIn | undefined,
+): StepChanges {
+  const marks = new Map<number, ChangeKind>();
+  const counts = { new: 0, rewired: 0, skipped: 0 };
+  const next = endOf(steps, row);
+  const { history } = graph;
+  const expected = inSteps(steps);
+  for (const node of graph.nodes) {
+    if (node === undefined || isLeaf(node)) continue;
+    const met = history.met[node.id] ?? 0;
+    if (met >= next) continue;
+    if (met >= row.start_seq) {
+      marks.set(node.id, "new");
+      counts.new += 1;
+    } else if (row.observed && ran !== undefined && !ran.now.has(node.id) && expected(met)) {
+      marks.set(node.id, "skipped");
+      counts.skipped += 1;
+    }
+  }
+  const rewired = new Map<number, Rewiring>();
+  for (const each of rewiringsIn(history, row.start_seq, next)) {
+    if (marks.get(each.node) === "new") continue;
+    const first = rewired.get(each.node);
+    rewired.set(each.node, first === undefined ? each : { ...each, before: first.before });
+  }
+  for (const [node, each] of rewired) {
+    if (same(each.before, each.after)) rewired.delete(node);
+    else marks.set(node, "rewired");
+  }
+  counts.rewired = rewired.size;
+  const complete = row.end_seq === null || ran !== undefined;
+  return { step: row.step, marks, rewired, counts, complete };
+}
+
+/** Whether there is something to say: what was skipped in the step before as well is no news. */
+export function isNews(changes: StepChanges, ran: RanIn | undefined): boolean {
+  if (changes.counts.new + changes.counts.rewired > 0) return true;
+  if (ran === undefined) return false;
+  for (const [node, kind] of changes.marks) {
+    if (kind === "skipped" && ran.before.has(node)) return true;
+  }
+  return false;
+}
+
+/** Tells of a seq whether it lies within a step, rather than between two. */
+function inSteps(steps: readonly StepRow[]): (seq: number) => boolean {
+  // Nodes are met in long runs of one step.
+  let row: StepRow | undefined;
+  let until = -1;
+  return (seq) => {
+    if (row === undefined || seq < row.start_seq || seq >= until) {
+      row = stepAt(steps, seq);
+      until = row === undefined ? (steps[0]?.start_seq ?? 0) : endOf(steps, row);
+    }
+    return row !== undefined && (row.end_seq === null || seq <= row.end_seq);
+  };
+}
+
+/** What runs after a step belongs to it until the next begins. */
+function endOf(steps: readonly StepRow[], row: StepRow): number {
+  return steps[steps.indexOf(row) + 1]?.start_seq ?? Number.POSITIVE_INFINITY;
+}
+
+export type ScopeCounts = Readonly<Record<ChangeKind, number>>;
+
+/** Changes by scope, with all that lies inside. */
+export function countsByScope(
+  graph: RunGraph,
+  changes: StepChanges,
+): ReadonlyMap<string, ScopeCounts> {
+  const found = new Map<string, Record<ChangeKind, number>>();
+  for (const [node, kind] of changes.marks) {
+    for (const path of ancestors(graph.nodes[node]?.scope ?? "")) {
+      const counts = found.get(path) ?? { new: 0, rewired: 0, skipped: 0 };
+      counts[kind] += 1;
+      found.set(path, counts);
+    }
+  }
+  return found;
+}

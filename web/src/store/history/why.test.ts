@@ -1,0 +1,192 @@
+import { createRoot } from "solid-js";
+import { beforeEach, describe, expect, test } from "vitest";
+import {
+  createReasons,
+  inWords,
+  linesOf,
+  pathOf,
+  type Reasons,
+  shortened,
+  spelled,
+} from "@/store/history/why";
+import { type Requests, Store } from "@/store/page/store";
+import { createUi, type Ui } from "@/store/page/ui";
+import { node, produced, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import type { AskWhy, RequestBody, WhyGroup, WhyLink } from "@/wire/types.gen";
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+function link(id: number, change: Partial<WhyLink> = {}): WhyLink {
+  return {
+    kind: "passed",
+    name: `n${id}`,
+    op: "add",
+    phase: "forward",
+    node: id,
+    value: id,
+    seq: 10 + id,
+    step: 1,
+    at: [0],
+    number: "nan",
+    state: "nan",
+    how: "recorded",
+    words: "",
+    operands: [],
+    others: 0,
+    birth: "",
+    ranges: [],
+    file: "/home/me/nan.py",
+    line: id,
+    code: "",
+    culprit: false,
+    ...change,
+  };
+}
+
+const GROUP: WhyGroup = {
+  count: 1,
+  text: "n3 is nan (/home/me/nan.py:3), born of 1 (/home/me/nan.py:1)",
+  links: [link(3), link(2), link(1, { kind: "birth", culprit: true })],
+};
+
+let asked: AskWhy[];
+let store: Store;
+let ui: Ui;
+let reasons: Reasons;
+
+beforeEach(async () => {
+  asked = [];
+  createRoot(() => {
+    store = new Store();
+    ui = createUi(undefined);
+    reasons = createReasons(store, ui);
+  });
+  store.attach({
+    request: ((body: RequestBody) => {
+      if (body.type !== "ask_why") return Promise.resolve({ type: "done" });
+      asked.push(body);
+      return Promise.resolve({
+        type: "why",
+        value: body.value,
+        seq: 13,
+        elements: 1,
+        followed: 1,
+        groups: [GROUP],
+      });
+    }) as Requests["request"],
+  });
+  store.runsChanged([runInfo()]);
+  store.receive([
+    snapshot({
+      seq: 20,
+      nodes: [1, 2, 3, 9].map((id) => node(id, `n${id}`)),
+      node_seqs: [1, 2, 3, 4],
+      values: [1, 2, 3, 9].map((id) => produced(id, `n${id}`)),
+    }),
+    stop(1),
+  ]);
+  await settled();
+});
+
+const stop = (version: number) =>
+  ({
+    type: "session",
+    run: RUN,
+    info: session({ phase: "stopped", version, stop: stopAt(3, "n3", { seq: 19 + version }) }),
+  }) as const;
+
+describe("a question", () => {
+  test("is of the selected node at the stop, and opens the tab", async () => {
+    reasons.askSelected();
+    await settled();
+    expect(ui.inspectorTab()).toBe("why");
+    expect(asked).toEqual([
+      { type: "ask_why", run: RUN, value: 3, index: null, which: "", seq: 20 },
+    ]);
+    expect(reasons.group()).toEqual(GROUP);
+  });
+
+  test("stays while one walks along the chain, and is another one beside it", async () => {
+    ui.setInspectorTab("why");
+    await settled();
+    store.select({ kind: "node", id: 1 });
+    await settled();
+    expect(asked.map((each) => each.value)).toEqual([3]);
+    store.select({ kind: "node", id: 9 });
+    await settled();
+    expect(asked.map((each) => each.value)).toEqual([3, 9]);
+  });
+
+  test("is asked anew when the program has stopped again", async () => {
+    ui.setInspectorTab("why");
+    await settled();
+    store.receive([stop(2)]);
+    await settled();
+    expect(asked.map((each) => each.seq)).toEqual([20, 21]);
+  });
+
+  test("about an operand leads back to the one before", async () => {
+    reasons.ask(3, [1, 2]);
+    expect(reasons.canGoBack()).toBe(false);
+    reasons.ask(2, [0], 12);
+    await settled();
+    expect(reasons.question()).toMatchObject({ value: 2, index: [0], seq: 12 });
+    reasons.back();
+    expect(reasons.question()).toMatchObject({ value: 3, index: [1, 2] });
+    expect(reasons.canGoBack()).toBe(false);
+  });
+
+  test("is not asked, and marks nothing, while the tab is shut", async () => {
+    reasons.ask(3);
+    await settled();
+    expect(reasons.path()?.culprit).toBe(1);
+    ui.setInspectorTab("value");
+    store.select({ kind: "node", id: 9 });
+    await settled();
+    expect(reasons.path()).toBeUndefined();
+    expect(asked).toHaveLength(1);
+  });
+});
+
+test("the path is numbered from what was asked about", () => {
+  const path = pathOf(GROUP);
+  expect([...(path?.nodes ?? [])]).toEqual([
+    [3, "1"],
+    [2, "2"],
+    [1, "3"],
+  ]);
+  expect(path?.edges).toEqual([
+    [2, 3],
+    [1, 2],
+  ]);
+  expect(path?.tone).toBe("nan");
+  expect(pathOf({ ...GROUP, links: [link(1, { state: "finite" })] })?.tone).toBe("select");
+  expect(pathOf(undefined)).toBeUndefined();
+  // A finite number that a NaN was made from is no NaN, here as in the list.
+  const mixed = { ...GROUP, links: [link(3), link(2), link(1, { state: "finite" })] };
+  expect([...(pathOf(mixed)?.tones ?? [])].sort()).toEqual([
+    [1, "select"],
+    [2, "nan"],
+    [3, "nan"],
+  ]);
+});
+
+test("long rows that pass a number on are drawn together until unfolded", () => {
+  const row = [...Array.from({ length: 7 }, (_, i) => link(20 - i)), link(1, { culprit: true })];
+  const kinds = (unfolded: readonly number[]) =>
+    linesOf(row, new Set(unfolded)).map((line) =>
+      line.kind === "link" ? line.at : `${line.count} from ${line.from}`,
+    );
+  expect(kinds([])).toEqual([0, "5 from 1", 6, 7]);
+  expect(kinds([1])).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  expect(linesOf(GROUP.links, new Set())).toHaveLength(3);
+});
+
+test("numbers and files are spelled as on the page", () => {
+  expect(spelled("nan", "nan")).toBe("NaN");
+  expect(spelled("-inf", "inf")).toBe("−Inf");
+  expect(spelled("-1.5e-07", "finite")).toBe("−1.5e−07");
+  expect(spelled("", "unknown")).toBe("?");
+  expect(shortened(GROUP)).toBe("n3 is NaN (nan.py:3), born of 1 (nan.py:1)");
+  expect(inWords("nan of nan/nan_1, nancy: nan.")).toBe("NaN of nan/nan_1, nancy: NaN.");
+});

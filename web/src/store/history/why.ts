@@ -1,0 +1,216 @@
+/**
+ * The question why: which element is asked about, and the chain that answers.
+ *
+ * Invariant: a question keeps its moment; walking along its chain does not change it. It is asked
+ * anew when the inspector shows another node or the program has stopped again, while the tab is open.
+ */
+
+import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
+import { type Answer, createQuery } from "@/store/page/query";
+import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
+import type { AskWhy, NumberState, WhyAnswer, WhyGroup, WhyLink } from "@/wire/types.gen";
+
+/** Nodes and connections that belong together, as the canvas marks them. */
+export interface Path {
+  /** What is written at each node. */
+  readonly nodes: ReadonlyMap<number, string>;
+  readonly culprit: number | undefined;
+  /** From producer to reader. */
+  readonly edges: readonly (readonly [number, number])[];
+  readonly tone: Tone;
+  /** Of nodes whose number is of another kind: a finite one is no NaN. */
+  readonly tones?: ReadonlyMap<number, Tone>;
+}
+
+type Tone = "nan" | "inf" | "select" | "change";
+
+export interface Reasons {
+  readonly question: Accessor<AskWhy | undefined>;
+  readonly answer: Accessor<Answer<WhyAnswer>>;
+  /** The group of elements that is looked at. */
+  readonly group: Accessor<WhyGroup | undefined>;
+  readonly groupAt: Accessor<number>;
+  setGroupAt(index: number): void;
+  /** While the tab is open. */
+  readonly path: Accessor<Path | undefined>;
+  /** Whether there is an earlier question to go back to. */
+  readonly canGoBack: Accessor<boolean>;
+  /** Asks about an element of a value, or about its most telling one, and opens the tab. */
+  ask(value: number, at?: readonly number[] | null, seq?: number | null): void;
+  /** Asks about the first output of the node in the inspector. */
+  askSelected(): void;
+  back(): void;
+}
+
+const MOST_BEFORE = 30;
+
+export function createReasons(store: Store, ui: Ui): Reasons {
+  const [question, setQuestion] = createSignal<AskWhy | undefined>();
+  const [before, setBefore] = createSignal<readonly AskWhy[]>([]);
+  const [groupAt, setGroupAt] = createSignal(0);
+  const open = createMemo(() => ui.inspectorTab() === "why");
+  const answer = createQuery(
+    store,
+    "why",
+    () => (open() ? question() : undefined),
+    () => undefined,
+    () => false,
+  );
+  const group = createMemo(() => {
+    const now = answer();
+    return now.kind === "ready" ? (now.value.groups[groupAt()] ?? now.value.groups[0]) : undefined;
+  });
+  const put = (next: AskWhy): void => {
+    batch(() => {
+      setQuestion(next);
+      setGroupAt(0);
+    });
+  };
+  const made = (value: number, at: readonly number[] | null, seq: number | null): AskWhy => ({
+    type: "ask_why",
+    run: store.runId() ?? "",
+    value,
+    index: at === null ? null : [...at],
+    which: "",
+    seq,
+  });
+  const moment = (): number | null => store.seq() ?? store.stop()?.seq ?? null;
+  const selected = createMemo(
+    () => {
+      const item = store.subject();
+      const node = item?.kind === "node" ? store.model()?.graph.nodes[item.id] : undefined;
+      return node === undefined ? undefined : { id: node.id, value: node.outputs[0] };
+    },
+    undefined,
+    { equals: (a, b) => a?.id === b?.id && a?.value === b?.value },
+  );
+  const askSelected = (): void => {
+    const value = selected()?.value;
+    if (value === undefined) return;
+    batch(() => {
+      setBefore([]);
+      put(made(value, null, moment()));
+      ui.setInspectorTab("why");
+    });
+  };
+  const onChain = (node: number): boolean => {
+    const asked = question();
+    if (asked === undefined || asked.run !== store.runId()) return false;
+    if (store.model()?.graph.values.get(asked.value)?.producer === node) return true;
+    return group()?.links.some((link) => link.node === node) ?? false;
+  };
+  createEffect(
+    on([open, selected, store.stops, store.runId], ([shown, item, stops], last) => {
+      if (!shown || item?.value === undefined) return;
+      const again = last !== undefined && last[2] !== stops;
+      if (again || !onChain(item.id)) askSelected();
+    }),
+  );
+  return {
+    question,
+    answer,
+    group,
+    groupAt,
+    setGroupAt,
+    path: createMemo(() => (open() ? pathOf(group()) : undefined)),
+    canGoBack: () => before().length > 0,
+    ask: (value, at = null, seq = moment()) => {
+      batch(() => {
+        const now = question();
+        const same = now?.run === store.runId() && open();
+        setBefore(same && now !== undefined ? [...before(), now].slice(-MOST_BEFORE) : []);
+        put(made(value, at, seq));
+        ui.setInspectorTab("why");
+      });
+    },
+    askSelected,
+    back: () => {
+      const last = before().at(-1);
+      if (last === undefined) return;
+      batch(() => {
+        setBefore(before().slice(0, -1));
+        put(last);
+      });
+    },
+  };
+}
+
+/** The chain on the canvas: numbered from what was asked about. */
+export function pathOf(group: WhyGroup | undefined): Path | undefined {
+  const first = group?.links[0];
+  if (group === undefined || first === undefined) return undefined;
+  const nodes = new Map<number, string>();
+  const edges: (readonly [number, number])[] = [];
+  group.links.forEach((link, i) => {
+    if (link.node === 0) return;
+    if (!nodes.has(link.node)) nodes.set(link.node, String(i + 1));
+    const after = group.links[i - 1];
+    if (after !== undefined && after.node !== link.node) edges.push([link.node, after.node]);
+  });
+  const culprit = group.links.find((link) => link.culprit)?.node;
+  const tones = new Map<number, Tone>();
+  // A node twice on the chain is shown as what it is first.
+  for (const link of [...group.links].reverse()) tones.set(link.node, toneOf(link.state));
+  return { nodes, culprit, edges, tone: toneOf(first.state), tones };
+}
+
+function toneOf(state: NumberState): Path["tone"] {
+  return state === "nan" || state === "inf" ? state : "select";
+}
+
+/** One line of the list: a link, or several that only pass a number on. */
+export type Line =
+  | { readonly kind: "link"; readonly link: WhyLink; readonly at: number }
+  | { readonly kind: "passing"; readonly from: number; readonly count: number };
+
+const MOST_PASSING = 3;
+
+/** The links of a chain, long rows of nodes that pass a number on drawn together. */
+export function linesOf(links: readonly WhyLink[], unfolded: ReadonlySet<number>): Line[] {
+  const lines: Line[] = [];
+  let row: Line[] = [];
+  const flush = (): void => {
+    const [first, last] = [row[0], row.at(-1)];
+    const inner = row.length - 2;
+    const from = first?.kind === "link" ? first.at + 1 : 0;
+    if (first === undefined || last === undefined || inner < MOST_PASSING || unfolded.has(from)) {
+      lines.push(...row);
+    } else lines.push(first, { kind: "passing", from, count: inner }, last);
+    row = [];
+  };
+  links.forEach((link, at) => {
+    if (!isPassing(link)) flush();
+    (isPassing(link) ? row : lines).push({ kind: "link", link, at });
+  });
+  flush();
+  return lines;
+}
+
+function isPassing(link: WhyLink): boolean {
+  return link.kind === "passed" && !link.culprit;
+}
+
+/** A number as the server read it out, in the page's spelling. */
+export function spelled(number: string, state: NumberState): string {
+  if (state === "nan") return number === "nan" ? "NaN" : number;
+  if (state === "inf") return number.replace(/^-inf$/, "−Inf").replace(/^inf$/, "+Inf");
+  return number === "" ? "?" : number.replaceAll("-", "−");
+}
+
+/** The answer in words, files by their last part. */
+export function shortened(group: WhyGroup): string {
+  const files = new Set(group.links.map((link) => link.file).filter(Boolean));
+  let text = group.text;
+  for (const file of files) text = text.replaceAll(`${file}:`, `${baseName(file)}:`);
+  return inWords(text);
+}
+
+/** NaN and Inf by their names, as everywhere on the page; names of files stay. */
+export function inWords(text: string): string {
+  return text.replace(/(?<![\w/.])nan(?![\w/]|\.\w)/g, "NaN");
+}
+
+export function baseName(file: string): string {
+  return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+}

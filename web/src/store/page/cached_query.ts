@@ -1,0 +1,36 @@
+/**
+ * Requests whose answers are kept for a while, for questions that are asked again and again, such as
+ * about a window of time that somebody moves to and fro.
+ *
+ * Invariant: at most `MOST` answers are kept, the ones that were used last; none while `lasting` says
+ * that answers may change.
+ */
+
+import type { Requests } from "@/store/page/store";
+import type { ResponseBody } from "@/wire/types.gen";
+
+const MOST = 24;
+
+export function remembering(store: Requests, lasting: () => boolean): Requests {
+  const kept = new Map<string, ResponseBody>();
+  return {
+    async request(body, wanted, timeoutMs) {
+      const key = JSON.stringify(body);
+      const before = lasting() ? kept.get(key) : undefined;
+      if (before?.type === wanted) {
+        kept.delete(key);
+        kept.set(key, before);
+        return before as Extract<ResponseBody, { readonly type: typeof wanted }>;
+      }
+      const answer = await store.request(body, wanted, timeoutMs);
+      if (lasting()) {
+        kept.set(key, answer);
+        for (const oldest of kept.keys()) {
+          if (kept.size <= MOST) break;
+          kept.delete(oldest);
+        }
+      } else kept.clear();
+      return answer;
+    },
+  };
+}

@@ -1,0 +1,101 @@
+/**
+ * Lazy reads from the server as signals: asked again when their question changes, late answers to
+ * old questions dropped, the previous answer kept on screen until the next one is there. What was
+ * known of a question stays when it cannot be asked again because the line is down.
+ *
+ * Invariant: at most one request of a query is under way, and the last question always gets asked.
+ */
+
+import { type Accessor, createEffect, createSignal, onCleanup, untrack } from "solid-js";
+import type { Requests } from "@/store/page/store";
+import { inWords, LineError } from "@/wire/socket";
+import type { RequestBody, ResponseBody } from "@/wire/types.gen";
+
+export type Answer<T> =
+  | { readonly kind: "none" }
+  | { readonly kind: "ready"; readonly value: T; readonly stale: boolean }
+  | { readonly kind: "failed"; readonly message: string };
+
+type Body<T extends ResponseBody["type"]> = Extract<ResponseBody, { readonly type: T }>;
+
+/** Questions for which the server may first have to go through a long recording. */
+const PATIENCE_MS: Partial<Record<RequestBody["type"], number>> = {
+  get_step_times: 120_000,
+  get_timeline: 120_000,
+  get_problems: 120_000,
+};
+
+/**
+ * Args:
+ *   question: The request, or undefined for none. Compared as text.
+ *   refresh: Ask the same again whenever this changes (new data of a running program).
+ *   keep: Whether the old answer may stand while a new question is under way.
+ */
+export function createQuery<T extends ResponseBody["type"]>(
+  store: Requests,
+  wanted: T,
+  question: Accessor<RequestBody | undefined>,
+  refresh: Accessor<unknown> = () => undefined,
+  keep: (before: RequestBody, after: RequestBody) => boolean = () => true,
+): Accessor<Answer<Body<T>>> {
+  const [answer, setAnswer] = createSignal<Answer<Body<T>>>({ kind: "none" });
+  let asked: RequestBody | undefined;
+  let busy = false;
+  let again = false;
+  let gone = false;
+
+  const ask = async (): Promise<void> => {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    try {
+      do {
+        again = false;
+        const body = asked;
+        if (body === undefined) break;
+        const next = await store.request(body, wanted, PATIENCE_MS[body.type]).then(
+          (value): Answer<Body<T>> => ({ kind: "ready", value, stale: false }),
+          (error: unknown): Answer<Body<T>> => {
+            const known = untrack(answer);
+            if (error instanceof LineError && known.kind === "ready") return known;
+            return {
+              kind: "failed",
+              message: inWords(error),
+            };
+          },
+        );
+        if (gone) return;
+        if (asked === body) setAnswer(() => next);
+        else again = true;
+      } while (again);
+    } finally {
+      busy = false;
+    }
+  };
+
+  createEffect(() => {
+    const body = question();
+    refresh();
+    untrack(() => {
+      const before = asked;
+      const same = JSON.stringify(body) === JSON.stringify(before);
+      if (!same) asked = body;
+      if (body === undefined) {
+        setAnswer({ kind: "none" });
+        return;
+      }
+      if (!same) {
+        const now = answer();
+        const stays = before !== undefined && keep(before, body);
+        setAnswer(now.kind === "ready" && stays ? { ...now, stale: true } : { kind: "none" });
+      }
+      void ask();
+    });
+  });
+  onCleanup(() => {
+    gone = true;
+  });
+  return answer;
+}

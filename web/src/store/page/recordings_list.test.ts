@@ -1,0 +1,124 @@
+import { expect, test } from "vitest";
+import {
+  ago,
+  argumentsOf,
+  clock,
+  groupOf,
+  matches,
+  outcomeOf,
+  outcomeTone,
+  outcomeWords,
+  runWords,
+  sorted,
+} from "@/store/page/recordings_list";
+import type { Entry, Glance } from "@/wire/types.gen";
+
+const NOW = Date.parse("2026-03-04T12:00:00");
+
+function glance(more: Partial<Glance> = {}): Glance {
+  return {
+    id: "0".repeat(16),
+    name: "att.py",
+    argv: ["att.py"],
+    started_unix_ns: (NOW - 60_000) * 1e6,
+    ran_ns: 1e9,
+    steps: 3,
+    level: "values",
+    outcome: "finished",
+    status: 0,
+    error: "",
+    nbytes: 1000,
+    changed_unix_ns: NOW * 1e6,
+    fault: "",
+    broken_loss: null,
+    ...more,
+  };
+}
+
+function entry(id: string, more: Partial<Glance> = {}, where: Partial<Entry> = {}): Entry {
+  return {
+    id,
+    run: "",
+    live: false,
+    here: true,
+    folder: "~/work",
+    file: `${id}.nscope`,
+    ours: true,
+    glance: glance(more),
+    ...where,
+  };
+}
+
+test("a run whose loss ended as NaN says since when, and is trouble", () => {
+  const broken = { broken_loss: { kind: "nan", step: 1204 } } as const;
+  expect(outcomeWords(glance(broken))).toBe("finished, NaN since step 1,204");
+  expect(outcomeTone("finished", broken.broken_loss)).toBe("bad");
+  expect(outcomeTone("finished", null)).toBe("ok");
+  expect(matches(entry("a", broken), "trouble", "")).toBe(true);
+  expect(matches(entry("a"), "trouble", "")).toBe(false);
+});
+
+test("programs with other arguments do not look alike", () => {
+  expect(argumentsOf(glance({ argv: ["att.py", "1"] }))).toBe("1");
+  expect(argumentsOf(glance({ argv: ["att.py", "--name", "a b"] }))).toBe("--name 'a b'");
+});
+
+test.each([
+  ["interrupted", { status: 130, error: "" }],
+  ["interrupted", { status: 130, error: "KeyboardInterrupt" }],
+  ["interrupted", { status: 1, error: "KeyboardInterrupt: by hand" }],
+  ["failed: ValueError", { status: 1, error: "ValueError: no" }],
+  ["failed: status 3", { status: 3, error: "" }],
+  ["finished", { status: 0, error: "" }],
+])("a run that ended is %s in the list of runs as on the start page", (words, end) => {
+  const run = { state: "finished", ...end } as const;
+  expect(runWords(run)).toBe(words);
+  const outcome = outcomeOf(run);
+  expect(words.replace("failed: ", "")).toBe(outcomeWords({ ...end, outcome }));
+});
+
+test("a run that has not ended says where it stands", () => {
+  const open = { status: null, error: "" };
+  expect(runWords({ state: "live", ...open })).toBe("live");
+  expect(runWords({ state: "lost", ...open })).toBe("killed");
+  expect(runWords({ state: "recorded", ...open })).toBe("recording");
+  expect(outcomeOf({ state: "live", ...open })).toBe("running");
+  expect(outcomeOf({ state: "lost", ...open })).toBe("killed");
+});
+
+test("how it ended, with the error's type", () => {
+  expect(outcomeWords(glance({ outcome: "failed", status: 1, error: "ValueError: no" }))).toBe(
+    "ValueError",
+  );
+  expect(outcomeWords(glance({ outcome: "failed", status: 7, error: "SystemExit: 7" }))).toBe(
+    "status 7",
+  );
+  expect(outcomeWords(glance({ outcome: "killed" }))).toBe("killed");
+});
+
+test("when, relative and absolute", () => {
+  expect(ago(NOW - 5_000, NOW)).toBe("just now");
+  expect(ago(NOW - 3 * 3_600_000, NOW)).toBe("3 h ago");
+  expect(ago(NOW - 30 * 3_600_000, NOW)).toBe("yesterday");
+  expect(ago(0, NOW)).toBe("");
+  expect(clock(NOW - 3_600_000, NOW)).toBe("11:00");
+  expect(clock(NOW - 3 * 86_400_000, NOW)).toBe("2026-03-01 12:00");
+});
+
+test("what is found, and in which order", () => {
+  const rows = [
+    entry("a", { argv: ["att.py", "10"], steps: 1 }),
+    entry("b", { argv: ["att.py", "2"], steps: 9 }),
+    entry("c", { outcome: "failed", error: "KeyError: 'x'", steps: 5 }),
+    entry("d", { outcome: "running" }, { live: true }),
+    entry("e", {}, { here: false, glance: null }),
+  ];
+  const ids = (list: readonly Entry[]): string => list.map((each) => each.id).join("");
+  expect(ids(rows.filter((each) => matches(each, "all", "att 10")))).toBe("a");
+  expect(ids(rows.filter((each) => matches(each, "trouble", "")))).toBe("c");
+  expect(ids(rows.filter((each) => matches(each, "all", "keyerror")))).toBe("c");
+  expect(rows.map(groupOf)).toEqual(["here", "here", "here", "running", "elsewhere"]);
+  expect(ids(sorted(rows.slice(0, 3), { by: "steps", up: false }))).toBe("bca");
+  expect(ids(sorted(rows.slice(0, 2), { by: "program", up: false }))).toBe("ba");
+  expect(ids(sorted(rows.slice(0, 3), { by: "outcome", up: false }))).toBe("cab");
+});

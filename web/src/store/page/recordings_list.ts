@@ -1,0 +1,179 @@
+/**
+ * The recordings that can be opened, as the start page lists them: sorted, filtered, in words.
+ *
+ * Invariant: pure functions of the server's list; a recording is named by its id alone.
+ */
+
+import { formatClock, formatDay } from "@/base/dates";
+import { formatCount } from "@/base/numbers";
+import type { BrokenLoss, Entry, Glance, Outcome, RunInfo } from "@/wire/types.gen";
+
+export type SortBy = "started" | "program" | "duration" | "steps" | "size" | "outcome";
+export type Which = "all" | "running" | "finished" | "trouble";
+export type Group = "running" | "here" | "elsewhere";
+
+export interface Sorting {
+  readonly by: SortBy;
+  readonly up: boolean;
+}
+
+const OUTCOMES: Readonly<Record<Outcome, string>> = {
+  running: "running",
+  finished: "finished",
+  failed: "failed",
+  interrupted: "interrupted",
+  killed: "killed",
+  unreadable: "cannot be read",
+};
+
+/** The arguments of a program as they were typed, without the program itself. */
+export function argumentsOf(run: Pick<RunInfo | Glance, "argv">): string {
+  return run.argv.slice(1).map(quoted).join(" ");
+}
+
+function quoted(text: string): string {
+  return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+type Ending = Pick<Glance, "outcome" | "status" | "error"> & Partial<Pick<Glance, "broken_loss">>;
+
+/** How it ended: `ValueError`, `killed`, `finished, NaN since step 4`. */
+export function outcomeWords(glance: Ending): string {
+  const type = /^[\w.]+/.exec(glance.error)?.[0] ?? "";
+  const named = type === "" || type === "SystemExit" ? `status ${glance.status ?? 1}` : type;
+  const ending = glance.outcome === "failed" ? named : OUTCOMES[glance.outcome];
+  return [ending, lossEnding(glance.broken_loss)].filter(Boolean).join(", ");
+}
+
+/** "NaN since step 4" of a loss that is not finite at the end; else "". */
+export function lossEnding(broken: BrokenLoss | null | undefined): string {
+  if (!broken) return "";
+  return `${broken.kind === "nan" ? "NaN" : "Inf"} since step ${formatCount(broken.step)}`;
+}
+
+const INTERRUPTED = 130;
+
+/** How a run of the server's list ended, as its recording will say; see `record/overview.py`. */
+export function outcomeOf(run: Pick<RunInfo, "state" | "status" | "error">): Outcome {
+  if (run.state === "live") return "running";
+  if (run.state === "lost" || run.status === null) return "killed";
+  if (run.status === INTERRUPTED || run.error.startsWith("KeyboardInterrupt")) return "interrupted";
+  return run.status !== 0 || run.error !== "" ? "failed" : "finished";
+}
+
+/** Its state in a list of runs, in the words of all recordings. */
+export function runWords(run: Pick<RunInfo, "state" | "status" | "error">): string {
+  if (run.state === "live") return run.state;
+  if (run.state === "recorded") return "recording";
+  const outcome = outcomeOf(run);
+  return outcome === "failed" ? `failed: ${outcomeWords({ ...run, outcome })}` : OUTCOMES[outcome];
+}
+
+export function outcomeTone(
+  outcome: Outcome,
+  broken?: BrokenLoss | null,
+): "ok" | "bad" | "off" | "now" {
+  if (outcome === "running") return "now";
+  if (outcome === "finished") return broken ? "bad" : "ok";
+  return outcome === "interrupted" ? "off" : "bad";
+}
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** How long ago, for a person; "" for a time that is not known. */
+export function ago(then: number, now: number): string {
+  if (then <= 0) return "";
+  const passed = Math.max(0, now - then);
+  if (passed < MINUTE) return "just now";
+  if (passed < HOUR) return `${Math.floor(passed / MINUTE)} min ago`;
+  if (passed < DAY) return `${Math.floor(passed / HOUR)} h ago`;
+  const days = Math.floor(passed / DAY);
+  return days === 1 ? "yesterday" : `${days} days ago`;
+}
+
+/** The moment itself: the time of a day that is not long past, else the date as well. */
+export function clock(then: number, now: number): string {
+  if (then <= 0) return "";
+  return now - then < DAY ? formatClock(then) : `${formatDay(then)} ${formatClock(then)}`;
+}
+
+/** When a run started, in milliseconds; of a file that cannot be read, when it was written. */
+export function startedAt(glance: Glance | null): number {
+  if (glance === null) return 0;
+  return (glance.started_unix_ns || glance.changed_unix_ns) / 1e6;
+}
+
+export function groupOf(entry: Entry): Group {
+  if (entry.live || entry.glance?.outcome === "running") return "running";
+  return entry.here ? "here" : "elsewhere";
+}
+
+export function matches(entry: Entry, which: Which, search: string): boolean {
+  const { glance } = entry;
+  const outcome = glance?.outcome;
+  if (which === "running" && groupOf(entry) !== "running") return false;
+  if (which === "finished" && outcome !== "finished") return false;
+  if (
+    which === "trouble" &&
+    !glance?.broken_loss &&
+    !["failed", "killed", "interrupted", "unreadable"].includes(`${outcome}`)
+  )
+    return false;
+  const text = [
+    glance?.name ?? "",
+    glance === null ? "" : argumentsOf(glance),
+    glance?.error ?? "",
+    glance === null ? "" : outcomeWords(glance),
+    entry.file,
+    entry.folder,
+  ]
+    .join(" ")
+    .toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
+const RANK: Readonly<Record<Outcome, number>> = {
+  running: 0,
+  failed: 1,
+  killed: 2,
+  interrupted: 3,
+  unreadable: 4,
+  finished: 5,
+};
+
+function keyOf(entry: Entry, by: SortBy): number | string {
+  const { glance } = entry;
+  switch (by) {
+    case "started":
+      return -startedAt(glance);
+    case "program":
+      return `${glance?.name ?? entry.file} ${glance === null ? "" : argumentsOf(glance)}`;
+    case "duration":
+      return -(glance?.ran_ns ?? 0);
+    case "steps":
+      return -(glance?.steps ?? 0);
+    case "size":
+      return -(glance?.nbytes ?? 0);
+    case "outcome":
+      return RANK[glance?.outcome ?? "unreadable"];
+  }
+}
+
+/** In order; what is equal keeps the order of the list, which is the latest first. */
+export function sorted(entries: readonly Entry[], { by, up }: Sorting): readonly Entry[] {
+  const sign = up ? -1 : 1;
+  return [...entries].sort((a, b) => {
+    const one = keyOf(a, by);
+    const two = keyOf(b, by);
+    const order =
+      typeof one === "string" || typeof two === "string"
+        ? String(one).localeCompare(String(two), "en", { numeric: true })
+        : one - two;
+    return sign * order;
+  });
+}

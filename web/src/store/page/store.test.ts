@@ -1,0 +1,298 @@
+import { createRoot } from "solid-js";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { type Requests, Store } from "@/store/page/store";
+import { readAddress } from "@/store/page/url";
+import { columns, node, RUN, records, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import { FAILED, type RequestBody, type ResponseBody } from "@/wire/types.gen";
+
+let asked: RequestBody[];
+let answer: (body: RequestBody) => ResponseBody | Promise<ResponseBody>;
+let store: Store;
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const stopped = (id: number, name: string, version: number) =>
+  ({
+    type: "session",
+    run: RUN,
+    info: session({ phase: "stopped", version, stop: stopAt(id, name, { seq: version * 10 }) }),
+  }) as const;
+const NODES = [node(1, "x"), node(2, "net/a/matmul"), node(3, "net/b/tanh")];
+
+function open(hash = ""): void {
+  createRoot(() => {
+    store = new Store(readAddress(hash));
+  });
+  store.attach({
+    request: ((body: RequestBody) => {
+      asked.push(body);
+      return Promise.resolve(answer(body));
+    }) as Requests["request"],
+  });
+  store.runsChanged([runInfo()]);
+}
+
+beforeEach(() => {
+  asked = [];
+  answer = () => ({ type: "done" });
+  open();
+});
+
+describe("runs", () => {
+  test("the newest live one is opened by itself", () => {
+    expect(store.runId()).toBe(RUN);
+    expect(asked).toEqual([{ type: "subscribe", run: RUN, seq: 0 }]);
+  });
+
+  test("another one replaces what was shown", () => {
+    store.receive([snapshot({ seq: 3, nodes: NODES })]);
+    store.openRun("fedcba9876543210");
+    expect(store.model()).toBeUndefined();
+    expect(asked.map((body) => body.type)).toEqual(["subscribe", "unsubscribe", "subscribe"]);
+    store.receive([records({ seq: 9 })]);
+    expect(store.model()).toBeUndefined();
+  });
+
+  test("after a lost connection it is followed from its last seq", () => {
+    store.receive([snapshot({ seq: 3 }), records({ seq: 8 })]);
+    expect(store.following()).toEqual({ run: RUN, seq: 8 });
+  });
+});
+
+describe("a stop", () => {
+  test("opens what holds the node, and selects it", () => {
+    store.receive([snapshot({ nodes: NODES }), stopped(2, "net/a/matmul", 2)]);
+    expect(store.selection()).toEqual({ kind: "node", id: 2 });
+    expect(store.isOpen("net/a")).toBe(true);
+    expect(store.stop()?.node).toBe(2);
+    expect(store.stops()).toBe(1);
+  });
+
+  test("leaves folded what the user folded", () => {
+    store.receive([snapshot({ nodes: NODES })]);
+    expect(store.isOpen("net")).toBe(true);
+    store.toggleScope("net");
+    store.receive([stopped(3, "net/b/tanh", 2)]);
+    expect(store.isOpen("net")).toBe(false);
+    store.toggleScope("net");
+    store.receive([stopped(2, "net/a/matmul", 3)]);
+    expect(store.isOpen("net/a")).toBe(true);
+  });
+
+  test("that is told twice counts once", () => {
+    store.receive([snapshot({ nodes: NODES }), stopped(2, "net/a/matmul", 2)]);
+    store.select(undefined);
+    store.receive([stopped(2, "net/a/matmul", 2)]);
+    expect(store.selection()).toBeUndefined();
+  });
+
+  test("brings the page back from the past", async () => {
+    answer = (body) =>
+      body.type === "get_state"
+        ? {
+            type: "state_at",
+            steps: [],
+            values: [],
+            seq: body.seq,
+            step: 1,
+            time_ns: 5,
+            executions: columns([]),
+          }
+        : { type: "done" };
+    store.receive([snapshot({ seq: 9, nodes: NODES })]);
+    await store.seek(4);
+    expect(store.seq()).toBe(4);
+    store.receive([stopped(2, "net/a/matmul", 2)]);
+    expect(store.seq()).toBeNull();
+  });
+});
+
+describe("the past", () => {
+  const waiting: ((seq: number) => void)[] = [];
+  beforeEach(() => {
+    waiting.length = 0;
+    answer = (body) => {
+      if (body.type !== "get_state") return { type: "done" };
+      return new Promise((resolve) => {
+        waiting.push(() =>
+          resolve({
+            type: "state_at",
+            steps: [],
+            values: [],
+            seq: body.seq,
+            step: 2,
+            time_ns: 5,
+            executions: columns([{ seq: body.seq, node: 2, times: 7 }]),
+          }),
+        );
+      });
+    };
+    store.receive([
+      snapshot({
+        seq: 50,
+        nodes: NODES,
+        executions: columns([{ seq: 50, node: 3, times: 1 }]),
+      }),
+    ]);
+  });
+
+  test("only the newest of many wishes is asked for after the first", async () => {
+    const done = store.seek(10);
+    for (const seq of [11, 12, 13]) void store.seek(seq);
+    waiting[0]?.(10);
+    await settled();
+    waiting[1]?.(13);
+    await done;
+    const seqs = asked.flatMap((body) => (body.type === "get_state" ? [body.seq] : []));
+    expect(seqs).toEqual([10, 13]);
+    expect(store.cursor()).toMatchObject({ kind: "past", seq: 13, step: 2 });
+    expect(store.shown().times[2]).toBe(7);
+    expect(store.shown().lastNode).toBe(2);
+  });
+
+  test("live goes on behind it, and comes back whole", async () => {
+    const done = store.seek(10);
+    waiting[0]?.(10);
+    await done;
+    store.receive([records({ seq: 51, executions: columns([{ seq: 51, node: 1 }]) })]);
+    expect(store.shown().times[1]).toBe(0);
+    store.backToLive();
+    expect(store.shown().times[1]).toBe(1);
+    expect(store.shown().times[3]).toBe(1);
+  });
+
+  test("leaving it while an answer is under way stays left", async () => {
+    const done = store.seek(10);
+    store.backToLive();
+    waiting[0]?.(10);
+    await done;
+    expect(store.cursor().kind).toBe("live");
+  });
+});
+
+test("an address opens its run, its scopes and its moment", async () => {
+  answer = (body) =>
+    body.type === "get_state"
+      ? {
+          type: "state_at",
+          steps: [],
+          values: [],
+          seq: body.seq,
+          step: 1,
+          time_ns: 5,
+          executions: columns([]),
+        }
+      : { type: "done" };
+  open(`#run=${RUN}&node=3&open=net&seq=4`);
+  store.receive([
+    snapshot({
+      seq: 9,
+      nodes: NODES,
+      session: session({ phase: "stopped", version: 3, stop: stopAt(2, "net/a/matmul") }),
+    }),
+  ]);
+  await settled();
+  expect(store.selection()).toEqual({ kind: "node", id: 3 });
+  expect([...store.folds().open]).toEqual(["net"]);
+  expect(store.seq()).toBe(4);
+});
+
+test("a command that is refused is said in words", async () => {
+  store.attach({ request: () => Promise.reject(new Error("no such scope")) });
+  expect(await store.control({ type: "step_out" })).toBe(false);
+  expect(store.notices()[0]).toMatchObject({ tone: "error", text: "no such scope" });
+});
+
+describe("a stop that is told before all that ran up to it is here", () => {
+  const late = (seq: number) => {
+    const info = session({ phase: "stopped", version: 5, stop: stopAt(3, "net/b/tanh", { seq }) });
+    return { type: "session", run: RUN, info } as const;
+  };
+  beforeEach(() => {
+    vi.useFakeTimers();
+    store.receive([
+      snapshot({ run: runInfo({ recording: "r.nscope" }), seq: 10, nodes: NODES }),
+      { type: "session", run: RUN, info: session({ phase: "running", version: 4 }) },
+    ]);
+    store.select({ kind: "node", id: 1 });
+  });
+  afterEach(() => void vi.useRealTimers());
+
+  test("is not shown before", () => {
+    store.receive([late(30)]);
+    expect(store.stop()).toBeUndefined();
+    expect([store.arriving(), store.stops()]).toEqual([20, 0]);
+    expect(store.selection()).toEqual({ kind: "node", id: 1 });
+    store.receive([records({ seq: 25 })]);
+    expect([store.stop(), store.arriving()]).toEqual([undefined, 5]);
+    store.receive([records({ seq: 31 })]);
+    expect(store.stop()?.node).toBe(3);
+    expect([store.arriving(), store.stops()]).toEqual([0, 1]);
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+    store.receive([records({ seq: 32 })]);
+    expect(store.stops()).toBe(1);
+  });
+
+  test("is shown with what there is where nothing more comes", () => {
+    store.receive([late(30)]);
+    vi.advanceTimersByTime(2000);
+    store.receive([records({ seq: 25 })]);
+    vi.advanceTimersByTime(2000);
+    expect(store.stop()).toBeUndefined();
+    vi.advanceTimersByTime(1500);
+    expect([store.stop()?.node, store.stops()]).toEqual([3, 1]);
+    store.receive([records({ seq: 31 })]);
+    expect([store.stop()?.node, store.stops()]).toEqual([3, 1]);
+  });
+
+  test("is shown at once of a run that is not recorded", () => {
+    open();
+    store.receive([snapshot({ seq: 10, nodes: NODES }), late(30)]);
+    expect(store.stop()?.node).toBe(3);
+  });
+
+  test("that was asked for says so until it is there", async () => {
+    const asking = store.control({ type: "pause" });
+    expect(store.pausing()).toBe(true);
+    await asking;
+    expect(store.pausing()).toBe(true);
+    store.receive([late(30)]);
+    expect(store.pausing()).toBe(false);
+  });
+});
+
+describe("an error that ended the program", () => {
+  const failed = (change = {}) => [
+    snapshot({
+      run: runInfo({ state: "recorded", status: 1, error: "ShapeError: no", ...change }),
+      seq: 12,
+      nodes: NODES,
+      executions: columns([
+        { seq: 10, node: 2 },
+        { seq: 12, node: 3, flags: FAILED },
+      ]),
+    }),
+  ];
+
+  test("is shown at its node, in a recording as at the end of a run", () => {
+    store.receive(failed());
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+    expect(store.isOpen("net/b")).toBe(true);
+    expect(store.failure()).toBe(3);
+    open();
+    store.receive([snapshot({ nodes: NODES })]);
+    store.receive(failed({ state: "finished" }));
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+  });
+
+  test("does not take away what was chosen", () => {
+    store.receive([snapshot({ nodes: NODES })]);
+    store.select({ kind: "node", id: 1 });
+    store.receive(failed({ state: "finished" }));
+    expect(store.selection()).toEqual({ kind: "node", id: 1 });
+  });
+
+  test("is none that the program has caught", () => {
+    store.receive(failed({ status: 0, error: "" }));
+    expect([store.selection(), store.failure()]).toEqual([undefined, 0]);
+  });
+});

@@ -1,0 +1,595 @@
+/**
+ * The page's state: what views read (signals) and what they may ask for (actions).
+ *
+ * Messages come in once per frame, go through `update`, and are followed by the effects of a stop
+ * (`follow.ts`). Two moments are shown: live, or a past seq whose state the server gave.
+ *
+ * Invariant: views change nothing but through these actions; per-node columns are mutable and are
+ * announced by `tick`.
+ */
+
+import { type Accessor, batch, createSignal } from "solid-js";
+import { type Focus, type FocusAct, focusAfter, NO_FOCUS, subjectOf } from "@/store/debugger/focus";
+import {
+  type FoldState,
+  folded,
+  followStop,
+  sameStop,
+  unfolded,
+} from "@/store/debugger/stop_follow";
+import { type Notice, NoticeBoard } from "@/store/page/notices";
+import { type Item, type PageAddress, readAddress } from "@/store/page/url";
+import { recordsToCome, STILL_MS } from "@/store/run/arrival";
+import { ExecutionRing, NodeColumns } from "@/store/run/columns";
+import type { Cursor, Reached } from "@/store/run/cursor";
+import { type PastValues, reshapedValues } from "@/store/run/past_values";
+import { type RunModel, update, withStepsAround } from "@/store/run/run_model";
+import { buildTree, firstOpen, type Tree } from "@/store/run/tree";
+import { decodeExecutions } from "@/wire/decode";
+import type { Link, Wire } from "@/wire/socket";
+import { inWords, RequestError } from "@/wire/socket";
+import {
+  type Breakpoint,
+  type Command,
+  FAILED,
+  type Push,
+  type RunInfo,
+  type SessionInfo,
+  type Stop,
+  type WatchStatus,
+} from "@/wire/types.gen";
+
+export type Requests = Pick<Wire, "request">;
+
+const FIRST_OPEN_ROWS = 48;
+
+export class Store {
+  readonly link: Accessor<Link>;
+  readonly runs: Accessor<readonly RunInfo[]>;
+  readonly runId: Accessor<string | undefined>;
+  readonly model: Accessor<RunModel | undefined>;
+  readonly tree: Accessor<Tree | undefined>;
+  readonly cursor: Accessor<Cursor>;
+  readonly selection: Accessor<Item | undefined> = () => this.focus().selection;
+  /** What the inspector shows and what is asked about: the pinned item, or the selected one. */
+  readonly subject: Accessor<Item | undefined> = () => subjectOf(this.focus());
+  readonly pinned: Accessor<Item | undefined> = () => this.focus().pinned;
+  readonly folds: Accessor<FoldState>;
+  readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
+  /** Grows when columns or ring changed. */
+  readonly tick: Accessor<number>;
+  /** Grows with each stop, so that views can bring it into sight. */
+  readonly stops: Accessor<number>;
+  /** Whether the program was asked to stop, and still runs. */
+  readonly pausing: Accessor<boolean>;
+  /** Where a search through the recording came to, and why there. */
+  readonly reached: Accessor<Reached | undefined>;
+
+  readonly pastValues: Accessor<PastValues>;
+  readonly live = new NodeColumns();
+  readonly past = new NodeColumns();
+  readonly ring = new ExecutionRing();
+
+  private readonly set: {
+    link(link: Link): void;
+    runs(runs: readonly RunInfo[]): void;
+    runId(id: string | undefined): void;
+    model(model: RunModel | undefined): void;
+    tree(tree: Tree | undefined): void;
+    cursor(cursor: Cursor): void;
+    pastValues(values: PastValues): void;
+    focus(focus: Focus): void;
+    folds(folds: FoldState): void;
+    tick(count: number): void;
+    stops(count: number): void;
+    pausing(asked: boolean): void;
+    overdue(version: number): void;
+    reached(found: Reached | undefined): void;
+  };
+  private readonly focus: Accessor<Focus>;
+  /** The session whose stop is shown although not all that ran before it has come. */
+  private readonly overdue: Accessor<number>;
+  private arrival: ReturnType<typeof setTimeout> | undefined;
+  /** The run whose end was taken note of. */
+  private ended: string | undefined;
+  private wire: Requests | undefined;
+  private treeOf: RunModel["graph"] | undefined;
+  private opened = false;
+  /** What the address asked for; undefined once the first run is there. */
+  private start: PageAddress | undefined;
+  private wantedSeq: number | undefined;
+  private seeking = false;
+  private readonly board = new NoticeBoard();
+
+  constructor(start: PageAddress = readAddress("")) {
+    const [link, setLink] = createSignal<Link>({ kind: "connecting" });
+    const [runs, setRuns] = createSignal<readonly RunInfo[]>([]);
+    const [runId, setRunId] = createSignal<string | undefined>(start.run);
+    const [model, setModel] = createSignal<RunModel | undefined>(undefined);
+    const [tree, setTree] = createSignal<Tree | undefined>(undefined);
+    const [cursor, setCursor] = createSignal<Cursor>({ kind: "live" });
+    const [pastValues, setPastValues] = createSignal<PastValues>(new Map());
+    const [focus, setFocus] = createSignal<Focus>({ ...NO_FOCUS, selection: start.selection });
+    const [folds, setFolds] = createSignal<FoldState>({
+      open: new Set(start.open ?? []),
+      shut: new Set(),
+    });
+    const [tick, setTick] = createSignal(0);
+    const [stops, setStops] = createSignal(0);
+    const [pausing, setPausing] = createSignal(false);
+    const [overdue, setOverdue] = createSignal(-1);
+    const [reached, setReached] = createSignal<Reached | undefined>();
+    this.link = link;
+    this.runs = runs;
+    this.runId = runId;
+    this.model = model;
+    this.tree = tree;
+    this.cursor = cursor;
+    this.pastValues = pastValues;
+    this.focus = focus;
+    this.folds = folds;
+    this.tick = tick;
+    this.stops = stops;
+    this.pausing = pausing;
+    this.overdue = overdue;
+    this.reached = reached;
+    this.opened = start.open !== undefined;
+    this.start = start;
+    this.set = {
+      link: setLink,
+      runs: setRuns,
+      runId: setRunId,
+      model: setModel,
+      tree: setTree,
+      cursor: setCursor,
+      pastValues: setPastValues,
+      focus: setFocus,
+      folds: setFolds,
+      tick: setTick,
+      stops: setStops,
+      pausing: setPausing,
+      overdue: setOverdue,
+      reached: setReached,
+    };
+  }
+
+  attach(wire: Requests): void {
+    this.wire = wire;
+  }
+
+  // ------------------------------------------------------------ what comes in
+
+  linkChanged(link: Link): void {
+    const before = this.link();
+    this.set.link(link);
+    if (before.kind === "lost" && link.kind === "open") this.notify("ok", "Connection restored.");
+  }
+
+  runsChanged(runs: readonly RunInfo[]): void {
+    this.set.runs(runs);
+    const wanted = this.runId();
+    if (wanted !== undefined && runs.some((run) => run.id === wanted)) {
+      if (this.model()?.info.id !== wanted) void this.subscribe(wanted, 0);
+      return;
+    }
+    const newest = [...runs].sort(
+      (a, b) =>
+        Number(b.state === "live") - Number(a.state === "live") ||
+        b.started_unix_ns - a.started_unix_ns,
+    )[0];
+    if (newest !== undefined) this.openRun(newest.id);
+    else if (wanted !== undefined) this.set.runId(undefined);
+  }
+
+  /** Applies a frame's worth of pushes. */
+  receive(pushes: readonly Push[]): void {
+    batch(() => {
+      const before = this.model();
+      let model = before;
+      let rows = false;
+      for (const push of pushes) {
+        if (push.type === "runs") {
+          this.runsChanged(push.runs);
+          continue;
+        }
+        const run = push.type === "snapshot" || push.type === "run" ? push.run.id : push.run;
+        if (push.type === "run") {
+          this.set.runs(this.runs().map((each) => (each.id === run ? push.run : each)));
+        }
+        if (run !== this.runId()) continue;
+        model = update(model, push);
+        if (push.type === "snapshot") {
+          this.live.clear();
+          if (before?.info.id !== run) this.ring.clear();
+          this.live.apply(decodeExecutions(push.executions));
+          rows = true;
+        } else if (push.type === "records" && push.executions.count > 0) {
+          const executions = decodeExecutions(push.executions);
+          this.live.apply(executions);
+          this.ring.append(executions);
+          rows = true;
+        }
+      }
+      if (model !== before) this.modelChanged(before, model);
+      if (rows) this.set.tick(this.tick() + 1);
+    });
+  }
+
+  private modelChanged(before: RunModel | undefined, model: RunModel | undefined): void {
+    this.set.model(model);
+    if (model === undefined) return;
+    if (model.graph !== this.treeOf) {
+      this.treeOf = model.graph;
+      const tree = buildTree(model.graph);
+      this.set.tree(tree);
+      if (!this.opened && model.graph.count > 0) {
+        this.opened = true;
+        const { open, shut } = this.folds();
+        this.set.folds({ open: new Set([...open, ...firstOpen(tree, FIRST_OPEN_ROWS)]), shut });
+      }
+      this.live.reserve(model.graph.nodes.length);
+    }
+    if (model.session?.phase !== "running") this.set.pausing(false);
+    const stop = this.standsIn(model);
+    const previous = this.standsIn(before) === undefined ? undefined : before?.session;
+    this.awaitRecords(model);
+    if (stop && previous?.version !== model.session?.version && !sameStop(previous, stop)) {
+      this.stopped(stop);
+    }
+    if (model.info.state !== "live" && this.ended !== model.info.id) {
+      this.ended = model.info.id;
+      this.showFailure();
+    }
+    const seq = this.start?.seq;
+    this.start = undefined;
+    if (seq !== undefined) void this.seek(seq);
+  }
+
+  /** Shows the node that ended the program, unless something was chosen to be looked at. */
+  private showFailure(): void {
+    const id = this.failure();
+    if (id === 0 || this.focus().chosen || this.start?.selection !== undefined) return;
+    const item = { kind: "node", id } as const;
+    this.attend({ type: "stopped", item });
+    this.disclose(item);
+  }
+
+  /** The stop of a model, once all that ran before it is there. */
+  private standsIn(model: RunModel | undefined): Stop | undefined {
+    const late = recordsToCome(model) > 0 && this.overdue() !== model?.session?.version;
+    return model?.session?.phase === "stopped" && !late
+      ? (model.session.stop ?? undefined)
+      : undefined;
+  }
+
+  /** Shows a stop with what there is where nothing more comes. */
+  private awaitRecords(model: RunModel): void {
+    clearTimeout(this.arrival);
+    const { session } = model;
+    if (session?.stop == null || this.standsIn(model) !== undefined) return;
+    if (recordsToCome(model) === 0) return;
+    this.arrival = setTimeout(() => {
+      if (this.session()?.version !== session.version) return;
+      batch(() => {
+        this.set.overdue(session.version);
+        if (session.stop !== null) this.stopped(session.stop);
+      });
+    }, STILL_MS);
+  }
+
+  private stopped(stop: Stop): void {
+    // A page opened by its address shows what the address says; later stops take it along.
+    if (this.start?.seq !== undefined) return;
+    this.wantedSeq = undefined;
+    this.set.cursor({ kind: "live" });
+    const follow = followStop(this.folds(), stop, this.model()?.graph);
+    this.set.folds(follow.folds);
+    if (this.start?.selection === undefined) {
+      this.attend({ type: "stopped", item: follow.selection });
+    }
+    this.set.stops(this.stops() + 1);
+  }
+
+  // ------------------------------------------------------------ what views read
+
+  /** Columns of the moment shown. Read `tick` to hear of changes. */
+  shown(): NodeColumns {
+    return this.cursor().kind === "live" ? this.live : this.past;
+  }
+
+  session(): SessionInfo | undefined {
+    return this.model()?.session;
+  }
+
+  /** The stop that the program stands at now, if it does. */
+  stop(): Stop | undefined {
+    const model = this.model();
+    return model?.info.state === "live" ? this.standsIn(model) : undefined;
+  }
+
+  /** The node whose error ended the program, while its end is shown; 0 if none did. */
+  failure(): number {
+    this.tick();
+    const info = this.model()?.info;
+    if (info === undefined || info.state === "live" || this.cursor().kind !== "live") return 0;
+    const { lastNode, flags } = this.live;
+    return info.error !== "" && ((flags[lastNode] ?? 0) & FAILED) !== 0 ? lastNode : 0;
+  }
+
+  /** How many records up to the stop are still to come: until then it is not shown. */
+  arriving(): number {
+    const model = this.model();
+    if (model?.info.state !== "live" || this.standsIn(model) !== undefined) return 0;
+    return recordsToCome(model);
+  }
+
+  /** The watch that stopped the program where it stands now. */
+  watchHere(): WatchStatus | undefined {
+    const stop = this.stop();
+    if (stop?.reason !== "watch") return undefined;
+    return this.session()?.watches.find((each) => each.id === stop.watch);
+  }
+
+  /** Whether the program stands where this value can be changed: it was just taken or given. */
+  editable(value: number): boolean {
+    const stop = this.stop();
+    if (stop === undefined || this.cursor().kind !== "live") return false;
+    if (this.link().kind !== "open") return false;
+    const node = this.model()?.graph.nodes[stop.node];
+    if (node == null) return false;
+    return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
+  }
+
+  /** Whether breakpoints can be set: they stop the program, or are found in the recording. */
+  breakable(): boolean {
+    const model = this.model();
+    if (this.link().kind !== "open" || model === undefined) return false;
+    return model.info.state === "live" || (model.info.recording !== "" && model.seq > 0);
+  }
+
+  /** Why breakpoints cannot be set, as a sentence; "" where they can. */
+  unbreakable(): string {
+    if (this.breakable()) return "";
+    const link = this.link().kind;
+    if (link === "ended") return "nodescope has ended; open the run again to set breakpoints.";
+    if (link !== "open") return "The page is not connected.";
+    if (this.model() === undefined) return "No run is open.";
+    return "This run has ended, and nothing of it was recorded.";
+  }
+
+  /** Why the page came to the moment shown, where it was looked for. */
+  found(): Reached | undefined {
+    const cursor = this.cursor();
+    const reached = this.reached();
+    return cursor.kind === "past" && cursor.seq === reached?.seq ? reached : undefined;
+  }
+
+  /** Whether a recorded moment is shown: something else may be tried there. */
+  forkable(): boolean {
+    if (this.link().kind !== "open" || this.model() === undefined) return false;
+    const live = this.model()?.info.state === "live";
+    return this.cursor().kind === "past" || !live || this.stop() !== undefined;
+  }
+
+  /** The seq for requests: null means the latest. */
+  seq(): number | null {
+    const cursor = this.cursor();
+    return cursor.kind === "live" ? null : cursor.seq;
+  }
+
+  /** The training step shown. */
+  step(): number {
+    const cursor = this.cursor();
+    if (cursor.kind === "past") return cursor.step;
+    const model = this.model();
+    return this.stop()?.step ?? model?.steps.at(-1)?.step ?? 0;
+  }
+
+  isOpen(path: string): boolean {
+    return this.folds().open.has(path);
+  }
+
+  following(): { run: string; seq: number } | undefined {
+    const run = this.runId();
+    if (run === undefined) return undefined;
+    const model = this.model();
+    return { run, seq: model?.info.id === run ? model.seq : 0 };
+  }
+
+  // ------------------------------------------------------------ actions
+
+  readonly request: Wire["request"] = (body, wanted, timeoutMs) => {
+    if (this.wire === undefined) return Promise.reject(new RequestError("Not connected"));
+    return this.wire.request(body, wanted, timeoutMs);
+  };
+
+  openRun(run: string): void {
+    const before = this.runId();
+    if (before === run && this.model()?.info.id === run) return;
+    batch(() => {
+      if (before !== undefined && before !== run) {
+        this.request({ type: "unsubscribe", run: before }, "done").catch(() => undefined);
+        this.attend({ type: "reset" });
+        this.set.folds({ open: new Set(), shut: new Set() });
+        this.opened = false;
+        this.start = undefined;
+      }
+      this.wantedSeq = undefined;
+      this.set.runId(run);
+      this.set.model(undefined);
+      this.set.pausing(false);
+      this.set.overdue(-1);
+      this.set.tree(undefined);
+      this.treeOf = undefined;
+      this.set.cursor({ kind: "live" });
+      this.live.clear();
+      this.ring.clear();
+    });
+    void this.subscribe(run, 0);
+  }
+
+  private async subscribe(run: string, seq: number): Promise<void> {
+    try {
+      await this.request({ type: "subscribe", run, seq }, "done");
+    } catch (error) {
+      this.complain(error);
+    }
+  }
+
+  select(item: Item | undefined): void {
+    this.attend({ type: "select", item });
+  }
+
+  /** Keeps the subject in the inspector, or lets it follow the selection again. */
+  setPinned(wanted: boolean): void {
+    this.attend({ type: wanted ? "pin" : "unpin" });
+  }
+
+  private attend(act: FocusAct): void {
+    this.set.focus(focusAfter(this.focus(), act));
+  }
+
+  toggleScope(path: string): void {
+    const folds = this.folds();
+    this.set.folds(folds.open.has(path) ? folded(folds, path) : unfolded(folds, path));
+  }
+
+  /** Opens what holds an item, so that it can be seen. */
+  disclose(item: Item): void {
+    const graph = this.model()?.graph;
+    const path = item.kind === "scope" ? item.path : (graph?.nodes[item.id]?.name ?? "");
+    const cut = path.lastIndexOf("/");
+    if (cut > 0) this.set.folds(unfolded(this.folds(), path.slice(0, cut)));
+  }
+
+  setOpen(open: ReadonlySet<string>): void {
+    this.set.folds({ open, shut: new Set() });
+  }
+
+  async control(command: Command): Promise<boolean> {
+    const why = await this.refusal(command);
+    if (why !== "") this.notify("error", why);
+    return why === "";
+  }
+
+  /** Sends a command; "" when it was taken, else why not, for a person. */
+  async refusal(command: Command): Promise<string> {
+    const run = this.runId();
+    if (run === undefined) return "No run is open.";
+    const pause = command.type === "pause" && this.session()?.phase === "running";
+    try {
+      if (pause) this.set.pausing(true);
+      await this.request({ type: "control", run, command }, "done");
+      return "";
+    } catch (error) {
+      if (pause) this.set.pausing(false);
+      return inWords(error);
+    }
+  }
+
+  /**
+   * A stepping command, or `continue`: of the program where it stands and is looked at, of the
+   * recording where the past is, or the program has ended.
+   */
+  async walk(command: Command): Promise<void> {
+    const stop = this.cursor().kind === "live" ? this.stop() : undefined;
+    if (stop === undefined) await this.travel(command, false);
+    // The forward node ran before its backward node: the program is never run on to the next one.
+    else if (command.type === "step_twin" && this.model()?.graph.nodes[stop.node]?.forward != null)
+      await this.travel(command, true);
+    else await this.control(command);
+  }
+
+  /** Moves the page through the recording as a command says. */
+  async travel(command: Command, back: boolean): Promise<void> {
+    const run = this.runId();
+    const cursor = this.cursor();
+    const seq = cursor.kind === "past" ? cursor.seq : (this.stop()?.seq ?? this.model()?.seq ?? 0);
+    if (run === undefined) return;
+    try {
+      const live = cursor.kind === "live" && this.stop() !== undefined;
+      const wanted = { type: "move", run, seq, command, back, breakpoint: null, live } as const;
+      const found = await this.request(wanted, "moved");
+      const stop = this.stop();
+      if (found.seq === null || (!back && stop !== undefined && found.seq >= stop.seq)) {
+        if (!back && stop !== undefined) {
+          this.backToLive();
+          this.attend({ type: "stopped", item: { kind: "node", id: stop.node } });
+        } else this.notify("ok", sentence(found.text));
+        return;
+      }
+      await this.seek(found.seq);
+      this.set.reached(
+        command.type === "continue"
+          ? { seq: found.seq, node: found.node, text: sentence(found.text) }
+          : undefined,
+      );
+      const item = { kind: "node", id: found.node } as const;
+      this.attend({ type: "moved", item, by: command.type === "next_step" ? "step" : "node" });
+      this.disclose(this.selection() ?? item);
+    } catch (error) {
+      this.complain(error);
+    }
+  }
+
+  setBreakpoints(breakpoints: readonly Breakpoint[]): Promise<boolean> {
+    return this.control({ type: "set_breakpoints", breakpoints });
+  }
+
+  /** Moves the page to a past moment. Only the newest of several wishes is asked for. */
+  async seek(seq: number): Promise<void> {
+    this.wantedSeq = seq;
+    if (this.seeking) return;
+    this.seeking = true;
+    try {
+      for (let at: number | undefined = seq; at !== undefined; at = this.next(at)) {
+        const moment = at;
+        const run = this.runId();
+        if (run === undefined) break;
+        const state = await this.request({ type: "get_state", run, seq: moment }, "state_at");
+        if (this.wantedSeq === undefined || this.runId() !== run) break;
+        batch(() => {
+          this.set.model(withStepsAround(this.model(), state.steps));
+          this.past.clear();
+          this.past.reserve(this.live.size);
+          this.past.apply(decodeExecutions(state.executions));
+          this.set.pastValues(reshapedValues(state.values, this.model(), this.pastValues()));
+          this.set.cursor({ kind: "past", seq: moment, step: state.step, timeNs: state.time_ns });
+          this.set.tick(this.tick() + 1);
+        });
+      }
+    } catch (error) {
+      this.complain(error);
+    } finally {
+      this.seeking = false;
+    }
+  }
+
+  private next(done: number): number | undefined {
+    return this.wantedSeq === done ? undefined : this.wantedSeq;
+  }
+
+  backToLive(): void {
+    this.wantedSeq = undefined;
+    batch(() => {
+      this.set.cursor({ kind: "live" });
+      this.attend({ type: "live" });
+      this.set.tick(this.tick() + 1);
+    });
+  }
+
+  notify(tone: Notice["tone"], text: string): void {
+    this.board.add(tone, text);
+  }
+
+  dismiss(id: number): void {
+    this.board.dismiss(id);
+  }
+
+  complain(error: unknown): void {
+    this.notify("error", inWords(error));
+  }
+}
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}

@@ -1,0 +1,231 @@
+/**
+ * What is kept of a run, in one line, and why the rest is not.
+ *
+ * Invariant: pure; says what the recording tells and no more.
+ */
+
+import { formatBytes, formatCount, formatNumber, listed, plural } from "@/base/numbers";
+import type { Item } from "@/store/page/url";
+import type { Governed, Keeping, Unwritten } from "@/wire/types.gen";
+
+/** Below this, in seconds, a factor tells nothing. */
+const LITTLE_S = 0.25;
+
+/** What is kept: "Statistics of every observed value, whole values of the last 2 observed steps". */
+export function keptWords(keeping: Keeping, governed: Governed | undefined): string {
+  if (keeping.everything) return wholeWords(keeping);
+  const without = governed?.summaries ?? 0;
+  const statistics =
+    without > 0
+      ? `Statistics of all observed values but ${formatCount(without)}`
+      : "Statistics of every observed value";
+  if (keeping.newest_steps > 0 && keeping.level !== "values") {
+    const newest =
+      governed !== undefined && governed.steps > 0
+        ? `whole values of the last ${keeping.newest_steps} observed steps`
+        : "the newest values whole";
+    return `${statistics}, ${newest}${asFar(keeping)}${firstNonfinite(keeping)}`;
+  }
+  switch (keeping.level) {
+    case "values":
+      if ((governed?.arrays ?? 0) > 0) return "Whole values of some nodes";
+      return wholeWords(keeping);
+    case "summary":
+      return statistics;
+    case "timing":
+      return "Times only";
+    default:
+      return "Structure only";
+  }
+}
+
+/** Where every value was to be kept whole. */
+function wholeWords(keeping: Keeping): string {
+  const { over_budget, behind, too_large, unwritten } = keeping;
+  const missing = over_budget + behind + too_large + (unwritten?.arrays ?? 0);
+  return missing === 0 ? "Every value kept" : `Every value but ${formatCount(missing)} kept`;
+}
+
+/** The newest steps are held whole only where they fit into memory. */
+function asFar(keeping: Keeping): string {
+  if (keeping.made_room === 0) return "";
+  return ` as far as ${formatBytes(keeping.newest_bytes)} hold them`;
+}
+
+/** The steps of the first NaN and Inf are kept whole as well. */
+function firstNonfinite(keeping: Keeping): string {
+  const steps = keeping.nonfinite_steps.filter((step) => step > 0).map(formatCount);
+  const where = `step${steps.length === 1 ? "" : "s"} ${listed(steps)}`;
+  const inside = steps.length > 0 ? ` and of ${where}, where NaN or Inf first appeared` : "";
+  const outside = steps.length < keeping.nonfinite_steps.length;
+  return inside + (outside ? " and around the first NaN or Inf outside of steps" : "");
+}
+
+/** The nodes among items, as a `Keeping` names them: in order, each once. */
+export function lookedAt(items: readonly (Item | undefined)[]): readonly number[] {
+  const nodes = items.flatMap((item) => (item?.kind === "node" ? [item.id] : []));
+  return [...new Set(nodes)].sort((a, b) => a - b);
+}
+
+/** How many steps are observed, and what watching costs; "" where neither is known. */
+export function costWords(governed: Governed | undefined): string {
+  if (governed === undefined) return "";
+  const observed = governed.steps - governed.steps_left_out;
+  return [
+    governed.steps_left_out > 0
+      ? `${formatCount(observed)} of ${formatCount(governed.steps)} steps observed`
+      : "",
+    slowerWords(governed),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+/** How much longer the run takes; of little, a factor tells nothing. */
+function slowerWords(governed: Governed): string {
+  if (governed.slowdown < 1.005) return "";
+  const seconds = governed.extra_s;
+  if (seconds >= LITTLE_S) return `about ${times(governed.slowdown)} slower`;
+  return seconds >= 0.05 ? `about ${formatNumber(seconds, 1)} s slower` : "";
+}
+
+/**
+ * Why something is not there, a line for each reason.
+ *
+ * Args:
+ *   over: Whether the run has ended: what the governor gave as its reason then was true for a moment
+ *     of it, and is no reason for the whole.
+ */
+export function reasonWords(
+  keeping: Keeping,
+  governed: Governed | undefined,
+  over: boolean,
+): string[] {
+  const budget = formatBytes(keeping.budget_bytes);
+  const found: (readonly [number, string])[] = [
+    [
+      governed?.steps_left_out ?? 0,
+      `training steps ran unobserved, to stay below ${times(governed?.limit ?? 1)}`,
+    ],
+    [
+      governed?.calls_left_out ?? 0,
+      `calls outside of steps ran unobserved, to stay below ${times(governed?.limit ?? 1)}`,
+    ],
+    [
+      governed?.summaries ?? 0,
+      `values without statistics, to stay below ${times(governed?.limit ?? 1)}`,
+    ],
+    [
+      governed?.executions ?? 0,
+      `executions counted only, to stay below ${times(governed?.limit ?? 1)}`,
+    ],
+    [keeping.over_budget, `values made room for newer ones in the budget of ${budget}`],
+    [keeping.behind, "values dropped for newer ones: the recorder fell behind"],
+    [keeping.too_large, "values too large to be kept"],
+    [
+      keeping.made_room,
+      `values of the newest steps beyond ${formatBytes(keeping.newest_bytes)} held in memory`,
+    ],
+  ];
+  const lines = found.filter(([count]) => count > 0);
+  const unwritten = unwrittenWords(keeping.unwritten);
+  const beyond = governed !== undefined && governed.slowdown > governed.limit;
+  const because = beyond && !over && governed.because;
+  return [
+    ...(unwritten ? [unwritten] : []),
+    ...lines.map(([count, what]) => `${formatCount(count)} ${what}`),
+    ...(because ? [`Over the limit of ${times(governed.limit)}: ${because}`] : []),
+  ];
+}
+
+/** What could not be written to the disk, and why; "" if nothing. */
+function unwrittenWords(unwritten: Unwritten | null): string {
+  if (unwritten === null) return "";
+  const { structure, executions, summaries, arrays } = unwritten;
+  const counts = [
+    structure > 0 ? plural(structure, "graph definition") : "",
+    executions > 0 ? plural(executions, "execution") : "",
+    summaries > 0 ? plural(summaries, "statistic") : "",
+    arrays > 0 ? plural(arrays, "array") : "",
+  ].filter(Boolean);
+  const last = formatCount(unwritten.last_step);
+  const first = formatCount(Math.max(unwritten.first_step, 1));
+  const steps =
+    unwritten.last_step === 0
+      ? ""
+      : first === last
+        ? ` of step ${last}`
+        : ` of steps ${first} to ${last}`;
+  const why = unwritten.cause === "full" ? "The disk was full" : "The disk was too slow at the end";
+  return `${why}: ${counts.join(", ")}${steps} could not be recorded`;
+}
+
+export interface WayToMore {
+  readonly what: string;
+  readonly command: string;
+}
+
+/** Command lines for the next run, with the arguments of this one. */
+export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly WayToMore[] {
+  const script = argv.map(quoted).join(" ") || "train.py";
+  const run = (options: string): string => `nodescope run ${options} ${script}`;
+  const ways: WayToMore[] = [];
+  if (keeping.level !== "values" || keeping.limit !== null) {
+    ways.push({ what: "Every value", command: run("--level values") });
+  }
+  if (keeping.limit !== null) {
+    const more = Math.max(4, 2 * keeping.limit);
+    ways.push({ what: `Up to ${times(more)} slower`, command: run(`--max-slowdown ${more}`) });
+  }
+  if (keeping.level !== "values") {
+    ways.push({ what: "Values of one scope", command: run("--select 'scope:NAME=values'") });
+  }
+  if (keeping.over_budget > 0 || keeping.too_large > 0) {
+    const more = Math.ceil((4 * keeping.budget_bytes) / 2 ** 20);
+    ways.push({ what: "A larger budget", command: run(`--level values --budget ${more}M`) });
+  }
+  return ways;
+}
+
+/** What was lost though it was to be kept; none if nothing was. */
+export function lossWords(keeping: Keeping | undefined, dropped: Losses): string[] {
+  const unwritten = keeping?.unwritten ?? null;
+  const words = unwrittenWords(unwritten);
+  const lost = {
+    blobs: dropped.blobs,
+    summaries: dropped.summaries - (unwritten?.summaries ?? 0),
+    executions: dropped.executions - (unwritten?.executions ?? 0),
+  };
+  return [
+    words && `${words}.`,
+    keeping !== undefined && keeping.behind > 0
+      ? `${plural(keeping.behind, "value")} dropped for newer ones: the recorder fell behind. ` +
+        "Their statistics are kept."
+      : "",
+    keeping === undefined && lost.blobs > 0
+      ? `${plural(lost.blobs, "value")} not kept: the byte budget was used up, or the recorder ` +
+        "was behind. Their statistics are kept."
+      : "",
+    lost.summaries > 0
+      ? `${plural(lost.summaries, "value")} without statistics: the recorder fell behind.`
+      : "",
+    lost.executions > 0
+      ? `${plural(lost.executions, "execution")} lost: the recorder fell behind.`
+      : "",
+  ].filter(Boolean);
+}
+
+interface Losses {
+  readonly blobs: number;
+  readonly summaries: number;
+  readonly executions: number;
+}
+
+function times(factor: number): string {
+  return `${Number(factor.toPrecision(factor >= 10 ? 2 : 3))}×`;
+}
+
+/** An argument as a shell takes it. */
+function quoted(argument: string): string {
+  return /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
+}

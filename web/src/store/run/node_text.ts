@@ -1,0 +1,70 @@
+/**
+ * Nodes in words and colours: attributes as text, families as colours.
+ *
+ * Invariant: pure; a family that this page does not know yet is grey.
+ */
+
+import { formatNumber, formatShape } from "@/base/numbers";
+import type { Node } from "@/wire/types.gen";
+
+const COLOURED = new Set([
+  "matmul",
+  "elementwise",
+  "activation",
+  "reduction",
+  "norm",
+  "layout",
+  "index",
+  "random",
+  "loss",
+  "update",
+  "control",
+  "kernel",
+  "communication",
+]);
+
+/** The CSS variable of a family's colour. */
+export function familyColour(family: string): string {
+  if (family === "leaf") return "--text-off";
+  return COLOURED.has(family) ? `--op-${family}` : "--op-other";
+}
+
+const MAX_DETAIL = 34;
+
+/** One short line of what the op was given: `axis 1 · keepdims`; what has no room is left out. */
+export function detail(node: Node): string {
+  let line = "";
+  for (const [key, value] of Object.entries(node.attrs)) {
+    const text = attributeText(value, key);
+    if (value === false || value === null || text.length > 20) continue;
+    const part = value === true ? key : `${key} ${text}`;
+    const longer = line === "" ? part : `${line} · ${part}`;
+    if (longer.length > MAX_DETAIL) return line === "" ? cut(part) : `${line} …`;
+    line = longer;
+  }
+  return line;
+}
+
+function cut(text: string): string {
+  return `${text.slice(0, MAX_DETAIL - 1)}…`;
+}
+
+/** Six digits, without zeros that say nothing: 0.1 is no 0.100000. */
+function numberText(value: number): string {
+  const text = formatNumber(value, 6);
+  return /^\S*\.\d+$/.test(text) ? text.replace(/\.?0+$/, "") : text;
+}
+
+/** As Python writes it, but a shape as it is written everywhere: `64×10`. */
+export function attributeText(value: unknown, name = ""): string {
+  if (name === "shape" && Array.isArray(value) && value.every(Number.isInteger)) {
+    // What `reshape` works out by itself is not known here.
+    return formatShape(value.map((size: number) => (size < 0 ? null : size)));
+  }
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value === "number") return numberText(value);
+  if (typeof value === "string") return value;
+  if (Array.isArray(value)) return `(${value.map((item) => attributeText(item)).join(", ")})`;
+  return JSON.stringify(value) ?? String(value);
+}

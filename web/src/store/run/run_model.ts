@@ -1,0 +1,311 @@
+/**
+ * A run as the page holds it, and the pure function that takes it from message to message.
+ *
+ * Invariant: a `RunModel` is never changed; parts that a message does not touch are shared with the
+ * model before. Applying the records after a snapshot gives what a later snapshot would give.
+ */
+
+import { assertNever } from "@/base/assert";
+import { formatCount } from "@/base/numbers";
+import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/run/graph_history";
+import type {
+  Dropped,
+  Governed,
+  GradientRow,
+  Keeping,
+  LogRow,
+  Node,
+  ProducedValue,
+  Records,
+  RunChanged,
+  RunInfo,
+  SessionChanged,
+  SessionInfo,
+  Snapshot,
+  StepRow,
+} from "@/wire/types.gen";
+
+export const MAX_LOGS = 5000;
+
+/** The graph so far. `version` grows with each change of structure. */
+export interface RunGraph {
+  readonly version: number;
+  /** By id; holes where there is none. */
+  readonly nodes: readonly (Node | undefined)[];
+  readonly count: number;
+  readonly byName: ReadonlyMap<string, number>;
+  readonly values: ReadonlyMap<number, ProducedValue>;
+  readonly history: GraphHistory;
+}
+
+export interface RunModel {
+  readonly info: RunInfo;
+  readonly seq: number;
+  /** The last record of what the program did: what only tells what is kept of it comes beside. */
+  readonly lastEvent: number;
+  readonly timeNs: number;
+  readonly graph: RunGraph;
+  /** Gradient rows by value, in order of seq. */
+  readonly gradients: ReadonlyMap<number, readonly GradientRow[]>;
+  /** In order of step. */
+  readonly steps: readonly StepRow[];
+  readonly logs: readonly LogRow[];
+  /** Lines that were here and are no longer kept on the page. */
+  readonly logsCut: number;
+  readonly dropped: Dropped;
+  /** What the governor last told; undefined of a run without a limit. */
+  readonly governed: Governed | undefined;
+  /** What is kept; undefined of a recording that does not tell. */
+  readonly keeping: Keeping | undefined;
+  /** Executions that the server left out of the live stream. */
+  readonly skipped: number;
+  readonly session: SessionInfo | undefined;
+}
+
+export type RunMessage = Snapshot | Records | SessionChanged | RunChanged;
+
+const EMPTY_GRAPH: RunGraph = {
+  version: 0,
+  nodes: [],
+  count: 0,
+  byName: new Map(),
+  values: new Map(),
+  history: NO_HISTORY,
+};
+
+/** The model after a message; undefined if there is still none to apply it to. */
+export function update(model: RunModel | undefined, message: RunMessage): RunModel | undefined {
+  if (message.type === "snapshot") return fromSnapshot(model, message);
+  if (model === undefined) return undefined;
+  switch (message.type) {
+    case "records":
+      return message.run === model.info.id ? append(model, message) : model;
+    case "session":
+      return message.run === model.info.id ? withSession(model, message.info) : model;
+    case "run":
+      return message.run.id === model.info.id ? { ...model, info: message.run } : model;
+    default:
+      return assertNever(message);
+  }
+}
+
+function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel {
+  const same = before?.info.id === message.run.id;
+  return {
+    info: message.run,
+    seq: message.seq,
+    lastEvent: message.seq,
+    timeNs: message.time_ns,
+    graph: extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 }, message),
+    gradients: withGradients(new Map(), message.gradients),
+    steps: withSteps([], message.steps),
+    logs: message.logs,
+    logsCut: 0,
+    dropped: message.dropped,
+    governed: message.governed ?? undefined,
+    keeping: message.keeping ?? undefined,
+    skipped: 0,
+    session: newer(same ? before.session : undefined, message.session ?? undefined),
+  };
+}
+
+function append(model: RunModel, message: Records): RunModel {
+  const logs = message.logs.length === 0 ? model.logs : [...model.logs, ...message.logs];
+  const cut = Math.max(0, logs.length - MAX_LOGS);
+  return {
+    ...model,
+    seq: Math.max(model.seq, message.seq),
+    lastEvent: isBeside(message) ? model.lastEvent : Math.max(model.seq, message.seq),
+    timeNs: Math.max(model.timeNs, message.time_ns),
+    graph: extend(model.graph, message),
+    gradients: withGradients(model.gradients, message.gradients),
+    steps: withSteps(model.steps, message.steps),
+    logs: cut > 0 ? logs.slice(cut) : logs,
+    logsCut: model.logsCut + cut,
+    dropped: message.dropped,
+    governed: message.governed ?? model.governed,
+    keeping: message.keeping ?? model.keeping,
+    skipped: model.skipped + message.skipped,
+  };
+}
+
+/** Whether a message tells nothing of the program, only what is kept: a selection changes that. */
+function isBeside(message: Records): boolean {
+  const { nodes, values, gradients, steps, logs, executions } = message;
+  const told = [nodes, values, gradients, steps, logs].some((rows) => rows.length > 0);
+  return message.keeping != null && !told && executions.count === 0;
+}
+
+/** The model with the steps around a moment, of a run of which it does not hold all. */
+export function withStepsAround(
+  model: RunModel | undefined,
+  rows: readonly StepRow[],
+): RunModel | undefined {
+  if (model === undefined || rows.length === 0) return model;
+  return { ...model, steps: withSteps(model.steps, rows) };
+}
+
+function withSession(model: RunModel, info: SessionInfo): RunModel {
+  const session = newer(model.session, info);
+  return session === model.session ? model : { ...model, session };
+}
+
+/** The session state with the higher version; a restarted debuggee counts from 0 in a new run. */
+function newer(a: SessionInfo | undefined, b: SessionInfo | undefined): SessionInfo | undefined {
+  if (a === undefined || b === undefined) return b ?? a;
+  return b.version >= a.version ? b : a;
+}
+
+function extend(
+  graph: RunGraph,
+  { nodes, node_seqs, values }: Pick<Snapshot, "nodes" | "node_seqs" | "values">,
+): RunGraph {
+  if (nodes.length === 0 && values.length === 0) return graph;
+  let known = graph.values;
+  if (values.length > 0) {
+    const more = new Map(graph.values);
+    for (const value of values) more.set(value.value.id, value);
+    known = more;
+  }
+  // Another shape is no other structure.
+  const reshaped = nodes.length === 0 && values.every(({ value }) => graph.values.has(value.id));
+  if (reshaped) return { ...graph, values: known };
+  const all = graph.nodes.slice();
+  const byName = new Map(graph.byName);
+  let count = graph.count;
+  for (const node of nodes) {
+    if (all[node.id] === undefined) count += 1;
+    all[node.id] = node;
+    byName.set(node.name, node.id);
+  }
+  const history = withDefinitions(graph.history, graph.nodes, nodes, node_seqs);
+  return { version: graph.version + 1, nodes: all, count, byName, values: known, history };
+}
+
+function withGradients(
+  known: ReadonlyMap<number, readonly GradientRow[]>,
+  rows: readonly GradientRow[],
+): ReadonlyMap<number, readonly GradientRow[]> {
+  if (rows.length === 0) return known;
+  const all = new Map(known);
+  for (const row of rows) {
+    const before = all.get(row.value) ?? [];
+    if (before.some((each) => each.seq === row.seq && each.gradient === row.gradient)) continue;
+    all.set(
+      row.value,
+      [...before, row].sort((a, b) => a.seq - b.seq),
+    );
+  }
+  return all;
+}
+
+function withSteps(known: readonly StepRow[], rows: readonly StepRow[]): readonly StepRow[] {
+  if (rows.length === 0) return known;
+  const last = known.at(-1)?.step ?? -1;
+  // The usual case, checked first: the running step goes on or a new one begins.
+  if (rows.length === 1 && rows[0] !== undefined && rows[0].step > last) return [...known, rows[0]];
+  const all = new Map(known.map((row) => [row.step, row]));
+  for (const row of rows) all.set(row.step, row);
+  return [...all.values()].sort((a, b) => a.step - b.step);
+}
+
+/** The value that holds the gradient of `value` at `seq` (undefined = latest). */
+export function gradientOf(
+  model: RunModel,
+  value: number,
+  seq: number | undefined,
+): number | undefined {
+  let found: number | undefined;
+  for (const row of model.gradients.get(value) ?? []) {
+    if (seq === undefined || row.seq <= seq) found = row.gradient;
+  }
+  return found;
+}
+
+/** Why nothing is known of what ran at `seq`, if the governor left its step out; else "". */
+export function leftOutAt(steps: readonly StepRow[], seq: number): string {
+  const row = stepAt(steps, seq);
+  return row === undefined || row.observed || (row.end_seq !== null && seq > row.end_seq)
+    ? ""
+    : `Values of step ${row.step} were not recorded: it ran unobserved, to stay below the limit.`;
+}
+
+/** The last step up to `step` that was observed; `step` itself if that is unknown. */
+export function lastObserved(steps: readonly StepRow[], step: number): number {
+  let at = steps.findLastIndex((row) => row.step <= step);
+  if (steps[at]?.step !== step) return step;
+  while (at >= 0 && !steps[at]?.observed) at -= 1;
+  return steps[at]?.step ?? step;
+}
+
+/** The step to be looked at while the program runs: unobserved ones go by, the last other stays. */
+export function seenWhileRunning(
+  steps: readonly StepRow[],
+  now: StepRow | undefined,
+): StepRow | undefined {
+  if (now === undefined || now.observed) return now;
+  return stepNumbered(steps, lastObserved(steps, now.step)) ?? now;
+}
+
+/** The training step whose executions are shown: the last observed one, up to the step shown. */
+export function seenStep(store: { model(): RunModel | undefined; step(): number }): number {
+  return lastObserved(store.model()?.steps ?? [], store.step());
+}
+
+/** That the value shown is of an earlier step than the one that is shown, and why. */
+export function earlierWords(steps: readonly StepRow[], from: number, step: number): string {
+  const observed = stepNumbered(steps, step)?.observed ?? true;
+  return observed
+    ? `From step ${formatCount(from)}; hasn't run yet in step ${formatCount(step)}.`
+    : `From step ${formatCount(from)}; step ${formatCount(step)} ran unobserved.`;
+}
+
+/**
+ * Whether a program raised in a step, so that no operation ran after it: its end is in that step.
+ *
+ * Args:
+ *   lastRan: The seq of the last execution of all.
+ */
+export function raisedIn(
+  step: StepRow | undefined,
+  model: RunModel | undefined,
+  lastRan: number,
+): boolean {
+  const end = step?.end_seq ?? 0;
+  return (model?.info.error ?? "") !== "" && step === model?.steps.at(-1) && lastRan <= end;
+}
+
+/** Whether a step had ended by `seq`: what runs then, before the next one, is no part of it. */
+export function isAfter(step: StepRow | undefined, seq: number): boolean {
+  const end = step?.end_seq;
+  return end !== undefined && end !== null && seq > end;
+}
+
+/** The step that `seq` falls into, or after which it comes, if those around it are known. */
+export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefined {
+  let low = 0;
+  let high = steps.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((steps[middle]?.start_seq ?? 0) <= seq) low = middle + 1;
+    else high = middle;
+  }
+  const found = steps[low - 1];
+  const next = steps[low];
+  // Of very many steps not all are here: those around a moment come with it.
+  const between = found !== undefined && next !== undefined && next.step > found.step + 1;
+  return between && found.end_seq !== null && seq > found.end_seq ? undefined : found;
+}
+
+/** The step of a number, if it is here. */
+export function stepNumbered(steps: readonly StepRow[], step: number): StepRow | undefined {
+  let low = 0;
+  let high = steps.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((steps[middle]?.step ?? 0) < step) low = middle + 1;
+    else high = middle;
+  }
+  const found = steps[low];
+  return found?.step === step ? found : undefined;
+}

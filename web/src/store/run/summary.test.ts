@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { timeWords, unsummed } from "@/store/run/summary";
+
+test("a run that ended with nodescope is no fault of the summary", () => {
+  const away = "The server does not answer. is nodescope still running?";
+  expect(unsummed("", "open")).toBe("Summing up the run…");
+  expect(unsummed(away, "open")).toContain(away);
+  expect(unsummed(away, "lost")).toContain("once it is restored");
+  expect(unsummed(away, "ended")).not.toContain(away);
+  expect(unsummed("", "ended")).toContain("with the recording");
+});
+
+test("the run time says what it is made of, and what is no part of it", () => {
+  const time = { ran_ns: 3.2e9, held_ns: 0 };
+  expect(timeWords({ time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
+    "800\u202fms before the first step, 2.10\u202fs in steps, 300\u202fms after the last one.",
+  );
+  expect(timeWords({ time: { ...time, held_ns: 12e9 }, before_ns: null, after_ns: null })).toBe(
+    "From the program's start to its end; not counted: 12.0\u202fs held by the debugger.",
+  );
+});

@@ -1,0 +1,109 @@
+/**
+ * The summary of the run that is shown, once it has ended: asked of the server again when it ends.
+ *
+ * Invariant: never of another run than the one shown; undefined while a run goes on.
+ */
+
+import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
+import { formatDuration } from "@/base/numbers";
+import type { Store } from "@/store/page/store";
+import { get } from "@/wire/rest";
+import { inWords, type Link } from "@/wire/socket";
+import type { RunSummary, Summary } from "@/wire/types.gen";
+
+export interface Summing {
+  /** Whether the run shown has ended. */
+  readonly over: Accessor<boolean>;
+  readonly summary: Accessor<RunSummary | undefined>;
+  readonly problem: Accessor<string>;
+  /** Whether the summary stands in the inspector's place although something is selected. */
+  readonly shown: Accessor<boolean>;
+  show(shown: boolean): void;
+}
+
+/** What the run time is made of, and what is no part of it. */
+export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">): string {
+  const { time, before_ns: before, after_ns: after } = sum;
+  const parts =
+    before === null || after === null
+      ? ["From the program's start to its end"]
+      : [
+          `${formatDuration(before)} before the first step`,
+          `${formatDuration(Math.max(0, time.ran_ns - before - after))} in steps`,
+          `${formatDuration(after)} after the last one`,
+        ];
+  const held =
+    time.held_ns > 0 ? `; not counted: ${formatDuration(time.held_ns)} held by the debugger` : "";
+  return `${parts.join(", ")}${held}.`;
+}
+
+/** What stands in the place of a summary that there is not. */
+export function unsummed(problem: string, link: Link["kind"]): string {
+  if (link === "ended") return "nodescope has ended. The summary comes with the recording:";
+  if (link === "lost" && problem !== "") {
+    return "The connection is lost. The run is summed up once it is restored.";
+  }
+  return problem === "" ? "Summing up the run…" : `The run cannot be summed up: ${problem}`;
+}
+
+export function createSummary(store: Store): Summing {
+  const [summary, setSummary] = createSignal<RunSummary>();
+  const [problem, setProblem] = createSignal("");
+  const [shown, setShown] = createSignal(false);
+  const over = (): boolean => {
+    const info = store.model()?.info;
+    return info !== undefined && info.state !== "live" && info.recording !== "";
+  };
+  let asked = 0;
+  // What is told last comes before a run is said to have ended, so it is asked once for each end.
+  const question = (): string => {
+    const info = store.model()?.info;
+    return info === undefined || !over() ? "" : `${info.id} ${info.state}`;
+  };
+  createEffect(
+    on(question, (now, before) => {
+      const number = ++asked;
+      setSummary(undefined);
+      setProblem("");
+      if (now === "") return setShown(false);
+      // It has just ended before our eyes: this is what one wants to see.
+      const run = now.split(" ")[0] ?? "";
+      if (before === "" && watched === run) setShown(true);
+      ask(run, number);
+    }),
+  );
+  const ask = (run: string, number: number): void => {
+    get<RunSummary>(`runs/${run}/summary`).then(
+      (found) => {
+        if (number !== asked) return;
+        setProblem("");
+        setSummary(found);
+      },
+      (error: unknown) => number === asked && setProblem(inWords(error)),
+    );
+  };
+  // A server that was away is asked again.
+  createEffect(
+    on(
+      () => store.link().kind,
+      (kind) => {
+        const run = store.model()?.info.id;
+        if (kind === "open" && problem() !== "" && run !== undefined && over()) ask(run, asked);
+      },
+      { defer: true },
+    ),
+  );
+  /** The run that was seen live. */
+  let watched = "";
+  createEffect(() => {
+    const info = store.model()?.info;
+    if (info?.state === "live") watched = info.id;
+  });
+  createEffect(
+    on(store.selection, (item) => item !== undefined && setShown(false), { defer: true }),
+  );
+  onCleanup(() => {
+    asked = -1;
+  });
+  return { over, summary, problem, shown, show: setShown };
+}

@@ -1,0 +1,112 @@
+import { describe, expect, test } from "vitest";
+import { NodeColumns } from "@/store/run/columns";
+import { type RunGraph, update } from "@/store/run/run_model";
+import {
+  buildTree,
+  firstMatch,
+  firstOpen,
+  parseQuery,
+  search,
+  visibleRows,
+} from "@/store/run/tree";
+import { decodeExecutions } from "@/wire/decode";
+import { columns, node, produced, records, snapshot } from "@/wire/fixtures";
+
+function graphOf(...names: readonly string[]): RunGraph {
+  const model = update(undefined, snapshot({ nodes: names.map((name, i) => node(i + 1, name)) }));
+  if (model === undefined) throw new Error("a snapshot gives a model");
+  return model.graph;
+}
+
+const GRAPH = graphOf("x", "net/a/matmul", "net/a/tanh", "net/b/matmul", "loss/mean");
+
+function labels(open: readonly string[], matches?: ReadonlySet<number>): readonly string[] {
+  return visibleRows(buildTree(GRAPH), new Set(open), matches).map(
+    (row) => `${"  ".repeat(row.depth)}${row.label}`,
+  );
+}
+
+test("the first match is the node of that name, else the one made first", () => {
+  expect(firstMatch(GRAPH, new Set([4, 2]), "matmul")).toBe(2);
+  expect(firstMatch(GRAPH, new Set([2, 4]), " net/b/matmul ")).toBe(4);
+  expect(firstMatch(GRAPH, new Set(), "loss/mean")).toBeUndefined();
+});
+
+describe("rows", () => {
+  test("only open scopes cost any", () => {
+    expect(labels([])).toEqual(["x", "net", "loss"]);
+    expect(labels(["net", "net/b"])).toEqual(["x", "net", "  a", "  b", "    matmul", "loss"]);
+  });
+
+  test("a search shows its matches and what holds them, folded or not", () => {
+    expect(labels([], new Set([4]))).toEqual(["net", "  b", "    matmul"]);
+  });
+
+  test("at first as much is open as fits", () => {
+    expect([...firstOpen(buildTree(GRAPH), 6)]).toEqual(["net", "loss"]);
+    expect([...firstOpen(buildTree(GRAPH), 99)]).toEqual(["net", "loss", "net/a", "net/b"]);
+    expect([...firstOpen(buildTree(GRAPH), 3)]).toEqual([]);
+  });
+});
+
+describe("search", () => {
+  const states = new NodeColumns();
+  states.apply(
+    decodeExecutions(
+      columns([
+        { seq: 1, node: 2, flags: 1 },
+        { seq: 2, node: 3, flags: 2 },
+      ]),
+    ),
+  );
+  test.each([
+    ["matmul", [2, 4]],
+    ["op:matmul scope:net/b", [4]],
+    ["nan:true", [2]],
+    ["inf:true", [3]],
+    ["nan:false op:matmul", [4]],
+    ["net/*/tanh", [3]],
+    ["NET a", [2, 3, 4]],
+    ["[", []],
+    ["family:element", [1, 2, 3, 4, 5]],
+    ["phase:backward", []],
+    ["net/a*", [2, 3]],
+  ])("%s finds %j", (text, ids) => {
+    const query = parseQuery(text);
+    expect(query && [...search(GRAPH, states, query)]).toEqual(ids);
+  });
+
+  test("an empty search is none", () => expect(parseQuery("  ")).toBeUndefined());
+});
+
+test("what a longer step adds stands where it flows, and what comes afterwards at the end", () => {
+  const names = ["x", "time_0/cell", "time_1/cell", "out/matmul", "backward/out/matmul", "eval/a"];
+  const late = ["time_2/cell", "time_3/cell"];
+  const inputs = [[], [1], [2], [8], [4], [], [3], [7]];
+  const model = update(
+    undefined,
+    snapshot({
+      nodes: [...names, ...late].map((name, i) => node(i + 1, name, { inputs: inputs[i] ?? [] })),
+      values: [...names, ...late].map((name, i) => produced(i + 1, name)),
+    }),
+  );
+  if (model === undefined) throw new Error("a snapshot gives a model");
+  // In a shorter step the last ones are not taken, and stay where they were.
+  const shorter = records({
+    seq: 90,
+    nodes: [node(4, "out/matmul", { inputs: [3] })],
+    node_seqs: [90],
+  });
+  for (const { graph } of [model, update(model, shorter) ?? model]) {
+    expect(visibleRows(buildTree(graph), new Set()).map((row) => row.label)).toEqual([
+      "x",
+      "time_0",
+      "time_1",
+      "time_2",
+      "time_3",
+      "out",
+      "backward",
+      "eval",
+    ]);
+  }
+});

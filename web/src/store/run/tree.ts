@@ -1,0 +1,183 @@
+/**
+ * The outline: scopes and nodes as a tree, its visible rows, and searches over it.
+ *
+ * Invariant: pure; children stand in order of first execution, or of the flow where that differs; only open scopes cost rows.
+ */
+
+import { printable } from "@/base/printable";
+import { ancestors, leafName, parentScope } from "@/base/scopes";
+import type { NodeColumns } from "@/store/run/columns";
+import type { RunGraph } from "@/store/run/run_model";
+import { orderByFlow } from "@/store/run/tree_order";
+import type { Node } from "@/wire/types.gen";
+import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
+
+export interface ScopeEntry {
+  readonly kind: "scope";
+  readonly path: string;
+  readonly children: TreeEntry[];
+  /** Ids of all nodes inside, however deep. */
+  readonly members: number[];
+}
+
+export interface NodeEntry {
+  readonly kind: "node";
+  readonly id: number;
+  readonly path: string;
+}
+
+export type TreeEntry = ScopeEntry | NodeEntry;
+
+export interface Tree {
+  readonly root: ScopeEntry;
+  readonly scopes: ReadonlyMap<string, ScopeEntry>;
+}
+
+export interface Row {
+  readonly entry: TreeEntry;
+  readonly depth: number;
+  readonly open: boolean;
+  readonly label: string;
+}
+
+export function buildTree(graph: RunGraph): Tree {
+  const root: ScopeEntry = { kind: "scope", path: "", children: [], members: [] };
+  const scopes = new Map<string, ScopeEntry>([["", root]]);
+  const scopeOf = (path: string): ScopeEntry => {
+    const known = scopes.get(path);
+    if (known !== undefined) return known;
+    const made: ScopeEntry = { kind: "scope", path, children: [], members: [] };
+    scopes.set(path, made);
+    scopeOf(parentScope(path)).children.push(made);
+    return made;
+  };
+  for (const node of graph.nodes) {
+    if (node === undefined) continue;
+    scopeOf(node.scope).children.push({ kind: "node", id: node.id, path: node.name });
+    root.members.push(node.id);
+    for (const path of ancestors(node.scope)) scopeOf(path).members.push(node.id);
+  }
+  orderByFlow(graph, scopes);
+  return { root, scopes };
+}
+
+/** Rows of the open scopes, top to bottom; with `matches`, only these and what holds them. */
+export function visibleRows(
+  tree: Tree,
+  open: ReadonlySet<string>,
+  matches?: ReadonlySet<number>,
+): readonly Row[] {
+  const rows: Row[] = [];
+  const holds = matches === undefined ? undefined : holders(tree, matches);
+  const visit = (scope: ScopeEntry, depth: number): void => {
+    for (const entry of scope.children) {
+      if (entry.kind === "node") {
+        if (matches !== undefined && !matches.has(entry.id)) continue;
+        rows.push({ entry, depth, open: false, label: printable(leafName(entry.path)) });
+      } else {
+        if (holds !== undefined && !holds.has(entry.path)) continue;
+        const isOpen = holds !== undefined || open.has(entry.path);
+        rows.push({ entry, depth, open: isOpen, label: printable(leafName(entry.path)) });
+        if (isOpen) visit(entry, depth + 1);
+      }
+    }
+  };
+  visit(tree.root, 0);
+  return rows;
+}
+
+function holders(tree: Tree, matches: ReadonlySet<number>): ReadonlySet<string> {
+  const found = new Set<string>();
+  for (const scope of tree.scopes.values()) {
+    if (scope.members.some((id) => matches.has(id))) found.add(scope.path);
+  }
+  return found;
+}
+
+/** A search: plain words over names, and `op:`, `scope:`, `family:`, `phase:`, `nan:`, `inf:`. */
+export interface Query {
+  readonly words: readonly ((node: Node, columns: NodeColumns) => boolean)[];
+}
+
+/** Parses a search; undefined for an empty one. */
+export function parseQuery(text: string): Query | undefined {
+  const parts = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  if (parts.length === 0) return undefined;
+  return { words: parts.map(word) };
+}
+
+function word(part: string): (node: Node, columns: NodeColumns) => boolean {
+  const cut = part.indexOf(":");
+  const key = part.slice(0, Math.max(0, cut));
+  const wanted = part.slice(cut + 1);
+  const flag = (bit: number) => (node: Node, columns: NodeColumns) =>
+    (((columns.flags[node.id] ?? 0) & bit) !== 0) === (wanted !== "false");
+  switch (key) {
+    case "op":
+      return (node) => like(node.op, wanted);
+    case "family":
+      return (node) => like(node.family, wanted);
+    case "phase":
+      return (node) => like(node.phase, wanted);
+    case "scope":
+      return (node) => like(node.scope, wanted);
+    case "nan":
+      return flag(HAS_NAN);
+    case "inf":
+      return flag(HAS_INF);
+    default:
+      return (node) => like(node.name, part);
+  }
+}
+
+function like(text: string, wanted: string): boolean {
+  const lower = text.toLowerCase();
+  if (!wanted.includes("*")) return lower.includes(wanted);
+  // Matches piece by piece; a pattern of the user's never becomes a regular expression.
+  let at = 0;
+  for (const [index, piece] of wanted.split("*").entries()) {
+    const found = lower.indexOf(piece, at);
+    if (found < 0 || (index === 0 && found !== 0)) return false;
+    at = found + piece.length;
+  }
+  return (
+    wanted.endsWith("*") || at === lower.length || lower.endsWith(wanted.split("*").at(-1) ?? "")
+  );
+}
+
+export function search(graph: RunGraph, columns: NodeColumns, query: Query): ReadonlySet<number> {
+  const found = new Set<number>();
+  for (const node of graph.nodes) {
+    if (node !== undefined && query.words.every((test) => test(node, columns))) found.add(node.id);
+  }
+  return found;
+}
+
+/** Of the nodes found, the one that is named exactly so, else the one that was made first. */
+export function firstMatch(
+  graph: RunGraph,
+  found: ReadonlySet<number>,
+  text: string,
+): number | undefined {
+  const exact = graph.byName.get(text.trim());
+  if (exact !== undefined && found.has(exact)) return exact;
+  return graph.nodes.find((node) => node !== undefined && found.has(node.id))?.id;
+}
+
+/** Scopes to open at first: breadth first, as long as what is visible stays within `limit` rows. */
+export function firstOpen(tree: Tree, limit: number): ReadonlySet<string> {
+  const open = new Set<string>();
+  let visible = tree.root.children.length;
+  let level = tree.root.children;
+  while (level.length > 0) {
+    const next: TreeEntry[] = [];
+    for (const entry of level) {
+      if (entry.kind !== "scope" || visible + entry.children.length > limit) continue;
+      open.add(entry.path);
+      visible += entry.children.length;
+      next.push(...entry.children);
+    }
+    level = next;
+  }
+  return open;
+}

@@ -1,0 +1,98 @@
+/**
+ * The order of the outline where nodes were met late: a step that goes further than those before
+ * makes nodes that belong before others that were known first.
+ *
+ * Invariant: what was met in the order in which values flow stays as it was met; else what gives a
+ * value, in this step or in an earlier one, stands before what takes it, and otherwise the order of
+ * meeting holds.
+ */
+
+import type { RunGraph } from "@/store/run/run_model";
+import type { ScopeEntry, TreeEntry } from "@/store/run/tree";
+import type { Node } from "@/wire/types.gen";
+
+/** Puts the children of scopes in the order of the flow, where they were not met in it. */
+export function orderByFlow(graph: RunGraph, scopes: ReadonlyMap<string, ScopeEntry>): void {
+  const wrong = new Set<string>();
+  const flows: (readonly [Node, Node])[] = [];
+  const add = (input: number, reader: Node): void => {
+    const producer = graph.nodes[graph.values.get(input)?.producer ?? -1];
+    if (producer === undefined || producer === reader) return;
+    flows.push([producer, reader]);
+    if (producer.id > reader.id) wrong.add(commonScope(producer.scope, reader.scope));
+  };
+  for (const reader of graph.nodes) {
+    for (const input of reader?.inputs ?? []) if (reader !== undefined) add(input, reader);
+  }
+  for (const [id, inputs] of inputsOnce(graph)) {
+    const reader = graph.nodes[id];
+    for (const input of inputs) if (reader !== undefined) add(input, reader);
+  }
+  for (const path of wrong) {
+    const scope = scopes.get(path);
+    if (scope !== undefined) sortChildren(scope, flows);
+  }
+}
+
+/** Inputs that nodes had in other steps: a step that is shorter than others keeps their order. */
+function inputsOnce(graph: RunGraph): ReadonlyMap<number, ReadonlySet<number>> {
+  const found = new Map<number, Set<number>>();
+  for (const { node, before } of graph.history.rewirings) {
+    const inputs = found.get(node) ?? new Set();
+    for (const value of before) inputs.add(value);
+    found.set(node, inputs);
+  }
+  return found;
+}
+
+function commonScope(a: string, b: string): string {
+  if (a === b) return a;
+  const left = a.split("/");
+  const right = b.split("/");
+  let same = 0;
+  while (same < left.length && same < right.length && left[same] === right[same]) same += 1;
+  return left.slice(0, same).join("/");
+}
+
+function sortChildren(scope: ScopeEntry, flows: readonly (readonly [Node, Node])[]): void {
+  const { path, children } = scope;
+  const place = new Map(children.map((child, at) => [keyOf(child), at]));
+  const before = path === "" ? "" : `${path}/`;
+  /** Place of the child that is or holds a node; undefined if none does. */
+  const childOf = (node: Node): number | undefined => {
+    if (node.scope === path) return place.get(`n${node.id}`);
+    if (!node.scope.startsWith(before)) return undefined;
+    const end = node.scope.indexOf("/", before.length);
+    return place.get(`s${end < 0 ? node.scope : node.scope.slice(0, end)}`);
+  };
+  const needs: Set<number>[] = children.map(() => new Set());
+  for (const [producer, reader] of flows) {
+    const from = childOf(producer);
+    const to = childOf(reader);
+    if (from !== undefined && to !== undefined && from !== to) needs[to]?.add(from);
+  }
+  const sorted: TreeEntry[] = [];
+  const seen = new Uint8Array(children.length);
+  // As they were met, each after what it takes; in a circle, whoever was met first goes first.
+  for (const first of children.keys()) {
+    const stack = [first];
+    for (let at = stack.at(-1); at !== undefined; at = stack.at(-1)) {
+      if (seen[at] === 0) {
+        seen[at] = 1;
+        const open = [...(needs[at] ?? [])].filter((need) => seen[need] === 0);
+        stack.push(...open.sort((one, other) => other - one));
+        continue;
+      }
+      stack.pop();
+      const child = children[at];
+      if (seen[at] === 2 || child === undefined) continue;
+      seen[at] = 2;
+      sorted.push(child);
+    }
+  }
+  children.splice(0, children.length, ...sorted);
+}
+
+function keyOf(entry: TreeEntry): string {
+  return entry.kind === "scope" ? `s${entry.path}` : `n${entry.id}`;
+}
