@@ -91,7 +91,7 @@ def get(name: str) -> GraphPass:
 def all_passes() -> tuple[GraphPass, ...]:
     """Every pass, in the usual order."""
     _load()
-    return tuple(sorted((each for _, each in _registry.items()), key=lambda p: (p.stage, p.name)))
+    return tuple(sorted((item for _, item in _registry.items()), key=lambda p: (p.stage, p.name)))
 
 
 @Once

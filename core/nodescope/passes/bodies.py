@@ -59,27 +59,27 @@ def improve_bodies(draft: Draft) -> None:
 
 def _inside(draft: Draft, node_id: int) -> None:
     node = draft.node(node_id)
-    found: dict[str, Any] = {}
-    said: list[str] = []
+    new_bodies: dict[str, Any] = {}
+    notes: list[str] = []
     for name in _BODIES[node.op]:
         body: Graph = node.attrs[name]
         graph, rules = _lowered(draft, body, _copied(node, name))
         if graph is not body:
-            found[name] = graph
-            said.append(f"{len(rules)} in its {name}: {', '.join(sorted(set(rules)))}")
-    if found:
-        now = draft.update(node, attrs={**node.attrs, **found})
-        draft.rewrite("inside", "rewritten", [now], [now], note="; ".join(said))
+            new_bodies[name] = graph
+            notes.append(f"{len(rules)} in its {name}: {', '.join(sorted(set(rules)))}")
+    if new_bodies:
+        now = draft.update(node, attrs={**node.attrs, **new_bodies})
+        draft.rewrite("inside", "rewritten", [now], [now], note="; ".join(notes))
 
 
 def _lowered(draft: Draft, graph: Graph, copied: Iterable[int]) -> tuple[Graph, list[str]]:
     """A body after the passes, with the rules that fired; the same object if none did."""
-    chosen: list[str] = [each for each in _INSIDE if each in draft.chosen]
-    last: list[str] = [each for each in _LAST if each in draft.chosen]
+    chosen: list[str] = [pass_name for pass_name in _INSIDE if pass_name in draft.chosen]
+    last: list[str] = [pass_name for pass_name in _LAST if pass_name in draft.chosen]
     now, arrays, done = settled(
         graph, elements_of(graph), chosen, last, draft.options, _ROUNDS, copied
     )
-    rules = [f"{each.pass_name}/{each.rule}" for each in done]
+    rules = [f"{rewrite.pass_name}/{rewrite.rule}" for rewrite in done]
     return (_body(graph, now, arrays), rules) if rules else (graph, [])
 
 
@@ -93,13 +93,13 @@ def _copied(node: Node, name: str) -> Iterable[int]:
 def elements_of(graph: Graph) -> dict[int, Array]:
     """Arrays of a body's constants, which stand in their nodes' attributes."""
     specs = {value.id: value.spec for value in graph.values}
-    found: dict[int, Array] = {}
+    elements: dict[int, Array] = {}
     for node in graph.nodes:
         if node.op == "constant" and "elements" in node.attrs:
             spec = specs[node.outputs[0]]
             raw = base64.b64decode(node.attrs["elements"])
-            found[node.outputs[0]] = np.frombuffer(raw, as_dtype(spec.dtype)).reshape(spec.shape)
-    return found
+            elements[node.outputs[0]] = np.frombuffer(raw, as_dtype(spec.dtype)).reshape(spec.shape)
+    return elements
 
 
 def _body(old: Graph, new: Graph, arrays: Mapping[int, Array]) -> Graph:
@@ -126,46 +126,48 @@ def _hoist(draft: Draft, node_id: int) -> None:
     moved = _same_each_time(draft, body, node.attrs["carries"], {*outside, *constants})
     if not moved:
         return
-    stays = [each for each in body.nodes if each.id not in moved]
-    needed = {value for each in stays for value in each.inputs} | set(body.outputs)
-    handed = [each for each in moved.values() if each.outputs[0] in needed]
-    if all(each.op == "broadcast_to" for each in handed):
+    stays = [n for n in body.nodes if n.id not in moved]
+    needed = {value for n in stays for value in n.inputs} | set(body.outputs)
+    handed = [n for n in moved.values() if n.outputs[0] in needed]
+    if all(n.op == "broadcast_to" for n in handed):
         return
-    made: list[Node] = []
-    for each in moved.values():
-        for value in each.inputs:
+    hoisted: list[Node] = []
+    for hoisted_node in moved.values():
+        for value in hoisted_node.inputs:
             if value not in outside:
                 outside[value] = draft.constant(constants[value], like=node)
-        new = draft.add(each.op, [outside[v] for v in each.inputs], each.attrs, like=node,
-                        label=each.op, control=())  # fmt: skip
-        outside[each.outputs[0]] = new.outputs[0]
-        made.append(new)
+        new = draft.add(
+            hoisted_node.op,
+            [outside[v] for v in hoisted_node.inputs],
+            hoisted_node.attrs,
+            like=node,
+            label=hoisted_node.op,
+            control=(),
+        )
+        outside[hoisted_node.outputs[0]] = new.outputs[0]
+        hoisted.append(new)
     leaves = {
-        each.id: Node(id=each.id, name=each.name, op="placeholder", family="leaf",
-                      role="input", outputs=each.outputs, scope=each.scope, phase=each.phase,
-                      source=each.source)
-        for each in handed
+        n.id: Node(id=n.id, name=n.name, op="placeholder", family="leaf",
+                      role="input", outputs=n.outputs, scope=n.scope, phase=n.phase,
+                      source=n.source)
+        for n in handed
     }  # fmt: skip
-    nodes = tuple(
-        leaves.get(each.id, each)
-        for each in body.nodes
-        if each.id not in moved or each.id in leaves
-    )
-    more = tuple(each.outputs[0] for each in handed)
+    nodes = tuple(leaves.get(n.id, n) for n in body.nodes if n.id not in moved or n.id in leaves)
+    more = tuple(n.outputs[0] for n in handed)
     now = draft.update(
         node,
-        inputs=(*node.inputs, *(outside[each] for each in more)),
+        inputs=(*node.inputs, *(outside[value] for value in more)),
         attrs=_without_derivative(node.attrs, body=_closed(body, (*body.inputs, *more), nodes)),
     )
-    names = ", ".join(each.name for each in moved.values())
-    draft.rewrite("hoisted", "rewritten", [now], [now, *made], note=f"{names} from its body")
+    names = ", ".join(n.name for n in moved.values())
+    draft.rewrite("hoisted", "rewritten", [now], [now, *hoisted], note=f"{names} from its body")
 
 
 def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) -> dict[int, Node]:
     """Nodes of a body that compute the same in each iteration, by id."""
-    found: dict[int, Node] = {}
+    invariant: dict[int, Node] = {}
     makers = {value: node for node in body.nodes for value in node.outputs}
-    ends = {v for each in body.outputs[:carries] for v in roots_of(makers.get, each)}
+    ends = {v for value in body.outputs[:carries] for v in roots_of(makers.get, value)}
     for node in body.nodes:
         if not ends.isdisjoint(node.outputs):
             continue  # who gets the last carry may write to it: it is no one else's memory
@@ -173,25 +175,27 @@ def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) ->
             continue
         if node.control_inputs or len(node.outputs) != 1 or not node.inputs:
             continue
-        if ops.get(node.op).outputs == 1 and all(each in known for each in node.inputs):
-            found[node.id] = node
+        if ops.get(node.op).outputs == 1 and all(value in known for value in node.inputs):
+            invariant[node.id] = node
             known.update(node.outputs)
-    return found
+    return invariant
 
 
 def _closed(body: Graph, inputs: tuple[int, ...], nodes: tuple[Node, ...]) -> Graph:
-    made = {value for node in nodes for value in node.outputs}
+    produced = {value for node in nodes for value in node.outputs}
     return _replace(
         body, inputs=inputs, nodes=nodes,
-        values=tuple(each for each in body.values if each.id in made),
-        constants=tuple(constant for constant in body.constants if constant in made),
+        values=tuple(value for value in body.values if value.id in produced),
+        constants=tuple(constant for constant in body.constants if constant in produced),
     )  # fmt: skip
 
 
 def _without_derivative(attrs: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Attributes of a loop whose inputs have other positions than its derivative knows."""
-    gone = {"derivative": None, "kept": 0} if attrs.get("derivative") is not None else {}
-    return {**attrs, **gone, **more}
+    derivative_attrs = (
+        {"derivative": None, "kept": 0} if attrs.get("derivative") is not None else {}
+    )
+    return {**attrs, **derivative_attrs, **more}
 
 
 # What a body does not use
@@ -200,30 +204,32 @@ def _without_derivative(attrs: Mapping[str, Any], **more: Any) -> dict[str, Any]
 def _prune(draft: Draft, node_id: int) -> None:
     node = draft.node(node_id)
     names = _BODIES[node.op]
-    given = 1 if node.op == "cond" else 0
-    fixed = sum(node.attrs[each] for each in ("carries", "columns") if each in node.attrs)
-    graphs: list[Graph] = [node.attrs[each] for each in names]
+    leading = 1 if node.op == "cond" else 0
+    fixed = sum(node.attrs[attr] for attr in ("carries", "columns") if attr in node.attrs)
+    graphs: list[Graph] = [node.attrs[name] for name in names]
     used = [
-        {value for each in graph.nodes for value in each.inputs} | set(graph.outputs)
-        for graph in graphs
+        {value for n in graph.nodes for value in n.inputs} | set(graph.outputs) for graph in graphs
     ]
     count = len(graphs[0].inputs)
     kept = [
-        i for i in range(count)
-        if i < fixed or any(graph.inputs[i] in there for graph, there in zip(graphs, used,
-                                                                             strict=True))
-    ]  # fmt: skip
+        i
+        for i in range(count)
+        if i < fixed
+        or any(
+            graph.inputs[i] in used_inputs for graph, used_inputs in zip(graphs, used, strict=True)
+        )
+    ]
     if len(kept) == count:
         return
     bodies = {}
     for name, graph in zip(names, graphs, strict=True):
         inputs = tuple(graph.inputs[i] for i in kept)
-        gone = set(graph.inputs) - set(inputs)
-        nodes = tuple(each for each in graph.nodes if gone.isdisjoint(each.outputs))
+        dropped = set(graph.inputs) - set(inputs)
+        nodes = tuple(n for n in graph.nodes if dropped.isdisjoint(n.outputs))
         bodies[name] = _closed(graph, inputs, nodes)
     now = draft.update(
         node,
-        inputs=(*node.inputs[:given], *(node.inputs[given + i] for i in kept)),
+        inputs=(*node.inputs[:leading], *(node.inputs[leading + i] for i in kept)),
         attrs=_without_derivative(node.attrs, **bodies),
     )
     draft.rewrite("unused_input", "rewritten", [now], [now], note=f"{count - len(kept)} of {count}")

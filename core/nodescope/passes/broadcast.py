@@ -52,12 +52,12 @@ def _source(draft: Draft, value: Operand, user: Node) -> int | None:
     """What was spread out to make a value; None if nothing was."""
     if isinstance(value, Scalar):
         return None
-    made = draft.producer(value)
-    if made is None or made.op != "broadcast_to" or made.control_inputs:
+    producer = draft.producer(value)
+    if producer is None or producer.op != "broadcast_to" or producer.control_inputs:
         return None
-    if (made.phase == "recompute") != (user.phase == "recompute"):
+    if (producer.phase == "recompute") != (user.phase == "recompute"):
         return None
-    return None if feeds_weakly(draft, made.inputs) else made.inputs[0]
+    return None if feeds_weakly(draft, producer.inputs) else producer.inputs[0]
 
 
 def _twice(draft: Draft, node: Node) -> None:
@@ -74,8 +74,8 @@ def _drop(draft: Draft, node: Node) -> bool:
     args = call_of(node).args
     small = [_source(draft, argument, node) for argument in args]
     inputs = tuple(
-        argument if found is None else found
-        for argument, found in zip(args, small, strict=True)
+        argument if operand_source is None else operand_source
+        for argument, operand_source in zip(args, small, strict=True)
         if isinstance(argument, int)
     )
     shape = np.broadcast_shapes(*(draft.spec(operand).shape for operand in inputs))
@@ -90,9 +90,9 @@ def _sink(draft: Draft, layouts: Layouts, node: Node) -> None:
     old = node.outputs[0]
     spec = draft.spec(old)
     args: list[Operand] = []
-    for each in call_of(node).args:
-        found = _source(draft, each, node)
-        args.append(each if found is None else found)
+    for arg in call_of(node).args:
+        source = _source(draft, arg, node)
+        args.append(arg if source is None else source)
     operands = [
         argument.value if isinstance(argument, Scalar) else draft.spec(argument)
         for argument in args
@@ -105,9 +105,9 @@ def _sink(draft: Draft, layouts: Layouts, node: Node) -> None:
         return
     if not layouts.harmless(old, "stretched" if rows else "any"):
         return
-    made = call(draft, node.op, args, node)
-    last = draft.add("broadcast_to", [made.outputs[0]], {"shape": spec.shape}, like=node)
-    draft.rewrite("sunk", "rewritten", [node], [made, last], {old: last.outputs[0]})
+    broadcast_over = call(draft, node.op, args, node)
+    last = draft.add("broadcast_to", [broadcast_over.outputs[0]], {"shape": spec.shape}, like=node)
+    draft.rewrite("sunk", "rewritten", [node], [broadcast_over, last], {old: last.outputs[0]})
 
 
 def _sum(draft: Draft, node: Node) -> None:
@@ -123,8 +123,8 @@ def _sum(draft: Draft, node: Node) -> None:
     total = draft.add("sum", [source], {"axis": None, "keepdims": False}, like=node)
     times = math.prod(wide.shape) // size
     number = float(times) if wide.dtype.startswith("float") else times
-    made = call(draft, "multiply", [total.outputs[0], Scalar(number)], node)
+    product = call(draft, "multiply", [total.outputs[0], Scalar(number)], node)
     draft.rewrite(
-        "sum_of_broadcast", "rewritten", [node], [total, made],
-        {node.outputs[0]: made.outputs[0]},
+        "sum_of_broadcast", "rewritten", [node], [total, product],
+        {node.outputs[0]: product.outputs[0]},
     )  # fmt: skip

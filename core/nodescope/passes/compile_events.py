@@ -85,12 +85,14 @@ def reasons_of(lowered: Lowered) -> Iterator[str]:
     for graph in (*(stage.before for stage in lowered.stages), lowered.graph):
         names.update((node.id, node.name) for node in graph.nodes)
     for stage in lowered.stages:
-        for each in stage.unfused:
-            producer, consumer = (names.get(i, f"@{i}") for i in (each.producer, each.consumer))
-            yield f"{producer} → {consumer}: {each.reason}"
+        for unfused in stage.unfused:
+            producer, consumer = (
+                names.get(i, f"@{i}") for i in (unfused.producer, unfused.consumer)
+            )
+            yield f"{producer} → {consumer}: {unfused.reason}"
 
 
 def _with(traced: Graph, graph: Graph, done: list[Rewrite], id: int) -> Graph:
-    found = Provenance(traced, graph, done)
-    origins = {node.id: found.origin(node.id) for node in graph.nodes}
+    provenance = Provenance(traced, graph, done)
+    origins = {node.id: provenance.origin(node.id) for node in graph.nodes}
     return _replace(with_origins(graph, origins), id=id)

@@ -125,11 +125,11 @@ def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
 def graph_work(graph: Graph) -> Work:
     """The sum over a graph's nodes: what they move one by one."""
     specs = {value.id: value.tensor for value in graph.values}
-    found = [node_work(node, specs) for node in graph.nodes]
+    works = [node_work(node, specs) for node in graph.nodes]
     return Work(
-        sum(each.flops for each in found),
-        sum(each.read for each in found),
-        sum(each.written for each in found),
+        sum(work.flops for work in works),
+        sum(work.read for work in works),
+        sum(work.written for work in works),
     )
 
 
@@ -149,9 +149,9 @@ def roof(work: Work, machine: Machine | None = None, seconds: float | None = Non
 
 
 def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:
-    graphs = [each for each in node.attrs.values() if isinstance(each, Graph)]
+    graphs = [value for value in node.attrs.values() if isinstance(value, Graph)]
     if graphs:
-        each_run = [graph_work(each).flops for each in graphs]
+        each_run = [graph_work(graph).flops for graph in graphs]
         if node.op == "fused":
             return sum(each_run)
         return max(each_run) * int(node.attrs.get("length", 1))

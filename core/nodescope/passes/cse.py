@@ -63,8 +63,8 @@ def merge_common(draft: Draft) -> None:
             key = _key(node)
         if key is None:
             continue
-        found = first.setdefault(key, node)
-        if found is node and node.op in _TURNING and len(node.inputs) == 2:
+        known = first.setdefault(key, node)
+        if known is node and node.op in _TURNING and len(node.inputs) == 2:
             turned = first.get((*key[:1], node.inputs[::-1], *key[2:]))
             if turned in (None, node) or any(layouts.of(value) != "rows" for value in node.inputs):
                 continue
@@ -72,8 +72,8 @@ def merge_common(draft: Draft) -> None:
                 continue
             _merge(draft, "turned", node, turned)
             first[key] = turned
-        elif found is not node:
-            _merge(draft, "same_constant" if node.op == "constant" else "same", node, found)
+        elif known is not node:
+            _merge(draft, "same_constant" if node.op == "constant" else "same", node, known)
 
 
 def _merge(draft: Draft, rule: str, node: Node, into: Node) -> None:
@@ -89,7 +89,7 @@ def _key(node: Node) -> Any:
     attrs: Any = node.attrs
     if attrs:
         try:
-            attrs = tuple((name, frozen(each)) for name, each in sorted(attrs.items()))
+            attrs = tuple((name, frozen(item)) for name, item in sorted(attrs.items()))
         except _Unknown:
             return None
     else:
@@ -125,7 +125,7 @@ def frozen(value: Any) -> Any:
     if kind is slice:
         return "slice", frozen((value.start, value.stop, value.step))
     if kind is dict:
-        return "dict", tuple((frozen(key), frozen(each)) for key, each in value.items())
+        return "dict", tuple((frozen(key), frozen(item)) for key, item in value.items())
     if isinstance(value, np.dtype):
         return "dtype", value.str, value.name
     if isinstance(value, np.ndarray | np.generic):
@@ -133,7 +133,7 @@ def frozen(value: Any) -> Any:
     if kind is Graph:
         return "graph", _Body(value)
     if dataclasses.is_dataclass(value):
-        parts = (getattr(value, each.name) for each in dataclasses.fields(value))
+        parts = (getattr(value, field.name) for field in dataclasses.fields(value))
         return kind.__name__, tuple(map(frozen, parts))
     raise _Unknown
 
@@ -161,17 +161,20 @@ class _Body:
 def _content(graph: Graph) -> Any:
     """What a body computes, whatever its ids and names."""
     number = {value: i for i, value in enumerate(graph.inputs)}
-    nodes, specs = [], {each.id: each.spec for each in graph.values}
+    nodes, specs = [], {value.id: value.spec for value in graph.values}
     for node in graph.nodes:
-        for each in node.outputs:
-            number.setdefault(each, len(number))
+        for value in node.outputs:
+            number.setdefault(value, len(number))
         if node.op != "placeholder":
             nodes.append(
                 (
-                    node.op, tuple(number[each] for each in node.inputs), frozen(dict(node.attrs)),
-                    tuple(number[each] for each in node.outputs), node.phase == "recompute",
-                    tuple((specs[each].shape, specs[each].dtype) for each in node.outputs),
+                    node.op,
+                    tuple(number[value] for value in node.inputs),
+                    frozen(dict(node.attrs)),
+                    tuple(number[value] for value in node.outputs),
+                    node.phase == "recompute",
+                    tuple((specs[value].shape, specs[value].dtype) for value in node.outputs),
                 )
-            )  # fmt: skip
-    given = tuple((specs[each].shape, specs[each].dtype) for each in graph.inputs)
-    return given, tuple(nodes), tuple(number[each] for each in graph.outputs)
+            )
+    operand_specs = tuple((specs[value].shape, specs[value].dtype) for value in graph.inputs)
+    return operand_specs, tuple(nodes), tuple(number[value] for value in graph.outputs)

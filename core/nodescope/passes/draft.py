@@ -70,7 +70,7 @@ class Draft:
         self.inside = False
         self.copied: frozenset[int] = frozenset()
         self._arrays = dict(arrays)
-        self._values = {each.id: each for each in graph.values}
+        self._values = {value.id: value for value in graph.values}
         self._nodes = {node.id: node for node in graph.nodes}
         self._place: dict[int, tuple[int, int]] = {
             node.id: (i, 0) for i, node in enumerate(graph.nodes)
@@ -115,16 +115,16 @@ class Draft:
 
     def producer(self, value: int) -> Node | None:
         """The node that makes a value; None for what is fed."""
-        found = self._producers.get(value)
-        return None if found is None else self._nodes[found]
+        producer = self._producers.get(value)
+        return None if producer is None else self._nodes[producer]
 
     def users(self, value: int) -> tuple[Node, ...]:
         """The nodes that take a value, each once."""
-        return tuple(self._nodes[each] for each in self._users.get(value, ()))
+        return tuple(self._nodes[user] for user in self._users.get(value, ()))
 
     def waiting(self, node: int) -> tuple[Node, ...]:
         """The nodes that wait for a node without taking a value of it."""
-        return tuple(self._nodes[each] for each in self._waiting.get(node, ()))
+        return tuple(self._nodes[waiter] for waiter in self._waiting.get(node, ()))
 
     def is_output(self, value: int) -> bool:
         """Whether the graph gives the value out."""
@@ -136,10 +136,10 @@ class Draft:
 
     def only_user(self, value: int) -> Node | None:
         """The one node that takes a value, if there is one alone and it is not given out."""
-        found = self._users.get(value, {})
-        if len(found) != 1 or value in self.outputs:
+        users = self._users.get(value, {})
+        if len(users) != 1 or value in self.outputs:
             return None
-        return self._nodes[next(iter(found))]
+        return self._nodes[next(iter(users))]
 
     def spec(self, value: int) -> TensorSpec:
         """Shape and dtype of a value."""
@@ -184,27 +184,27 @@ class Draft:
             control: Nodes that it waits for; those of ``like`` if None.
             scope, phase: Others than those of ``like``.
         """
-        found: Op = ops.get(op)
+        definition: Op = ops.get(op)
         scope = like.scope if scope is None else scope
         name = self._name(scope, label or op)
         known = dict(attrs or {})
         if outputs is None:
-            node = Node(id=0, name=name, op=op, family=found.family, inputs=tuple(inputs),
+            node = Node(id=0, name=name, op=op, family=definition.family, inputs=tuple(inputs),
                         attrs=known)  # fmt: skip
-            given = specs or inferred(node, tuple(map(self.spec, inputs)))
-            assert given is not None, f"{op} does not declare its outputs"
-            made = []
-            for port, spec in enumerate(given):
+            specs_out = specs or inferred(node, tuple(map(self.spec, inputs)))
+            assert specs_out is not None, f"{op} does not declare its outputs"
+            value_ids = []
+            for port, spec in enumerate(specs_out):
                 value = Value(self._fresh(), spec, f"{name}:{port}" if port else name)
                 self._values[value.id] = value
-                made.append(value.id)
-            outputs = made
+                value_ids.append(value.id)
+            outputs = value_ids
         node = Node(
-            id=self._fresh(), name=name, op=op, family=found.family, inputs=tuple(inputs),
+            id=self._fresh(), name=name, op=op, family=definition.family, inputs=tuple(inputs),
             control_inputs=like.control_inputs if control is None else tuple(control),
             outputs=tuple(outputs), attrs=known, scope=scope, phase=phase or like.phase,
-            device=like.device, source=like.source, forward=like.forward, role=found.role,
-            writes=found.writes,
+            device=like.device, source=like.source, forward=like.forward, role=definition.role,
+            writes=definition.writes,
         )  # fmt: skip
         self._insert(node, like)
         return node
@@ -254,11 +254,11 @@ class Draft:
             self._redirect(old, new)
         kept = {node.id for node in after}
         if change != "recomputed":
-            gone = [n for n in before if n.id not in kept and n.id in self._nodes]
-            for node in gone:  # they may need one another
+            removed = [n for n in before if n.id not in kept and n.id in self._nodes]
+            for node in removed:  # they may need one another
                 self._unlink(self._nodes[node.id])
-            for node in gone:
-                self._remove(self._nodes[node.id], [each.id for each in after])
+            for node in removed:
+                self._remove(self._nodes[node.id], [n.id for n in after])
         self.rewrites.append(
             Rewrite(
                 self.pass_name, rule, change, tuple(node.id for node in before),
@@ -301,11 +301,11 @@ class Draft:
         if not self._changed:
             return self._graph, self._arrays
         nodes = tuple(self._sorted())
-        made = {value for node in nodes for value in node.outputs}
-        used = made.union(self.inputs, self.outputs)
+        produced = {value for node in nodes for value in node.outputs}
+        used = produced.union(self.inputs, self.outputs)
         used.update(value for node in nodes for value in node.inputs)
-        values = tuple(self._values[each] for each in sorted(used))
-        self._arrays = {value: each for value, each in self._arrays.items() if value in made}
+        values = tuple(self._values[value] for value in sorted(used))
+        self._arrays = {value: array for value, array in self._arrays.items() if value in produced}
         self._graph = _replace(
             self._graph, nodes=nodes, values=values, outputs=tuple(self.outputs),
             constants=tuple(sorted(self._arrays)),
@@ -324,14 +324,14 @@ class Draft:
         if self._order is None:
             order = sorted(nodes, key=place.__getitem__)
             self._order = order if self._follows(order) else self._topological()
-        return [nodes[each] for each in self._order]
+        return [nodes[node_id] for node_id in self._order]
 
     def _follows(self, order: Sequence[int]) -> bool:
         """Whether each node stands behind what it needs."""
         producers, nodes = self._producers, self._nodes
         done: set[int] = set()
-        for each in order:
-            node = nodes[each]
+        for node_id in order:
+            node = nodes[node_id]
             for value in node.inputs:
                 maker = producers.get(value)
                 if maker is not None and maker not in done:
@@ -339,7 +339,7 @@ class Draft:
             for other in node.control_inputs:
                 if other not in done and other in nodes:
                     return False
-            done.add(each)
+            done.add(node_id)
         return True
 
     def _topological(self) -> list[int]:
@@ -350,24 +350,24 @@ class Draft:
         ready: list[tuple[tuple[int, int], int]] = []
         for node in nodes.values():
             before = {self._producers[v] for v in node.inputs if v in self._producers}
-            before.update(each for each in node.control_inputs if each in nodes)
+            before.update(control for control in node.control_inputs if control in nodes)
             before.discard(node.id)
             needs[node.id] = len(before)
-            for each in before:
-                behind.setdefault(each, []).append(node.id)
+            for earlier in before:
+                behind.setdefault(earlier, []).append(node.id)
             if not before:
                 ready.append((place[node.id], node.id))
         heapq.heapify(ready)
-        found: list[int] = []
+        order: list[int] = []
         while ready:
             _, current = heapq.heappop(ready)
-            found.append(current)
-            for each in behind.get(current, ()):
-                needs[each] -= 1
-                if not needs[each]:
-                    heapq.heappush(ready, (place[each], each))
-        assert len(found) == len(nodes), f"{self.pass_name}: the graph has a cycle"
-        return found
+            order.append(current)
+            for waiter in behind.get(current, ()):
+                needs[waiter] -= 1
+                if not needs[waiter]:
+                    heapq.heappush(ready, (place[waiter], waiter))
+        assert len(order) == len(nodes), f"{self.pass_name}: the graph has a cycle"
+        return order
 
     def _name(self, scope: str, label: str) -> str:
         base = f"{scope}/{label}" if scope else label
@@ -390,14 +390,14 @@ class Draft:
     def _link(self, node: Node) -> None:
         for value in node.inputs:
             self._users.setdefault(value, {})[node.id] = None
-        for each in node.control_inputs:
-            self._waiting.setdefault(each, {})[node.id] = None
+        for control in node.control_inputs:
+            self._waiting.setdefault(control, {})[node.id] = None
 
     def _unlink(self, node: Node) -> None:
         for value in node.inputs:
             self._users.get(value, {}).pop(node.id, None)
-        for each in node.control_inputs:
-            self._waiting.get(each, {}).pop(node.id, None)
+        for control in node.control_inputs:
+            self._waiting.get(control, {}).pop(node.id, None)
 
     def _redirect(self, old: int, new: int) -> None:
         assert self._values[old].spec == self._values[new].spec, (
@@ -410,18 +410,18 @@ class Draft:
 
     def _remove(self, node: Node, instead: Iterable[int]) -> None:
         for value in node.outputs:
-            taken = self._producers.get(value) == node.id
-            used = taken and (self._users.get(value) or value in self.outputs)
+            produces = self._producers.get(value) == node.id
+            used = produces and (self._users.get(value) or value in self.outputs)
             assert not used, f"{self.pass_name}: {node.name} is removed, but %{value} is still used"
-            if taken:
+            if produces:
                 del self._producers[value]
             self._arrays.pop(value, None)
         self._unlink(node)
-        for each in tuple(self._waiting.pop(node.id, ())):
-            waiter = self._nodes[each]
+        for waiter_id in tuple(self._waiting.pop(node.id, ())):
+            waiter = self._nodes[waiter_id]
             before = [c for c in waiter.control_inputs if c != node.id]
             more = [*instead] or [*node.control_inputs]
-            control = tuple(dict.fromkeys([*before, *(c for c in more if c != each)]))
+            control = tuple(dict.fromkeys([*before, *(c for c in more if c != waiter_id)]))
             self.update(waiter, control_inputs=control)
         del self._nodes[node.id]
         self._names.discard(node.name)
@@ -434,6 +434,6 @@ def _pure(op: str) -> bool:
     return not ops.get(op).is_leaf and op not in UPDATES
 
 
-def same_number(one: float, other: float) -> bool:
+def same_number(first: float, other: float) -> bool:
     """Whether two numbers are equal, and zeros of the same sign."""
-    return bool(one == other) and np.signbit(one) == np.signbit(other)
+    return bool(first == other) and np.signbit(first) == np.signbit(other)

@@ -55,14 +55,14 @@ def _constant(draft: Draft, node: Node) -> bool:
         return False
     if ops.get(node.op).family in _LEFT or node.op in _WARNING:
         return False
-    if any(isinstance(each, Graph) for each in node.attrs.values()):
+    if any(isinstance(value, Graph) for value in node.attrs.values()):
         return False
     most: int = draft.options.fold_bytes
-    given = [draft.spec(value) for value in node.inputs]
-    made = [draft.spec(value) for value in node.outputs]
-    if any(not math.prod(each.shape) for each in given):
+    operand_specs = [draft.spec(value) for value in node.inputs]
+    result_specs = [draft.spec(value) for value in node.outputs]
+    if any(not math.prod(spec.shape) for spec in operand_specs):
         return False
-    return sum(map(_bytes, made)) <= most and sum(map(_bytes, given)) <= 8 * most
+    return sum(map(_bytes, result_specs)) <= most and sum(map(_bytes, operand_specs)) <= 8 * most
 
 
 def _bytes(spec: TensorSpec) -> int:
@@ -78,10 +78,12 @@ def _fold(draft: Draft, node: Node) -> None:
     try:
         # Of floating-point trouble the program shall hear as without us, so not here.
         with np.errstate(divide="raise", over="raise", invalid="raise", under="ignore"):
-            found = call.op.impl(*args, **call.attrs)
+            results = call.op.impl(*args, **call.attrs)
     except (ArithmeticError, ValueError, TypeError, IndexError, NodescopeError):
         return
-    arrays = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+    arrays = [
+        np.asarray(result) for result in (results if isinstance(results, tuple) else (results,))
+    ]
     specs = [TensorSpec(array.shape, array.dtype.name) for array in arrays]
     if specs != [draft.spec(value) for value in node.outputs]:
         return
@@ -91,11 +93,11 @@ def _fold(draft: Draft, node: Node) -> None:
 
 
 def _stand_for(draft: Draft, rule: str, node: Node, arrays: list[Array]) -> None:
-    made = [draft.constant(_frozen(array), like=node, label=node.op) for array in arrays]
-    after = [draft.producer(each) for each in made]
+    values = [draft.constant(_frozen(array), like=node, label=node.op) for array in arrays]
+    after = [draft.producer(value) for value in values]
     draft.rewrite(
-        rule, "folded", [node], [each for each in after if each is not None],
-        dict(zip(node.outputs, made, strict=True)),
+        rule, "folded", [node], [producer for producer in after if producer is not None],
+        dict(zip(node.outputs, values, strict=True)),
     )  # fmt: skip
 
 
@@ -117,5 +119,5 @@ def _like(draft: Draft, layouts: Layouts, node: Node) -> None:
     if not layouts.harmless(out, "stretched") or not draft.users(out):
         return
     leaf = draft.constant(_frozen(number), like=node, label="number")
-    made = draft.add("broadcast_to", [leaf], {"shape": spec.shape}, like=node)
-    draft.rewrite("like", "folded", [node], [made], {out: made.outputs[0]})
+    broadcast = draft.add("broadcast_to", [leaf], {"shape": spec.shape}, like=node)
+    draft.rewrite("like", "folded", [node], [broadcast], {out: broadcast.outputs[0]})

@@ -111,13 +111,13 @@ class _Fusing:
     def _fused(self, source: int, user: int) -> str:
         """Make the kernels of two neighbours one, or say why not."""
         root = self.clusters.root
-        one, two = root[source], root[user]
-        if one == two:
+        first, two = root[source], root[user]
+        if first == two:
             return ""
-        for each in (source, user):
-            if self.roles[each].reason:
-                return self.roles[each].reason
-        a, b = self.groups[one], self.groups[two]
+        for node in (source, user):
+            if self.roles[node].reason:
+                return self.roles[node].reason
+        a, b = self.groups[first], self.groups[two]
         edges = [
             (before, i) for i in b.nodes for before in self.clusters.before[i]
             if a.bits >> before & 1
@@ -128,7 +128,7 @@ class _Fusing:
         reason = reason or self._caps(a, b)
         if reason:
             return reason
-        between = self.clusters.apart((one, two))
+        between = self.clusters.apart((first, two))
         if between is not None:
             return (f"{self.clusters.nodes[between].name} depends on one and feeds "
                     "the other: fusing them would create a cycle")  # fmt: skip
@@ -169,11 +169,11 @@ class _Fusing:
         if a.axes[-1] != len(a.space) - 1:
             return f"{name} needs the result of the whole reduction over the first axes {a.axes}"
         row = math.prod(a.space[i] for i in a.axes)
-        given, wanted = self.roles[source].out, self.roles[user].space
-        if b.axes is None and b.space == given:
+        shape, wanted = self.roles[source].out, self.roles[user].space
+        if b.axes is None and b.space == shape:
             return ""
-        if b.space != a.space or (given != rows_of(a.space, a.axes) and given != ()):
-            return f"shapes differ: {given}, reduced from {a.space}, and {wanted}"
+        if b.space != a.space or (shape != rows_of(a.space, a.axes) and shape != ()):
+            return f"shapes differ: {shape}, reduced from {a.space}, and {wanted}"
         if row > ROW:
             return (f"{name} goes over rows of {row:,} elements a second time, more than the "
                     f"{ROW:,} that stay in cache")  # fmt: skip
@@ -184,9 +184,9 @@ class _Fusing:
         return bool(group.reduced >> node & 1)
 
     def _caps(self, a: _Group, b: _Group) -> str:
-        made, nodes, bits = a.made | b.made, (*a.nodes, *b.nodes), a.bits | b.bits
-        inputs = len((a.inputs | b.inputs) - made)
-        values = [v for v in made if v in self.given or self.users.get(v, 0) & ~bits]
+        produced, nodes, bits = a.made | b.made, (*a.nodes, *b.nodes), a.bits | b.bits
+        inputs = len((a.inputs | b.inputs) - produced)
+        values = [v for v in produced if v in self.given or self.users.get(v, 0) & ~bits]
         return too_large(len(nodes), inputs, len(values))
 
     def _join(self, edges: list[tuple[int, int]], a: _Group, b: _Group) -> None:
@@ -196,7 +196,7 @@ class _Fusing:
             reduced |= b.bits
         elif b.axes is not None and a.axes is None and a.space != b.space:
             reduced |= a.bits
-        kept = self.clusters.join(tuple(self.clusters.root[each] for each in edges[0]))
+        kept = self.clusters.join(tuple(self.clusters.root[index] for index in edges[0]))
         whole = a if a.axes is not None else b
         self.groups[kept] = _Group(
             whole.space, whole.axes, a.phase, a.device, a.bits | b.bits, a.inputs | b.inputs,
@@ -204,5 +204,5 @@ class _Fusing:
         )  # fmt: skip
 
 
-def _differ(one: Shape, other: Shape) -> str:
-    return f"shapes differ: {shape_words(one)} and {shape_words(other)}"
+def _differ(first: Shape, other: Shape) -> str:
+    return f"shapes differ: {shape_words(first)} and {shape_words(other)}"

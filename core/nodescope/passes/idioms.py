@@ -72,8 +72,8 @@ RULES = tuple(
         ("log_softmax", "z - log(sum(exp(z))) with z = x - max(x), as one kernel"),
         ("logsumexp", "log(sum(exp(x - max(x)))) + max(x), as one kernel"),
         ("layer_norm", "(x - mean(x)) / sqrt(variance + eps) * weight + bias, as one kernel"),
-        *((f"matmul_bias_{each}", f"{each}(x @ w + b), as one kernel")
-          for each in products.ACTIVATIONS),
+        *((f"matmul_bias_{activation}", f"{activation}(x @ w + b), as one kernel")
+          for activation in products.ACTIVATIONS),
         ("matmul_bias", "x @ w + b, as one kernel"),
         ("sgd", "p - gradient * rate, assigned, as one kernel"),
         ("momentum", "v * momentum + gradient, and p - v * rate, assigned, as one kernel"),
@@ -100,48 +100,48 @@ def find_idioms(draft: Draft) -> None:
             for node in by_op.get(op, ()):
                 if node.id in claimed:
                     continue
-                found = idiom.find(at, node)
-                if found is None or any(each.id in claimed for each in found.nodes):
+                match = idiom.find(at, node)
+                if match is None or any(n.id in claimed for n in match.nodes):
                     continue
                 if idiom.told and draft.options.backend == "c":
-                    draft.note(f"{found.name} at {node.name} is not fused: {idiom.told}")
+                    draft.note(f"{match.name} at {node.name} is not fused: {idiom.told}")
                     continue
                 if draft.options.backend != "c":
-                    left[found.name] += 1
-                    claimed.update(each.id for each in found.nodes)
+                    left[match.name] += 1
+                    claimed.update(n.id for n in match.nodes)
                     continue
-                positions = sorted({clusters.index[each.id] for each in found.nodes})
+                positions = sorted({clusters.index[n.id] for n in match.nodes})
                 members = [clusters.nodes[i] for i in positions]
-                reason = _refused(draft, idiom, found, members) or _between(clusters, positions)
+                reason = _refused(draft, idiom, match, members) or _between(clusters, positions)
                 if reason:
-                    draft.note(f"{found.name} at {node.name} is not fused: {reason}")
+                    draft.note(f"{match.name} at {node.name} is not fused: {reason}")
                     continue
                 clusters.join(positions)
                 claimed.update(member.id for member in members)
-                kernels.append((found, positions))
-    for found, positions in sorted(kernels, key=lambda each: each[1][-1]):
+                kernels.append((match, positions))
+    for match, positions in sorted(kernels, key=lambda item: item[1][-1]):
         members = [clusters.nodes[i] for i in positions]
-        mixed = "optimizer" if found.name == "matmul_sgd" else ""
-        make_kernel(draft, members, found.name, phase=mixed)
+        mixed = "optimizer" if match.name == "matmul_sgd" else ""
+        make_kernel(draft, members, match.name, phase=mixed)
     for name, count in left.items():
         draft.note(f"{name}: found {count}x; NumPy runs the separate nodes just as fast")
 
 
-def _refused(draft: Draft, idiom: Idiom, found: Found, members: list[Node]) -> str:
+def _refused(draft: Draft, idiom: Idiom, match: Found, members: list[Node]) -> str:
     phases = sorted({node.phase for node in members})
-    if len(phases) > 1 and not (idiom.mixed and found.name.startswith("matmul_")):
+    if len(phases) > 1 and not (idiom.mixed and match.name.startswith("matmul_")):
         return f"phases differ: {' and '.join(phases)}"
     if "recompute" in phases:
         return "recomputed nodes are not fused, so that they run late"
     if len({node.device for node in members}) > 1:
         return "devices differ"
-    if found.name == "matmul_sgd" and phases != ["backward", "optimizer"]:
+    if match.name == "matmul_sgd" and phases != ["backward", "optimizer"]:
         return f"phases are {' and '.join(phases)}"
-    made = {value for node in members for value in node.outputs}
+    produced = {value for node in members for value in node.outputs}
     out = given_out(draft, members)
     for node in members:
         if node.op == "assign":
-            if node.inputs[1] in out or node.inputs[1] not in made:
+            if node.inputs[1] in out or node.inputs[1] not in produced:
                 return f"{node.name} outputs a value that other nodes share"
             if node.control_inputs or draft.waiting(node.id):
                 return f"{node.name} has control dependencies"

@@ -103,20 +103,20 @@ class Layouts:
 
     def of(self, value: int) -> Kind:
         """How a value lies."""
-        found = self._known.get(value)
-        if found is not None:
-            return found
+        layout = self._known.get(value)
+        if layout is not None:
+            return layout
         if not self._ready:
             self._ready = True
             for node in self._draft:  # in order, so that none waits for another
-                for each in node.outputs:
-                    self._known.setdefault(each, self._made(node, each, {}))
-            found = self._known.get(value)
-        if found is None:
+                for result in node.outputs:
+                    self._known.setdefault(result, self._made(node, result, {}))
+            layout = self._known.get(value)
+        if layout is None:
             maker = self._draft.producer(value)
-            found = "any" if maker is None else self._made(maker, value, {})
-            self._known[value] = found
-        return found
+            layout = "any" if maker is None else self._made(maker, value, {})
+            self._known[value] = layout
+        return layout
 
     def harmless(self, value: int, kind: Kind) -> bool:
         """Whether nobody's bits change if the value, with the same elements, lies like that.
@@ -135,12 +135,12 @@ class Layouts:
                 seen += 1
                 if seen > _MOST or not _indifferent(self._draft, node):
                     return False
-                for each in node.outputs:
-                    lies = self._made(node, each, other)
-                    if each in other or (lies == self.of(each) == "rows"):
+                for result in node.outputs:
+                    lies = self._made(node, result, other)
+                    if result in other or (lies == self.of(result) == "rows"):
                         continue
-                    other[each] = lies
-                    waiting.append(each)
+                    other[result] = lies
+                    waiting.append(result)
         self._known.update(other)
         self._draft.known.pop(Layouts, None)  # no longer what the next pass finds
         return True
@@ -149,7 +149,7 @@ class Layouts:
         """Whether a body gives the value out as it lies, to its next iteration or to others."""
         draft = self._draft
         return draft.inside and any(
-            each == value and i not in draft.copied for i, each in enumerate(draft.outputs)
+            result == value and i not in draft.copied for i, result in enumerate(draft.outputs)
         )
 
     def _now(self, value: int, other: Mapping[int, Kind]) -> Kind:
@@ -159,10 +159,10 @@ class Layouts:
         spec = self._draft.spec(value)
         if math.prod(spec.shape) <= 1:
             return "rows"
-        found = self._guess(node, value, spec, other)
-        if found == "dense" and sum(n != 1 for n in spec.shape) < 2:
+        layout = self._guess(node, value, spec, other)
+        if layout == "dense" and sum(n != 1 for n in spec.shape) < 2:
             return "rows"
-        return found
+        return layout
 
     def _guess(self, node: Node, value: int, spec: TensorSpec, other: Mapping[int, Kind]) -> Kind:
         op, inputs = node.op, node.inputs
@@ -173,8 +173,8 @@ class Layouts:
             return "rows"
         if not inputs:
             return "any"
-        found = ops.get(op)
-        if isinstance(found.impl, np.ufunc) or op == "where":
+        definition = ops.get(op)
+        if isinstance(definition.impl, np.ufunc) or op == "where":
             return _ufunc(self, inputs, spec, other)
         first = self._now(inputs[0], other)
         if op in _KEEPING:
@@ -193,22 +193,22 @@ class Layouts:
             return "rows" if first == "rows" and _leading(node.attrs["index"]) else "any"
         if op == "assign":
             return self._now(inputs[-1], other)
-        if op in _REDUCTIONS or op in _PRODUCTS or found.elementwise or found.family in (
+        if op in _REDUCTIONS or op in _PRODUCTS or definition.elementwise or definition.family in (
             "activation", "norm"
         ):  # fmt: skip
-            every = all(self._now(operand, other) == "rows" for operand in inputs)
+            all_rows = all(self._now(operand, other) == "rows" for operand in inputs)
             if op == "matmul" and len(spec.shape) <= 2:
-                every = True
-            return "rows" if every else "any"
+                all_rows = True
+            return "rows" if all_rows else "any"
         return "any"
 
 
 def layouts_of(draft: Draft) -> Layouts:
     """The layouts at the begin of a pass: those of the pass before, if it changed nothing."""
-    found = draft.known.get(Layouts)
-    if found is None:
-        found = draft.known[Layouts] = Layouts(draft)
-    return found
+    layouts = draft.known.get(Layouts)
+    if layouts is None:
+        layouts = draft.known[Layouts] = Layouts(draft)
+    return layouts
 
 
 def _ufunc(
@@ -226,13 +226,13 @@ def _ufunc(
 
 def _leading(index: tuple[Any, ...]) -> bool:
     """Whether an index takes one piece of what lies in rows."""
-    for i, each in enumerate(index):
-        if isinstance(each, slice):
-            return each.step in (None, 1) and all(
+    for i, item in enumerate(index):
+        if isinstance(item, slice):
+            return item.step in (None, 1) and all(
                 rest == slice(None) or rest is Ellipsis for rest in index[i + 1 :]
             )
-        if type(each) is not int:
-            return each is Ellipsis and i + 1 == len(index)
+        if type(item) is not int:
+            return item is Ellipsis and i + 1 == len(index)
     return True
 
 
@@ -241,7 +241,7 @@ def _indifferent(draft: Draft, node: Node) -> bool:
     op = node.op
     if op in _VIEWS or op in EXACT:
         return op in _VIEWS or not any(
-            draft.spec(each).dtype.startswith("complex") for each in (*node.inputs, *node.outputs)
+            draft.spec(value).dtype.startswith("complex") for value in (*node.inputs, *node.outputs)
         )
     if op == "getitem":
         return len(node.inputs) == 1

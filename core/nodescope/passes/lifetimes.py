@@ -67,17 +67,17 @@ def lifetimes(
     end: dict[int, int] = {}
     for i, node in enumerate(nodes):
         for value in node.inputs:
-            found = base.setdefault(value, value)
-            end[found] = i
+            base_of_value = base.setdefault(value, value)
+            end[base_of_value] = i
         for value in node.outputs:
             if node.op in VIEWS or node.op == "assign":
-                base[value] = found = base[node.inputs[-1]]
+                base[value] = base_of_value = base[node.inputs[-1]]
             else:
-                base[value] = found = value
+                base[value] = base_of_value = value
                 begin[value] = i
                 if not node.is_leaf:
                     size[value] = nbytes(spec(value))
-            end[found] = i
+            end[base_of_value] = i
     for value in outputs:
         size.pop(base.get(value, value), None)
     change = [0] * (len(nodes) + 1)
@@ -85,7 +85,7 @@ def lifetimes(
         change[begin[value]] += count
         change[end[value] + 1] -= count
     live, now = [], 0
-    for each in change[:-1]:
-        now += each
+    for delta in change[:-1]:
+        now += delta
         live.append(now)
     return Lifetimes(base, size, begin, end, live)

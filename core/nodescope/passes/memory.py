@@ -146,19 +146,19 @@ def _replacements(
     holder = {value: value for value in live}
     pairs: list[tuple[int, int]] = []
     for now, moment in enumerate(moments):
-        taken: set[int] = set()
-        for made, operand in moment.replaces:
-            if made not in live or operand not in live or holder[made] != made:
+        replaced: set[int] = set()
+        for result, operand in moment.replaces:
+            if result not in live or operand not in live or holder[result] != result:
                 continue
-            if live[operand][1] != now or sizes[made] != sizes[operand] or operand in taken:
+            if live[operand][1] != now or sizes[result] != sizes[operand] or operand in replaced:
                 continue
             # Another view of the operand would be read in another order.
-            others = [r for r in moment.reads if r != operand and operand in bases.get(r, ())]
-            if others or live[made][0] != now:
+            later_reads = [r for r in moment.reads if r != operand and operand in bases.get(r, ())]
+            if later_reads or live[result][0] != now:
                 continue
-            holder[made] = holder[operand]
-            taken.add(operand)
-            pairs.append((made, operand))
+            holder[result] = holder[operand]
+            replaced.add(operand)
+            pairs.append((result, operand))
     return holder, pairs
 
 
@@ -168,7 +168,7 @@ _Block = tuple[int, int, int, int]  # value, first moment, last moment, bytes
 def _by_size(blocks: list[_Block]) -> dict[int, int]:
     """Largest first, each into the smallest gap that is free all its time."""
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for value, first, last, size in sorted(blocks, key=lambda b: (-b[3], b[1])):
         gap_at, gap_size, at = -1, -1, 0
         for offset, stop, begin, end in placed:
@@ -179,9 +179,9 @@ def _by_size(blocks: list[_Block]) -> dict[int, int]:
                 gap_at, gap_size = at, room
             if stop > at:
                 at = stop
-        found[value] = start = gap_at if gap_at >= 0 else at
+        offsets[value] = start = gap_at if gap_at >= 0 else at
         _insert(placed, (start, start + size, first, last))
-    return found
+    return offsets
 
 
 def _insert(placed: list[tuple[int, int, int, int]], block: tuple[int, int, int, int]) -> None:
@@ -193,7 +193,7 @@ def _in_turn(blocks: list[_Block]) -> dict[int, int]:
     holes: list[tuple[int, int]] = []  # offset, size; by offset
     top = 0
     busy: list[tuple[int, int, int]] = []  # last, offset, size
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for value, first, last, size in sorted(blocks, key=lambda b: (b[1], -b[3])):
         while busy and busy[0][0] < first:
             _, offset, freed = heapq.heappop(busy)
@@ -212,9 +212,9 @@ def _in_turn(blocks: list[_Block]) -> dict[int, int]:
             at, room = holes.pop(best)
             if room > size:
                 holes.insert(best, (at + size, room - size))
-        found[value] = at
+        offsets[value] = at
         heapq.heappush(busy, (last, at, size))
-    return found
+    return offsets
 
 
 def _release(holes: list[tuple[int, int]], offset: int, size: int) -> None:
@@ -235,8 +235,8 @@ def _peak(live: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], end: in
         change[first] += sizes[value]
         change[last + 1] -= sizes[value]
     most = now = 0
-    for each in change:
-        now += each
+    for delta in change:
+        now += delta
         most = max(most, now)
     return most
 
@@ -253,7 +253,7 @@ def plan_graph(graph: Graph, elementwise_in_place: bool = True) -> MemoryPlan:
         graph: Nodes in topological order.
         elementwise_in_place: Whether an elementwise op may write over an operand.
     """
-    specs = {each.id: each.tensor for each in graph.values}
+    specs = {value.id: value.tensor for value in graph.values}
     bases = sharing(graph)
     leaves = {v for node in graph.nodes if node.is_leaf for v in node.outputs}
     outside = {*graph.inputs, *graph.constants, *leaves}
@@ -275,13 +275,13 @@ def plan_graph(graph: Graph, elementwise_in_place: bool = True) -> MemoryPlan:
 
 def sharing(graph: Graph) -> dict[int, tuple[int, ...]]:
     """For each value that may share memory with others: the values that own such memory."""
-    found: dict[int, tuple[int, ...]] = {}
+    owners_of: dict[int, tuple[int, ...]] = {}
     for node in graph.nodes:
         for value, shared in _shares(node):
-            owners = {base for each in shared for base in found.get(each, (each,))}
+            owners = {base for v in shared for base in owners_of.get(v, (v,))}
             own = () if node.op in VIEWS else (value,)
-            found[value] = (*own, *sorted(owners))
-    return found
+            owners_of[value] = (*own, *sorted(owners))
+    return owners_of
 
 
 def _shares(node: Node) -> Iterable[tuple[int, tuple[int, ...]]]:
@@ -294,12 +294,12 @@ def _shares(node: Node) -> Iterable[tuple[int, tuple[int, ...]]]:
     body: Graph = node.attrs["body"]
     inner = sharing(body)
     outside = dict(zip(body.inputs, node.inputs, strict=True))
-    found = []
+    groups = []
     for value, inside in zip(node.outputs, body.outputs, strict=True):
         shared = tuple(outside[b] for b in inner.get(inside, (inside,)) if b in outside)
         if shared:
-            found.append((value, shared))
-    return found
+            groups.append((value, shared))
+    return groups
 
 
 def _in_place(
@@ -311,15 +311,15 @@ def _in_place(
             return
     elif not ops.get(node.op).elementwise:
         return
-    for made in node.outputs:
+    for result in node.outputs:
         for operand in node.inputs:
-            if specs[made] == specs[operand] and made not in bases and operand not in bases:
-                yield made, operand
+            if specs[result] == specs[operand] and result not in bases and operand not in bases:
+                yield result, operand
 
 
 def nbytes(spec: TensorSpec) -> int:
     """How many bytes the elements of a spec take."""
     size = as_dtype(spec.dtype).itemsize
-    for each in spec.shape:
-        size *= each
+    for size_of_axis in spec.shape:
+        size *= size_of_axis
     return size

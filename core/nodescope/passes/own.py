@@ -59,14 +59,14 @@ class Chain:
     @functools.cached_property
     def roots(self) -> frozenset[int | Inner]:
         """Every value whose memory it may be."""
-        found: frozenset[int | Inner] = frozenset((self.root, *self.inside))
-        return found.union(*(each.roots for each in self.more))
+        roots: frozenset[int | Inner] = frozenset((self.root, *self.inside))
+        return roots.union(*(chain.roots for chain in self.more))
 
     @functools.cached_property
     def loose(self) -> bool:
         """Whether what looks like a view may be memory of its own."""
-        here = any(op in ("reshape", "real", "assign") for op, _ in self.steps)
-        return here or any(each.loose for each in self.more)
+        loose_here = any(op in ("reshape", "real", "assign") for op, _ in self.steps)
+        return loose_here or any(chain.loose for chain in self.more)
 
 
 @graph_pass(
@@ -82,29 +82,29 @@ def own_results(draft: Draft) -> None:
     """Compare where each result comes from, before the first pass and now."""
     if draft.traced.outputs and not _changed(draft):
         return
-    made = {value: node for node in draft.traced.nodes for value in node.outputs}
-    before = [_chain(made.get, each) for each in draft.traced.outputs]
-    now = [_chain(draft.producer, each) for each in draft.outputs]
+    producers = {value: node for node in draft.traced.nodes for value in node.outputs}
+    before = [_chain(producers.get, value) for value in draft.traced.outputs]
+    now = [_chain(draft.producer, value) for value in draft.outputs]
     layouts = layouts_of(draft)
-    taken: list[int] = []
+    positions: list[int] = []
     for position, chain in enumerate(now):
         if position in draft.copied:
             continue
         # A chain that no pass touched shares what it shared before, copies on its way included.
         then, touched = before[position], before[position] != chain
-        leaf = any(is_leafs(draft.producer, each) for each in chain.roots)
-        if touched and leaf and (then.loose or is_own(made.get(then.root))):
+        leaf = any(is_leafs(draft.producer, root) for root in chain.roots)
+        if touched and leaf and (then.loose or is_own(producers.get(then.root))):
             _copy(draft, layouts, "of_leaf", position)
             continue
-        others = [each for each in taken if not chain.roots.isdisjoint(now[each].roots)]
+        sharing = [p for p in positions if not chain.roots.isdisjoint(now[p].roots)]
         if any(
-            then.roots.isdisjoint(before[each].roots)
-            or ((touched or before[each] != now[each]) and (_unsure(then) or _unsure(before[each])))
-            for each in others
+            then.roots.isdisjoint(before[p].roots)
+            or ((touched or before[p] != now[p]) and (_unsure(then) or _unsure(before[p])))
+            for p in sharing
         ):
             _copy(draft, layouts, "of_result", position)
         else:
-            taken.append(position)
+            positions.append(position)
 
 
 def _unsure(chain: Chain) -> bool:
@@ -140,39 +140,39 @@ def _through(
         The chains of such inputs, and such values of its bodies.
     """
     at, attrs = node.outputs.index(value), node.attrs
-    carries, given = attrs.get("carries", 0), 1 if node.op == "cond" else 0
+    carries, leading = attrs.get("carries", 0), 1 if node.op == "cond" else 0
     if node.op == "scan" and at >= carries:
         return (), frozenset()  # rows of stacks are copied
     bodies: list[Graph] = [attrs[name] for name in ("then", "otherwise") if name in attrs]
     bodies = [attrs["body"]] if carries and attrs.get("length", 1) else bodies
-    makers = [{v: n for n in each.nodes for v in n.outputs} for each in bodies]
-    found: dict[int, tuple[Any, ...]] = {}
+    makers = [{v: n for n in body.nodes for v in n.outputs} for body in bodies]
+    steps_of: dict[int, tuple[Any, ...]] = {}
     inside: set[Inner] = set()
     if (carries and node.op != "scan") or not bodies:
-        found[at] = ()  # not one iteration
+        steps_of[at] = ()  # not one iteration
     waiting, seen = [at], {at}
     while waiting:
         end = waiting.pop()
-        for number, (body, made) in enumerate(zip(bodies, makers, strict=True)):
-            inner = _chain(made.get, body.outputs[end])
-            inside.update((node.id, number, each) for each in inner.roots - {*body.inputs})
-            for position, each in enumerate(body.inputs):
-                if each not in inner.roots:
+        for number, (body, producers) in enumerate(zip(bodies, makers, strict=True)):
+            inner = _chain(producers.get, body.outputs[end])
+            inside.update((node.id, number, root) for root in inner.roots - {*body.inputs})
+            for position, operand in enumerate(body.inputs):
+                if operand not in inner.roots:
                     continue
-                found.setdefault(position, _steps(inner))
+                steps_of.setdefault(position, _steps(inner))
                 if position < carries and position not in seen:
                     seen.add(position)
                     waiting.append(position)
     chains = []
-    for position, steps in sorted(found.items()):
-        outer = _chain(producer, node.inputs[given + position])
+    for position, steps in sorted(steps_of.items()):
+        outer = _chain(producer, node.inputs[leading + position])
         chains.append(Chain(outer.root, (*steps, *outer.steps), outer.more, outer.inside))
     return tuple(chains), frozenset(inside)
 
 
 def _steps(chain: Chain) -> tuple[Any, ...]:
     """All steps of a chain that anything may have taken."""
-    return (*chain.steps, *(step for each in chain.more for step in _steps(each)))
+    return (*chain.steps, *(step for part in chain.more for step in _steps(part)))
 
 
 def roots_of(producer: Callable[[int], Node | None], value: int) -> frozenset[int | Inner]:
@@ -209,9 +209,9 @@ def _copy(draft: Draft, layouts: Layouts, rule: str, position: int) -> None:
     assert producer is not None, "inputs have leaves"
     # `copy` gives rows; whatever else is copied as it lies, which astype does.
     if layouts.of(value) in ("rows", "stretched"):
-        made = draft.add("copy", [value], like=producer, control=())
+        copy = draft.add("copy", [value], like=producer, control=())
     else:
         attrs = {"dtype": draft.spec(value).dtype}
-        made = draft.add("astype", [value], attrs, like=producer, label="copy", control=())
-    draft.give_out(position, made.outputs[0])
-    draft.rewrite(rule, "rewritten", [producer], [producer, made])
+        copy = draft.add("astype", [value], attrs, like=producer, label="copy", control=())
+    draft.give_out(position, copy.outputs[0])
+    draft.rewrite(rule, "rewritten", [producer], [producer, copy])

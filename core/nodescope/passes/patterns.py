@@ -69,52 +69,52 @@ def _term(tree: ast.expr) -> Term:
 
 def find(draft: Draft, term: Term, node: Node, args: Sequence[Operand]) -> Match | None:
     """The pattern, if this is its outermost node, which has these operands."""
-    found = Match(node)
-    return found if _matches(draft, term, node, found, args) else None
+    match = Match(node)
+    return match if _matches(draft, term, node, match, args) else None
 
 
 def _matches(
-    draft: Draft, term: Term, node: Node, found: Match, args: Sequence[Operand] | None = None
+    draft: Draft, term: Term, node: Node, match: Match, args: Sequence[Operand] | None = None
 ) -> bool:
     assert isinstance(term, tuple)
     if term[0] != node.op:
         return False
     args = call_of(node).args if args is None else args
     return len(args) == len(term) - 1 and all(
-        _fits(draft, wanted, given, found) for wanted, given in zip(term[1:], args, strict=True)
+        _fits(draft, wanted, operand, match) for wanted, operand in zip(term[1:], args, strict=True)
     )
 
 
-def _fits(draft: Draft, wanted: Term, given: Operand, found: Match) -> bool:
+def _fits(draft: Draft, wanted: Term, operand: Operand, match: Match) -> bool:
     if isinstance(wanted, str):
-        if isinstance(given, Scalar) != (wanted in SCALARS):
+        if isinstance(operand, Scalar) != (wanted in SCALARS):
             return False
-        return found.bound.setdefault(wanted, given) == given
+        return match.bound.setdefault(wanted, operand) == operand
     if not isinstance(wanted, tuple):
-        return full_of(draft, given, wanted)
-    if isinstance(given, Scalar):
+        return full_of(draft, operand, wanted)
+    if isinstance(operand, Scalar):
         return False
-    inner = draft.producer(given)
+    inner = draft.producer(operand)
     # What is computed again, so as not to be kept, must not be kept for a rule's sake.
-    if inner is None or (inner.phase == "recompute") != (found.node.phase == "recompute"):
+    if inner is None or (inner.phase == "recompute") != (match.node.phase == "recompute"):
         return False
-    if inner.op != wanted[0] or not _matches(draft, wanted, inner, found):
+    if inner.op != wanted[0] or not _matches(draft, wanted, inner, match):
         return False
-    found.inner.append(inner)
+    match.inner.append(inner)
     return True
 
 
-def full_of(draft: Draft, given: Operand, number: float) -> bool:
+def full_of(draft: Draft, operand: Operand, number: float) -> bool:
     """Whether an operand is this number, or full of it; ``True`` and ``False`` are no numbers."""
     boolean = isinstance(number, bool)
-    if isinstance(given, Scalar):
-        value = given.value
+    if isinstance(operand, Scalar):
+        value = operand.value
         if isinstance(value, complex) or isinstance(value, bool) != boolean:
             return False
         return same_number(value, number)
-    while (node := draft.producer(given)) is not None and node.op == "broadcast_to":
-        given = node.inputs[0]
-    array = draft.array(given)
+    while (node := draft.producer(operand)) is not None and node.op == "broadcast_to":
+        operand = node.inputs[0]
+    array = draft.array(operand)
     if array is None or not array.size or array.dtype.kind not in ("b" if boolean else "iuf"):
         return False
     if not same_number(float(array.flat[0]), number):
@@ -145,17 +145,17 @@ def planned(draft: Draft, layouts: Layouts, term: Term, match: Match) -> tuple[A
         # There is no integer -0, and complex products turn the signs of zeros.
         turns = type(inner.value) is float or (type(inner.value) is int and inner.value != 0)
         return (-inner.value, "rows") if turns else None
-    parts = [planned(draft, layouts, each, match) for each in term[1:]]
+    parts = [planned(draft, layouts, argument, match) for argument in term[1:]]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    spec = result(term[0], [each for each, _ in known])
+    spec = result(term[0], [item for item, _ in known])
     if spec is None:
         return None
-    arrays = [each for each in known if isinstance(each[0], TensorSpec)]
+    arrays = [item for item in known if isinstance(item[0], TensorSpec)]
     if term[0] in ("zeros_like", "ones_like"):
         return spec, "rows" if arrays[0][1] == "rows" else "dense"
-    if any(kind == "rows" and each.shape == spec.shape for each, kind in arrays):
+    if any(kind == "rows" and array.shape == spec.shape for array, kind in arrays):
         return spec, "rows"
     ordered = all(kind in ("rows", "stretched") for _, kind in arrays)
     return spec, "rows" if ordered else "dense"
@@ -164,17 +164,17 @@ def planned(draft: Draft, layouts: Layouts, term: Term, match: Match) -> tuple[A
 def result(op: str, operands: list[Any], attrs: dict[str, Any] | None = None) -> TensorSpec | None:
     """The spec of what an op of one output would give; None if it does not take the operands."""
     try:
-        found = ops.get(op).infer(tuple(operands), dict(attrs or {}))
+        result_spec = ops.get(op).infer(tuple(operands), dict(attrs or {}))
     except (NodescopeError, TypeError, ValueError):
         return None
-    return found if isinstance(found, TensorSpec) else None
+    return result_spec if isinstance(result_spec, TensorSpec) else None
 
 
 def make(draft: Draft, term: Term, match: Match) -> int:
     """What a pattern makes, as `planned` allowed; the value of its outermost node."""
-    found = _made(draft, term, match)
-    assert isinstance(found, int)
-    return found
+    value = _made(draft, term, match)
+    assert isinstance(value, int)
+    return value
 
 
 def _made(draft: Draft, term: Term, match: Match) -> Operand:
@@ -186,7 +186,7 @@ def _made(draft: Draft, term: Term, match: Match) -> Operand:
         inner = match.bound[term[1]]
         assert isinstance(inner, Scalar)
         return Scalar(-inner.value)
-    args = [_made(draft, each, match) for each in term[1:]]
+    args = [_made(draft, argument, match) for argument in term[1:]]
     return call(draft, term[0], args, match.node).outputs[0]
 
 
@@ -194,10 +194,10 @@ def call(
     draft: Draft, op: str, args: Sequence[Operand], like: Node, attrs: dict[str, Any] | None = None
 ) -> Node:
     """A new node with operands of both kinds."""
-    found, known = ops.get(op), dict(attrs or {})
-    for port, each in enumerate(args):
-        if isinstance(each, Scalar):
-            known[port_name(found, port)] = each.value
+    definition, known = ops.get(op), dict(attrs or {})
+    for port, arg in enumerate(args):
+        if isinstance(arg, Scalar):
+            known[port_name(definition, port)] = arg.value
     return draft.add(
         op, [argument for argument in args if isinstance(argument, int)], known, like=like
     )

@@ -91,7 +91,7 @@ class Lowered:
     @functools.cached_property
     def rewrites(self) -> tuple[Rewrite, ...]:
         """Every change, in order."""
-        return tuple(each for stage in self.stages for each in stage.rewrites)
+        return tuple(rewrite for stage in self.stages for rewrite in stage.rewrites)
 
     @functools.cached_property
     def provenance(self) -> Provenance:
@@ -118,28 +118,28 @@ def lower(
         RegistryError: There is no such pass.
     """
     options = options or Options()
-    first = 1 + max((*_ids(graph), *(each.id for each in graph.values), 0))
+    first = 1 + max((*_ids(graph), *(value.id for value in graph.values), 0))
     fresh = itertools.count(first).__next__
     # Its specs are what the ops gave when it was traced, or were checked when it was read.
     _verified(graph, graph, "before the first pass")
     stages: list[Stage] = []
-    made = {value for node in graph.nodes for value in node.outputs}
-    arrays = {value: array for value, array in arrays.items() if value in made}
+    produced = {value for node in graph.nodes for value in node.outputs}
+    arrays = {value: array for value, array in arrays.items() if value in produced}
     now, constants = graph, dict(arrays)
-    usual = [each for each in passes.all_passes() if each.default]
-    names = tuple(each.name for each in usual) if chosen is None else tuple(chosen)
+    usual = [graph_pass for graph_pass in passes.all_passes() if graph_pass.default]
+    names = tuple(graph_pass.name for graph_pass in usual) if chosen is None else tuple(chosen)
     draft = Draft(graph, arrays, fresh, "", options, graph, names)
     if chosen is None:
-        last = max((each.stage for each in usual if each.again), default=0)
-        early = [each for each in usual if each.stage <= last]
+        last = max((graph_pass.stage for graph_pass in usual if graph_pass.again), default=0)
+        early = [graph_pass for graph_pass in usual if graph_pass.stage <= last]
         now, constants = _rounds(early, draft, now, constants, stages, _ROUNDS)
-        rest = [each for each in usual if each.stage > last]
+        rest = [graph_pass for graph_pass in usual if graph_pass.stage > last]
     else:
         rest = [passes.get(name) for name in chosen]
-    for each in rest:
-        now, constants = _apply(each, draft, now, stages)
-    found = Provenance(graph, now, [r for stage in stages for r in stage.rewrites])
-    final = with_origins(now, {node.id: found.origin(node.id) for node in now.nodes})
+    for graph_pass in rest:
+        now, constants = _apply(graph_pass, draft, now, stages)
+    provenance = Provenance(graph, now, [r for stage in stages for r in stage.rewrites])
+    final = with_origins(now, {node.id: provenance.origin(node.id) for node in now.nodes})
     final = _replace_kind(final)
     return Lowered(graph, final, constants, tuple(stages), options)
 
@@ -179,9 +179,9 @@ def settled(
     stages: list[Stage] = []
     chosen = [passes.get(name) for name in names]
     now, constants = _rounds(chosen, draft, graph, dict(arrays), stages, rounds, every=True)
-    for each in last:
-        now, constants = _apply(passes.get(each), draft, now, stages)
-    return now, constants, [each for stage in stages for each in stage.rewrites]
+    for pass_name in last:
+        now, constants = _apply(passes.get(pass_name), draft, now, stages)
+    return now, constants, [rewrite for stage in stages for rewrite in stage.rewrites]
 
 
 def _rounds(
@@ -193,29 +193,29 @@ def _rounds(
     left: dict[str, Graph] = {}
     for number in range(rounds):
         before = now
-        for each in chosen:
+        for graph_pass in chosen:
             # What a pass left, and no other has changed since, it would leave again.
-            if left.get(each.name) is not now and (each.again or every or not number):
-                now, constants = _apply(each, draft, now, stages)
-                left[each.name] = now
+            if left.get(graph_pass.name) is not now and (graph_pass.again or every or not number):
+                now, constants = _apply(graph_pass, draft, now, stages)
+                left[graph_pass.name] = now
         if now is before:
             break
     return now, constants
 
 
 def _apply(
-    each: passes.GraphPass, draft: Draft, graph: Graph, stages: list[Stage]
+    graph_pass: passes.GraphPass, draft: Draft, graph: Graph, stages: list[Stage]
 ) -> tuple[Graph, dict[int, Array]]:
     start = time.perf_counter_ns()
-    draft.begin(each.name)
-    each.run(draft)
+    draft.begin(graph_pass.name)
+    graph_pass.run(draft)
     after, constants = draft.finish()
     took = time.perf_counter_ns() - start
     if after is not graph:
-        _verified(after, graph, f"after the pass {each.name!r}")
+        _verified(after, graph, f"after the pass {graph_pass.name!r}")
     stages.append(
         Stage(
-            each.name, graph, after, tuple(draft.rewrites), tuple(draft.notes), took,
+            graph_pass.name, graph, after, tuple(draft.rewrites), tuple(draft.notes), took,
             tuple(draft.apart),
         )
     )  # fmt: skip
@@ -245,7 +245,7 @@ def _replace_kind(graph: Graph) -> Graph:
     )  # fmt: skip
 
 
-def names_of(wanted: Any, what: str) -> tuple[str, ...]:
+def names_of(wanted: Any, parameter: str) -> tuple[str, ...]:
     """Names as the user gives them: one, several with commas between them, or any iterable.
 
     Raises:
@@ -255,9 +255,9 @@ def names_of(wanted: Any, what: str) -> tuple[str, ...]:
         names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
     except TypeError:
         names = [wanted]
-    for each in names:
-        if not isinstance(each, str):
-            raise UsageError(f"{what} takes names, not {each!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"{parameter} takes names, not {name!r}")
     return tuple(stripped for name in names if (stripped := name.strip()))
 
 
@@ -278,8 +278,8 @@ def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
     if names in (("none",), ("default",)):
         return () if names == ("none",) else None
     without = {name.removeprefix("-") for name in names if name.startswith("-")}
-    for each in names:
-        passes.get(each.removeprefix("-"))
+    for name in names:
+        passes.get(name.removeprefix("-"))
     if not without:
         return names
     if len(without) != len(names):
@@ -287,5 +287,5 @@ def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
             "passes: names of passes to run and of passes to omit are mixed",
             hint='give only names, or only names with a minus: passes=("-fuse",)',
         )
-    return tuple(each.name for each in passes.all_passes()
-                 if each.default and each.name not in without)  # fmt: skip
+    return tuple(graph_pass.name for graph_pass in passes.all_passes()
+                 if graph_pass.default and graph_pass.name not in without)  # fmt: skip

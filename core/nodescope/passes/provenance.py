@@ -51,7 +51,7 @@ class Provenance:
         origins: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
         by: dict[int, list[str]] = {}
         kinds: dict[int, FateKind] = {}
-        held: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
+        stands_for: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
         for rewrite in self.rewrites:
             if rewrite.only_reorders:
                 continue
@@ -60,25 +60,25 @@ class Provenance:
                 known |= origins.get(before, set())
             for after in rewrite.after:
                 origins.setdefault(after, set()).update(known)
-            gone = [b for b in rewrite.before if b not in rewrite.after]
+            removed = [b for b in rewrite.before if b not in rewrite.after]
             touched: set[int] = set()
             for before in rewrite.before:
-                touched |= held.get(before, set())
+                touched |= stands_for.get(before, set())
             for traced_id in touched:
                 now = standing[traced_id]
                 if rewrite.change == "recomputed":
                     now = [*now, *(a for a in rewrite.after if a not in now)]
                 else:
-                    kept = [n for n in now if n not in gone]
+                    kept = [n for n in now if n not in removed]
                     now = [*kept, *(a for a in rewrite.after if a not in kept)]
                 standing[traced_id] = now
                 for after in rewrite.after:
-                    held.setdefault(after, set()).add(traced_id)
+                    stands_for.setdefault(after, set()).add(traced_id)
                 by.setdefault(traced_id, []).append(f"{rewrite.pass_name}/{rewrite.rule}")
                 kinds[traced_id] = rewrite.change
             if rewrite.change != "recomputed":
-                for before in gone:
-                    held.pop(before, None)
+                for before in removed:
+                    stands_for.pop(before, None)
             self._stands.update(rewrite.values)
         alive = {node.id for node in final.nodes}
         self._origins = {node.id: tuple(sorted(origins.get(node.id, ()))) for node in final.nodes}
@@ -106,13 +106,13 @@ class Provenance:
 
         None if there is none; `kernel` says whether it is computed inside of one.
         """
-        found = self._follow(value)
-        return found if found in self._made else None
+        final = self._follow(value)
+        return final if final in self._made else None
 
     def kernel(self, value: int) -> tuple[int, int] | None:
         """The kernel in which a traced value is computed, and the value that it is in its body."""
-        found = self._follow(value)
-        return None if found not in self._inside else (self._inside[found], found)
+        final = self._follow(value)
+        return None if final not in self._inside else (self._inside[final], final)
 
     def _follow(self, value: int) -> int:
         while value in self._stands:

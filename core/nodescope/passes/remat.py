@@ -53,45 +53,45 @@ def rematerialise(draft: Draft) -> None:
     limit = draft.options.memory_bytes
     if limit is None:
         return
-    first = held = None
+    first = lifetimes_now = None
     count = 0
     while count < _MOST:
         nodes = list(draft)
-        held = lifetimes(nodes, draft.spec, draft.outputs)
-        first = first or held
-        if held.peak <= limit:
+        lifetimes_now = lifetimes(nodes, draft.spec, draft.outputs)
+        first = first or lifetimes_now
+        if lifetimes_now.peak <= limit:
             break
         # Unless every place where as much is held can be freed, nothing is gained by the first.
-        tops = [i for i, each in enumerate(held.live) if each == held.peak]
-        choices = [_best(draft, nodes, held, i) for i in tops]
+        tops = [i for i, size in enumerate(lifetimes_now.live) if size == lifetimes_now.peak]
+        choices = [_best(draft, nodes, lifetimes_now, i) for i in tops]
         if not all(choices) or choices[0] is None:
             break
         _copy(draft, choices[0], nodes[tops[0]])
         count += 1
-    if first is None or held is None or first.peak <= limit:
+    if first is None or lifetimes_now is None or first.peak <= limit:
         return
-    text = f"{count} values are recomputed: peak {first.peak:,} → {held.peak:,} bytes"
-    if held.peak > limit:
+    text = f"{count} values are recomputed: peak {first.peak:,} → {lifetimes_now.peak:,} bytes"
+    if lifetimes_now.peak > limit:
         text += f", still over {limit:,}: the rest is not cheap, or needs as much memory itself"
     draft.note(text)
 
 
-def _best(draft: Draft, nodes: list[Node], held: Lifetimes, peak: int) -> _Choice | None:
+def _best(draft: Draft, nodes: list[Node], spans: Lifetimes, peak: int) -> _Choice | None:
     """The value whose copy frees the most per work at a position."""
     places = {node.id: i for i, node in enumerate(nodes)}
     best: _Choice | None = None
-    for value in held.size:
-        if held.begin[value] < peak < held.end[value]:
-            found = _choice(draft, nodes[held.begin[value]], value, held, places, peak)
-            if found is not None and (
-                best is None or found.gain * best.work > best.gain * found.work
+    for value in spans.size:
+        if spans.begin[value] < peak < spans.end[value]:
+            choice = _choice(draft, nodes[spans.begin[value]], value, spans, places, peak)
+            if choice is not None and (
+                best is None or choice.gain * best.work > best.gain * choice.work
             ):
-                best = found
+                best = choice
     return best
 
 
 def _choice(
-    draft: Draft, node: Node, value: int, held: Lifetimes, places: dict[int, int], peak: int
+    draft: Draft, node: Node, value: int, spans: Lifetimes, places: dict[int, int], peak: int
 ) -> _Choice | None:
     if not _cheap(draft, node, value):
         return None
@@ -106,24 +106,24 @@ def _choice(
         place = places[user.id]
         if place == peak:
             return None
-        if place < peak and any(held.base[v] == value and _used_from(draft, v, peak, places)
+        if place < peak and any(spans.base[v] == value and _used_from(draft, v, peak, places)
                                 for v in user.outputs):  # fmt: skip
             return None
     again: dict[int, None] = {}
-    cost = _cost(draft, value, held, peak, again, _DEEP)
-    if cost >= held.size[value]:
+    cost = _cost(draft, value, spans, peak, again, _DEEP)
+    if cost >= spans.size[value]:
         return None
     work = 0
-    for each in again:
-        maker = draft.producer(each)
+    for value_id in again:
+        maker = draft.producer(value_id)
         assert maker is not None
         done = node_work(maker, {v: draft.spec(v) for v in (*maker.inputs, *maker.outputs)})
         work += done.moved + done.flops
-    return _Choice(held.size[value] - cost, work, value, tuple(again), tuple(late))
+    return _Choice(spans.size[value] - cost, work, value, tuple(again), tuple(late))
 
 
 def _cost(
-    draft: Draft, value: int, held: Lifetimes, peak: int, again: dict[int, None], deep: int
+    draft: Draft, value: int, spans: Lifetimes, peak: int, again: dict[int, None], deep: int
 ) -> int:
     """Bytes that are held at the peak for a copy of what makes a value.
 
@@ -134,19 +134,19 @@ def _cost(
     node = draft.producer(value)
     assert node is not None
     cost = 0
-    for each in _needed(node, value):
-        if each in again or not held.bytes_of(each) or held.last(each) >= peak:
+    for value_id in _needed(node, value):
+        if value_id in again or not spans.bytes_of(value_id) or spans.last(value_id) >= peak:
             continue
-        maker = draft.producer(each)
+        maker = draft.producer(value_id)
         behind = dict(again)
-        more = held.bytes_of(each)
-        if deep and maker is not None and _cheap(draft, maker, each):
-            more = _cost(draft, each, held, peak, behind, deep - 1)
-        if more < held.bytes_of(each):
+        more = spans.bytes_of(value_id)
+        if deep and maker is not None and _cheap(draft, maker, value_id):
+            more = _cost(draft, value_id, spans, peak, behind, deep - 1)
+        if more < spans.bytes_of(value_id):
             again.update(behind)
             cost += more
         else:
-            cost += held.bytes_of(each)
+            cost += spans.bytes_of(value_id)
     again[value] = None
     return cost
 
@@ -169,7 +169,7 @@ def _cheap(draft: Draft, node: Node, value: int) -> bool:
     if node.op == "fused":
         if node.attrs["pattern"] not in _LOOPS:
             return False
-        return all(each.op not in REDUCTIONS for each in _behind(node.attrs["body"], value)[0])
+        return all(inner.op not in REDUCTIONS for inner in _behind(node.attrs["body"], value)[0])
     role = role_of(draft, node)
     return role is not None and role.axes is None
 
@@ -203,8 +203,8 @@ def _copy(draft: Draft, choice: _Choice, peak: Node) -> None:
         copy = _copied(draft, node, value, new, user)
         new[value] = copy.outputs[0]
         if value == choice.value:
-            for each in choice.late:
-                now = draft.node(each.id)
+            for original in choice.late:
+                now = draft.node(original.id)
                 draft.update(now, inputs=tuple(new[v] if v == value else v for v in now.inputs))
         draft.rewrite(
             "recompute", "recomputed", [node], [copy],
@@ -218,7 +218,7 @@ def _copied(draft: Draft, node: Node, value: int, new: dict[int, int], user: Nod
     if node.op == "fused":
         body, _ = renumbered(draft, attrs["body"], (value,))
         outer = dict(zip(attrs["body"].inputs, node.inputs, strict=True))
-        inputs = tuple(outer[each] for each in body.inputs)
+        inputs = tuple(outer[v] for v in body.inputs)
         attrs = {"body": body, "pattern": "elementwise"}
     copy = draft.add(
         node.op, [new.get(v, v) for v in inputs], attrs, like=user,

@@ -49,17 +49,17 @@ def clean_views(draft: Draft) -> None:
 
 
 def _stand(draft: Draft, rule: str, node: Node, value: int) -> None:
-    made = draft.producer(value)
-    after = [made] if made is not None else []
+    producer = draft.producer(value)
+    after = [producer] if producer is not None else []
     draft.rewrite(rule, "eliminated", [node], after, {node.outputs[0]: value})
 
 
 def _before(draft: Draft, node: Node) -> Node | None:
     """What makes a node's operand, unless that is computed again so as not to be kept."""
-    found = draft.producer(node.inputs[0])
-    if found is None or (found.phase == "recompute") != (node.phase == "recompute"):
+    before = draft.producer(node.inputs[0])
+    if before is None or (before.phase == "recompute") != (node.phase == "recompute"):
         return None
-    return found
+    return before
 
 
 def _transpose(draft: Draft, layouts: Layouts, node: Node) -> None:
@@ -98,24 +98,24 @@ def _through(
         if isinstance(argument, Scalar) or not draft.spec(argument).shape:
             args.append(argument)
             continue
-        made = draft.producer(argument)
-        if made is None or made.op != "transpose" or draft.spec(argument).shape != shape:
+        producer = draft.producer(argument)
+        if producer is None or producer.op != "transpose" or draft.spec(argument).shape != shape:
             return
-        if (made.phase == "recompute") != (node.phase == "recompute"):
+        if (producer.phase == "recompute") != (node.phase == "recompute"):
             return
-        turned = order_of(made, ndim)
-        if inner not in (None, turned) or layouts.of(made.inputs[0]) != "rows":
+        turned = order_of(producer, ndim)
+        if inner not in (None, turned) or layouts.of(producer.inputs[0]) != "rows":
             return
         inner = turned
-        args.append(made.inputs[0])
+        args.append(producer.inputs[0])
     if inner is None or feeds_weakly(draft, before.inputs):
         return
-    made = call(draft, before.op, args, before)
-    value, after = made.outputs[0], [made]
+    producer = call(draft, before.op, args, before)
+    value, after = producer.outputs[0], [producer]
     both = tuple(inner[axis] for axis in order)
     if both != tuple(range(ndim)):
         last = draft.add("transpose", [value], {"axes": both}, like=node)
-        value, after = last.outputs[0], [made, last]
+        value, after = last.outputs[0], [producer, last]
     draft.rewrite("order_and_back", "rewritten", [node, before], after, {node.outputs[0]: value})
 
 
@@ -144,5 +144,7 @@ def _shape(draft: Draft, layouts: Layouts, node: Node) -> None:
     if first == shape:
         _stand(draft, "two_shapes", node, source)
         return
-    made = draft.add("reshape", [source], {"shape": shape}, like=node)
-    draft.rewrite("two_shapes", "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]})
+    reshaped = draft.add("reshape", [source], {"shape": shape}, like=node)
+    draft.rewrite(
+        "two_shapes", "rewritten", [node], [reshaped], {node.outputs[0]: reshaped.outputs[0]}
+    )

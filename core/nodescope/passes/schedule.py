@@ -52,15 +52,15 @@ def schedule(draft: Draft) -> None:
 def with_effects(nodes: list[Node]) -> list[Node]:
     """The nodes that must keep their order, in that order."""
     reads = any(node.op == "read" for node in nodes)
-    found = {"read", *UPDATES} if reads else UPDATES - {"assign"}
+    effects = {"read", *UPDATES} if reads else UPDATES - {"assign"}
     return [
         node for node in nodes
-        if node.op in found or node.family == "control"
-        or (node.op == "fused" and any(n.op in found for n in node.attrs["body"].nodes))
+        if node.op in effects or node.family == "control"
+        or (node.op == "fused" and any(n.op in effects for n in node.attrs["body"].nodes))
     ]  # fmt: skip
 
 
-def _places(nodes: list[Node], held: Lifetimes, effects: list[Node]) -> dict[int, Place]:
+def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[int, Place]:
     """Where each node should stand: before (-1), at (0) or after (1) a position."""
     fixed = {node.id for node in effects}
     position = {node.id: i for i, node in enumerate(nodes)}
@@ -69,8 +69,8 @@ def _places(nodes: list[Node], held: Lifetimes, effects: list[Node]) -> dict[int
     for i, node in enumerate(nodes):
         for value in node.inputs:
             uses.setdefault(value, []).append(i)
-        for each in node.control_inputs:
-            uses.setdefault(-each, []).append(i)
+        for control in node.control_inputs:
+            uses.setdefault(-control, []).append(i)
     places: dict[int, Place] = {node.id: (i, 0, i) for i, node in enumerate(nodes)}
     for i in reversed(range(len(nodes))):  # late: users have their place already
         node = nodes[i]
@@ -81,27 +81,27 @@ def _places(nodes: list[Node], held: Lifetimes, effects: list[Node]) -> dict[int
             continue
         first = min(users, key=lambda j: places[nodes[j].id])
         target = places[nodes[first].id][0]
-        if target > i + 1 and all(_lives(held, v, i, target) for v in node.inputs):
+        if target > i + 1 and all(_lives(spans, v, i, target) for v in node.inputs):
             places[node.id] = (target, -1, i)
     for i, node in enumerate(nodes):  # early: what they need has its place already
         if node.is_leaf or node.id in fixed or places[node.id][0] != i:
             continue
         needs = [makers[v] for v in node.inputs if v in makers and not nodes[makers[v]].is_leaf]
-        needs += [position[each] for each in node.control_inputs if each in position]
+        needs += [position[control] for control in node.control_inputs if control in position]
         if not needs:
             continue
-        dying = {held.base[v] for v in node.inputs if held.last(v) == i}
-        freed = sum(held.size.get(each, 0) for each in dying)
-        made = sum(held.bytes_of(v) for v in node.outputs if held.base[v] not in dying)
+        dying = {spans.base[v] for v in node.inputs if spans.last(v) == i}
+        freed = sum(spans.size.get(value, 0) for value in dying)
+        new_bytes = sum(spans.bytes_of(v) for v in node.outputs if spans.base[v] not in dying)
         latest = max(places[nodes[j].id] for j in needs)
-        if freed and freed >= made and latest[0] < i - 1:
+        if freed and freed >= new_bytes and latest[0] < i - 1:
             places[node.id] = (latest[0], 1, i)
     return places
 
 
-def _lives(held: Lifetimes, value: int, now: int, until: int) -> bool:
+def _lives(spans: Lifetimes, value: int, now: int, until: int) -> bool:
     """Whether a value's memory is held until then, whatever the node at ``now`` does."""
-    return not held.bytes_of(value) or held.last(value) >= until
+    return not spans.bytes_of(value) or spans.last(value) >= until
 
 
 def _sorted(nodes: list[Node], places: dict[int, Place], effects: list[Node]) -> list[Node]:
@@ -110,28 +110,28 @@ def _sorted(nodes: list[Node], places: dict[int, Place], effects: list[Node]) ->
     makers = {value: node.id for node in nodes for value in node.outputs}
     before: dict[int, set[int]] = {
         node.id: {makers[v] for v in node.inputs if v in makers}.union(
-            each for each in node.control_inputs if each in by_id
+            control for control in node.control_inputs if control in by_id
         )
         for node in nodes
     }
-    for one, two in itertools.pairwise(effects):
-        before[two.id].add(one.id)
+    for first, two in itertools.pairwise(effects):
+        before[two.id].add(first.id)
     behind: dict[int, list[int]] = {}
     waits = {}
     for node, needed in before.items():
         waits[node] = len(needed)
-        for each in needed:
-            behind.setdefault(each, []).append(node)
+        for needed_id in needed:
+            behind.setdefault(needed_id, []).append(node)
     ready = [(places[node], node) for node, count in waits.items() if not count]
     heapq.heapify(ready)
     order = []
     while ready:
         _, node = heapq.heappop(ready)
         order.append(by_id[node])
-        for each in behind.get(node, ()):
-            waits[each] -= 1
-            if not waits[each]:
-                heapq.heappush(ready, (places[each], each))
+        for waiter in behind.get(node, ()):
+            waits[waiter] -= 1
+            if not waits[waiter]:
+                heapq.heappush(ready, (places[waiter], waiter))
     return order
 
 

@@ -36,7 +36,7 @@ from nodescope.passes.simplify_rules import RULES, Simplification, described
 
 _SIGNED: Final = frozenset(["signbit", "copysign"])
 _KINDS: Final[dict[str, str]] = {
-    np.dtype(each).name: np.dtype(each).kind for each in (*np.typecodes["AllInteger"], *"?efdFD")
+    np.dtype(code).name: np.dtype(code).kind for code in (*np.typecodes["AllInteger"], *"?efdFD")
 }
 Args = tuple[int | Scalar, ...]
 Stands = Callable[[Draft, Node], tuple[str, int, bool] | None]
@@ -45,12 +45,12 @@ Stands = Callable[[Draft, Node], tuple[str, int, bool] | None]
 
 @functools.cache
 def _rules() -> dict[str, tuple[Simplification, ...]]:
-    found: dict[str, list[Simplification]] = {}
-    for each in RULES:
-        term = parsed(each.before)
+    by_op: dict[str, list[Simplification]] = {}
+    for rule in RULES:
+        term = parsed(rule.before)
         assert isinstance(term, tuple)
-        found.setdefault(term[0], []).append(each)
-    return {op: tuple(rules) for op, rules in found.items()}
+        by_op.setdefault(term[0], []).append(rule)
+    return {op: tuple(rules) for op, rules in by_op.items()}
 
 
 @functools.cache
@@ -61,10 +61,10 @@ def _candidates(op: str, makers: tuple[str | None, ...]) -> tuple[Simplification
 
 def _may_fit(term: Any, makers: tuple[str | None, ...]) -> bool:
     return len(term) - 1 == len(makers) and all(
-        (made == "") == (wanted in SCALARS) if isinstance(wanted, str)
-        else made == wanted[0] if isinstance(wanted, tuple)
-        else made in _FULL
-        for wanted, made in zip(term[1:], makers, strict=True)
+        (expected == "") == (wanted in SCALARS) if isinstance(wanted, str)
+        else expected == wanted[0] if isinstance(wanted, tuple)
+        else expected in _FULL
+        for wanted, expected in zip(term[1:], makers, strict=True)
     )  # fmt: skip
 
 
@@ -75,15 +75,15 @@ _FULL: Final = frozenset(["", "constant", "broadcast_to"])
 def _maker(draft: Draft, arg: int | Scalar) -> str | None:
     if isinstance(arg, Scalar):
         return ""
-    made = draft.producer(arg)
-    return None if made is None else made.op
+    producer = draft.producer(arg)
+    return None if producer is None else producer.op
 
 
 def replace(draft: Draft, rule: str, node: Node, value: int, note: str = "") -> None:
     """Let a value that there is stand for what a node gives."""
-    made = draft.producer(value)
+    producer = draft.producer(value)
     draft.rewrite(
-        rule, "eliminated", [node], [made] if made is not None else [],
+        rule, "eliminated", [node], [producer] if producer is not None else [],
         {node.outputs[0]: value}, note,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def _copies(draft: Draft, node: Node, value: int) -> bool:
     """Whether an op keeps the order in which this operand lies."""
     if not isinstance(ops.get(node.op).impl, np.ufunc) and node.op != "astype":
         return False
-    return all(each == value or not draft.spec(each).shape for each in node.inputs)
+    return all(operand == value or not draft.spec(operand).shape for operand in node.inputs)
 
 
 def _bound(draft: Draft, rule: Simplification, x: Any) -> bool:
@@ -108,11 +108,11 @@ def _bound(draft: Draft, rule: Simplification, x: Any) -> bool:
         return False
     if not rule.inner:
         return True
-    made = draft.producer(x)
-    if made is None:
+    producer = draft.producer(x)
+    if producer is None:
         return False
-    whole = made.op == "astype" and np_kind(draft.spec(made.inputs[0]).dtype) in "biu"
-    return ("astype_whole" if whole else made.op) in rule.inner
+    whole = producer.op == "astype" and np_kind(draft.spec(producer.inputs[0]).dtype) in "biu"
+    return ("astype_whole" if whole else producer.op) in rule.inner
 
 
 def np_kind(dtype: str) -> str:
@@ -132,7 +132,7 @@ def _try(
         return False
     if node.op != "where" and not _one_dtype(draft, match):
         return False
-    values = [each for each in match.bound.values() if isinstance(each, int)]
+    values = [v for v in match.bound.values() if isinstance(v, int)]
     if feeds_weakly(draft, values):
         return False
     after, old = parsed(rule.after), node.outputs[0]
@@ -156,15 +156,15 @@ def _try(
     if rule.exact and not alike and not layouts.harmless(old, plan[1]):
         return False
     value = make(draft, after, match)
-    made = draft.producer(value)
-    assert made is not None
-    draft.rewrite(rule.name, "rewritten", [node], [made], {old: value})
+    producer = draft.producer(value)
+    assert producer is not None
+    draft.rewrite(rule.name, "rewritten", [node], [producer], {old: value})
     return True
 
 
 def _one_dtype(draft: Draft, match: Match) -> bool:
     """Whether operands are of one dtype: others may bring NaN, or wrap before they round."""
-    x, y, c = (match.bound.get(each) for each in "xyc")
+    x, y, c = (match.bound.get(value) for value in "xyc")
     assert isinstance(x, int)
     dtype = draft.spec(x).dtype
     if isinstance(y, int) and draft.spec(y).dtype != dtype:
@@ -174,13 +174,18 @@ def _one_dtype(draft: Draft, match: Match) -> bool:
 
 def _of_one(draft: Draft, node: Node, inner: list[Node]) -> bool:
     """Whether all that some ufuncs take together is one array: they keep the order of that."""
-    made = {value for each in inner for value in each.outputs}
-    taken = {value for each in (node, *inner) for value in each.inputs if draft.spec(value).shape}
-    return len(taken - made) == 1 and _ufuncs(*(each.op for each in inner))
+    produced = {value for n in inner for value in n.outputs}
+    operands = {
+        value
+        for node_of_chain in (node, *inner)
+        for value in node_of_chain.inputs
+        if draft.spec(value).shape
+    }
+    return len(operands - produced) == 1 and _ufuncs(*(n.op for n in inner))
 
 
 def _ufuncs(*names: str) -> bool:
-    return all(isinstance(ops.get(each).impl, np.ufunc) for each in names)
+    return all(isinstance(ops.get(name).impl, np.ufunc) for name in names)
 
 
 def _inner_term(rule: Simplification) -> Any:
@@ -216,14 +221,14 @@ def holds(narrow: str, wide: str) -> bool:
         return False
     if kinds[0] == "b":
         return True
-    one, other = np.dtype(narrow), np.dtype(wide)
+    first, other = np.dtype(narrow), np.dtype(wide)
     if kinds in ("uu", "ii"):
-        return one.itemsize <= other.itemsize
+        return first.itemsize <= other.itemsize
     if kinds == "ui":
-        return one.itemsize < other.itemsize
+        return first.itemsize < other.itemsize
     if kinds[0] in "iu" and kinds[1] in "fc":
         exponent = 15 if wide == "float16" else 64
-        return one.itemsize * 8 - (kinds[0] == "i") <= min(_BITS[wide], exponent)
+        return first.itemsize * 8 - (kinds[0] == "i") <= min(_BITS[wide], exponent)
     if kinds[0] in "fc" and kinds[1] in "fc" and kinds != "cf":
         return _BITS[narrow] <= _BITS[wide]
     return False
@@ -235,9 +240,9 @@ def direct(first: str, middle: str, last: str) -> bool:
         return False
     if first == last or last == "bool":
         return True
-    one, two, three = np_kind(first), np_kind(middle), np_kind(last)
+    outer_kind, two, three = np_kind(first), np_kind(middle), np_kind(last)
     if three in "iu":  # what does not fit is nobody's promise, unless whole numbers wrap
-        return one in "biu" and (two in "biu" or holds(first, last))
+        return outer_kind in "biu" and (two in "biu" or holds(first, last))
     return three in "fc"
 
 
@@ -265,7 +270,7 @@ def _flip(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
     before = draft.producer(node.inputs[0])
     ndim = len(draft.spec(node.inputs[0]).shape)
     if before is not None and before.op == "flip":
-        both = [set(axes("flip", _axis(each.attrs["axis"]), ndim)) for each in (before, node)]
+        both = [set(axes("flip", _axis(flip.attrs["axis"]), ndim)) for flip in (before, node)]
         if both[0] == both[1]:
             return "flip_twice", before.inputs[0], True
     return None
@@ -277,7 +282,7 @@ def _axis(axis: Any) -> Any:
 
 def _getitem(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
     index = node.attrs["index"]
-    if all(each is Ellipsis or (type(each) is slice and each == slice(None)) for each in index):
+    if all(item is Ellipsis or (type(item) is slice and item == slice(None)) for item in index):
         return "getitem_all", node.inputs[0], True
     return None
 
@@ -290,15 +295,17 @@ def _extreme(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
     """The largest of one."""
     x = node.inputs[0]
     shape = draft.spec(x).shape
-    gone = axes(node.op, _axis(node.attrs["axis"]), len(shape))
-    if any(shape[i] != 1 for i in gone) or feeds_weakly(draft, (x,)):
+    reduced_axes = axes(node.op, _axis(node.attrs["axis"]), len(shape))
+    if any(shape[i] != 1 for i in reduced_axes) or feeds_weakly(draft, (x,)):
         return None
     if not shape or node.attrs["keepdims"]:
         return "extreme_of_one", x, False
     if Layouts(draft).of(x) != "rows":
         return None
-    made = draft.add("reshape", [x], {"shape": draft.spec(node.outputs[0]).shape}, like=node)
-    draft.rewrite("extreme_of_one", "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]})
+    reshaped = draft.add("reshape", [x], {"shape": draft.spec(node.outputs[0]).shape}, like=node)
+    draft.rewrite(
+        "extreme_of_one", "rewritten", [node], [reshaped], {node.outputs[0]: reshaped.outputs[0]}
+    )
     return None
 
 
@@ -326,26 +333,30 @@ def _chain(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
     inner = call_of(before).args
     if not isinstance(inner[0], int) or not isinstance(inner[1], Scalar):
         return None
-    one, two = inner[1].value, args[1].value
-    dtypes = {draft.spec(each).dtype for each in (inner[0], args[0], node.outputs[0])}
-    if len(dtypes) != 1 or {type(one), type(two)} - {int, float} or feeds_weakly(draft, [inner[0]]):
+    first, two = inner[1].value, args[1].value
+    dtypes = {draft.spec(value).dtype for value in (inner[0], args[0], node.outputs[0])}
+    if (
+        len(dtypes) != 1
+        or {type(first), type(two)} - {int, float}
+        or feeds_weakly(draft, [inner[0]])
+    ):
         return None
     dtype = np.dtype(dtypes.pop()) if np_kind(min(dtypes)) in "iuf" else None
     if dtype is None:
         return None
-    both = one + two if node.op == "add" else one * two
+    both = first + two if node.op == "add" else first * two
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         both = (int(both) - info.min) % (1 << info.bits) + info.min
         name, exact = "scalars_whole", True
     else:
-        name, exact = "reassociate", node.op == "multiply" and _doubling(one) and _doubling(two)
+        name, exact = "reassociate", node.op == "multiply" and _doubling(first) and _doubling(two)
         name = "scalars_doubling" if exact else name
         exact = exact and abs(both) < float(np.finfo(dtype).max)
     if (not exact and not draft.options.allows("reassociate")) or not math.isfinite(both):
         return None
-    made = call(draft, node.op, (inner[0], Scalar(both)), node)
-    draft.rewrite(name, "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]})
+    combined = call(draft, node.op, (inner[0], Scalar(both)), node)
+    draft.rewrite(name, "rewritten", [node], [combined], {node.outputs[0]: combined.outputs[0]})
     return None
 
 
@@ -360,9 +371,9 @@ def _keep(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
         layouts = Layouts(draft)
         spec = draft.spec(node.outputs[0])
         if draft.spec(args[0]) == spec and layouts.of(args[0]) == "rows":
-            made = call(draft, "zeros_like", (args[0],), node)
+            zeros = call(draft, "zeros_like", (args[0],), node)
             draft.rewrite(
-                "keep_none", "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]}
+                "keep_none", "rewritten", [node], [zeros], {node.outputs[0]: zeros.outputs[0]}
             )
     return None
 
@@ -417,10 +428,10 @@ def simplify(draft: Draft) -> None:
         rules = _candidates(node.op, tuple([_maker(draft, argument) for argument in args]))
         if any(_try(draft, layouts, rule, now, args, signs) for rule in rules) or special is None:
             continue
-        found = special(draft, now)
-        if found is None:
+        rewrite = special(draft, now)
+        if rewrite is None:
             continue
-        name, value, alike = found
+        name, value, alike = rewrite
         if draft.spec(value) != draft.spec(now.outputs[0]) or feeds_weakly(draft, (value,)):
             continue
         if alike or lies_alike(draft, layouts, now, value):

@@ -184,10 +184,12 @@ RULES: Final = tuple(_table())
 
 def described() -> tuple[Rule, ...]:
     """The rules by name, each with its patterns."""
-    found: dict[tuple[str, bool], list[str]] = {}
-    for each in RULES:
-        found.setdefault((each.name, each.exact), []).append(f"{each.before} -> {each.after}")
+    rules_by_name: dict[tuple[str, bool], list[str]] = {}
+    for rule in RULES:
+        rules_by_name.setdefault((rule.name, rule.exact), []).append(
+            f"{rule.before} -> {rule.after}"
+        )
     return tuple(
         Rule(name, texts[0] + (f", and {len(texts) - 1} more" if texts[1:] else ""), exact)
-        for (name, exact), texts in found.items()
+        for (name, exact), texts in rules_by_name.items()
     )

@@ -35,15 +35,17 @@ def _become(draft: Draft, rule: str, node: Node, op: str, args: list[Operand]) -
     ]
     if result(op, operands) != draft.spec(node.outputs[0]):
         return False
-    made = call(draft, op, args, node)
-    draft.rewrite(rule, "rewritten", [node], [made], {node.outputs[0]: made.outputs[0]})
+    replacement = call(draft, op, args, node)
+    draft.rewrite(
+        rule, "rewritten", [node], [replacement], {node.outputs[0]: replacement.outputs[0]}
+    )
     return True
 
 
 def _number(args: Args, port: int) -> float | None:
     """A real Python scalar."""
-    each = args[port]
-    value = each.value if isinstance(each, Scalar) else None
+    operand = args[port]
+    value = operand.value if isinstance(operand, Scalar) else None
     return value if type(value) in (int, float) else None
 
 
@@ -112,14 +114,14 @@ def _agrees(rule: str, dtype: str) -> bool:
     with np.errstate(all="ignore"):
         return all(
             _same_bits(one, two)
-            for each in (x, apart, x[:1], x[1:2], x[3:4], x[1:2].reshape(()), x[3:4].reshape(()))
-            for one, two in [(np.power(each, exponent), other(each))]
+            for sample in (x, apart, x[:1], x[1:2], x[3:4], x[1:2].reshape(()), x[3:4].reshape(()))
+            for one, two in [(np.power(sample, exponent), other(sample))]
         )
 
 
-def _same_bits(one: Any, two: Any) -> bool:
-    alike = (one == two) & (np.signbit(one) == np.signbit(two))
-    return bool(np.all(alike | ((one != one) & (two != two))))
+def _same_bits(first: Any, two: Any) -> bool:
+    alike = (first == two) & (np.signbit(first) == np.signbit(two))
+    return bool(np.all(alike | ((first != first) & (two != two))))
 
 
 def _reciprocal(draft: Draft, layouts: Layouts, node: Node, args: Args) -> None:
@@ -152,7 +154,9 @@ def exact_reciprocal(number: float, dtype: str) -> bool:
     if not math.isfinite(number) or abs(math.frexp(number)[0]) != 0.5:
         return False
     kind = np.finfo(dtype)
-    return all(float(kind.tiny) <= abs(each) <= float(kind.max) for each in (number, 1 / number))
+    return all(
+        float(kind.tiny) <= abs(factor) <= float(kind.max) for factor in (number, 1 / number)
+    )
 
 
 def _power_of_two(draft: Draft, node: Node, args: Args) -> int | None:

@@ -39,15 +39,15 @@ class Clusters:
             i = len(self.nodes)
             self.index[node.id] = i
             self.nodes.append(node)
-            found = {makers[value] for value in node.inputs if value in makers}
+            predecessors = {makers[value] for value in node.inputs if value in makers}
             if control:
-                found.update(self.index[each] for each in control if each in self.index)
+                predecessors.update(self.index[c] for c in control if c in self.index)
             for value in node.outputs:
                 makers[value] = i
             ancestors = 0
-            for each in found:
-                ancestors |= self._ancestors[each] | 1 << each
-            self.before.append(tuple(found))
+            for predecessor in predecessors:
+                ancestors |= self._ancestors[predecessor] | 1 << predecessor
+            self.before.append(tuple(predecessors))
             self._ancestors.append(ancestors)
         self.root = list(range(len(self.nodes)))
         self._members = {i: [i] for i in self.root}
@@ -89,14 +89,14 @@ class Clusters:
         for cluster in clusters:
             more |= ancestors & ~self._ancestors[cluster]
             if cluster != kept:
-                gone = self._members.pop(cluster)
-                self._members[kept] += gone
-                for member in gone:
+                absorbed = self._members.pop(cluster)
+                self._members[kept] += absorbed
+                for member in absorbed:
                     self.root[member] = kept
         self._bits[kept], self._ancestors[kept] = bits, ancestors
         if more:
             known = self._ancestors
-            for each in self._members:
-                if known[each] & bits and each != kept:
-                    known[each] |= more
+            for other in self._members:
+                if known[other] & bits and other != kept:
+                    known[other] |= more
         return kept

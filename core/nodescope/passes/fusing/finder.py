@@ -45,10 +45,10 @@ class Finder:
 
     def args(self, node: Node) -> tuple[Operand, ...]:
         """Its operands by port."""
-        found = self._args.get(node.id)
-        if found is None:
-            found = self._args[node.id] = call_of(node).args
-        return found
+        args = self._args.get(node.id)
+        if args is None:
+            args = self._args[node.id] = call_of(node).args
+        return args
 
     def by(self, value: Operand, *names: str) -> Node | None:
         """The node that makes a value, if it runs one of these ops."""
@@ -59,9 +59,9 @@ class Finder:
 
     def either(self, node: Node) -> Iterator[tuple[Operand, Operand]]:
         """Both operands of a node, in both orders."""
-        one, two = self.args(node)
-        yield one, two
-        yield two, one
+        first, two = self.args(node)
+        yield first, two
+        yield two, first
 
     def spec(self, value: int) -> TensorSpec:
         """Shape and dtype."""
@@ -102,8 +102,8 @@ class Finder:
             return (), value
         if node.op == "getitem":
             index = node.attrs["index"]
-            each = index if isinstance(index, tuple) else (index,)
-            if any(i is not None and i is not Ellipsis and i != slice(None) for i in each):
+            items = index if isinstance(index, tuple) else (index,)
+            if any(i is not None and i is not Ellipsis and i != slice(None) for i in items):
                 return (), value
         return (node,), node.inputs[0]
 
@@ -115,37 +115,37 @@ class Finder:
             return None
         source = node.inputs[0]
         shape = self.shape(source)
-        found = tuple(sorted(axes(node.op, node.attrs["axis"], len(shape))))
-        left = tuple(n for i, n in enumerate(shape) if i not in found)
-        if self.shape(value) == rows_of(shape, found):
-            return Reduced((node, *around), source, found, True)
+        reduced_axes = tuple(sorted(axes(node.op, node.attrs["axis"], len(shape))))
+        left = tuple(n for i, n in enumerate(shape) if i not in reduced_axes)
+        if self.shape(value) == rows_of(shape, reduced_axes):
+            return Reduced((node, *around), source, reduced_axes, True)
         if self.shape(value) == left:
-            return Reduced((node, *around), source, found, False)
+            return Reduced((node, *around), source, reduced_axes, False)
         return None
 
     def mean(self, value: Operand) -> Reduced | None:
         """A mean, as such or as a sum divided by the count."""
-        found = self.reduced(value, "mean")
+        reduced = self.reduced(value, "mean")
         node = self.by(value, "divide", "multiply")
-        if found is not None or node is None:
-            return found
+        if reduced is not None or node is None:
+            return reduced
         total, count = self.args(node)
-        found = self.reduced(total, "sum")
+        reduced = self.reduced(total, "sum")
         number = self.number(count)
-        if found is None or number is None:
+        if reduced is None or number is None:
             return None
-        size = math.prod(self.shape(found.source)[i] for i in found.axes)
+        size = math.prod(self.shape(reduced.source)[i] for i in reduced.axes)
         if number != (size if node.op == "divide" else 1 / size):
             return None
-        return found._replace(nodes=(*found.nodes, node))
+        return reduced._replace(nodes=(*reduced.nodes, node))
 
-    def trailing(self, found: Reduced) -> bool:
+    def trailing(self, reduced: Reduced) -> bool:
         """Whether it went over the last axes."""
-        count, ndim = len(found.axes), len(self.shape(found.source))
-        return count > 0 and found.axes == tuple(range(ndim - count, ndim))
+        count, ndim = len(reduced.axes), len(self.shape(reduced.source))
+        return count > 0 and reduced.axes == tuple(range(ndim - count, ndim))
 
     def alone(self, value: int, *users: Node) -> bool:
         """Whether nobody but these takes a value, and it is not given out."""
         ids = {user.id for user in users}
         taking = self.draft.users(value)
-        return not self.draft.is_output(value) and all(each.id in ids for each in taking)
+        return not self.draft.is_output(value) and all(user.id in ids for user in taking)

@@ -21,30 +21,30 @@ MOST_MEMBERS, MOST_INPUTS, MOST_OUTPUTS = 64, 24, 16
 
 def taken(members: Sequence[Node]) -> list[int]:
     """The values that come into a kernel, in order of first use."""
-    made = {value for node in members for value in node.outputs}
-    return list(dict.fromkeys(v for node in members for v in node.inputs if v not in made))
+    produced = {value for node in members for value in node.outputs}
+    return list(dict.fromkeys(v for node in members for v in node.inputs if v not in produced))
 
 
 def given_out(draft: Draft, members: Sequence[Node]) -> list[int]:
     """The values that a kernel gives out, in order of making."""
-    ids, given = {node.id for node in members}, set(draft.outputs)
+    ids, results = {node.id for node in members}, set(draft.outputs)
     return [
         value
         for node in members
         for value in node.outputs
-        if value in given or any(user.id not in ids for user in draft.users(value))
+        if value in results or any(user.id not in ids for user in draft.users(value))
     ]
 
 
 def too_large(nodes: int, inputs: int, outputs: int) -> str:
     """Why these numbers are too much for one kernel; ``""`` if they are not."""
-    for count, most, what in (
+    for count, most, unit in (
         (nodes, MOST_MEMBERS, "nodes"),
         (inputs, MOST_INPUTS, "inputs"),
         (outputs, MOST_OUTPUTS, "outputs"),
     ):
         if count > most:
-            return f"the kernel would have {count} {what}, at most {most} are allowed"
+            return f"the kernel would have {count} {unit}, at most {most} are allowed"
     return ""
 
 
@@ -64,7 +64,7 @@ def make_kernel(
     inputs, outputs = taken(members), given_out(draft, members)
     last = members[-1]
     control = tuple(
-        dict.fromkeys(each for node in members for each in node.control_inputs if each not in ids)
+        dict.fromkeys(c for node in members for c in node.control_inputs if c not in ids)
     )
     node = draft.add(
         "fused", inputs, {"body": _body(draft, members, inputs, outputs), "pattern": pattern},
@@ -92,7 +92,7 @@ def _body(
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         nodes=tuple(_inside(node, ids) for node in members),
-        values=tuple(draft.value(each) for each in values),
+        values=tuple(draft.value(value) for value in values),
     )
 
 
@@ -124,10 +124,10 @@ def renumbered(draft: Draft, body: Graph, wanted: Iterable[int]) -> tuple[Graph,
             _replace(node, id=draft.fresh(), inputs=inputs, outputs=outputs, control_inputs=())
         )
     taking = tuple(taken(copied))
-    known = {each.id: each for each in body.values}
-    values = [known[each] for each in taking]
+    known = {value.id: value for value in body.values}
+    values = [known[value] for value in taking]
     values += [Value(after, known[old].spec, known[old].name) for old, after in new.items()]
     return Graph(
-        id=0, kind="compiled", inputs=taking, outputs=tuple(new[each] for each in wanted),
-        nodes=tuple(copied), values=tuple(sorted(values, key=lambda each: each.id)),
+        id=0, kind="compiled", inputs=taking, outputs=tuple(new[value] for value in wanted),
+        nodes=tuple(copied), values=tuple(sorted(values, key=lambda value: value.id)),
     ), new  # fmt: skip

@@ -19,15 +19,15 @@ def layer(at: Finder, node: Node) -> Found | None:
         users = at.draft.users(node.outputs[0])
         if any(user.family in _FUSIBLE and user.phase == node.phase for user in users):
             return None  # a loop that does more than this sum
-        found = _biased(at, node.outputs[0])
-        return None if found is None else Found("matmul_bias", found[:2], found[0].inputs[0])
+        nodes = _biased(at, node.outputs[0])
+        return None if nodes is None else Found("matmul_bias", nodes[:2], nodes[0].inputs[0])
     name = _activation(at, node)
     if not name:
         return None
     for value in node.inputs:
-        found = _biased(at, value)
-        if found is not None:
-            return Found(f"matmul_bias_{name}", (*found[:2], node), found[0].inputs[0])
+        nodes = _biased(at, value)
+        if nodes is not None:
+            return Found(f"matmul_bias_{name}", (*nodes[:2], node), nodes[0].inputs[0])
     return None
 
 
@@ -49,9 +49,9 @@ def _biased(at: Finder, value: int) -> tuple[Node, Node] | None:
         if node is None or not isinstance(bias, int) or not isinstance(product, int):
             continue
         shape = at.shape(product)
-        given = at.shape(bias)
-        along = given[-1:] == shape[-1:] and all(n == 1 for n in given[:-1])
-        if len(shape) > 1 and along and len(given) <= len(shape) and at.alone(product, total):
+        bias_shape = at.shape(bias)
+        along = bias_shape[-1:] == shape[-1:] and all(n == 1 for n in bias_shape[:-1])
+        if len(shape) > 1 and along and len(bias_shape) <= len(shape) and at.alone(product, total):
             return node, total
     return None
 
@@ -66,18 +66,18 @@ def update(at: Finder, node: Node) -> Found | None:
     if the gradient is a product that nobody else takes.
     """
     for find in (_sgd, _momentum, _adam):
-        found = find(at, node)
-        if found is not None:
-            return found
+        match = find(at, node)
+        if match is not None:
+            return match
     return None
 
 
-def _times(at: Finder, value: Operand, what: Operand) -> Node | None:
+def _times(at: Finder, value: Operand, factor: Operand) -> Node | None:
     """``what`` times one number."""
     node = at.by(value, "multiply")
     if node is None:
         return None
-    fits = any(one == what and at.is_scalar(other) for one, other in at.either(node))
+    fits = any(first == factor and at.is_scalar(other) for first, other in at.either(node))
     return node if fits else None
 
 
@@ -86,9 +86,9 @@ def _scaled(at: Finder, value: Operand) -> tuple[Node, int] | None:
     node = at.by(value, "multiply")
     if node is None:
         return None
-    for one, other in at.either(node):
-        if isinstance(one, int) and at.is_scalar(other):
-            return node, one
+    for first, other in at.either(node):
+        if isinstance(first, int) and at.is_scalar(other):
+            return node, first
     return None
 
 
@@ -109,15 +109,15 @@ def _descent(at: Finder, node: Node) -> tuple[tuple[Node, ...], int, int] | None
     change = at.by(new, "subtract")
     if change is None or at.args(change)[0] != parameter:
         return None
-    found = _scaled(at, at.args(change)[1])
-    return None if found is None else ((found[0], change, node), parameter, found[1])
+    scaled = _scaled(at, at.args(change)[1])
+    return None if scaled is None else ((scaled[0], change, node), parameter, scaled[1])
 
 
 def _sgd(at: Finder, node: Node) -> Found | None:
-    found = _descent(at, node)
-    if found is None:
+    descent = _descent(at, node)
+    if descent is None:
         return None
-    nodes, parameter, step = found
+    nodes, parameter, step = descent
     if _stored(at, step, node) is not None:
         return None
     decay, gradient = _decayed(at, step, parameter)
@@ -132,10 +132,10 @@ def _sgd(at: Finder, node: Node) -> Found | None:
 
 
 def _momentum(at: Finder, node: Node) -> Found | None:
-    found = _descent(at, node)
-    if found is None:
+    descent = _descent(at, node)
+    if descent is None:
         return None
-    nodes, parameter, velocity = found
+    nodes, parameter, velocity = descent
     stored = _stored(at, velocity, node)
     total = at.by(velocity, "add")
     if stored is None or total is None:
@@ -163,7 +163,7 @@ def _adam(at: Finder, node: Node) -> Found | None:
     if floor is None:
         return None
     mean = step[1] if step is not None else above
-    nodes = [each for each in shrunk if each is not None]
+    nodes = [n for n in shrunk if n is not None]
     nodes += [*((step[0],) if step is not None else ()), floor, quotient, change, node]
     for root, eps in at.either(floor):
         scaled = _scaled(at, root)

@@ -61,18 +61,18 @@ def role_of(draft: Draft, node: Node) -> Role | None:
     out = draft.spec(node.outputs[0])
     space = out.shape if how != "reduction" or not node.inputs else draft.spec(node.inputs[0]).shape
     reason = ""
-    found: Shape | None = None
+    reduced_axes: Shape | None = None
     for_c = draft.options.backend == "c"
     if how == "reduction":
-        found = tuple(sorted(axes(node.op, node.attrs["axis"], len(space))))
-        reason = _reduction_reason(node, space, found, for_c)
+        reduced_axes = tuple(sorted(axes(node.op, node.attrs["axis"], len(space))))
+        reason = _reduction_reason(node, space, reduced_axes, for_c)
     elif not for_c and how == "move":
         return None
     if not reason and for_c:
         reason = _c_reason(draft, node, out, how)
     if not reason and 0 in space:
         reason = f"{node.op} of shape {space} has no elements"
-    return Role(space, out.shape, found, reason)
+    return Role(space, out.shape, reduced_axes, reason)
 
 
 @functools.cache
@@ -87,14 +87,15 @@ def _how(name: str) -> str:
     return "map" if op.elementwise or name in _ALSO else ""
 
 
-def _reduction_reason(node: Node, space: Shape, found: Shape, for_c: bool) -> str:
+def _reduction_reason(node: Node, space: Shape, reduced_axes: Shape, for_c: bool) -> str:
     if not for_c:
         return f"{node.op} is a single NumPy call, which fusing does not speed up"
-    count = len(found)
-    if math.prod(space[i] for i in found) < 2:
-        return f"{node.op} over axes {found} of shape {space} reduces nothing"
-    if found not in (tuple(range(count)), tuple(range(len(space) - count, len(space)))):
-        return f"{node.op} over axes {found} of {len(space)}: neither the first nor the last axes"
+    count = len(reduced_axes)
+    if math.prod(space[i] for i in reduced_axes) < 2:
+        return f"{node.op} over axes {reduced_axes} of shape {space} reduces nothing"
+    if reduced_axes not in (tuple(range(count)), tuple(range(len(space) - count, len(space)))):
+        where = f"over axes {reduced_axes} of {len(space)}"
+        return f"{node.op} {where}: neither the first nor the last axes"
     return ""
 
 
@@ -109,6 +110,6 @@ def _c_reason(draft: Draft, node: Node, out: TensorSpec, how: str) -> str:
     return ""
 
 
-def rows_of(space: Shape, found: Shape) -> Shape:
+def rows_of(space: Shape, reduced_axes: Shape) -> Shape:
     """The shape of a reduction over axes that keeps them as 1."""
-    return tuple(1 if i in found else n for i, n in enumerate(space))
+    return tuple(1 if i in reduced_axes else n for i, n in enumerate(space))

@@ -104,29 +104,32 @@ def cross_entropy(at: Finder, node: Node) -> Found | None:
     sign = None
     if node.op == "negative":
         sign = node
-        found = at.by(node.inputs[0], "mean", "sum")
-        if found is None:
+        reduction = at.by(node.inputs[0], "mean", "sum")
+        if reduction is None:
             return None
-        node = found
+        node = reduction
     (value,) = node.inputs
     if len(at.shape(value)) != 1 or at.shape(node.outputs[0]) not in ((), (1,)):
         return None
     outer = (node,) if sign is None else (node, sign)
-    each = at.by(value, "subtract") if sign is None else None
-    if each is not None:
-        log, right = at.args(each)
+    producer = at.by(value, "subtract") if sign is None else None
+    if producer is not None:
+        log, right = at.args(producer)
         picked = _picked(at, right)
         total = _log_total(at, log, picked.source) if picked is not None else None
         shifted = _shifted(at, picked.source, (1,)) if picked is not None else None
         if picked is None or total is None or shifted is None or at.bare(log)[0]:
             return None
-        return Found("cross_entropy", (*shifted.nodes, *total.nodes, *picked.nodes, each, *outer),
-                     shifted.source)  # fmt: skip
+        return Found(
+            "cross_entropy",
+            (*shifted.nodes, *total.nodes, *picked.nodes, producer, *outer),
+            shifted.source,
+        )
     if sign is None:
-        each = at.by(value, "negative")
-        if each is None:
+        producer = at.by(value, "negative")
+        if producer is None:
             return None
-        value, outer = each.inputs[0], (each, *outer)
+        value, outer = producer.inputs[0], (producer, *outer)
     picked = _picked(at, value)
     logs = at.by(picked.source, "subtract", "log_softmax") if picked is not None else None
     if picked is None or logs is None:
@@ -230,22 +233,24 @@ def _variance(
     return (squares, *mean.nodes) if twice[squares.op] else None
 
 
-def _scaled(at: Finder, found: Found, node: Node, count: int) -> Found:
+def _scaled(at: Finder, match: Found, node: Node, count: int) -> Found:
     """With the weight and the bias that follow, if nobody else takes what is between."""
-    nodes, shape = list(found.nodes), at.shape(found.source)
+    nodes, shape = list(match.nodes), at.shape(match.source)
     for op in ("multiply", "add"):
         following = at.draft.only_user(node.outputs[0])
         if following is None or following.op != op or following.phase != node.phase:
             break
-        others = [each for each in at.args(following) if each != node.outputs[0]]
-        if len(others) != 1 or not isinstance(others[0], int):
+        operands = [arg for arg in at.args(following) if arg != node.outputs[0]]
+        if len(operands) != 1 or not isinstance(operands[0], int):
             break
-        given = at.shape(others[0])
-        if given[-count:] != shape[-count:] or any(n != 1 for n in given[:-count]):
+        shape_of_other = at.shape(operands[0])
+        if shape_of_other[-count:] != shape[-count:] or any(
+            n != 1 for n in shape_of_other[:-count]
+        ):
             break
         nodes.append(following)
         node = following
-    return Found(found.name, tuple(nodes), found.source)
+    return Found(match.name, tuple(nodes), match.source)
 
 
 def attention(at: Finder, node: Node) -> Found | None:
