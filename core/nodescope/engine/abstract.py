@@ -39,8 +39,8 @@ class Abstract:
         self.dtype = np.dtype(spec.dtype)
         self.ndim = len(spec.shape)
         size = 1
-        for each in spec.shape:
-            size *= each
+        for length in spec.shape:
+            size *= length
         self.size = size
         self.graph = graph
         self.value = value
@@ -75,19 +75,19 @@ def refused(data: Abstract, wanted: str) -> TraceError:
     if current().builder is None:
         return escaped(data)
     if wanted == "bool":
-        what = f"a Python branch on a traced value: {spec} is not known while the graph is built"
+        message = f"a Python branch on a traced value: {spec} is not known while the graph is built"
     else:
-        what = f"{wanted}: the elements of a traced value ({spec}) are not known yet"
-    return TraceError(what, source=where(), hint=_HINTS.get(wanted, _OUTSIDE))
+        message = f"{wanted}: the elements of a traced value ({spec}) are not known yet"
+    return TraceError(message, source=where(), hint=_HINTS.get(wanted, _OUTSIDE))
 
 
 def escaped(data: Abstract) -> TraceError:
     """The error for using a value outside of the graph that it belongs to."""
     spec = TensorSpec(data.shape, data.dtype.name)
     node = data.graph.producer(data.value) if data.value else None
-    made = f", made at {node.source}," if node is not None and node.source else ""
+    creation = f", made at {node.source}," if node is not None and node.source else ""
     return TraceError(
-        f"a value of a graph ({spec}){made} is used outside of the graph that it belongs to",
+        f"a value of a graph ({spec}){creation} is used outside of the graph that it belongs to",
         source=where(),
         hint="compute inside the function or `with graph.as_default():`, and return or fetch what "
         "is needed outside",

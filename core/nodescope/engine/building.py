@@ -110,17 +110,17 @@ class Builder:
         ids: list[int] = []
         scalars: dict[str, Any] = {}
         tracked = False
-        for port, each in enumerate(inputs):
-            if each.__class__ is Tensor:
-                ids.append(self.value_of(each))
-                tracked = tracked or each.edge is not None
+        for port, value in enumerate(inputs):
+            if value.__class__ is Tensor:
+                ids.append(self.value_of(value))
+                tracked = tracked or value.edge is not None
             else:
-                scalars[port_name(op, port)] = each
+                scalars[port_name(op, port)] = value
         try:
-            found = op.infer(tuple(map(spec_of, inputs)), attrs)
+            inferred = op.infer(tuple(map(spec_of, inputs)), attrs)
         except Exception as error:
             raise explained(op, inputs, attrs, error) from None
-        specs = found if isinstance(found, tuple) else (found,)
+        specs = inferred if isinstance(inferred, tuple) else (inferred,)
         node = self.add(op, tuple(ids), {**scalars, **attrs}, specs, state)
         if op.name == "assign":
             self.assigned(inputs[0], node)
@@ -129,12 +129,12 @@ class Builder:
             Abstract(spec, self, value) for spec, value in zip(specs, node.outputs, strict=True)
         )
         edge: Edge = (next_seq(), op, inputs, attrs)
-        if isinstance(found, tuple):
+        if isinstance(inferred, tuple):
             bundle = Bundle(datas, edge, node.outputs)
             results = bundle.tensors()
             if not tracked:
-                for each in results:
-                    each.edge = None
+                for output in results:
+                    output.edge = None
             return results
         result = make(datas[0])
         if tracked and datas[0].dtype.kind in SMOOTH:
@@ -286,7 +286,7 @@ class Builder:
 
         One reader is called once per call, however many dtypes its numbers are wanted in.
         """
-        found = {}
+        tensors = {}
         with self.lock, optimizer_phase(current(), ""):
             for name in names:
                 key = f"{name}:{dtype}"
@@ -301,8 +301,8 @@ class Builder:
                     )
                     ids[key] = node.outputs[0]
                     self.inputs.append(ids[key])
-                found[name] = make(Abstract(spec, self, ids[key]))
-        return found
+                tensors[name] = make(Abstract(spec, self, ids[key]))
+        return tensors
 
     # State
 
@@ -312,12 +312,12 @@ class Builder:
         if known is not None:
             return known[1]
         before: Tensor | None = getattr(tensor, "_grad", None)
-        found: Tensor | None = None
+        gradient: Tensor | None = None
         if before is not None:
-            found = self.placeholder(spec_of(before), "gradient")
-        self._grads_read[id(tensor)] = (tensor, found)
-        self._grads[id(tensor)] = (tensor, found)
-        return found
+            gradient = self.placeholder(spec_of(before), "gradient")
+        self._grads_read[id(tensor)] = (tensor, gradient)
+        self._grads[id(tensor)] = (tensor, gradient)
+        return gradient
 
     def write_grad(self, tensor: Tensor, gradient: Tensor | None) -> None:
         """Set ``tensor.grad`` for what follows, and after each call."""
@@ -332,7 +332,7 @@ class Builder:
     @property
     def grads(self) -> list[tuple[Tensor, Tensor | None]]:
         """Outside tensors whose ``.grad`` changes, with what it becomes."""
-        read = {key: found for key, (_, found) in self._grads_read.items()}
+        read = {key: gradient for key, (_, gradient) in self._grads_read.items()}
         return [
             (tensor, after)
             for key, (tensor, after) in self._grads.items()
@@ -375,7 +375,7 @@ class Builder:
                 family=op.family,
                 inputs=inputs,
                 control_inputs=self.control_inputs(inputs),
-                outputs=tuple(each.id for each in values),
+                outputs=tuple(value.id for value in values),
                 attrs=attrs,
                 scope=place,
                 phase=state.phase,
@@ -387,8 +387,8 @@ class Builder:
             )
             self.nodes.append(node)
             self.values.extend(values)
-            for each in values:
-                self._producer[each.id] = node
+            for value in values:
+                self._producer[value.id] = node
         return node
 
     def unique_name(self, wanted: str) -> str:
@@ -460,7 +460,7 @@ class Builder:
 
 def prepared(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any, ...], Attrs]:
     """A call as a graph records it: of what written tensors are now, without known masks."""
-    if any(each.__class__ is Written for each in inputs):
+    if any(value.__class__ is Written for value in inputs):
         inputs = tuple(map(settled, inputs))
     return _selected(op, inputs, attrs) if op.name in _SELECTING else (inputs, attrs)
 
@@ -475,26 +475,26 @@ def _selected(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any,
     first = _SELECTING[op.name]
     arrays = inputs[first:]
     masks = [
-        each.data
-        if each.__class__ is Tensor and each.data.__class__ is np.ndarray and each.data.ndim
-        and each.data.dtype == bool and getattr(each, "_kind", "") == "constant"
+        array.data
+        if array.__class__ is Tensor and array.data.__class__ is np.ndarray and array.data.ndim
+        and array.data.dtype == bool and getattr(array, "_kind", "") == "constant"
         else None
-        for each in arrays
+        for array in arrays
     ]  # fmt: skip
-    if all(each is None for each in masks):
+    if all(m is None for m in masks):
         return inputs, attrs
     shape = attrs["shape"] if op.name == "index_add" else settled(inputs[0]).shape
     check_masks(op.name, shape, attrs["index"], tuple(map(spec_of, arrays)))
     index: list[Any] = []
-    given: list[Tensor] = []
+    index_tensors: list[Tensor] = []
     for item in attrs["index"]:
         if not isinstance(item, Port):
             index.append(item)
             continue
         mask = masks[item.port]
         places = [arrays[item.port]] if mask is None else [
-            make(each, kind="constant") for each in np.nonzero(mask)
+            make(positions, kind="constant") for positions in np.nonzero(mask)
         ]  # fmt: skip
-        index.extend(Port(len(given) + i) for i in range(len(places)))
-        given.extend(places)
-    return (*inputs[:first], *given), {**attrs, "index": tuple(index)}
+        index.extend(Port(len(index_tensors) + i) for i in range(len(places)))
+        index_tensors.extend(places)
+    return (*inputs[:first], *index_tensors), {**attrs, "index": tuple(index)}

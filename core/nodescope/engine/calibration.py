@@ -51,14 +51,14 @@ def prices() -> Prices | None:
         finally:
             modes.set_observer(None)
     observed = _least(rounds)
-    each = {
+    medians = {
         phase: max(mine - free, 0) / max(counted.nodes[phase], 1)
         for phase, mine, free in zip(_PHASES, observed, plain, strict=True)
     }
     return Prices(
-        forward_ns=each["forward"],
-        backward_ns=each["backward"],
-        optimizer_ns=each["optimizer"],
+        forward_ns=medians["forward"],
+        backward_ns=medians["backward"],
+        optimizer_ns=medians["optimizer"],
         defining_ns=max(min(first) - sum(observed), 0) / max(nodes, 1),
     )
 

@@ -28,7 +28,7 @@ BEGIN, END = "<!-- ops:begin -->", "<!-- ops:end -->"
 
 def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
     """The public functions and ufuncs of a namespace, by name."""
-    found = {}
+    exported = {}
     for name in dir(module):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecated ones say so when looked at
@@ -36,8 +36,8 @@ def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
         if name.startswith("_") or isinstance(value, type | types.ModuleType):
             continue
         if callable(value):
-            found[name] = value
-    return found
+            exported[name] = value
+    return exported
 
 
 def classified(module: types.ModuleType) -> dict[str, list[str]]:
@@ -48,7 +48,7 @@ def classified(module: types.ModuleType) -> dict[str, list[str]]:
         ``created`` (under the same name in nodescope), and each group of those not covered.
     """
     single = {function for op in ops.all_ops() for function in op.numpy}
-    found: dict[str, list[str]] = {}
+    names_by_kind: dict[str, list[str]] = {}
     for name, function in functions(module).items():
         if function in plain.NUMPY:
             kind = "plain"
@@ -62,16 +62,16 @@ def classified(module: types.ModuleType) -> dict[str, list[str]]:
             kind = "created"
         else:
             kind = "other"
-        found.setdefault(kind, []).append(name)
-    return found
+        names_by_kind.setdefault(kind, []).append(name)
+    return names_by_kind
 
 
 def by_family() -> dict[str, list[str]]:
     """Names of ops by family, in the order of the families."""
-    found: dict[str, list[str]] = {family: [] for family in get_args(Family)}
+    names_by_family: dict[str, list[str]] = {family: [] for family in get_args(Family)}
     for op in ops.all_ops():
-        found.setdefault(op.family, []).append(op.name)
-    return {family: sorted(names) for family, names in found.items() if names}
+        names_by_family.setdefault(op.family, []).append(op.name)
+    return {family: sorted(names) for family, names in names_by_family.items() if names}
 
 
 def table() -> str:
@@ -87,19 +87,22 @@ def table() -> str:
 def report() -> str:
     """What `main` prints."""
     families = by_family()
-    every = list(ops.all_ops())
-    smooth = sum(op.vjp is not None for op in every)
-    lines = [f"{len(every)} ops, {smooth} of them with gradients"]
+    all_ops = list(ops.all_ops())
+    smooth = sum(op.vjp is not None for op in all_ops)
+    lines = [f"{len(all_ops)} ops, {smooth} of them with gradients"]
     lines += [f"  {family:12} {len(names):4}" for family, names in families.items()]
     missing: dict[str, list[str]] = {}
     for module in (np, np.linalg, np.fft):
-        found = classified(module)
-        total = sum(map(len, found.values()))
+        names_by_kind = classified(module)
+        total = sum(map(len, names_by_kind.values()))
         kinds = {"op": "one op", "composed": "composed", "plain": "plain", "created": "created"}
-        counts = ", ".join(f"{len(found.get(kind, []))} {said}" for kind, said in kinds.items())
-        rest = sum(len(names) for kind, names in found.items() if kind not in kinds)
+        counts = ", ".join(
+            f"{len(names_by_kind.get(kind, []))} {description}"
+            for kind, description in kinds.items()
+        )
+        rest = sum(len(names) for kind, names in names_by_kind.items() if kind not in kinds)
         lines.append(f"{module.__name__}: {total} functions: {counts}, {rest} not covered")
-        for kind, names in found.items():
+        for kind, names in names_by_kind.items():
             if kind not in kinds:
                 missing.setdefault(kind, []).extend(names)
     for group, names in sorted(missing.items()):
@@ -124,10 +127,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m nodescope.engine.coverage")
     parser.add_argument("--write", action="store_true", help="update the README")
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     print(report())
-    if not current(given.readme, write=given.write):
-        print(f"{given.readme}: the table of ops is out of date: run with --write", file=sys.stderr)
+    if not current(options.readme, write=options.write):
+        print(
+            f"{options.readme}: the table of ops is out of date: run with --write", file=sys.stderr
+        )
         return 1
     return 0
 

@@ -38,13 +38,13 @@ def bound(op: Op) -> Callable[..., Tensor]:
                 inputs, attrs = bind(*args, **kwargs)
             except TypeError as error:
                 raise _wrong_arguments(op.name, error) from None
-        found = tuple(operand(each) for each in inputs)
-        for given, each in zip(inputs, found, strict=True):
-            if each is None:
+        operands = tuple(operand(value) for value in inputs)
+        for value, operand_ in zip(inputs, operands, strict=True):
+            if operand_ is None:
                 raise UnsupportedError(
-                    f"{op.name}: cannot take a {type(given).__name__}", source=where()
+                    f"{op.name}: cannot take a {type(value).__name__}", source=where()
                 )
-        return apply(op, weak(found), attrs)
+        return apply(op, weak(operands), attrs)
 
     function.__name__ = function.__qualname__ = op.name
     return function
@@ -53,10 +53,10 @@ def bound(op: Op) -> Callable[..., Tensor]:
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     op = UFUNCS.get(ufunc)
     if method == "__call__" and op is not None and not kwargs:
-        found = tuple(each if each.__class__ is Tensor else operand(each) for each in inputs)
-        if None in [each if each is None else 0 for each in found]:
+        operands = tuple(value if value.__class__ is Tensor else operand(value) for value in inputs)
+        if None in [operand_ if operand_ is None else 0 for operand_ in operands]:
             return NotImplemented
-        return apply(op, weak(found), NO_ATTRS)
+        return apply(op, weak(operands), NO_ATTRS)
     return ufuncs.called(op, ufunc, method, inputs, kwargs, _not_traced)
 
 
@@ -87,18 +87,18 @@ def _wrong_arguments(name: str, error: TypeError) -> UnsupportedError:
     """What Python says of arguments that a function of ours does not take, in NumPy's terms."""
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if unknown:
-        said = f"the argument {unknown[1]}= is not traced"
+        message = f"the argument {unknown[1]}= is not traced"
     else:
-        said = re.sub(r"^\S*\(\) ", "it ", str(error))
+        message = re.sub(r"^\S*\(\) ", "it ", str(error))
     return UnsupportedError(
-        f"{name}: {said}", source=where(), hint="omit that argument, or use .numpy() first"
+        f"{name}: {message}", source=where(), hint="omit that argument, or use .numpy() first"
     )
 
 
 def _not_traced(name: str) -> UnsupportedError:
     if hint := refused.hint_of(name.rpartition(".")[2]):
         return UnsupportedError(f"{name} is not traced", source=where(), hint=hint)
-    known = sorted({f"np.{each.__name__}" for each in (*UFUNCS, *FUNCTIONS)})
+    known = sorted({f"np.{function.__name__}" for function in (*UFUNCS, *FUNCTIONS)})
     near = did_you_mean(name, known)
     return UnsupportedError(
         f"{name} is not traced",

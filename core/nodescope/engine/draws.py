@@ -64,19 +64,19 @@ def uniform(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, low: Any = 0.0, high: Any = 1.0
 ) -> Tensor:
     """Numbers from ``low`` (included) to ``high`` (excluded, but for rounding)."""
-    found = draw("uniform", key, shape=_shape(shape), dtype=_name(dtype))
+    draws = draw("uniform", key, shape=_shape(shape), dtype=_name(dtype))
     if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
-        return found
+        return draws
     low, high = _parameter(low), _parameter(high)
-    return found * (high - low) + low  # type: ignore[no-any-return]
+    return draws * (high - low) + low  # type: ignore[no-any-return]
 
 
 def normal(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, mean: Any = 0.0, std: Any = 1.0
 ) -> Tensor:
     """Normally distributed numbers. ``mean`` and ``std`` may be tensors that want a gradient."""
-    found = draw("normal", key, shape=_shape(shape), dtype=_name(dtype))
-    return placed(found, mean, std)
+    draws = draw("normal", key, shape=_shape(shape), dtype=_name(dtype))
+    return placed(draws, mean, std)
 
 
 def truncated_normal(
@@ -91,19 +91,19 @@ def truncated_normal(
 ) -> Tensor:
     """Normally distributed numbers between ``lower`` and ``upper``, then times ``std`` plus
     ``mean``: the bounds are in standard deviations, as in `jax.random.truncated_normal`."""
-    found = draw(
+    draws = draw(
         "truncated_normal", key, lower=float(lower), upper=float(upper), shape=_shape(shape),
         dtype=_name(dtype),
     )  # fmt: skip
-    return placed(found, mean, std)
+    return placed(draws, mean, std)
 
 
 def exponential(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, scale: Any = 1.0
 ) -> Tensor:
     """Exponentially distributed numbers with mean ``scale``."""
-    found = draw("exponential", key, shape=_shape(shape), dtype=_name(dtype))
-    return placed(found, 0.0, scale)
+    draws = draw("exponential", key, shape=_shape(shape), dtype=_name(dtype))
+    return placed(draws, 0.0, scale)
 
 
 def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Tensor:
@@ -120,17 +120,17 @@ def gamma(
         GradientError: In a backward pass, if ``alpha`` wants a gradient: there is no rule for it.
     """
     alpha = _parameter(alpha)
-    found = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=_name(dtype))
-    return placed(found, 0.0, scale)
+    draws = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=_name(dtype))
+    return placed(draws, 0.0, scale)
 
 
-def placed(found: Tensor, mean: Any, std: Any) -> Tensor:
+def placed(draws: Tensor, mean: Any, std: Any) -> Tensor:
     """``found * std + mean``, leaving out what changes nothing."""
     if not (type(std) is float and std == 1.0):
-        found = found * _parameter(std)
+        draws = draws * _parameter(std)
     if not (type(mean) is float and mean == 0.0):
-        found = found + _parameter(mean)
-    return found
+        draws = draws + _parameter(mean)
+    return draws
 
 
 # Discrete distributions and choices
@@ -224,12 +224,12 @@ def choice(
         p = _tensor(p)
         if p.shape != (n,):
             raise ShapeError(f"choice: p has shape {p.shape}, not ({n},)", source=where())
-        found = draw("weighted_choice", key, p, shape=many, replace=bool(replace))
+        picked = draw("weighted_choice", key, p, shape=many, replace=bool(replace))
     elif replace:
-        found = draw("integers", key, 0, n, shape=many, dtype="int64")
+        picked = draw("integers", key, 0, n, shape=many, dtype="int64")
     else:
-        found = draw("choice", key, n=n, shape=many)
-    return found if whole else _taken(a, found, at)
+        picked = draw("choice", key, n=n, shape=many)
+    return picked if whole else _taken(a, picked, at)
 
 
 # Arguments
@@ -242,15 +242,17 @@ def draw(name: str, key: Any, *inputs: Any, **attrs: Any) -> Tensor:
 
 def _parameter(value: Any) -> Any:
     """A parameter of a distribution as an op takes it: a tensor or a Python scalar."""
-    found = operand(value)
-    if found is None:
+    parameter = operand(value)
+    if parameter is None:
         raise UsageError(f"random: cannot take a {type(value).__name__}", source=where())
-    return found
+    return parameter
 
 
 def _tensor(value: Any) -> Tensor:
-    found = _parameter(value)
-    return found if isinstance(found, Tensor) else make(np.asarray(found), kind="constant")
+    parameter = _parameter(value)
+    return (
+        parameter if isinstance(parameter, Tensor) else make(np.asarray(parameter), kind="constant")
+    )
 
 
 @functools.lru_cache(64)
@@ -262,10 +264,10 @@ def _name(dtype: Any) -> str:
 def _shape(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, int | np.integer):
         shape = (shape,)
-    found = tuple(int(size) for size in shape)
-    if any(each < 0 for each in found):
-        raise ShapeError(f"random: shape {found} has a negative size", source=where())
-    return found
+    sizes = tuple(int(size) for size in shape)
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"random: shape {sizes} has a negative size", source=where())
+    return sizes
 
 
 def size_of(size: Any) -> tuple[int, ...]:
@@ -278,8 +280,8 @@ def shape_like(shape: Any, *parameters: Any) -> tuple[int, ...]:
     if shape is not None:
         return _shape(shape)
     shapes = [getattr(parameter, "shape", None) for parameter in parameters]
-    known = [np.shape(parameter) if found is None else found
-             for parameter, found in zip(parameters, shapes, strict=True)]  # fmt: skip
+    known = [np.shape(parameter) if s is None else s
+             for parameter, s in zip(parameters, shapes, strict=True)]  # fmt: skip
     try:
         return np.broadcast_shapes(*known)
     except ValueError:

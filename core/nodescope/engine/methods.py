@@ -34,8 +34,8 @@ _FUNCTIONS = (
 
 def _compress(self: Tensor, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
     """`numpy.compress` of this tensor: what stands where ``condition`` is true."""
-    found: Any = np.compress(condition, self, axis=axis, out=out)
-    return found  # type: ignore[no-any-return]
+    result: Any = np.compress(condition, self, axis=axis, out=out)
+    return result  # type: ignore[no-any-return]
 
 
 # Properties
@@ -61,22 +61,22 @@ def _real(self: Tensor) -> Tensor:
     """The real parts; the tensor itself if it is not complex."""
     if self.dtype.kind != "c":
         return self
-    found: Any = np.real(self)
-    return found  # type: ignore[no-any-return]
+    result: Any = np.real(self)
+    return result  # type: ignore[no-any-return]
 
 
 def _conjugate(self: Tensor) -> Tensor:
     """The complex conjugate; the tensor itself if it is not complex."""
     if self.dtype.kind != "c":
         return self
-    found: Any = np.conjugate(self)
-    return found  # type: ignore[no-any-return]
+    result: Any = np.conjugate(self)
+    return result  # type: ignore[no-any-return]
 
 
 def _imag(self: Tensor) -> Tensor:
     """The imaginary parts, zeros if it is not complex."""
-    found: Any = np.imag(self)
-    return found  # type: ignore[no-any-return]
+    result: Any = np.imag(self)
+    return result  # type: ignore[no-any-return]
 
 
 def _itemsize(self: Tensor) -> int:
@@ -189,7 +189,7 @@ def _item(self: Tensor, *index: Any) -> Any:
         return _only(self)
     check_known(self, "item")
     try:
-        places: Any = (as_shape(each) if isinstance(each, tuple) else each for each in index)
+        places: Any = (as_shape(item) if isinstance(item, tuple) else item for item in index)
         return self.data.item(*places)
     except (IndexError, ValueError) as error:
         raise BoundsError(f"item: {error}", source=where()) from None
@@ -236,9 +236,9 @@ _MISSING = {
     "pow": "use x ** y", "matmul": "use x @ y", "t": "use x.T",
     "norm": "use np.linalg.norm(x)",
     "is_leaf": "parameters and tensors with requires_grad=True are the leaves",
-    **{each: f"use np.{each}(x)" for each in ("abs", "exp", "log", "sqrt", "sin", "cos", "tanh")},
-    **{each: f"use nodescope.{each}(x)"
-       for each in ("softmax", "log_softmax", "relu", "sigmoid")},
+    **{name: f"use np.{name}(x)" for name in ("abs", "exp", "log", "sqrt", "sin", "cos", "tanh")},
+    **{name: f"use nodescope.{name}(x)"
+       for name in ("softmax", "log_softmax", "relu", "sigmoid")},
 }  # fmt: skip
 
 
@@ -252,13 +252,13 @@ class _Missing:
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        found = MissingError(f"a tensor has no {self.name}", source=where(), hint=self.hint)
-        found.name = self.name
-        raise found
+        error = MissingError(f"a tensor has no {self.name}", source=where(), hint=self.hint)
+        error.name = self.name
+        raise error
 
 
 def _dir(self: Tensor) -> list[str]:
-    return [each for each in object.__dir__(self) if each not in _MISSING]
+    return [name for name in object.__dir__(self) if name not in _MISSING]
 
 
 def _fill() -> None:

@@ -63,8 +63,8 @@ def wake() -> None:
 
 def attending() -> Any:
     """What counts this thread's steps: as `observer`, or the tracer that rests."""
-    found = observer()
-    return _resting if found is None else found
+    observer_now = observer()
+    return _resting if observer_now is None else observer_now
 
 
 def tracer() -> Any:
@@ -81,16 +81,16 @@ def _operators(observer: Any) -> None:
     global _unrolled
     _unrolled = observer is not None
     for method, op in run.operators.items():
-        made = run.operator_of(op) if observer is None else observer.operator(op)
-        setattr(Tensor, method, made)
+        implementation = run.operator_of(op) if observer is None else observer.operator(op)
+        setattr(Tensor, method, implementation)
 
 
 def observer() -> Any:
     """What sees every op of this thread: the builder of a graph, else the tracer, or None."""
     if _builders:
-        found = current().builder
-        if found is not None:
-            return found
+        graph_builder = current().builder
+        if graph_builder is not None:
+            return graph_builder
     return _observer
 
 

@@ -44,10 +44,10 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
             nth, entries = slot
             entry = entries[nth]
             known = entry.inputs == (left._vid, right._vid)
-            here = cursor.step is emitter.steady  # type: ignore[union-attr]
+            at_home = cursor.step is emitter.steady  # type: ignore[union-attr]
         except (AttributeError, KeyError, IndexError):
             return run(op, (left, right), NO_ATTRS)
-        if not known or not here or bus.demand.starts:
+        if not known or not at_home or bus.demand.starts:
             return run(op, (left, right), NO_ATTRS)
         slot[0] = nth + 1
         step = emitter.step  # another thread may begin the next one meanwhile
@@ -56,9 +56,9 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
         try:
             data = impl(a, b)
         except Exception as error:
-            said = explained(op, (left, right), NO_ATTRS, error)
-            tracer.failed(entry, live, step, state, start, said)
-            raise said from cause(error)
+            message = explained(op, (left, right), NO_ATTRS, error)
+            tracer.failed(entry, live, step, state, start, message)
+            raise message from cause(error)
         end = now()
         if data.__class__ is not array:
             data = np.asarray(data)

@@ -54,14 +54,14 @@ def _index_item(item: Any, arrays: list[Tensor]) -> Any:
     if isinstance(item, bool | list | tuple):
         item = np.asarray(item, None if np.size(item) else np.intp)
     text = isinstance(item, np.ndarray | np.generic) and item.dtype.kind not in "biufcV"
-    found = None if text else operand(item)
-    if found.__class__ is not Tensor:
+    index_tensor = None if text else operand(item)
+    if index_tensor.__class__ is not Tensor:
         raise IndexTypeError(
             f"a tensor cannot be indexed by {item.dtype if text else type(item).__name__}",
             source=where(),
             hint="use ints, slices, None, ... or arrays of ints or bools",
         )
-    arrays.append(found)
+    arrays.append(index_tensor)
     return Port(len(arrays) - 1)
 
 
@@ -93,16 +93,16 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", copy: bool | None = No
     """
     wanted = as_shape(shape[0] if len(shape) == 1 else shape)
     if order != "C" or copy is not None:
-        found: Any = np.reshape(self, wanted, order=order, copy=copy)  # type: ignore[call-overload]
-        return found  # type: ignore[no-any-return]
+        result: Any = np.reshape(self, wanted, order=order, copy=copy)  # type: ignore[call-overload]
+        return result  # type: ignore[no-any-return]
     return apply(_RESHAPE, (self,), {"shape": wanted})
 
 
 def _ravel(self: Tensor, order: str = "C") -> Tensor:
     """All elements in one dimension; a view of a contiguous tensor, as in NumPy."""
     if order != "C":
-        found: Any = np.ravel(self, order=order)  # type: ignore[call-overload]
-        return found  # type: ignore[no-any-return]
+        result: Any = np.ravel(self, order=order)  # type: ignore[call-overload]
+        return result  # type: ignore[no-any-return]
     data = self.data
     if data.__class__ is np.ndarray and not data.flags.c_contiguous:
         self = apply(_COPY, (self,), NO_ATTRS)
@@ -118,8 +118,8 @@ def _flatten(self: Tensor, order: str = "C") -> Tensor:
 
 def _transpose(self: Tensor, *axes: Any) -> Tensor:
     """The dimensions in another order, reversed without arguments."""
-    given = axes[0] if len(axes) == 1 else axes or None
-    order = None if given is None else as_shape(given)
+    order_given = axes[0] if len(axes) == 1 else axes or None
+    order = None if order_given is None else as_shape(order_given)
     return apply(_TRANSPOSE, (self,), {"axes": order})
 
 
@@ -197,9 +197,9 @@ def function_method(name: str) -> Any:
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"`numpy.{name}` of this tensor, with the same arguments."
-    _, *others = inspect.signature(function).parameters.values()
+    _, *parameters = inspect.signature(function).parameters.values()
     place = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    method.__signature__ = inspect.Signature([place, *others])  # type: ignore[attr-defined]
+    method.__signature__ = inspect.Signature([place, *parameters])  # type: ignore[attr-defined]
     return method
 
 
@@ -213,11 +213,13 @@ def _wrong_argument(name: str, kwargs: dict[str, Any], error: TypeError) -> Unsu
     """What NumPy says of arguments that it does not have, and what other libraries call them."""
     torch = {"dim": "axis=", "keepdim": "keepdims="}
     text = re.sub(r"^_?\w*?(_dispatcher)?\(\)", "it", str(error))
-    said = ", ".join(torch[key] for key in kwargs if key in torch)
+    suggestion = ", ".join(torch[key] for key in kwargs if key in torch)
     return UnsupportedError(
         f"{name}: {text}",
         source=where(),
-        hint=f"say {said}" if said else f"it takes NumPy's arguments: see help(np.{name})",
+        hint=f"say {suggestion}"
+        if suggestion
+        else f"it takes NumPy's arguments: see help(np.{name})",
     )
 
 

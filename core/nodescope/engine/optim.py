@@ -51,11 +51,13 @@ class Optimizer:
     slots: tuple[str, ...] = ()
 
     def __init__(self, parameters: Module | Iterable[Tensor], lr: float) -> None:
-        found = parameters.parameters() if isinstance(parameters, Module) else list(parameters)
-        for each in found:
-            if not isinstance(each, Tensor) or getattr(each, "_kind", "") != "parameter":
+        parameter_list = (
+            parameters.parameters() if isinstance(parameters, Module) else list(parameters)
+        )
+        for parameter in parameter_list:
+            if not isinstance(parameter, Tensor) or getattr(parameter, "_kind", "") != "parameter":
                 raise UsageError(
-                    f"{type(self).__name__}: {type(each).__name__} is not a parameter",
+                    f"{type(self).__name__}: {type(parameter).__name__} is not a parameter",
                     source=where(),
                     hint="make it with nodescope.parameter, or pass the module",
                 )
@@ -66,18 +68,20 @@ class Optimizer:
         builder = modes.builder()
         if builder is not None:
             builder.new_optimizer(self)
-        self.parameters = found
+        self.parameters = parameter_list
         self.lr = lr
         self.steps = 0
-        names = [each.name.partition(":")[0] for each in found]
+        names = [parameter.name.partition(":")[0] for parameter in parameter_list]
         self._paths = [name or f"parameter_{i}" for i, name in enumerate(names)]
-        self._state = [self._fresh(p, path) for p, path in zip(found, self._paths, strict=True)]
+        self._state = [
+            self._fresh(p, path) for p, path in zip(parameter_list, self._paths, strict=True)
+        ]
 
     def _fresh(self, parameter: Tensor, path: str) -> list[Tensor]:
         data: Any = parameter.data
         if data.__class__ is Abstract:  # a variable of a graph, in which they live, too
-            return [slot_variable(parameter, path, _working(parameter), each)
-                    for each in self.slots]  # fmt: skip
+            return [slot_variable(parameter, path, _working(parameter), slot)
+                    for slot in self.slots]  # fmt: skip
         return [
             make(np.zeros(parameter.shape, _working(parameter)), kind="parameter",
                  name=join(join("optimizer", path), slot))
@@ -103,16 +107,16 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget the gradients that `Tensor.backward` has added up."""
-        for each in self.parameters:
-            each.grad = None
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the state by path, and ``steps``; `numpy.savez` takes them as they are.
 
         The settings, such as ``lr``, are not in it.
         """
-        found = {name: each.data.copy() for name, each in self._named().items()}
-        return {"steps": np.array(self.steps), **found}
+        state = {name: variable.data.copy() for name, variable in self._named().items()}
+        return {"steps": np.array(self.steps), **state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Give this optimizer, of the same kind and parameters, what `state_dict` returned.
@@ -129,23 +133,23 @@ class Optimizer:
                 source=where(),
                 hint="create the optimizer with the same settings as when the state was saved",
             )
-        for name, each in own.items():
-            if np.shape(state[name]) != each.shape:
+        for name, variable in own.items():
+            if np.shape(state[name]) != variable.shape:
                 raise ShapeError(
-                    f"{type(self).__name__}.load_state_dict: {name} is {each.shape}, "
+                    f"{type(self).__name__}.load_state_dict: {name} is {variable.shape}, "
                     f"not {np.shape(state[name])}",
                     source=where(),
                     hint="create the optimizer with the same settings as when the state was saved",
                 )
-        for name, each in own.items():
-            assign(each, np.asarray(state[name]))
+        for name, variable in own.items():
+            assign(variable, np.asarray(state[name]))
         self.steps = int(state["steps"])
 
     def _named(self) -> dict[str, Tensor]:
         return {
-            join(path, slot): each
+            join(path, slot): variable
             for path, state in zip(self._paths, self._state, strict=True)
-            for slot, each in zip(self.slots, state, strict=True)
+            for slot, variable in zip(self.slots, state, strict=True)
         }
 
     def minimize(self, loss: Tensor, name: str = "train") -> Any:
@@ -167,7 +171,7 @@ class Optimizer:
                 if gradient is None:
                     continue
                 if tracer is None:
-                    arrays = [each.data for each in state]
+                    arrays = [variable.data for variable in state]
                     current = value.data.astype(_working(value), copy=False)
                     uphill = gradient.data.astype(_working(value), copy=False)
                     new = self.update(ops.RAW, current, uphill, arrays, rates)
@@ -195,17 +199,19 @@ def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Te
     Raises:
         UsageError: No parameter has a gradient.
     """
-    found = parameters.parameters() if isinstance(parameters, Module) else list(parameters)
-    gradients = [(each, each.grad) for each in found if each.grad is not None]
+    parameter_list = parameters.parameters() if isinstance(parameters, Module) else list(parameters)
+    gradients = [
+        (parameter, parameter.grad) for parameter in parameter_list if parameter.grad is not None
+    ]
     if not gradients:
         raise UsageError("clip_grad_norm: no parameter has a gradient", source=where(),
                          hint="call backward() before")  # fmt: skip
     with modes.no_grad(), name_scope("clip_grad_norm"):
-        squares = [np.sum(np.square(np.abs(each))) for _, each in gradients]
+        squares = [np.sum(np.square(np.abs(gradient))) for _, gradient in gradients]
         norm = np.sqrt(functools.reduce(np.add, squares))
         scale = np.minimum(max_norm / (norm + 1e-6), 1.0)
-        for parameter, each in gradients:
-            parameter.grad = each * scale.astype(each.dtype)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient * scale.astype(gradient.dtype)
     return norm  # type: ignore[no-any-return]
 
 
@@ -234,12 +240,12 @@ class SGD(Optimizer):
 
     def rates(self) -> dict[str, float]:
         """See `Optimizer.rates`."""
-        found = {"lr": self.lr}
+        rates = {"lr": self.lr}
         if self.momentum:
-            found["momentum"] = self.momentum
+            rates["momentum"] = self.momentum
         if self.weight_decay:
-            found["weight_decay"] = self.weight_decay
-        return found
+            rates["weight_decay"] = self.weight_decay
+        return rates
 
     def update(
         self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
@@ -279,14 +285,14 @@ class Adam(Optimizer):
 
     def rates(self) -> dict[str, float]:
         """See `Optimizer.rates`."""
-        one, two = self.betas
+        beta_1, two = self.betas
         step = max(self.steps, 1)
         return {
-            "beta_1": one,
-            "rest_1": 1.0 - one,
+            "beta_1": beta_1,
+            "rest_1": 1.0 - beta_1,
             "beta_2": two,
             "rest_2": 1.0 - two,
-            "rate": self.lr / (1.0 - one**step),
+            "rate": self.lr / (1.0 - beta_1**step),
             "root": 1.0 / math.sqrt(1.0 - two**step),
             "eps": self.eps,
         }

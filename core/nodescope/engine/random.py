@@ -69,8 +69,8 @@ class Generator:
     """
 
     def __init__(self, seed: Any = 0, *, name: str = "generator") -> None:
-        given = seed.data if isinstance(seed, Tensor) else seed
-        words = given.copy() if isinstance(given, np.ndarray) else words_of(given)
+        seed_words = seed.data if isinstance(seed, Tensor) else seed
+        words = seed_words.copy() if isinstance(seed_words, np.ndarray) else words_of(seed_words)
         if words.shape != (2,) or words.dtype != np.uint64:
             raise UsageError(
                 f"Generator: a seed is an integer or a key, not {words.dtype} of {words.shape}",
@@ -91,13 +91,13 @@ class Generator:
 
     def _next(self, drawn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with self._lock:
-            found = drawn(self.state, *args, **kwargs)
+            draws = drawn(self.state, *args, **kwargs)
             assign(self.state, draw("next", self.state))
-        return found
+        return draws
 
     def spawn(self, n: int) -> list[Generator]:
         """``n`` generators that share nothing with this one."""
-        return [Generator(each) for each in self._next(split, n)]
+        return [Generator(child_key) for child_key in self._next(split, n)]
 
     def random(self, size: Any = None, dtype: Any = np.float64) -> Tensor:
         """Uniform over [0, 1)."""
@@ -137,8 +137,8 @@ class Generator:
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Tensor:
         """Gamma with shape parameter ``shape``."""
-        found = shape_like(size, shape, scale)
-        return self._next(gamma, shape, found, scale=scale)  # type: ignore[no-any-return]
+        shape_of_draws = shape_like(size, shape, scale)
+        return self._next(gamma, shape, shape_of_draws, scale=scale)  # type: ignore[no-any-return]
 
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Tensor:
         """Gumbel."""

@@ -60,15 +60,15 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tenso
     """Run an op unobserved, and put it on the tape if ``recording``."""
     tracked = False
     arrays = []
-    for each in inputs:
-        if each.__class__ is Tensor:
-            arrays.append(each.data)
-            if each.edge is not None:
+    for value in inputs:
+        if value.__class__ is Tensor:
+            arrays.append(value.data)
+            if value.edge is not None:
                 tracked = recording
-        elif each.__class__ is Written:
+        elif value.__class__ is Written:
             return run(op, tuple(map(settled, inputs)), attrs, recording)
         else:
-            arrays.append(each)
+            arrays.append(value)
     try:
         data = op.impl(*arrays, **attrs)
     except Exception as error:
@@ -98,11 +98,11 @@ def several(
     arrays = tuple(array if array.__class__ is _ndarray else _asarray(array) for array in arrays)
     ids = ids or (0,) * len(arrays)
     bundle = Bundle(arrays, (next_seq(), op, inputs, attrs), ids)
-    found = bundle.tensors()
+    results = bundle.tensors()
     if not tracked or op.vjp is None:
-        for each in found:
-            each.edge = None
-    return found
+        for result in results:
+            result.edge = None
+    return results
 
 
 def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
@@ -111,18 +111,18 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
         error.source = error.source or where()
         return error
     if isinstance(error, TypeError | AttributeError) and current().builder is None:
-        for each in inputs:
-            data: Any = each.data if each.__class__ is Tensor else None
+        for value in inputs:
+            data: Any = value.data if value.__class__ is Tensor else None
             if data.__class__ is Abstract:
                 return escaped(data)
     if isinstance(error, ValueError | TypeError | IndexError):
         try:
-            op.infer(tuple(spec_of(each) for each in inputs), attrs)
-        except NodescopeError as said:
-            if isinstance(error, IndexError) and not isinstance(said, IndexError):
+            op.infer(tuple(spec_of(value) for value in inputs), attrs)
+        except NodescopeError as explanation:
+            if isinstance(error, IndexError) and not isinstance(explanation, IndexError):
                 return out_of_bounds(op, error, where())  # as NumPy's: it caught what it is about
-            said.source = said.source or where()
-            return said
+            explanation.source = explanation.source or where()
+            return explanation
         except Exception:
             return error
     if type(error) is IndexError:  # about values, which infer does not see

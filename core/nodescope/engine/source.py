@@ -21,7 +21,11 @@ def assigned_to(frame: FrameType) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _assigned(code: CodeType, call: int) -> str:
-    steps = (each for each in dis.get_instructions(code) if each.offset > call)
+    steps = (
+        get_instruction
+        for get_instruction in dis.get_instructions(code)
+        if get_instruction.offset > call
+    )
     key = None
     for step in steps:
         name = step.opname

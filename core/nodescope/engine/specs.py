@@ -23,10 +23,10 @@ def specs_of(
 ) -> tuple[TensorSpec, ...]:
     """Shapes and dtypes of an op's results: of ``data``, or without it as `infer` says."""
     if data:
-        return tuple(TensorSpec(each.shape, dtype_name(each.dtype)) for each in data)
+        return tuple(TensorSpec(datum.shape, dtype_name(datum.dtype)) for datum in data)
     try:
-        found = op.infer(_given(inputs), attrs)
-        return found if isinstance(found, tuple) else (found,)
+        inferred = op.infer(_given(inputs), attrs)
+        return inferred if isinstance(inferred, tuple) else (inferred,)
     except (
         Exception
     ):  # it will fail, or its shape depends on values; the node is needed all the same

@@ -47,10 +47,10 @@ def current() -> State:
     try:
         return local.state
     except AttributeError:
-        made = State()
+        new_state = State()
         before: ThreadState | None = getattr(places.local, "place", None)
         if before is not None:  # it was somewhere before it first used the engine
             for name in ThreadState.__slots__:
-                setattr(made, name, getattr(before, name))
-        local.state = places.local.place = made
-        return made
+                setattr(new_state, name, getattr(before, name))
+        local.state = places.local.place = new_state
+        return new_state

@@ -340,15 +340,15 @@ class Bundle:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The outputs, as tensors whose edges lead here."""
-        found = []
+        results = []
         for port, (data, vid) in enumerate(zip(self.data, self.ids, strict=True)):
             result = _new(Tensor)
             result.data = data
             result._vid = vid
             smooth = data.dtype.kind in SMOOTH
             result.edge = (next_seq(), PICK, (self,), {"port": port}) if smooth else None
-            found.append(result)
-        return tuple(found)
+            results.append(result)
+        return tuple(results)
 
 
 PICK = Op(
@@ -468,12 +468,12 @@ def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     Ops that the user calls pass through here; rules of gradients do not, and so keep digits.
     """
     dtype = None
-    for each in inputs:
-        if each.__class__ is Tensor and each.data.dtype.kind == "V":
-            dtype = each.data.dtype
+    for value in inputs:
+        if value.__class__ is Tensor and value.data.dtype.kind == "V":
+            dtype = value.data.dtype
     if dtype is None:
         return inputs
     return tuple(
-        make(np.asarray(each, dtype), kind="constant") if each.__class__ is float else each
-        for each in inputs
+        make(np.asarray(value, dtype), kind="constant") if value.__class__ is float else value
+        for value in inputs
     )

@@ -121,8 +121,8 @@ class Tracer:
 
     def step_begins(self) -> None:
         """Parameters are read anew in each step."""
-        for found, _ in self._used:
-            parameter = found()
+        for reference, _ in self._used:
+            parameter = reference()
             if parameter is not None:
                 parameter._vid = 0
         self._used = []
@@ -132,8 +132,8 @@ class Tracer:
         with self.emitter.lock:
             used, self._used = self._used, []
         state = current()
-        for found, entry in used:
-            parameter = found()
+        for reference, entry in used:
+            parameter = reference()
             if parameter is not None:
                 self._read(parameter, entry, state)
 
@@ -197,11 +197,11 @@ class Tracer:
         try:
             data = op.impl(*args, **attrs) if attrs else op.impl(*args)
         except Exception as error:
-            said = explained(op, inputs, attrs, error)
+            message = explained(op, inputs, attrs, error)
             if entry is None:
                 entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
-            self.failed(entry, live, step, state, start, said)
-            raise said from cause(error)
+            self.failed(entry, live, step, state, start, message)
+            raise message from cause(error)
         end = _now()
         if state.ran is not None:
             (start, end), state.ran = state.ran, None
@@ -228,8 +228,12 @@ class Tracer:
                 result.edge = None
         own: Any = None
         if attrs or len(live) != len(inputs):
-            given = entry.given
-            if given is None or given[0] != attrs or given[1] != scalars(inputs):
+            recorded_call = entry.given
+            if (
+                recorded_call is None
+                or recorded_call[0] != attrs
+                or recorded_call[1] != scalars(inputs)
+            ):
                 own = plain_attrs(op, inputs, attrs)
                 varies = True
         if varies or entry.loose:
@@ -251,7 +255,7 @@ class Tracer:
         inputs, attributes or a leaf did, or where values decide (`Entry.loose`): there it is asked
         always, and of every node until a whole step has changed nothing.
         """
-        self.emitter.reshape(entry, [(each.shape, dtype_name(each.dtype)) for each in arrays])
+        self.emitter.reshape(entry, [(array.shape, dtype_name(array.dtype)) for array in arrays])
 
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
         """Take up what was edited while this thread stood: these tensors are others from now on.
@@ -259,14 +263,14 @@ class Tracer:
         Of several that have one id, as in ``x = np.sin(x)``, the first is: what was made last.
         """
         mine = self.bus.edits.pop(state.thread, {})
-        for each in tensors if mine else ():
-            if each.__class__ is Tensor:
-                array = mine.pop(getattr(each, "_vid", 0), None)
+        for tensor in tensors if mine else ():
+            if tensor.__class__ is Tensor:
+                array = mine.pop(getattr(tensor, "_vid", 0), None)
                 if array is not None:
-                    entry = self.identity.by_value.get(each._vid)
+                    entry = self.identity.by_value.get(tensor._vid)
                     if entry is not None and entry.recent:
                         entry.recent = (id(array), *entry.recent)
-                    each.data = array
+                    tensor.data = array
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this observes."""
@@ -290,30 +294,30 @@ class Tracer:
         if len(inputs) == 2:  # most ops, unrolled
             a, b = inputs
             try:
-                one, two = a._vid, b._vid
+                first, two = a._vid, b._vid
             except AttributeError:
-                one = two = 0
-            if one > base and two > base:
+                first = two = 0
+            if first > base and two > base:
                 live = (a.data, b.data)
-                return (one, two), live, live, a.edge is not None or b.edge is not None
+                return (first, two), live, live, a.edge is not None or b.edge is not None
         arrays: list[Any] = []
         ids: list[int] = []
         args: list[Any] = []
         tracked = False
-        for port, each in enumerate(inputs):
-            if each.__class__ is not Tensor:
-                if each.__class__ is Written:
+        for port, value in enumerate(inputs):
+            if value.__class__ is not Tensor:
+                if value.__class__ is Written:
                     return None, None, None, False
-                args.append(each)
+                args.append(value)
                 continue
             try:
-                vid = each._vid
+                vid = value._vid
             except AttributeError:
                 vid = 0
-            ids.append(vid if vid > base else self._leaf(each, port))
-            arrays.append(each.data)
-            args.append(each.data)
-            tracked = tracked or each.edge is not None
+            ids.append(vid if vid > base else self._leaf(value, port))
+            arrays.append(value.data)
+            args.append(value.data)
+            tracked = tracked or value.edge is not None
         return tuple(ids), tuple(arrays), args, tracked
 
     def _forget_old(self, inputs: tuple[Any, ...]) -> None:
@@ -322,12 +326,12 @@ class Tracer:
         Else nobody could tell which of its executions it is of.
         """
         base, by_value = self.base, self.identity.by_value
-        for each in inputs:
-            if each.__class__ is Tensor:
-                vid = getattr(each, "_vid", 0)
+        for value in inputs:
+            if value.__class__ is Tensor:
+                vid = getattr(value, "_vid", 0)
                 entry = by_value.get(vid) if vid > base else None
-                if entry is not None and entry.recent and id(each.data) not in entry.recent:
-                    each._vid = 0
+                if entry is not None and entry.recent and id(value.data) not in entry.recent:
+                    value._vid = 0
 
     def _define(
         self,
@@ -407,9 +411,9 @@ class Tracer:
                 return known[1].outputs[0]
             cursor = emitter.cursor_of(state, scope)
         else:
-            token, found = emitter.token(state), state.cursor
-            at_home = found is not None and (found.step is token or found.label)
-            cursor = found if found is not None and at_home else emitter.cursor(state, token)
+            token, home = emitter.token(state), state.cursor
+            at_home = home is not None and (home.step is token or home.label)
+            cursor = home if home is not None and at_home else emitter.cursor(state, token)
         key = f"{kind}:{label}" if label else kind
         if cursor.loop and not label:  # others are read in the next round, and in another order
             key = f"{key}@{emitter.place()}:{port}"
@@ -476,10 +480,10 @@ class Tracer:
         value = getattr(tensor, "_vid", 0)
         if value <= base:
             return
-        found = getattr(gradient, "_vid", 0)
-        if found <= base:
-            found = self.leaf(gradient)
-        self.emitter.gradient(value, found, gradient.data)
+        gradient_id = getattr(gradient, "_vid", 0)
+        if gradient_id <= base:
+            gradient_id = self.leaf(gradient)
+        self.emitter.gradient(value, gradient_id, gradient.data)
 
     def began(self, root: Tensor, site: Instruction) -> None:
         """Take down that a backward pass began at a number, if a step runs."""
@@ -520,13 +524,13 @@ class Tracer:
 
 def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
     """An op's attributes and scalar operands; of the bodies of loops, which they are."""
-    found = {
-        port_name(op, port): each
-        for port, each in enumerate(inputs)
-        if each.__class__ is not Tensor
+    plain = {
+        port_name(op, port): value
+        for port, value in enumerate(inputs)
+        if value.__class__ is not Tensor
     }
     for name, value in attrs.items():
-        found[name] = GraphRef(value.id) if isinstance(value, Graph) else value
-    if "derivative" in found:
-        found["derivative"] = None  # only a vjp asks for it
-    return found
+        plain[name] = GraphRef(value.id) if isinstance(value, Graph) else value
+    if "derivative" in plain:
+        plain["derivative"] = None  # only a vjp asks for it
+    return plain

@@ -31,7 +31,7 @@ class Structure:
     @property
     def size(self) -> int:
         """How many leaves."""
-        return 1 if self.kind is None else sum(each.size for each in self.children)
+        return 1 if self.kind is None else sum(child.size for child in self.children)
 
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Where each leaf stands: ``["params"][0].weight``."""
@@ -56,22 +56,22 @@ def _flatten(tree: Tree, leaves: list[Any]) -> Structure:
     kind = tree.__class__
     if kind is tuple or kind is list:
         return Structure(
-            kind, tuple(range(len(tree))), tuple([_flatten(each, leaves) for each in tree])
+            kind, tuple(range(len(tree))), tuple([_flatten(leaf, leaves) for leaf in tree])
         )
     if tree is None:
         return Structure(type(None))
     if isinstance(tree, dict):
-        children = tuple([_flatten(each, leaves) for each in tree.values()])
+        children = tuple([_flatten(leaf, leaves) for leaf in tree.values()])
         return Structure(kind, tuple(tree), children)
     if isinstance(tree, tuple) and hasattr(kind, "_fields"):
-        return Structure(kind, kind._fields, tuple([_flatten(each, leaves) for each in tree]))
+        return Structure(kind, kind._fields, tuple([_flatten(leaf, leaves) for leaf in tree]))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = tuple(each.name for each in dataclasses.fields(tree) if each.init)
+        names = tuple(field.name for field in dataclasses.fields(tree) if field.init)
         children = tuple([_flatten(getattr(tree, name), leaves) for name in names])
         return Structure(kind, names, children)
     if isinstance(tree, list | tuple):  # a subclass
         return Structure(
-            kind, tuple(range(len(tree))), tuple([_flatten(each, leaves) for each in tree])
+            kind, tuple(range(len(tree))), tuple([_flatten(leaf, leaves) for leaf in tree])
         )
     leaves.append(tree)
     return LEAF
@@ -88,7 +88,7 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Tree:
         return next(leaves)
     if kind is type(None):
         return None
-    children = [_unflatten(each, leaves) for each in structure.children]
+    children = [_unflatten(child, leaves) for child in structure.children]
     if issubclass(kind, dict):
         return kind(zip(structure.keys, children, strict=True))
     if hasattr(kind, "_fields"):
@@ -106,23 +106,27 @@ def map_leaves(f: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """
     leaves, structure = flatten(tree)
     columns = [leaves]
-    for each in others:
-        found, other = flatten(each)
+    for tree_ in others:
+        other_leaves, other = flatten(tree_)
         if other != structure:
             raise ValueError(f"trees differ: {difference(structure, other)}")
-        columns.append(found)
+        columns.append(other_leaves)
     return unflatten(structure, [f(*row) for row in zip(*columns, strict=True)])
 
 
-def difference(one: Structure, other: Structure, path: str = "") -> str:
+def difference(first: Structure, other: Structure, path: str = "") -> str:
     """In words, where two structures first differ, or ``""``."""
-    if one.kind is not other.kind:
-        names = [each.kind.__name__ if each.kind else "a leaf" for each in (one, other)]
+    if first.kind is not other.kind:
+        names = [
+            structure.kind.__name__ if structure.kind else "a leaf" for structure in (first, other)
+        ]
         return f"{path or 'the whole'} is {names[0]} in one, {names[1]} in the other"
-    if one.keys != other.keys:
-        return f"{path or 'the whole'} has {list(one.keys)} in one, {list(other.keys)} in the other"
-    for key, left, right in zip(one.keys, one.children, other.children, strict=True):
-        found = difference(left, right, f"{path}[{key!r}]")
-        if found:
-            return found
+    if first.keys != other.keys:
+        return (
+            f"{path or 'the whole'} has {list(first.keys)} in one, {list(other.keys)} in the other"
+        )
+    for key, left, right in zip(first.keys, first.children, other.children, strict=True):
+        message = difference(left, right, f"{path}[{key!r}]")
+        if message:
+            return message
     return ""

@@ -51,9 +51,9 @@ def _load() -> None:
         if module.name not in _SHARED:
             importlib.import_module(f"{__name__}.{module.name}")
     for entry in importlib.metadata.entry_points(group="nodescope.op"):
-        found = entry.load()
-        if isinstance(found, Op) and found.name not in _registry:
-            register(found)
+        op = entry.load()
+        if isinstance(op, Op) and op.name not in _registry:
+            register(op)
 
 
 class _Raw:

@@ -40,13 +40,13 @@ def _activation(
     by_dtype = like_ufunc(name, like)
 
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-        found = by_dtype(specs, attrs)
-        assert isinstance(found, TensorSpec)
-        if name not in _ON_COMPLEX and as_dtype(found.dtype).kind == "c":
+        spec = by_dtype(specs, attrs)
+        assert isinstance(spec, TensorSpec)
+        if name not in _ON_COMPLEX and as_dtype(spec.dtype).kind == "c":
             raise DtypeError(
-                f"{name}: not defined for {found.dtype}", hint="use its real or absolute part"
+                f"{name}: not defined for {spec.dtype}", hint="use its real or absolute part"
             )
-        return found
+        return spec
 
     def checked(x: Array, **attrs: Any) -> Any:
         kind = x.dtype.kind
@@ -116,7 +116,7 @@ def _blockwise(function: Callable[..., Any], *arrays: Array) -> Array:
     out = np.empty_like(flat[0])
     for start in range(0, out.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        out[part] = function(*(each[part] for each in flat))
+        out[part] = function(*(values[part] for values in flat))
     return out.reshape(arrays[0].shape)
 
 

@@ -35,8 +35,8 @@ def _real(name: str, x: TensorSpec) -> None:
         raise DtypeError(f"{name}: complex numbers have no order", hint="pool np.abs of them")
 
 
-def _infer(n: int, what: str, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-    name = f"adaptive_{what}_pool{n}d"
+def _infer(n: int, kind: str, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
+    name = f"adaptive_{kind}_pool{n}d"
     x = image(name, specs[0], n)
     _real(name, x)
     _checked(name, x.shape[2:], attrs["output"])
@@ -60,20 +60,20 @@ def _avg(n: int, x: Array, output: Sizes) -> Array:
     rows = np.empty((*x.shape[:2], oh, w), work)
     for i, (start, stop) in enumerate(_bounds(h, oh)):
         np.mean(wide[:, :, start:stop], axis=2, out=rows[:, :, i])
-    found = np.empty((*x.shape[:2], oh, ow), work)
+    means = np.empty((*x.shape[:2], oh, ow), work)
     for j, (start, stop) in enumerate(_bounds(w, ow)):
-        np.mean(rows[..., start:stop], axis=3, out=found[..., j])
-    return flat(found, n).astype(x.dtype, copy=False)
+        np.mean(rows[..., start:stop], axis=3, out=means[..., j])
+    return flat(means, n).astype(x.dtype, copy=False)
 
 
 def _avg_grad(n: int, ct: Array, size: Sizes) -> Array:
     _grad_infer(n, specs_of(ct), {"size": size})
-    work, given = working(ct.dtype), lift(ct)
-    oh, ow = given.shape[2:]
+    work, cotangent = working(ct.dtype), lift(ct)
+    oh, ow = cotangent.shape[2:]
     h, w = pair(size)
     rows = np.zeros((*ct.shape[:2], oh, w), work)
     for j, (start, stop) in enumerate(_bounds(w, ow)):
-        rows[..., start:stop] += given[..., j : j + 1] / work.type(stop - start)
+        rows[..., start:stop] += cotangent[..., j : j + 1] / work.type(stop - start)
     total = np.zeros((*ct.shape[:2], h, w), work)
     for i, (start, stop) in enumerate(_bounds(h, oh)):
         total[:, :, start:stop] += rows[:, :, i : i + 1] / work.type(stop - start)
@@ -96,20 +96,20 @@ def _largest(x: Array, at: tuple[slice, slice]) -> tuple[Array, Array]:
 def _max(n: int, x: Array, output: Sizes) -> Array:
     _infer(n, "max", specs_of(x), {"output": output})
     wide = lift(x)
-    found = np.empty((*x.shape[:2], *pair(output)), x.dtype)
+    maxima = np.empty((*x.shape[:2], *pair(output)), x.dtype)
     for i, j, at in _cells(wide.shape[2:], pair(output)):
-        found[:, :, i, j] = np.max(wide[:, :, at[0], at[1]], axis=(2, 3))
-    return flat(found, n)
+        maxima[:, :, i, j] = np.max(wide[:, :, at[0], at[1]], axis=(2, 3))
+    return flat(maxima, n)
 
 
 def _max_grad(n: int, ct: Array, x: Array) -> Array:
     _moved_infer(n, "grad", specs_of(ct, x), {})
-    wide, given = lift(x), lift(ct)
+    wide, cotangent = lift(x), lift(ct)
     total = np.zeros(wide.shape, ct.dtype)
-    for i, j, at in _cells(wide.shape[2:], given.shape[2:]):
+    for i, j, at in _cells(wide.shape[2:], cotangent.shape[2:]):
         window, where = _largest(wide, at)
         share = np.zeros(window.shape, ct.dtype)
-        np.put_along_axis(share, where, given[:, :, i, j, None], axis=2)
+        np.put_along_axis(share, where, cotangent[:, :, i, j, None], axis=2)
         target = total[:, :, at[0], at[1]]
         target += share.reshape(target.shape)
     return flat(total, n)
@@ -118,12 +118,12 @@ def _max_grad(n: int, ct: Array, x: Array) -> Array:
 def _max_pick(n: int, v: Array, x: Array, output: Sizes) -> Array:
     _moved_infer(n, "pick", specs_of(v, x), {"output": output})
     wide, values = lift(x), lift(v)
-    found = np.empty((*x.shape[:2], *pair(output)), v.dtype)
+    picked = np.empty((*x.shape[:2], *pair(output)), v.dtype)
     for i, j, at in _cells(wide.shape[2:], pair(output)):
         window, where = _largest(wide, at)
         source = values[:, :, at[0], at[1]].reshape(window.shape)
-        found[:, :, i, j] = np.take_along_axis(source, where, axis=2)[..., 0]
-    return flat(found, n)
+        picked[:, :, i, j] = np.take_along_axis(source, where, axis=2)[..., 0]
+    return flat(picked, n)
 
 
 def _moved_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
@@ -142,8 +142,8 @@ def _moved_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> Te
 def _rules(n: int) -> dict[str, tuple[Rule | None, ...]]:
     prefix = f"adaptive_{{}}_pool{n}d{{}}"
 
-    def call(F: Any, what: str, way: str) -> Any:
-        return getattr(F, prefix.format(what, way))
+    def call(F: Any, kind: str, way: str) -> Any:
+        return getattr(F, prefix.format(kind, way))
 
     return {
         "avg": (lambda F, ct, out, x, output: call(F, "avg", "_grad")(ct, size=x.shape[2:]),),
@@ -157,8 +157,8 @@ def _rules(n: int) -> dict[str, tuple[Rule | None, ...]]:
     }
 
 
-def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
-    found = []
+def _samples(n: int, kind: str, rng: np.random.Generator) -> list[Sample]:
+    samples = []
     for shape, output in (
         ((2, 3, 5, 4), (3, 2)), ((1, 2, 4, 6), (1, 1)), ((2, 1, 3, 3), (3, 5)),
         ((0, 2, 3, 2), (2, 2)),
@@ -166,14 +166,14 @@ def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
         x = rng.standard_normal(shape if n == 2 else (*shape[:2], shape[3]))
         wanted: Sizes = output[2 - n :]
         ct = rng.standard_normal((*shape[:2], *wanted))
-        found.append({
+        samples.append({
             "avg": Sample((x,), {"output": wanted}),
             "max": Sample((x,), {"output": wanted}),
             "avg_grad": Sample((ct,), {"size": x.shape[2:]}),
             "max_grad": Sample((ct, x), {}),
             "max_pick": Sample((rng.standard_normal(x.shape), x), {"output": wanted}),
-        }[what])  # fmt: skip
-    return found
+        }[kind])  # fmt: skip
+    return samples
 
 
 for _n in (1, 2):

@@ -64,8 +64,8 @@ register(
 def _roll_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     x = tensor_spec(specs[0])
     if attrs["axis"] is not None:
-        for each in attrs["axis"]:  # one may be rolled twice
-            axes("roll", (each,), len(x.shape))
+        for axis in attrs["axis"]:  # one may be rolled twice
+            axes("roll", (axis,), len(x.shape))
         if len(attrs["axis"]) != len(attrs["shift"]) and 1 not in (
             len(attrs["axis"]), len(attrs["shift"]),
         ):  # fmt: skip
@@ -74,7 +74,7 @@ def _roll_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec
 
 
 def _several(value: Any) -> tuple[int, ...]:
-    return tuple(int(each) for each in np.atleast_1d(value))
+    return tuple(int(number) for number in np.atleast_1d(value))
 
 
 register(
@@ -85,7 +85,7 @@ register(
         impl=lambda x, shift, axis: np.roll(x, sum(shift) if axis is None else shift, axis),
         vjp=(
             lambda F, ct, out, x, shift, axis: F.roll(
-                ct, shift=tuple(-each for each in shift), axis=axis
+                ct, shift=tuple(-amount for amount in shift), axis=axis
             ),
         ),
         numpy=(np.roll,),
@@ -149,9 +149,9 @@ def _diagonal_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
     x = tensor_spec(specs[0])
     if len(x.shape) < 2:
         raise ShapeError(f"diagonal: needs two dimensions, not shape {x.shape}")
-    one, two = axes("diagonal", (attrs["axis1"], attrs["axis2"]), len(x.shape))
-    rest = tuple(n for i, n in enumerate(x.shape) if i not in (one, two))
-    size = _diagonal_size(x.shape[one], x.shape[two], attrs["offset"])
+    first, two = axes("diagonal", (attrs["axis1"], attrs["axis2"]), len(x.shape))
+    rest = tuple(n for i, n in enumerate(x.shape) if i not in (first, two))
+    size = _diagonal_size(x.shape[first], x.shape[two], attrs["offset"])
     return TensorSpec((*rest, size), x.dtype)
 
 
@@ -162,12 +162,12 @@ def _diagonal(x: Array, offset: int, axis1: int, axis2: int) -> Array:
 def _diagonal_vjp(
     F: Any, ct: Any, out: Any, x: Any, offset: int, axis1: int, axis2: int
 ) -> Any:  # fmt: skip
-    one, two = axis1 % x.ndim, axis2 % x.ndim
-    rest = [i for i in range(x.ndim) if i not in (one, two)]
+    first, two = axis1 % x.ndim, axis2 % x.ndim
+    rest = [i for i in range(x.ndim) if i not in (first, two)]
     back = [0] * x.ndim
-    for position, axis in enumerate((*rest, one, two)):
+    for position, axis in enumerate((*rest, first, two)):
         back[axis] = position
-    full = F.on_diagonal(ct, offset=offset, rows=x.shape[one], columns=x.shape[two])
+    full = F.on_diagonal(ct, offset=offset, rows=x.shape[first], columns=x.shape[two])
     return F.transpose(full, axes=tuple(back))
 
 
@@ -184,8 +184,8 @@ register(
             {"offset": int(offset), "axis1": int(axis1), "axis2": int(axis2)},
         ),
         samples=lambda rng: [
-            Sample((rng.standard_normal(shape),), {"offset": offset, "axis1": one, "axis2": two})
-            for shape, offset, one, two in [
+            Sample((rng.standard_normal(shape),), {"offset": offset, "axis1": first, "axis2": two})
+            for shape, offset, first, two in [
                 ((3, 4), 0, 0, 1), ((3, 4), -1, 0, 1), ((2, 3, 4), 1, -1, 0), ((2, 2), 5, 0, 1),
                 ((0, 3), 0, 0, 1), ((1, 1), 0, 1, 0),
             ]

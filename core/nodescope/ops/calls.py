@@ -44,12 +44,12 @@ _known: dict[int, Call] = {}  # by id of the node, which the call keeps alive
 
 def call_of(node: Node) -> Call:
     """Split a node's attributes into scalar operands and the op's own."""
-    found = _known.get(id(node))
-    if found is None:
+    call = _known.get(id(node))
+    if call is None:
         if len(_known) >= _MOST:
             _known.clear()
-        found = _known[id(node)] = _split(node)
-    return found
+        call = _known[id(node)] = _split(node)
+    return call
 
 
 def _split(node: Node) -> Call:

@@ -30,14 +30,16 @@ def inferred(node: Node, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...
         name = port_name(op, port)
         operands.append(attrs.pop(name) if name in attrs else waiting.pop(0))
         port += 1
-    wanted, given = len(op.ports), len(operands)
+    wanted, operand_count = len(op.ports), len(operands)
     optional = {"weight", "bias"} if op.family == "norm" else {"bias"}
-    if not op.variadic and (given > wanted or not optional.issuperset(op.ports[given:])):
-        raise ShapeError(f"{op.name} takes {wanted} inputs, not {given}")
+    if not op.variadic and (
+        operand_count > wanted or not optional.issuperset(op.ports[operand_count:])
+    ):
+        raise ShapeError(f"{op.name} takes {wanted} inputs, not {operand_count}")
     try:
-        found = op.infer(tuple(operands), attrs)
+        result = op.infer(tuple(operands), attrs)
     except ShapeError as error:
         if "depends on" in error.message:
             return None
         raise
-    return found if isinstance(found, tuple) else (found,)
+    return result if isinstance(result, tuple) else (result,)

@@ -25,8 +25,8 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _dtype(operand: Operand) -> np.dtype[Any]:
-    found = dtype_of(operand)
-    return found if isinstance(found, np.dtype) else np.result_type(found(0))
+    dtype = dtype_of(operand)
+    return dtype if isinstance(dtype, np.dtype) else np.result_type(dtype(0))
 
 
 def _part_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:

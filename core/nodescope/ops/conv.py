@@ -68,9 +68,9 @@ def _grouped(name: str, channels: int, outputs: int, weight: Sizes, groups: int)
 
 
 def _bias(name: str, rest: tuple[Operand, ...], outputs: int) -> None:
-    for each in rest:
-        if not isinstance(each, TensorSpec) or each.shape != (outputs,):
-            shape = each.shape if isinstance(each, TensorSpec) else ()
+    for bias in rest:
+        if not isinstance(bias, TensorSpec) or bias.shape != (outputs,):
+            shape = bias.shape if isinstance(bias, TensorSpec) else ()
             raise ShapeError(f"{name}: the bias has shape {shape}, expected ({outputs},)")
 
 
@@ -140,7 +140,7 @@ def _transpose_infer(n: int, specs: tuple[Operand, ...], attrs: dict[str, Any]) 
 
 def _transposed_size(name: str, size: Sizes, kernel: Sizes, attrs: dict[str, Any]) -> Sizes:
     """(L - 1) * stride - padding + dilation * (kernel - 1) + 1 + output padding."""
-    found = []
+    lengths = []
     for n, k, s, (low, high), d, more in zip(
         size, kernel, attrs["stride"], attrs["padding"], attrs["dilation"],
         attrs["output_padding"], strict=True,
@@ -157,16 +157,16 @@ def _transposed_size(name: str, size: Sizes, kernel: Sizes, attrs: dict[str, Any
                 f"{name}: {n} elements would become {length}",
                 hint="use less padding or a larger kernel",
             )
-        found.append(length)
-    return tuple(found)
+        lengths.append(length)
+    return tuple(lengths)
 
 
 # Arithmetic: everything is lifted to two dimensions, half precisions to float32.
 
 
-def _prepared(dtype: str, one: Array, two: Array) -> tuple[Array, Array]:
+def _prepared(dtype: str, first: Array, two: Array) -> tuple[Array, Array]:
     work = working(as_dtype(dtype))
-    return lift(one).astype(work, copy=False), lift(two).astype(work, copy=False)
+    return lift(first).astype(work, copy=False), lift(two).astype(work, copy=False)
 
 
 def _with_bias(y: Array, rest: tuple[Array, ...]) -> Array:
@@ -178,9 +178,9 @@ def _with_bias(y: Array, rest: tuple[Array, ...]) -> Array:
 def _conv(n: int, x: Array, w: Array, *rest: Array, **attrs: Any) -> Array:
     spec = _conv_infer(n, specs_of(x, w, *rest), attrs)
     plan = _plan(x.shape, w.shape, spec.shape[2:], attrs)
-    one, two = _prepared(spec.dtype, x, w)
-    bias = rest[0].reshape(-1, 1, 1).astype(one.dtype, copy=False) if rest else None
-    y = convolution.forward(one, two, plan, bias)
+    inputs, two = _prepared(spec.dtype, x, w)
+    bias = rest[0].reshape(-1, 1, 1).astype(inputs.dtype, copy=False) if rest else None
+    y = convolution.forward(inputs, two, plan, bias)
     return flat(y, n).astype(as_dtype(spec.dtype), copy=False)
 
 
@@ -201,8 +201,8 @@ def _weight_grad(n: int, x: Array, ct: Array, *, kernel: Sizes, **attrs: Any) ->
 def _transpose(
     n: int, x: Array, w: Array, *rest: Array, output_padding: Sizes, **attrs: Any
 ) -> Array:
-    every = {"output_padding": output_padding, **attrs}
-    spec = _transpose_infer(n, specs_of(x, w, *rest), every)
+    all_attrs = {"output_padding": output_padding, **attrs}
+    spec = _transpose_infer(n, specs_of(x, w, *rest), all_attrs)
     plan = _plan(spec.shape, w.shape, x.shape[2:], attrs)
     y = convolution.input_grad(*_prepared(spec.dtype, x, w), plan)
     return flat(_with_bias(y, rest), n).astype(as_dtype(spec.dtype), copy=False)
@@ -275,8 +275,8 @@ _CASES: list[tuple[int, int, int, int, int, int, tuple[int, int], int, int]] = [
 ]  # fmt: skip
 
 
-def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
-    found = []
+def _samples(n: int, kind: str, rng: np.random.Generator) -> list[Sample]:
+    samples = []
     for batch, c, o, size, k, s, pad, d, groups in _CASES:
         attrs: dict[str, Any] = {
             "stride": (s,) * n, "padding": (pad,) * n, "dilation": (d,) * n, "groups": groups
@@ -288,25 +288,28 @@ def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
         w = rng.standard_normal((o, c // groups, *(k,) * n))
         out = positions("", sizes, (k,) * n, attrs["stride"], attrs["padding"], attrs["dilation"])
         ct = rng.standard_normal((batch, o, *out))
-        if what == "conv":
-            found += [Sample((x, w), attrs), Sample((x, w, rng.standard_normal(o)), attrs)]
-        elif what == "input_grad":
-            found.append(Sample((ct, w), {"size": sizes, **attrs}))
-        elif what == "weight_grad":
-            found.append(Sample((x, ct), {"kernel": (k,) * n, **attrs}))
+        if kind == "conv":
+            samples += [Sample((x, w), attrs), Sample((x, w, rng.standard_normal(o)), attrs)]
+        elif kind == "input_grad":
+            samples.append(Sample((ct, w), {"size": sizes, **attrs}))
+        elif kind == "weight_grad":
+            samples.append(Sample((x, ct), {"kernel": (k,) * n, **attrs}))
         else:
             more = {"output_padding": ((s > 1 or d > 1) * 1,) * n}
             bias = rng.standard_normal(w.shape[1] * groups)
-            found += [Sample((ct, w), {**attrs, **more}), Sample((ct, w, bias), {**attrs, **more})]
-    return found
+            samples += [
+                Sample((ct, w), {**attrs, **more}),
+                Sample((ct, w, bias), {**attrs, **more}),
+            ]
+    return samples
 
 
 def _products(shaped: int, weight: int) -> Callable[..., int]:
     """Two operations for each element on the coarse side times each weight that meets it."""
 
     def flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
-        every = (*specs, out)
-        coarse, weights = every[shaped], every[weight]
+        all_specs = (*specs, out)
+        coarse, weights = all_specs[shaped], all_specs[weight]
         assert isinstance(coarse, TensorSpec)
         assert isinstance(weights, TensorSpec)
         return 2 * int(np.prod(coarse.shape)) * int(np.prod(weights.shape[1:]))

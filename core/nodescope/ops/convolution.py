@@ -77,8 +77,8 @@ def _windows(x: Array, plan: Plan) -> Array:
 
 def _parts(n: int, plan: Plan, itemsize: int) -> Iterator[slice]:
     """Slices of the batch whose columns fit into `_PART_BYTES`."""
-    one = plan.taps * plan.groups * plan.length * itemsize
-    many = max(1, _PART_BYTES // max(one, 1))
+    item_bytes = plan.taps * plan.groups * plan.length * itemsize
+    many = max(1, _PART_BYTES // max(item_bytes, 1))
     for start in range(0, n, many):
         yield slice(start, min(start + many, n))
 
@@ -115,8 +115,8 @@ def forward(x: Array, w: Array, plan: Plan, bias: Array | None = None) -> Array:
     weights = w.reshape(plan.groups, o // plan.groups, plan.taps)
     if _untouched(plan):
         columns = x.reshape(n, plan.groups, plan.taps, plan.length)
-        found: Array = np.matmul(weights, columns).reshape(out.shape)
-        return found if bias is None else np.add(found, bias, out=found)
+        product: Array = np.matmul(weights, columns).reshape(out.shape)
+        return product if bias is None else np.add(product, bias, out=product)
     view = _windows(x, plan)
     wide = plan.rows_run_on and plan.out[1] != plan.shape[2]
     for part in _parts(n, plan, x.itemsize):

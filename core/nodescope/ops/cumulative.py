@@ -32,12 +32,12 @@ def _infer(name: str, ufunc: np.ufunc) -> Infer:
         axis = attrs["axis"]
         if axis is not None:
             axes(name, (axis,), max(len(x.shape), 1))
-        given = np.dtype(x.dtype)
+        input_dtype = np.dtype(x.dtype)
         try:
             # Small integers add up in the platform's word, as NumPy does.
-            dtype = ufunc.accumulate(np.ones(1, given)).dtype
+            dtype = ufunc.accumulate(np.ones(1, input_dtype)).dtype
         except TypeError:
-            raise DtypeError(f"{name}: not defined for {given}") from None
+            raise DtypeError(f"{name}: not defined for {input_dtype}") from None
         size = (int(np.prod(x.shape, dtype=np.int64)),)
         return TensorSpec(size if axis is None or not x.shape else x.shape, dtype.name)
 
@@ -60,7 +60,7 @@ def _scan(name: str, ufunc: np.ufunc, rule: Any, numpy: tuple[Any, ...], *, smoo
         order[axis], order[-1] = order[-1], order[axis]  # its own inverse
         if axis % x.ndim == x.ndim - 1:
             return rule(F, ct, out, x)
-        swapped = (F.transpose(each, axes=tuple(order)) for each in (ct, out, x))
+        swapped = (F.transpose(array, axes=tuple(order)) for array in (ct, out, x))
         return F.transpose(rule(F, *swapped), axes=tuple(order))
 
     register(

@@ -86,26 +86,29 @@ def made_from(
         position: Which element, counted in C order.
         port: Of which output.
     """
-    asked = Asked(op, tuple(inputs), attrs, tuple(outputs), port, position)
+    query = Asked(op, tuple(inputs), attrs, tuple(outputs), port, position)
     with np.errstate(all="ignore"):
         kind = kind_of(op)
         if kind == "body":
-            return _inside(attrs["body"], asked.inputs, 0, asked)
+            return _inside(attrs["body"], query.inputs, 0, query)
         if kind == "branch":
             chosen = attrs["then" if bool(np.asarray(inputs[0])) else "otherwise"]
-            found = _inside(chosen, asked.inputs[1:], 1, asked)
-            return Made((Read(0, np.zeros(1, np.int64), True), *found.reads), found.exact)
-        return _asked(reading.KINDS[kind], asked)
+            branch_dependence = _inside(chosen, query.inputs[1:], 1, query)
+            return Made(
+                (Read(0, np.zeros(1, np.int64), True), *branch_dependence.reads),
+                branch_dependence.exact,
+            )
+        return _asked(reading.KINDS[kind], query)
 
 
-def _asked(kind: Kind, asked: Asked) -> Made:
+def _asked(kind: Kind, query: Asked) -> Made:
     try:
-        return kind(asked)
+        return kind(query)
     except Exception:  # an op whose impl refuses stand-ins is read as a whole
-        return reading.everything(asked)
+        return reading.everything(query)
 
 
-def _inside(body: Graph, arrays: Sequence[Any], first: int, asked: Asked) -> Made:
+def _inside(body: Graph, arrays: Sequence[Any], first: int, query: Asked) -> Made:
     """Follow an element through the nodes of a body to the body's inputs."""
     values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
     makers: dict[int, tuple[Any, int]] = {}
@@ -113,36 +116,36 @@ def _inside(body: Graph, arrays: Sequence[Any], first: int, asked: Asked) -> Mad
         call = call_of(node)
         if call.op.is_leaf and not call.args:
             if node.role == "constant":
-                return reading.everything(asked)
+                return reading.everything(query)
             continue
-        given = [
+        operands = [
             argument.value if isinstance(argument, Scalar) else values[argument]
             for argument in call.args
         ]
-        data = call.op.impl(*given, **call.attrs)
+        data = call.op.impl(*operands, **call.attrs)
         results = data if isinstance(data, tuple) else (data,)
-        for i, (value, each) in enumerate(zip(node.outputs, results, strict=True)):
-            values[value] = np.asarray(each)
+        for i, (value, result) in enumerate(zip(node.outputs, results, strict=True)):
+            values[value] = np.asarray(result)
             makers[value] = (call, i)
-    wanted: dict[int, set[int]] = {body.outputs[asked.port]: {asked.position}}
+    wanted: dict[int, set[int]] = {body.outputs[query.port]: {query.position}}
     exact, followed = True, 0
     for node in reversed(body.nodes):
         call = call_of(node)
         if not call.args:
             continue
-        given = [
+        operands = [
             argument.value if isinstance(argument, Scalar) else values[argument]
             for argument in call.args
         ]
-        outs = [values[each] for each in node.outputs]
+        outs = [values[value] for value in node.outputs]
         for i, value in enumerate(node.outputs):
             for position in sorted(wanted.pop(value, ())):
                 followed += 1
                 if followed > MOST_INSIDE:
-                    return reading.everything(asked)
-                found = made_from(call.op, given, call.attrs, outs, position, i)
-                exact = exact and found.exact
-                for read in found.reads:
+                    return reading.everything(query)
+                dependence = made_from(call.op, operands, call.attrs, outs, position, i)
+                exact = exact and dependence.exact
+                for read in dependence.reads:
                     source = call.args[read.port]
                     if not isinstance(source, Scalar):
                         wanted.setdefault(source, set()).update(read.at.tolist())

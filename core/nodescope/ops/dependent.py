@@ -106,13 +106,13 @@ def _bincount_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
 
 
 def _bincount(x: Array, *weights: Array, minlength: int, length: int | None) -> Array:
-    _bincount_check(tuple(TensorSpec(each.shape, each.dtype.name) for each in (x, *weights)))
-    found = np.bincount(x.astype(np.intp), weights[0] if weights else None, minlength)
+    _bincount_check(tuple(TensorSpec(spec.shape, spec.dtype.name) for spec in (x, *weights)))
+    counts = np.bincount(x.astype(np.intp), weights[0] if weights else None, minlength)
     if length is None:
-        return found
-    if len(found) > length:
-        raise ShapeError(f"bincount: {len(found) - 1} is out of range for {length} counts")
-    return np.append(found, np.zeros(length - len(found), found.dtype))
+        return counts
+    if len(counts) > length:
+        raise ShapeError(f"bincount: {len(counts) - 1} is out of range for {length} counts")
+    return np.append(counts, np.zeros(length - len(counts), counts.dtype))
 
 
 def _bincount_vjp(

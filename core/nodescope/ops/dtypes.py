@@ -14,7 +14,7 @@ _names: dict[np.dtype[Any], str] = {}
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """``dtype.name``, as in `TensorSpec.dtype`."""
-    found = _names.get(dtype)
-    if found is None:
-        found = _names[dtype] = dtype.name
-    return found
+    name = _names.get(dtype)
+    if name is None:
+        name = _names[dtype] = dtype.name
+    return name

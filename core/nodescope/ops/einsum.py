@@ -24,7 +24,7 @@ from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.shapes import dtype_of, shape_of
 
 _SMALL = 2048  # products below which NumPy's plain loop is the fastest
-_BLAS = frozenset(np.dtype(each) for each in ("f4", "f8", "c8", "c16"))
+_BLAS = frozenset(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
 
 
 @functools.lru_cache(1024)
@@ -39,7 +39,7 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
     terms = inputs.split(",")
     if len(terms) != len(ndims):
         raise ShapeError(f"einsum: {text!r} is for {len(terms)} operands, not {len(ndims)}")
-    free = [each for each in reversed(string.ascii_letters) if each not in text]
+    free = [letter for letter in reversed(string.ascii_letters) if letter not in text]
     spread = 0
     for term, ndim in zip(terms, ndims, strict=True):
         named = len(term.replace("...", "", 1))
@@ -68,12 +68,14 @@ def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
     else:
         known = "".join(filled)
         output = rest + "".join(
-            each for each in sorted(set(known)) if known.count(each) == 1 and each not in rest
+            letter
+            for letter in sorted(set(known))
+            if known.count(letter) == 1 and letter not in rest
         )
     letters = set("".join(filled))
-    for each in (*letters, *output):
-        if each not in string.ascii_letters:
-            raise ShapeError(f"einsum: {each!r} in {text!r} is not a letter")
+    for letter in (*letters, *output):
+        if letter not in string.ascii_letters:
+            raise ShapeError(f"einsum: {letter!r} in {text!r} is not a letter")
     if not letters.issuperset(output) or len(set(output)) != len(output):
         raise ShapeError(
             f"einsum: the output of {text!r} repeats a letter or has one that no operand has"
@@ -110,7 +112,7 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
         raise ShapeError(f"einsum: {attrs['subscripts']!r} does not fit operands {shapes}")
     sizes = _sizes(terms, shapes)
     dtype = np.result_type(*(np.dtype(dtype_of(spec)) for spec in specs))
-    return TensorSpec(tuple(sizes[each] for each in output), dtype.name)
+    return TensorSpec(tuple(sizes[letter] for letter in output), dtype.name)
 
 
 # Values
@@ -139,21 +141,21 @@ def _product(a: str, b: str, output: str) -> _Product | None:
     """The matrix product that a contraction is, or None if it is none."""
     if len(set(a)) != len(a) or len(set(b)) != len(b):
         return None
-    common = [each for each in a if each in b and each in output]
-    contracted = [each for each in a if each in b and each not in output]
-    left = [each for each in a if each not in b]
-    right = [each for each in b if each not in a]
+    common = [letter for letter in a if letter in b and letter in output]
+    contracted = [letter for letter in a if letter in b and letter not in output]
+    left = [letter for letter in a if letter not in b]
+    right = [letter for letter in b if letter not in a]
     if not contracted or not set(left).union(right) <= set(output):
         return None
     if common and not left and not right:
         return None  # many small inner products: NumPy's loop does them in one go
-    made = [*common, *left, *right]
+    labels = [*common, *left, *right]
     return _Product(
-        tuple(a.index(each) for each in (*common, *left, *contracted)),
-        tuple(b.index(each) for each in (*common, *contracted, *right)),
+        tuple(a.index(letter) for letter in (*common, *left, *contracted)),
+        tuple(b.index(letter) for letter in (*common, *contracted, *right)),
         (len(common), len(left), len(contracted), len(right)),
-        tuple(made.index(each) for each in output),
-        tuple((a.index(each), b.index(each)) for each in (*common, *contracted)),
+        tuple(labels.index(letter) for letter in output),
+        tuple((a.index(letter), b.index(letter)) for letter in (*common, *contracted)),
     )
 
 
@@ -172,10 +174,10 @@ def _pair(a: Array, b: Array, terms: tuple[str, ...], output: str) -> Any:
         a = a.reshape((*batch, _count(rows), _count(a.shape[common + own :])))
     if other != 1 or contracted != 1:
         b = b.reshape((*batch, _count(b.shape[common : common + contracted]), _count(columns)))
-    found = np.matmul(a, b)
+    product = np.matmul(a, b)
     if own != 1 or other != 1:
-        found = found.reshape((*batch, *rows, *columns))
-    return found.transpose(plan.back)
+        product = product.reshape((*batch, *rows, *columns))
+    return product.transpose(plan.back)
 
 
 def _count(shape: tuple[int, ...]) -> int:
@@ -197,13 +199,15 @@ def _einsum(*operands: Array, subscripts: str) -> Any:
         used = tuple(labels.pop(i) for i in step)
         last = not left
         needed = output if last else output + "".join(labels)
-        made = output if last else "".join(dict.fromkeys(x for x in "".join(used) if x in needed))
+        product_labels = (
+            output if last else "".join(dict.fromkeys(x for x in "".join(used) if x in needed))
+        )
         if len(chosen) == 2:
-            found = _pair(chosen[0], chosen[1], used, made)
+            product = _pair(chosen[0], chosen[1], used, product_labels)
         else:
-            found = np.einsum(f"{','.join(used)}->{made}", *chosen)
-        left.append(found)
-        labels.append(made)
+            product = np.einsum(f"{','.join(used)}->{product_labels}", *chosen)
+        left.append(product)
+        labels.append(product_labels)
     return left[0]
 
 
@@ -212,13 +216,13 @@ def _order(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[
     """Which operands to contract after one another; highest positions first in each step."""
     terms, _ = _terms(subscripts)
     sizes = _sizes(terms, shapes)
-    everything = (tuple(range(len(shapes)))[::-1],)
+    one_group = (tuple(range(len(shapes)))[::-1],)
     for term, shape in zip(terms, shapes, strict=True):
         if any(sizes[label] != size for label, size in zip(term, shape, strict=True)):
-            return everything  # axes that broadcast: in one go, by NumPy
+            return one_group  # axes that broadcast: in one go, by NumPy
     if 0 in sizes.values():
-        return everything
-    blanks = [np.broadcast_to(np.empty(()), each) for each in shapes]
+        return one_group
+    blanks = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
     path = np.einsum_path(subscripts, *blanks, optimize="greedy")[0][1:]
     return tuple(tuple(sorted(step, reverse=True)) for step in path)
 
@@ -230,29 +234,29 @@ def _vjp(F: Any, ct: Any, out: Any, *operands: Any, subscripts: str, port: int) 
     terms, output = _terms(subscripts)
     x, term = operands[port], terms[port]
     labels = "".join(dict.fromkeys(term))
-    others = [operand for i, operand in enumerate(operands) if i != port]
-    given = [output, *(each for i, each in enumerate(terms) if i != port)]
+    other_operands = [operand for i, operand in enumerate(operands) if i != port]
+    operand_terms = [output, *(t for i, t in enumerate(terms) if i != port)]
     # What the product of the cotangent and the other operands says about each letter; axes along
     # which x was broadcast are summed, letters that only x had are broadcast.
-    sizes = _sizes(given, [each.shape for each in (ct, *others)])
+    sizes = _sizes(operand_terms, [operand.shape for operand in (ct, *other_operands)])
     shape = tuple(x.shape[term.index(label)] for label in labels)
     kept = "".join(
         label for label, size in zip(labels, shape, strict=True) if label in sizes and size != 1
     )
-    found = F.einsum(ct, *others, subscripts=f"{','.join(given)}->{kept}")
+    gradient = F.einsum(ct, *other_operands, subscripts=f"{','.join(operand_terms)}->{kept}")
     fitted = tuple(sizes[label] if label in kept else 1 for label in labels)
-    if found.shape != fitted:
-        found = F.reshape(found, shape=fitted)
+    if gradient.shape != fitted:
+        gradient = F.reshape(gradient, shape=fitted)
     if fitted != shape:
-        found = F.broadcast_to(found, shape=shape)
+        gradient = F.broadcast_to(gradient, shape=shape)
     if len(labels) == len(term):
-        return found
-    return _on_diagonal(F, found, labels, term, set("".join(terms)))
+        return gradient
+    return _on_diagonal(F, gradient, labels, term, set("".join(terms)))
 
 
-def _on_diagonal(F: Any, found: Any, labels: str, term: str, taken: set[str]) -> Any:
+def _on_diagonal(F: Any, value: Any, labels: str, term: str, taken_letters: set[str]) -> Any:
     """``found`` where all axes of the same letter in ``term`` have the same index, else 0."""
-    free = iter(each for each in string.ascii_letters if each not in taken)
+    free = iter(letter for letter in string.ascii_letters if letter not in taken_letters)
     target, terms, eyes = "", [labels], []
     for label in term:
         if label not in target:
@@ -261,8 +265,8 @@ def _on_diagonal(F: Any, found: Any, labels: str, term: str, taken: set[str]) ->
         fresh = next(free)
         target += fresh
         terms.append(label + fresh)
-        eyes.append(np.eye(found.shape[labels.index(label)], dtype=found.dtype))
-    return F.einsum(found, *eyes, subscripts=f"{','.join(terms)}->{target}")
+        eyes.append(np.eye(value.shape[labels.index(label)], dtype=value.dtype))
+    return F.einsum(value, *eyes, subscripts=f"{','.join(terms)}->{target}")
 
 
 def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:

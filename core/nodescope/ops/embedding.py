@@ -19,9 +19,10 @@ from nodescope.ops.windows import specs_of, working
 
 def _numbers(name: str, indices: Operand) -> TensorSpec:
     if not isinstance(indices, TensorSpec) or as_dtype(indices.dtype).kind not in "iu":
-        given = indices.dtype if isinstance(indices, TensorSpec) else type(indices).__name__
+        index_dtype = indices.dtype if isinstance(indices, TensorSpec) else type(indices).__name__
         raise DtypeError(
-            f"{name}: indices must be integers, not {given}", hint="convert with .astype(np.int64)"
+            f"{name}: indices must be integers, not {index_dtype}",
+            hint="convert with .astype(np.int64)",
         )
     return indices
 
@@ -62,7 +63,7 @@ def _grad_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec
 def _grad(ct: Array, indices: Array, rows: int, padding_idx: int | None = None) -> Array:
     spec = _grad_infer(specs_of(ct, indices), {"rows": rows})
     _inside(indices, rows)
-    flat, given = indices.reshape(-1), ct.reshape(indices.size, *spec.shape[1:])
+    flat, cotangents = indices.reshape(-1), ct.reshape(indices.size, *spec.shape[1:])
     total = np.zeros(spec.shape, working(ct.dtype))
     # Equal numbers side by side, then one sum per run: much quicker than np.add.at on rows.
     order = np.argsort(flat, kind="stable")
@@ -72,7 +73,9 @@ def _grad(ct: Array, indices: Array, rows: int, padding_idx: int | None = None) 
         order, sorted_ = order[kept], sorted_[kept]
     if sorted_.size:
         starts = np.flatnonzero(np.r_[True, sorted_[1:] != sorted_[:-1]])
-        total[sorted_[starts]] = np.add.reduceat(given[order], starts, axis=0, dtype=total.dtype)
+        total[sorted_[starts]] = np.add.reduceat(
+            cotangents[order], starts, axis=0, dtype=total.dtype
+        )
     return total.astype(ct.dtype, copy=False)
 
 
@@ -83,11 +86,11 @@ def _rule(F: Any, ct: Any, out: Any, table: Any, indices: Any, padding_idx: Any 
 def _grad_rule(
     F: Any, ct: Any, out: Any, g: Any, indices: Any, rows: int, padding_idx: Any = None
 ) -> Any:
-    found = F.embedding(ct, indices)
+    gradient = F.embedding(ct, indices)
     if padding_idx is None:
-        return found
-    column = (*indices.shape, *(1,) * (len(found.shape) - len(indices.shape)))
-    return F.where(F.reshape(F.equal(indices, padding_idx), shape=column), 0.0, found)
+        return gradient
+    column = (*indices.shape, *(1,) * (len(gradient.shape) - len(indices.shape)))
+    return F.where(F.reshape(F.equal(indices, padding_idx), shape=column), 0.0, gradient)
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:

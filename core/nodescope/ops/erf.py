@@ -50,25 +50,27 @@ def erf(x: Any) -> Any:
     Integers give float64, half precision is computed in float32.
     """
     x = np.asarray(x)
-    given = x.dtype
-    if given.kind in "biu":
+    input_dtype = x.dtype
+    if input_dtype.kind in "biu":
         x = x.astype(np.float64)
-    elif given.itemsize < 4:
+    elif input_dtype.itemsize < 4:
         x = x.astype(np.float32)
     flat = np.ascontiguousarray(x).reshape(-1)
     out = np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         _erf(flat[part], out[part])
-    found = out.reshape(x.shape)
-    result: Array = found if given.kind in "biu" else found.astype(given, copy=False)
+    erf_values = out.reshape(x.shape)
+    result: Array = (
+        erf_values if input_dtype.kind in "biu" else erf_values.astype(input_dtype, copy=False)
+    )
     return result
 
 
 def _polynomial(coefficients: tuple[float, ...], u: Array, out: Array) -> Any:
     np.multiply(u, u.dtype.type(coefficients[-1]), out=out)
-    for each in coefficients[-2:0:-1]:
-        np.add(out, u.dtype.type(each), out=out)
+    for coefficient in coefficients[-2:0:-1]:
+        np.add(out, u.dtype.type(coefficient), out=out)
         np.multiply(out, u, out=out)
     return np.add(out, u.dtype.type(coefficients[0]), out=out)
 

@@ -35,17 +35,17 @@ def run_body(body: Graph, arrays: tuple[Any, ...], seen: Seen | None = None) -> 
     """
     values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
     for impl, args, attrs, outputs in _steps(_Identity(body)):
-        given = [
+        operands = [
             argument.value if isinstance(argument, Scalar) else values[argument]
             for argument in args
         ]
-        data = impl(*given, **attrs)
+        data = impl(*operands, **attrs)
         results = data if data.__class__ is tuple else (data,)
         for value, result in zip(outputs, results, strict=True):
             values[value] = array = np.asarray(result)
             if seen is not None:
                 seen(value, array)
-    return tuple(values[each] for each in body.outputs)
+    return tuple(values[value] for value in body.outputs)
 
 
 class _Identity:
@@ -71,11 +71,13 @@ def _steps(body: _Identity) -> tuple[tuple[Any, tuple[int | Scalar, ...], Any, A
 
 def _infer(specs: tuple[Operand, ...], attrs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
     body: Graph = attrs["body"]
-    known = {each.id: each.tensor for each in body.values}
-    for given, value in zip(specs, body.inputs, strict=True):
-        if given != known[value]:
-            raise ShapeError(f"fused: the kernel takes {known[value]} as %{value}, not {given}")
-    return tuple(known[each] for each in body.outputs)
+    known = {value.id: value.tensor for value in body.values}
+    for input_spec, value in zip(specs, body.inputs, strict=True):
+        if input_spec != known[value]:
+            raise ShapeError(
+                f"fused: the kernel takes {known[value]} as %{value}, not {input_spec}"
+            )
+    return tuple(known[value] for value in body.outputs)
 
 
 def _impl(*arrays: Any, body: Graph, pattern: str) -> tuple[Array, ...]:
@@ -100,8 +102,8 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
             for i, (shape, name) in enumerate(specs)
         ),
     )
-    given = (rng.standard_normal((3, 4)), rng.standard_normal(4))
-    return [Sample(given, {"body": body, "pattern": "elementwise"})]
+    operands = (rng.standard_normal((3, 4)), rng.standard_normal(4))
+    return [Sample(operands, {"body": body, "pattern": "elementwise"})]
 
 
 FUSED = register(

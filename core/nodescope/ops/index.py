@@ -24,7 +24,7 @@ Index = tuple[Any, ...]
 
 
 def _fill(index: Index, arrays: tuple[Array, ...]) -> Index:
-    return tuple(arrays[each.port] if isinstance(each, Port) else each for each in index)
+    return tuple(arrays[item.port] if isinstance(item, Port) else item for item in index)
 
 
 def _getitem(x: Array, *arrays: Array, index: Index) -> Array:
@@ -53,13 +53,13 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     # A stride-0 array of one element has any shape for free, so NumPy itself does the arithmetic.
     stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
     try:
-        found = stand_in[_fill(attrs["index"], tuple(arrays))]
+        selected = stand_in[_fill(attrs["index"], tuple(arrays))]
     except IndexError as error:
         raise BoundsError(
             f"getitem: {error}",
             hint="count from 0, or from -1 for the last; slices may extend past the end",
         ) from None
-    return TensorSpec(np.shape(found), x.dtype)
+    return TensorSpec(np.shape(selected), x.dtype)
 
 
 def check_masks(
@@ -73,27 +73,27 @@ def check_masks(
     sizes = [shape_of(array) if dtype_of(array) == "bool" else None for array in arrays]
     if not any(sizes):
         return
-    taken = [
-        len(sizes[each.port] or (0,)) if isinstance(each, Port)
-        else int(each is not None and each is not Ellipsis)
-        for each in index
+    lengths = [
+        len(sizes[item.port] or (0,)) if isinstance(item, Port)
+        else int(item is not None and item is not Ellipsis)
+        for item in index
     ]  # fmt: skip
     # An array of no dimensions that is bool takes none; one of integers takes one.
-    for i, each in enumerate(index):
-        if isinstance(each, Port) and sizes[each.port] == ():
-            taken[i] = 0
-    if sum(taken) > len(shape):
+    for i, item in enumerate(index):
+        if isinstance(item, Port) and sizes[item.port] == ():
+            lengths[i] = 0
+    if sum(lengths) > len(shape):
         raise BoundsError(
             f"{name}: too many indices: a tensor of shape {shape} has {len(shape)} dimensions, "
-            f"but {sum(taken)} were indexed",
+            f"but {sum(lengths)} were indexed",
             hint="a mask of n dimensions selects from n of them",
         )
     axis = 0
-    for each, takes in zip(index, taken, strict=True):
-        if each is Ellipsis:
-            axis += len(shape) - sum(taken)
-        elif isinstance(each, Port) and sizes[each.port]:
-            mask = sizes[each.port] or ()
+    for item, takes in zip(index, lengths, strict=True):
+        if item is Ellipsis:
+            axis += len(shape) - sum(lengths)
+        elif isinstance(item, Port) and sizes[item.port]:
+            mask = sizes[item.port] or ()
             for at, size in enumerate(mask, axis):
                 if size != shape[at]:
                     raise BoundsError(

@@ -80,10 +80,10 @@ def _transpose_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
     x, order = _spec(specs[0]), attrs["axes"]
     if order is None:
         return TensorSpec(x.shape[::-1], x.dtype)
-    found = axes("transpose", order, len(x.shape))
-    if len(found) != len(x.shape):
+    order_axes = axes("transpose", order, len(x.shape))
+    if len(order_axes) != len(x.shape):
         raise ShapeError(f"transpose: axes {order} do not name all {len(x.shape)} dimensions")
-    return TensorSpec(tuple(x.shape[i] for i in found), x.dtype)
+    return TensorSpec(tuple(x.shape[i] for i in order_axes), x.dtype)
 
 
 def _transpose_vjp(F: Any, ct: Any, out: Any, x: Any, axes: Shape | None) -> Any:
@@ -143,13 +143,13 @@ def _squeeze_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
     x, axis = _spec(specs[0]), attrs["axis"]
     if axis is None:
         return TensorSpec(tuple(n for n in x.shape if n != 1), x.dtype)
-    gone = axes("squeeze", axis, len(x.shape))
-    if any(x.shape[i] != 1 for i in gone):
+    removed_axes = axes("squeeze", axis, len(x.shape))
+    if any(x.shape[i] != 1 for i in removed_axes):
         raise ShapeError(
             f"squeeze: axis {axis} of {x.shape} is not of size 1",
             hint="only axes of size 1 can be removed; index to select one of several elements",
         )
-    return TensorSpec(tuple(n for i, n in enumerate(x.shape) if i not in gone), x.dtype)
+    return TensorSpec(tuple(n for i, n in enumerate(x.shape) if i not in removed_axes), x.dtype)
 
 
 register(
@@ -240,13 +240,13 @@ def _concatenate_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Ten
     parts = _parts(specs, "concatenate")
     lead = parts[0].shape
     (axis,) = axes("concatenate", (attrs["axis"],), len(lead))
-    for each in parts[1:]:
-        others = zip(each.shape, lead, strict=False)
-        if len(each.shape) != len(lead) or any(
-            n != m for i, (n, m) in enumerate(others) if i != axis
+    for part in parts[1:]:
+        pairs = zip(part.shape, lead, strict=False)
+        if len(part.shape) != len(lead) or any(
+            n != m for i, (n, m) in enumerate(pairs) if i != axis
         ):
             raise ShapeError(
-                f"concatenate: {each.shape} does not fit {lead} along axis {axis}",
+                f"concatenate: {part.shape} does not fit {lead} along axis {axis}",
                 hint="all dimensions but that axis must agree",
             )
     total = sum(part.shape[axis] for part in parts)

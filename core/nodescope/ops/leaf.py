@@ -9,7 +9,7 @@ from nodescope.ir.graph import LEAVES
 from nodescope.ops import register
 from nodescope.ops.op import Op
 
-for _name in (each for each in LEAVES if each != "read"):
+for _name in (leaf for leaf in LEAVES if leaf != "read"):
     register(
         Op(
             name=_name,

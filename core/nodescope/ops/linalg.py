@@ -63,14 +63,14 @@ def _solve_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
             hint="the last dimension of the right-hand side holds columns; "
             "write a stack of vectors as x[..., None]",
         )
-    found = dtype("solve", *specs).name
+    result_dtype = dtype("solve", *specs).name
     if len(b) == 1:
-        return TensorSpec((*a[:-2], a[-1]), found)
+        return TensorSpec((*a[:-2], a[-1]), result_dtype)
     try:
         batch = np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
         raise ShapeError(f"solve: leading dimensions do not broadcast: {a} and {b}") from None
-    return TensorSpec((*batch, *b[-2:]), found)
+    return TensorSpec((*batch, *b[-2:]), result_dtype)
 
 
 def _solve_columns(F: Any, name: str, ct: Any, b: Any, *system: Any, **attrs: Any) -> Any:
@@ -120,10 +120,10 @@ register(
 
 def _triangle(F: Any, a: Any, lower: bool, unit: bool) -> Any:
     """What of ``a`` a triangular solve reads."""
-    found = masked(F, a, float(lower), float(not unit), float(not lower))
+    triangle = masked(F, a, float(lower), float(not unit), float(not lower))
     if unit:
-        found = F.add(found, np.eye(a.shape[-1], dtype=found.dtype))
-    return found
+        triangle = F.add(triangle, np.eye(a.shape[-1], dtype=triangle.dtype))
+    return triangle
 
 
 class _Plain:
@@ -143,8 +143,8 @@ def _triangular_left(
     back = _solve_columns(F, "solve_triangular", ct, b, a, lower=lower, trans=not trans, unit=unit)
     x = column(F, out) if b.ndim == 1 else out
     left, right = (x, back) if trans else (back, x)
-    found = F.negative(F.matmul(left, transposed(F, right)))
-    return masked(F, found, float(lower), float(not unit), float(not lower))
+    product = F.negative(F.matmul(left, transposed(F, right)))
+    return masked(F, product, float(lower), float(not unit), float(not lower))
 
 
 def _triangular_right(
@@ -164,10 +164,10 @@ register(
         vjp=(_triangular_left, _triangular_right),
         ports=("a", "b"),
         samples=lambda rng: [
-            Sample(each.inputs, {"lower": lower, "trans": trans, "unit": unit})
+            Sample(problem.inputs, {"lower": lower, "trans": trans, "unit": unit})
             for lower, trans, unit in ((True, False, False), (False, True, False),
                                        (False, False, True), (True, True, True))
-            for each in _systems(rng)
+            for problem in _systems(rng)
         ],
         flops=cubic,
     )
@@ -198,8 +198,8 @@ def _det_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
 def _slogdet_infer(
     specs: tuple[Operand, ...], attrs: dict[str, Any]
 ) -> tuple[TensorSpec, TensorSpec]:
-    shape, found = square("slogdet", specs[0])[:-2], dtype("slogdet", specs[0])
-    return TensorSpec(shape, found.name), TensorSpec(shape, real(found).name)
+    shape, result_dtype = square("slogdet", specs[0])[:-2], dtype("slogdet", specs[0])
+    return TensorSpec(shape, result_dtype.name), TensorSpec(shape, real(result_dtype).name)
 
 
 def _slogdet_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
@@ -223,7 +223,7 @@ for _name, _infer, _impl, _vjp in (
             impl=guarded(_name, _impl, _infer),
             vjp=(_vjp,),
             ports=("a",),
-            samples=lambda rng: [Sample((well_conditioned(rng, *each),)) for each in _SQUARES],
+            samples=lambda rng: [Sample((well_conditioned(rng, *shape),)) for shape in _SQUARES],
             flops=cubic,
         )
     )
@@ -237,7 +237,7 @@ register(
         vjp=(_slogdet_vjp,),
         outputs=2,
         ports=("a",),
-        samples=lambda rng: [Sample((well_conditioned(rng, *each),)) for each in _SQUARES],
+        samples=lambda rng: [Sample((well_conditioned(rng, *shape),)) for shape in _SQUARES],
         flops=cubic,
     )
 )
@@ -274,8 +274,8 @@ register(
         vjp=(_cholesky_vjp,),
         ports=("a",),
         samples=lambda rng: [
-            Sample((positive_definite(rng, *each),), {"upper": upper})
-            for each in _SQUARES
+            Sample((positive_definite(rng, *shape),), {"upper": upper})
+            for shape in _SQUARES
             for upper in (False, True)
         ],
         flops=cubic,
@@ -292,14 +292,14 @@ def _qr(a: Array, mode: Any) -> tuple[Array, Array]:
 
 def _qr_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, TensorSpec]:
     *batch, m, n = matrix("qr", specs[0])
-    found = dtype("qr", specs[0]).name
+    result_dtype = dtype("qr", specs[0]).name
     k = m if attrs["mode"] == "complete" else min(m, n)
-    return TensorSpec((*batch, m, k), found), TensorSpec((*batch, k, n), found)
+    return TensorSpec((*batch, m, k), result_dtype), TensorSpec((*batch, k, n), result_dtype)
 
 
 def _qr_vjp(F: Any, ct: Any, out: Any, x: Any, mode: str) -> Any:
     m, n = x.shape[-2:]
-    (q, r), (ct_q, ct_r) = out, (conjugate(F, each) for each in ct)
+    (q, r), (ct_q, ct_r) = out, (conjugate(F, cotangent) for cotangent in ct)
     if m > n and mode == "complete":
         raise GradientError(
             f"qr: the last {m - n} columns of Q are an arbitrary basis and have no gradient",
@@ -338,10 +338,10 @@ register(
         outputs=2,
         ports=("a",),
         samples=lambda rng: [
-            Sample((rng.standard_normal(each),), {"mode": mode})
-            for each in _RECTANGLES
+            Sample((rng.standard_normal(shape),), {"mode": mode})
+            for shape in _RECTANGLES
             for mode in ("reduced", "complete")
-            if mode == "reduced" or each[-2] <= each[-1]
+            if mode == "reduced" or shape[-2] <= shape[-1]
         ],
         flops=cubic,
     )

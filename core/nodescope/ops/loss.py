@@ -169,7 +169,7 @@ def _soft_labels_vjp(F: Any, ct: Any, out: Any, scores: Any, labels: Any, **attr
 def _classes_samples(name: str, rng: np.random.Generator) -> list[Sample]:
     labels = np.array([0, 2, 1, 1, 0])
     x, image = rng.standard_normal((5, 3)), rng.standard_normal((2, 3, 2))
-    found = [
+    samples = [
         Sample((x, labels)),
         Sample((rng.standard_normal((1, 2)), np.array([1]))),
         Sample((x, labels), {"ignore_index": 1, "reduction": "mean"}),
@@ -178,12 +178,12 @@ def _classes_samples(name: str, rng: np.random.Generator) -> list[Sample]:
     ]
     if name == "cross_entropy":
         soft = rng.dirichlet(np.ones(3), 5)
-        found += [
+        samples += [
             Sample((x, labels), {"label_smoothing": 0.1, "reduction": "sum"}),
             Sample((x, soft)),
             Sample((x, soft), {"label_smoothing": 0.2, "reduction": "none"}),
         ]
-    return found
+    return samples
 
 
 for _name in ("cross_entropy", "nll_loss"):
@@ -271,7 +271,7 @@ def _pointwise(
     def checked(prediction: Any, target: Any, **attrs: Any) -> Any:
         spec = infer(specs_of(prediction, target), attrs)
         assert isinstance(spec, TensorSpec)
-        a, b = (np.asarray(each, spec.dtype) for each in (prediction, target))
+        a, b = (np.asarray(array, spec.dtype) for array in (prediction, target))
         return impl(a, b, **attrs)
 
     register(

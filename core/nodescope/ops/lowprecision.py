@@ -49,12 +49,12 @@ def promote(*dtypes: Any) -> np.dtype[Any]:
     With float16 and with integers of 16 bits it gives float32, with larger ones float64, as the
     ufuncs do; a Python float is weak, as beside float16.
     """
-    kinds = [np.dtype(each.dtype) if hasattr(each, "dtype") else each for each in dtypes]
+    kinds = [np.dtype(item.dtype) if hasattr(item, "dtype") else item for item in dtypes]
     if not any(isinstance(kind, np.dtype) and low(kind) for kind in kinds):
         return np.result_type(*kinds)
     strong = [kind for kind in kinds if isinstance(kind, np.dtype)]
     # Beside everything but itself, bool and bytes bfloat16 is what float32 is.
-    narrow = all(low(each) or each.kind == "b" or each.itemsize == 1 for each in strong)
+    narrow = all(low(dtype) or dtype.kind == "b" or dtype.itemsize == 1 for dtype in strong)
     if narrow:
         weak_complex = any(isinstance(kind, complex) for kind in kinds)
         return np.dtype(np.complex64) if weak_complex else next(filter(low, strong))
@@ -103,13 +103,13 @@ def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]
 def _rounded(
     plain: Callable[..., Any], narrows: _Narrows, inputs: tuple[Any, ...], attrs: dict[str, Any]
 ) -> Any:
-    found = plain(*(_wide(operand) for operand in inputs), **_wide_attrs(attrs))
+    result = plain(*(_wide(operand) for operand in inputs), **_wide_attrs(attrs))
     if not narrows(tuple(getattr(operand, "dtype", operand) for operand in inputs), attrs):
-        return found
+        return result
     dtype = bfloat16()
-    if isinstance(found, tuple):
-        return tuple(_narrow(each, dtype) for each in found)
-    return _narrow(found, dtype)
+    if isinstance(result, tuple):
+        return tuple(_narrow(array, dtype) for array in result)
+    return _narrow(result, dtype)
 
 
 def _wide(value: Any) -> Any:
@@ -125,21 +125,21 @@ def _wide_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _narrow(value: Any, dtype: np.dtype[Any]) -> Any:
-    found = np.asarray(value)
-    return found.astype(dtype) if found.dtype == _FLOAT32 else found
+    array = np.asarray(value)
+    return array.astype(dtype) if array.dtype == _FLOAT32 else array
 
 
-def _stands_for(given: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+def _stands_for(operands: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     """Whether float32 results stand for bfloat16: no other float was among the operands."""
     if attrs.get("dtype") is not None:
         return bool(attrs["dtype"] == BFLOAT16)
     # Integers beside floats are labels and indices here, not operands that promote.
-    return not any(isinstance(each, np.dtype) and each.kind in "fc" for each in given)
+    return not any(isinstance(operand, np.dtype) and operand.kind in "fc" for operand in operands)
 
 
-def _promotes(given: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
+def _promotes(operands: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     """The same for ops whose result has the common dtype of all operands."""
-    return low(promote(*given))
+    return low(promote(*operands))
 
 
 def _narrowing(plain: Infer, narrows: _Narrows) -> Infer:
@@ -152,15 +152,15 @@ def _narrowing(plain: Infer, narrows: _Narrows) -> Infer:
             else spec
             for spec in specs
         )
-        found = plain(wide, _wide_attrs(attrs))
-        given = tuple(
+        result = plain(wide, _wide_attrs(attrs))
+        operands = tuple(
             as_dtype(spec.dtype) if isinstance(spec, TensorSpec) else spec for spec in specs
         )
-        if not narrows(given, attrs):
-            return found
-        if isinstance(found, tuple):
-            return tuple(map(_narrow_spec, found))
-        return _narrow_spec(found)
+        if not narrows(operands, attrs):
+            return result
+        if isinstance(result, tuple):
+            return tuple(map(_narrow_spec, result))
+        return _narrow_spec(result)
 
     return infer
 

@@ -24,10 +24,10 @@ def kept(x: Array, condition: Array, out: Array | None = None) -> Array:
     """``x`` where the condition holds, else 0; both of one shape, floating point."""
     word = WORDS.get(x.dtype.itemsize)
     if word is None or x.dtype.kind not in "fV" or not x.ndim:
-        found = np.where(condition, x, x.dtype.type(0))
+        values = np.where(condition, x, x.dtype.type(0))
         if out is None:
-            return found
-        out[...] = found
+            return values
+        out[...] = values
         return out
     bits = condition.astype(word)
     np.negative(bits, out=bits)  # 1 becomes all ones

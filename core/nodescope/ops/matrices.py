@@ -62,20 +62,22 @@ def dtype(name: str, *operands: Operand) -> np.dtype[Any]:
     Raises:
         DtypeError: An operand is of a type that LAPACK does not know, such as float16.
     """
-    found = []
+    dtypes = []
     for operand in operands:
-        given = np.dtype(dtype_of(operand))
-        if given.kind in "biu":
-            given = np.dtype(np.float64)
-        elif given.name not in _NATIVE:
-            raise DtypeError(f"{name}: not defined for {given.name}", hint="use .astype('float32')")
-        found.append(given)
-    return np.result_type(*found)
+        operand_dtype = np.dtype(dtype_of(operand))
+        if operand_dtype.kind in "biu":
+            operand_dtype = np.dtype(np.float64)
+        elif operand_dtype.name not in _NATIVE:
+            raise DtypeError(
+                f"{name}: not defined for {operand_dtype.name}", hint="use .astype('float32')"
+            )
+        dtypes.append(operand_dtype)
+    return np.result_type(*dtypes)
 
 
-def real(found: np.dtype[Any]) -> np.dtype[Any]:
+def real(dtype_: np.dtype[Any]) -> np.dtype[Any]:
     """The type of the parts of a complex type; a real one itself."""
-    return np.zeros(0, found).real.dtype
+    return np.zeros(0, dtype_).real.dtype
 
 
 def matrix(name: str, operand: Operand) -> Shape:
@@ -134,10 +136,10 @@ def column(F: Any, x: Any) -> Any:
 def mask(n: int, below: float, diagonal: float, above: float, name: str) -> Array:
     """(n, n) with these numbers below, on and above its diagonal; of the real type of ``name``."""
     ones = np.ones((n, n), real(np.dtype(name)))
-    found = below * np.tril(ones, -1) + diagonal * np.eye(n) + above * np.triu(ones, 1)
-    found = found.astype(ones.dtype)
-    found.flags.writeable = False
-    return found
+    weights = below * np.tril(ones, -1) + diagonal * np.eye(n) + above * np.triu(ones, 1)
+    weights = weights.astype(ones.dtype)
+    weights.flags.writeable = False
+    return weights
 
 
 def masked(F: Any, x: Any, below: float, diagonal: float, above: float) -> Any:

@@ -126,14 +126,14 @@ def _impl(kind: str, x: Array, *params: Array, eps: float, **attrs: Any) -> Any:
     form = _form(kind, x.shape, attrs)
     work = np.asarray(x, working(x.dtype)).reshape(form.work)
     mean, centred, variance = _statistics(RAW, work, form, kind)
-    found = np.multiply(centred, _inverse(RAW, variance, eps))
-    for f, each in zip((np.multiply, np.add), params, strict=False):
-        found = f(found, each.reshape(form.spread))
+    normalised = np.multiply(centred, _inverse(RAW, variance, eps))
+    for f, param in zip((np.multiply, np.add), params, strict=False):
+        normalised = f(normalised, param.reshape(form.spread))
     out = spec[0] if kind == "batch_norm" else spec
-    found = found.reshape(x.shape).astype(as_dtype(out.dtype), copy=False)
+    normalised = normalised.reshape(x.shape).astype(as_dtype(out.dtype), copy=False)
     if kind != "batch_norm":
-        return found
-    return found, mean.reshape(form.param), variance.reshape(form.param)
+        return normalised
+    return normalised, mean.reshape(form.param), variance.reshape(form.param)
 
 
 # Rules
@@ -159,7 +159,7 @@ def _rule(
     if kind == "batch_norm":
         ct, *shares = ct
     pulled = _widened(F, ct, form)
-    found = (_gathered(F, F.multiply(pulled, normal), form), _gathered(F, pulled, form))
+    gradients = (_gathered(F, F.multiply(pulled, normal), form), _gathered(F, pulled, form))
     if params:
         pulled = F.multiply(pulled, F.reshape(params[0], shape=form.spread))
     along = F.mean(F.multiply(pulled, normal), axis=form.axes, keepdims=True)
@@ -169,10 +169,10 @@ def _rule(
     left = F.multiply(left, inverse)
     if shares:
         # Mean and variance are outputs, too: d mean = 1/n, d variance = 2 (x - mean) / n.
-        by_mean, by_variance = (F.reshape(each, shape=form.spread) for each in shares)
+        by_mean, by_variance = (F.reshape(share, shape=form.spread) for share in shares)
         bend = F.multiply(centred, F.multiply(by_variance, 2.0))
         left = F.add(left, F.multiply(F.add(bend, by_mean), 1.0 / _count(form)))
-    return (F.reshape(left, shape=x.shape), *found[: len(params)])
+    return (F.reshape(left, shape=x.shape), *gradients[: len(params)])
 
 
 def _gathered(F: Any, pulled: Any, form: Form) -> Any:
@@ -197,16 +197,20 @@ def _samples(kind: str, rng: np.random.Generator) -> list[Sample]:
         ],
         "instance_norm": [((2, 3, 4), {}), ((1, 1, 2, 3), {}), ((0, 2, 3), {})],
     }  # fmt: skip
-    found = []
+    samples = []
     for shape, attrs in cases["layer_norm" if kind == "rms_norm" else kind]:
         # A size of 1 has no spread of its own: eps keeps its slope measurable.
         eps = 1e-5 if shape[-1] != 1 else 0.5
-        every = {"eps": eps, **attrs}
+        all_attrs = {"eps": eps, **attrs}
         x = rng.standard_normal(shape)
         param = _form(kind, shape, attrs).param
         w, b = rng.standard_normal(param), rng.standard_normal(param)
-        found += [Sample((x, w, b), every), Sample((x, w), every), Sample((x,), every)]
-    return found
+        samples += [
+            Sample((x, w, b), all_attrs),
+            Sample((x, w), all_attrs),
+            Sample((x,), all_attrs),
+        ]
+    return samples
 
 
 def _flops(specs: tuple[Operand, ...], out: Any) -> int:
@@ -260,10 +264,10 @@ def _given_impl(x: Array, mean: Array, variance: Array, *params: Array, eps: flo
     centred, inverse = _given(RAW, np.asarray(x, working(x.dtype)), mean, variance, eps)
     if params:
         inverse = np.multiply(inverse, params[0].reshape(inverse.shape))
-    found = np.multiply(centred, inverse)
+    normalised = np.multiply(centred, inverse)
     if len(params) > 1:
-        found = np.add(found, params[1].reshape(inverse.shape))
-    result: Array = found.astype(as_dtype(spec.dtype), copy=False)
+        normalised = np.add(normalised, params[1].reshape(inverse.shape))
+    result: Array = normalised.astype(as_dtype(spec.dtype), copy=False)
     return result
 
 
@@ -290,13 +294,13 @@ def _given_rule(port: int) -> Callable[..., Any]:
 
 
 def _given_samples(rng: np.random.Generator) -> list[Sample]:
-    found = []
+    samples = []
     for shape in ((3, 2), (2, 3, 2, 2), (1, 1, 3), (0, 2)):
         c = shape[1]
-        every = (rng.standard_normal(shape), rng.standard_normal(c), rng.uniform(0.5, 2.0, c),
+        operands = (rng.standard_normal(shape), rng.standard_normal(c), rng.uniform(0.5, 2.0, c),
                  rng.standard_normal(c), rng.standard_normal(c))  # fmt: skip
-        found += [Sample(every[:k], {"eps": 1e-5}) for k in (5, 4, 3)]
-    return found
+        samples += [Sample(operands[:k], {"eps": 1e-5}) for k in (5, 4, 3)]
+    return samples
 
 
 register(

@@ -102,19 +102,19 @@ class Plan:
         values.update(zip(self.fed, feeds, strict=True))
         for impl, args, scalars, attrs, outputs, drop in self._steps:
             if scalars is None:
-                given = [values[argument] for argument in args]
+                operands = [values[argument] for argument in args]
             else:
-                given = [
+                operands = [
                     scalar if argument is None else values[argument]
                     for argument, scalar in zip(args, scalars, strict=True)
                 ]
-            data = impl(*given, **attrs) if attrs else impl(*given)
+            data = impl(*operands, **attrs) if attrs else impl(*operands)
             if data.__class__ is tuple:
                 values.update(zip(outputs, map(_array, data), strict=True))
             else:
                 values[outputs[0]] = data if data.__class__ is _ndarray else _array(data)
-            for each in drop:
-                del values[each]
+            for value in drop:
+                del values[value]
         return [values[value] for value in self.outputs]
 
 
@@ -122,13 +122,13 @@ def needed(
     graph: Graph, outputs: Sequence[int], fed: Sequence[int], also: Sequence[int] = ()
 ) -> tuple[Node, ...]:
     """The nodes that have to run for the outputs, in order; producers of fed values do not."""
-    given = set(fed)
-    wanted = {output for output in outputs if output not in given}
+    known = set(fed)
+    wanted = {output for output in outputs if output not in known}
     waited = set(also)
-    found: list[Node] = []
+    needed_nodes: list[Node] = []
     for node in reversed(graph.nodes):
         if node.id in waited or not wanted.isdisjoint(node.outputs):
-            found.append(node)
-            wanted.update(value for value in node.inputs if value not in given)
+            needed_nodes.append(node)
+            wanted.update(value for value in node.inputs if value not in known)
             waited.update(node.control_inputs)
-    return tuple(reversed(found))
+    return tuple(reversed(needed_nodes))

@@ -55,19 +55,19 @@ def _layout(name: str, size: Sizes, attrs: dict[str, Any]) -> tuple[Sizes, Paddi
     out = positions(name, size, kernel, stride, padding, dilation)
     if not attrs["ceil_mode"]:
         return out, padding
-    found, more = [], []
+    counts, more = [], []
     for n, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True):
         reach = d * (k - 1) + 1
         count = -((n + low + high - reach) // -s) + 1
         if (count - 1) * s >= n + low:  # the last window has to start inside
             count -= 1
-        found.append(count)
+        counts.append(count)
         more.append((low, max(high, (count - 1) * s + reach - n - low)))
-    return tuple(found), tuple(more)
+    return tuple(counts), tuple(more)
 
 
-def _sliding_infer(n: int, what: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
-    name = f"{what}_pool{n}d"
+def _sliding_infer(n: int, kind: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
+    name = f"{kind}_pool{n}d"
     x = image(name, specs[0], n)
     _real(name, x)
     out, _ = _layout(name, x.shape[2:], attrs)
@@ -95,10 +95,10 @@ def _combined(f: np.ufunc, x: Array, out: Sizes, attrs: dict[str, Any]) -> Array
     rows = x[:, :, : s * (out[0] - 1) + 1 : s]
     for i in range(1, kh):
         rows = f(rows, x[:, :, i * dh : i * dh + s * (out[0] - 1) + 1 : s])
-    found = rows[..., : t * (out[1] - 1) + 1 : t]
+    combined = rows[..., : t * (out[1] - 1) + 1 : t]
     for j in range(1, kw):
-        found = f(found, rows[..., j * dw : j * dw + t * (out[1] - 1) + 1 : t])
-    return found.copy() if kh == kw == 1 else found
+        combined = f(combined, rows[..., j * dw : j * dw + t * (out[1] - 1) + 1 : t])
+    return combined.copy() if kh == kw == 1 else combined
 
 
 def _max(n: int, x: Array, **attrs: Any) -> Array:
@@ -112,15 +112,15 @@ def _first_hits(x: Array, largest: Array, attrs: dict[str, Any]) -> Iterator[tup
     """For each tap, where it is its window's first maximum."""
     out = largest.shape[2:]
     kernel = pair(attrs["kernel"])
-    taken = np.zeros(largest.shape, bool)
+    claimed = np.zeros(largest.shape, bool)
     for at in _taps(attrs):
         if at == (kernel[0] - 1, kernel[1] - 1):
             # What no tap before it was; a window with a NaN equals none of its taps.
-            yield at, np.logical_not(taken)
+            yield at, np.logical_not(claimed)
             return
         same = np.equal(_tap(x, at, out, attrs), largest)
-        yield at, np.greater(same, taken)
-        np.logical_or(taken, same, out=taken)
+        yield at, np.greater(same, claimed)
+        np.logical_or(claimed, same, out=claimed)
 
 
 def _max_grad(n: int, ct: Array, x: Array, largest: Array, **attrs: Any) -> Array:
@@ -206,8 +206,8 @@ def _avg_grad(n: int, ct: Array, *, size: Sizes, **attrs: Any) -> Array:
     total = np.zeros((*ct.shape[:2], top + h + bottom, left + w + right), work)
     for i in range(kh):
         total[:, :, i : i + s * (oh - 1) + 1 : s] += rows
-    found = np.ascontiguousarray(inner(total, padding))
-    return flat(found, n).astype(as_dtype(spec.dtype), copy=False)
+    gradient = np.ascontiguousarray(inner(total, padding))
+    return flat(gradient, n).astype(as_dtype(spec.dtype), copy=False)
 
 
 # Rules
@@ -242,8 +242,8 @@ def _pooled_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> T
     _real(name, x)
     _real(name, moved)
     out, _ = _layout(name, x.shape[2:], attrs)
-    given, wanted = (largest, x) if way == "grad" else (x, largest)
-    if largest.shape != (*x.shape[:2], *out) or moved.shape != given.shape:
+    moved_shape, wanted = (largest, x) if way == "grad" else (x, largest)
+    if largest.shape != (*x.shape[:2], *out) or moved.shape != moved_shape.shape:
         raise ShapeError(f"{name}: {moved.shape}, {x.shape} and {largest.shape} do not fit")
     return TensorSpec(wanted.shape, moved.dtype)
 
@@ -256,28 +256,28 @@ _CASES: list[tuple[tuple[int, ...], int, int, tuple[int, int], bool]] = [
 ]  # fmt: skip
 
 
-def _samples(n: int, what: str, rng: np.random.Generator) -> list[Sample]:
-    found = []
+def _samples(n: int, kind: str, rng: np.random.Generator) -> list[Sample]:
+    samples = []
     for shape, k, s, pad, ceil in _CASES:
         attrs: dict[str, Any] = {
             "kernel": (k,) * n, "stride": (s,) * n, "padding": (pad,) * n, "ceil_mode": ceil
         }  # fmt: skip
         x = rng.standard_normal(shape if n == 2 else (*shape[:2], shape[3]))
-        if what.startswith("avg"):
+        if kind.startswith("avg"):
             attrs["count_include_pad"] = s < 3
             out = _avg(n, x, **attrs)
         else:
             attrs["dilation"] = (1 + (s == 1 and k == 2),) * n
             out = _max(n, x, **attrs)
         ct = rng.standard_normal(out.shape)
-        found.append({
+        samples.append({
             "max": Sample((x,), attrs),
             "avg": Sample((x,), attrs),
             "max_grad": Sample((ct, x, out), attrs),
             "max_pick": Sample((rng.standard_normal(x.shape), x, out), attrs),
             "avg_grad": Sample((ct,), {"size": x.shape[2:], **attrs}),
-        }[what])  # fmt: skip
-    return found
+        }[kind])  # fmt: skip
+    return samples
 
 
 for _n in (1, 2):

@@ -128,24 +128,26 @@ def _no_draws(name: str) -> DtypeError:
     )
 
 
-def _as(found: Any, name: str) -> Any:
+def _as(values: Any, name: str) -> Any:
     """Draws in another floating-point type."""
     if name not in _FLOAT_TYPES:
         raise _no_draws(name)
-    return np.asarray(found).astype(as_dtype(name), copy=False)
+    return np.asarray(values).astype(as_dtype(name), copy=False)
 
 
 def _fits(parameter: Any, shape: tuple[int, ...]) -> None:
     """Refuse a parameter (spec, array or number) that is complex or of another shape."""
-    given = getattr(parameter, "shape", ())
+    parameter_shape = getattr(parameter, "shape", ())
     if as_dtype(getattr(parameter, "dtype", type(parameter))).kind == "c":
         raise DtypeError("random: parameters must be real, not complex")
     try:
-        fits = np.broadcast_shapes(given, shape) == shape
+        fits = np.broadcast_shapes(parameter_shape, shape) == shape
     except ValueError:
         fits = False
     if not fits:
-        raise ShapeError(f"random: parameters of shape {given} do not broadcast to {shape}")
+        raise ShapeError(
+            f"random: parameters of shape {parameter_shape} do not broadcast to {shape}"
+        )
 
 
 def _uniform(key: Array, shape: tuple[int, ...], dtype: str) -> Any:
@@ -154,8 +156,8 @@ def _uniform(key: Array, shape: tuple[int, ...], dtype: str) -> Any:
         return draw.random(shape, np.dtype(dtype))
     # Rounding a finer number could give 1, which does not belong to the interval.
     bits = _BITS.get(dtype, 0)
-    found = draw.integers(0, 1 << bits, shape, np.uint16).astype(np.float32)
-    return _as(found * np.float32(2.0**-bits), dtype)
+    integers = draw.integers(0, 1 << bits, shape, np.uint16).astype(np.float32)
+    return _as(integers * np.float32(2.0**-bits), dtype)
 
 
 def _normal(key: Array, shape: tuple[int, ...], dtype: str) -> Any:
@@ -180,8 +182,8 @@ def _gamma(key: Array, alpha: Any, shape: tuple[int, ...], dtype: str) -> Any:
     _fits(alpha, shape)
     if not np.all(np.asarray(alpha) >= 0):
         raise DomainError("gamma: the shape parameter is negative")
-    found = _stream(key, _DRAW).draw.standard_gamma(np.asarray(alpha, np.float64), shape)
-    return _as(found, dtype)
+    draws = _stream(key, _DRAW).draw.standard_gamma(np.asarray(alpha, np.float64), shape)
+    return _as(draws, dtype)
 
 
 def _gamma_rule(F: Any, ct: Any, out: Any, key: Any, alpha: Any, **attrs: Any) -> Any:
@@ -213,14 +215,14 @@ def _truncated_normal(
     if not lower < upper:
         raise DomainError(f"truncated_normal: there is nothing between {lower} and {upper}")
     draw = _stream(key, _DRAW).draw
-    found = np.empty(math.prod(shape))
-    todo = np.arange(found.size)
+    draws = np.empty(math.prod(shape))
+    todo = np.arange(draws.size)
     while todo.size:
         drawn, accepted = _proposal(draw, lower, upper, todo.size)
-        found[todo[accepted]] = drawn[accepted]
+        draws[todo[accepted]] = drawn[accepted]
         todo = todo[~accepted]
     # In a narrower type, a number next to a bound may round past it, if only as the bound does.
-    return _as(found.reshape(shape), dtype)
+    return _as(draws.reshape(shape), dtype)
 
 
 def _proposal(draw: np.random.Generator, lower: float, upper: float, n: int) -> tuple[Array, Array]:
@@ -302,10 +304,10 @@ def _categorical(key: Array, logits: Array, axis: int, shape: tuple[int, ...]) -
 
 def _categorical_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     _key(specs[0])
-    given, axis, shape = shape_of(specs[1]), attrs["axis"], attrs["shape"]
-    if not -len(given) <= axis < len(given) or not given[axis]:
-        raise ShapeError(f"categorical: no classes along axis {axis} of logits {given}")
-    batch = tuple(size for i, size in enumerate(given) if i != axis % len(given))
+    logits_shape, axis, shape = shape_of(specs[1]), attrs["axis"], attrs["shape"]
+    if not -len(logits_shape) <= axis < len(logits_shape) or not logits_shape[axis]:
+        raise ShapeError(f"categorical: no classes along axis {axis} of logits {logits_shape}")
+    batch = tuple(size for i, size in enumerate(logits_shape) if i != axis % len(logits_shape))
     _fits(TensorSpec(batch, _dtype(specs[1])), shape)
     return TensorSpec(shape, "int64")
 
@@ -340,7 +342,9 @@ def _random(
             impl=impl,
             vjp=vjp,
             ports=("key", *ports),
-            samples=lambda rng: [Sample((_any_key(rng), *inputs), each) for each in attrs],
+            samples=lambda rng: [
+                Sample((_any_key(rng), *inputs), attrs_of_sample) for attrs_of_sample in attrs
+            ],
             smooth=False,
             flops=one_per_output,
         )
@@ -361,7 +365,7 @@ for _name, _impl in (("uniform", _uniform), ("normal", _normal), ("exponential",
                      ("gumbel", _gumbel)):  # fmt: skip
     _random(_name, _of_shape("f"), _impl, _FLOATS)
 _random("truncated_normal", _of_shape("f"), _truncated_normal,
-        [{"lower": -2.0, "upper": 2.0, **each} for each in _FLOATS])  # fmt: skip
+        [{"lower": -2.0, "upper": 2.0, **range_} for range_ in _FLOATS])  # fmt: skip
 _random("gamma", _of_shape("f"), _gamma, _FLOATS, 2.5, ports=("alpha",), vjp=(None, _gamma_rule))
 _random("bernoulli", _of_shape("b"), _bernoulli,
         [{"shape": (4, 3)}, {"shape": (0, 3)}, {"shape": (3,)}], _THREE, ports=("p",))  # fmt: skip

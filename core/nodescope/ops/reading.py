@@ -77,8 +77,8 @@ def _at(position: int) -> Array:
     return np.array([position], np.int64)
 
 
-def _all(each: Any) -> Array:
-    return np.arange(np.size(each), dtype=np.int64)
+def _all(value: Any) -> Array:
+    return np.arange(np.size(value), dtype=np.int64)
 
 
 def _index(array: Any, *positions: int) -> Any:
@@ -91,8 +91,8 @@ def flat(array: Any, at: Array) -> Array:
     array = np.asarray(array)
     if array.ndim == 0:
         return np.broadcast_to(array, at.shape)
-    found: Array = array[np.unravel_index(at, array.shape)]
-    return found
+    elements: Array = array[np.unravel_index(at, array.shape)]
+    return elements
 
 
 def stretched(shape: tuple[int, ...], full: tuple[int, ...], position: int) -> int | None:
@@ -101,90 +101,90 @@ def stretched(shape: tuple[int, ...], full: tuple[int, ...], position: int) -> i
     cut = len(full) - len(shape)
     if cut < 0 or any(n not in (1, m) for n, m in zip(shape, full[cut:], strict=True)):
         return None
-    found = 0
+    flat_position = 0
     for n, i in zip(shape, index[cut:], strict=True):
-        found = found * n + (0 if n == 1 else int(i))
-    return found
+        flat_position = flat_position * n + (0 if n == 1 else int(i))
+    return flat_position
 
 
-def everything(asked: Asked) -> Made:
+def everything(query: Asked) -> Made:
     """All elements of all inputs."""
-    reads = (Read(port, _all(value)) for port, value in enumerate(asked.inputs))
-    return Made(tuple(each for each in reads if each.at.size), exact=False)
+    reads = (Read(port, _all(value)) for port, value in enumerate(query.inputs))
+    return Made(tuple(read for read in reads if read.at.size), exact=False)
 
 
-def nothing(asked: Asked) -> Made:
+def nothing(query: Asked) -> Made:
     """An output that only has the shape of its input."""
     return Made(())
 
 
-def elementwise(asked: Asked) -> Made:
+def elementwise(query: Asked) -> Made:
     """The elements that are broadcast to this place."""
     reads = []
-    for port, value in enumerate(asked.inputs):
-        found = stretched(np.shape(value), asked.shape, asked.position)
-        if found is None:
-            return everything(asked)
-        reads.append(Read(port, _at(found), _selects(asked, port)))
+    for port, value in enumerate(query.inputs):
+        position = stretched(np.shape(value), query.shape, query.position)
+        if position is None:
+            return everything(query)
+        reads.append(Read(port, _at(position), _selects(query, port)))
     return Made(tuple(reads))
 
 
-def _selects(asked: Asked, port: int) -> bool:
-    ports = asked.op.ports
+def _selects(query: Asked, port: int) -> bool:
+    ports = query.op.ports
     return port < len(ports) and ports[port] in ("condition", "mask", "indices", "labels", "key")
 
 
-def chosen(asked: Asked) -> Made:
+def chosen(query: Asked) -> Made:
     """``where``, ``choose`` and ``dropout``: what says which one, and the one that is taken."""
-    which, *reads = elementwise(asked).reads
-    if asked.op.name == "dropout":
+    condition, *reads = elementwise(query).reads
+    if query.op.name == "dropout":
         mask = reads[0]._replace(selects=True)
-        taken = bool(flat(asked.inputs[1], mask.at)[0])
-        return Made((which, mask) if taken else (mask,))
-    says = flat(asked.inputs[0], which.at)[0]
-    if asked.op.name == "where":
-        return Made((which._replace(selects=True), reads[0 if bool(says) else 1]))
-    return Made((which._replace(selects=True), reads[int(says) % len(reads)]))
+        is_kept = bool(flat(query.inputs[1], mask.at)[0])
+        return Made((condition, mask) if is_kept else (mask,))
+    says = flat(query.inputs[0], condition.at)[0]
+    if query.op.name == "where":
+        return Made((condition._replace(selects=True), reads[0 if bool(says) else 1]))
+    return Made((condition._replace(selects=True), reads[int(says) % len(reads)]))
 
 
-def replaced(asked: Asked) -> Made:
+def replaced(query: Asked) -> Made:
     """``assign``: the new value; nothing is left of the old one."""
-    found = elementwise(asked)
-    return Made(tuple(each for each in found.reads if each.port == 1))
+    dependence = elementwise(query)
+    return Made(tuple(read for read in dependence.reads if read.port == 1))
 
 
-def moved(asked: Asked) -> Made:
+def moved(query: Asked) -> Made:
     """Ops that only move elements: run on positions, twice, so that what they fill in is seen."""
-    selectors = _selectors(asked)
-    sizes = [np.size(value) for value in asked.inputs]
-    if sum(sizes) + math.prod(asked.shape) > MOST_STAND_IN:
-        return everything(asked)
+    selectors = _selectors(query)
+    sizes = [np.size(value) for value in query.inputs]
+    if sum(sizes) + math.prod(query.shape) > MOST_STAND_IN:
+        return everything(query)
     starts = np.cumsum([1, *sizes]).tolist()
     total = float(starts[-1])
     seen = []
     for shift in (0.0, total):
-        given = [
-            each
+        operands = [
+            value
             if port in selectors
-            else np.arange(start, start + size, dtype=np.float64).reshape(np.shape(each)) + shift
-            for port, (each, start, size) in enumerate(
-                zip(asked.inputs, starts[:-1], sizes, strict=True)
+            else np.arange(start, start + size, dtype=np.float64).reshape(np.shape(value)) + shift
+            for port, (value, start, size) in enumerate(
+                zip(query.inputs, starts[:-1], sizes, strict=True)
             )
         ]
-        found = _outputs(asked.op, given, asked.attrs)[asked.port]
-        seen.append(float(_index(found, asked.position)))
-    reads = [_selector(asked, each) for each in sorted(selectors)]
-    reads = [each for each in reads if each.at.size]
+        output = _outputs(query.op, operands, query.attrs)[query.port]
+        seen.append(float(_index(output, query.position)))
+    reads = [_selector(query, p) for p in sorted(selectors)]
+    reads = [read for read in reads if read.at.size]
     if seen[1] - seen[0] == total:
         place = int(seen[0])
         port = int(np.searchsorted(starts, place, side="right")) - 1
         reads.insert(0, Read(port, _at(place - starts[port])))
-    exact = asked.op.name != "index_set" or not asked.inputs[2:]
+    exact = query.op.name != "index_set" or not query.inputs[2:]
     return Made(tuple(reads), exact)
 
 
-def _selectors(asked: Asked) -> set[int]:
-    name, count = asked.op.name, len(asked.inputs)
+def _selectors(query: Asked) -> set[int]:
+    name, count = query.op.name, len(query.inputs)
     if name in ("getitem", "index_add"):
         return set(range(1, count))
     if name == "index_set":
@@ -192,26 +192,26 @@ def _selectors(asked: Asked) -> set[int]:
     return {1} if name in ("take_along_axis", "embedding") else set()
 
 
-def _selector(asked: Asked, port: int) -> Read:
+def _selector(query: Asked, port: int) -> Read:
     """The elements of an index array that say what is taken here."""
-    each = np.asarray(asked.inputs[port])
-    if asked.op.name == "take_along_axis":
-        found = stretched(each.shape, asked.shape, asked.position)
-        return Read(port, _all(each) if found is None else _at(found), True)
-    if asked.op.name == "embedding":
-        width = math.prod(asked.shape[each.ndim :])
-        return Read(port, _at(asked.position // max(width, 1)), True)
-    if asked.op.name == "getitem" and each.dtype != bool:
-        return Read(port, _at(_entry(asked, port - 1)), True)
-    return Read(port, _all(each), True)
+    selector = np.asarray(query.inputs[port])
+    if query.op.name == "take_along_axis":
+        position = stretched(selector.shape, query.shape, query.position)
+        return Read(port, _all(selector) if position is None else _at(position), True)
+    if query.op.name == "embedding":
+        width = math.prod(query.shape[selector.ndim :])
+        return Read(port, _at(query.position // max(width, 1)), True)
+    if query.op.name == "getitem" and selector.dtype != bool:
+        return Read(port, _at(_entry(query, port - 1)), True)
+    return Read(port, _all(selector), True)
 
 
-def _entry(asked: Asked, wanted: int) -> int:
+def _entry(query: Asked, wanted: int) -> int:
     """Which element of the index array ``wanted`` a place of a selection belongs to."""
     from nodescope.ops.index import Port
 
-    arrays, index = asked.inputs[1:], asked.attrs["index"]
-    ndim, known = np.ndim(asked.inputs[0]), sum(each not in (None, ...) for each in index)
+    arrays, index = query.inputs[1:], query.attrs["index"]
+    ndim, known = np.ndim(query.inputs[0]), sum(item not in (None, ...) for item in index)
     axis, axes = 0, {}
     for item in index:
         if item is Ellipsis:
@@ -220,198 +220,200 @@ def _entry(asked: Asked, wanted: int) -> int:
             if isinstance(item, Port):
                 axes[item.port] = axis
             axis += 1
-    shape = list(np.shape(asked.inputs[0]))
+    shape = list(np.shape(query.inputs[0]))
     for port, axis in axes.items():
         shape[axis] = np.size(arrays[port])
     line = np.arange(shape[axes[wanted]]).reshape(
         [-1 if i == axes[wanted] else 1 for i in range(ndim)]
     )
     places = tuple(
-        np.arange(np.size(arrays[each.port])).reshape(np.shape(arrays[each.port]))
-        if isinstance(each, Port)
-        else each
-        for each in index
+        np.arange(np.size(arrays[item.port])).reshape(np.shape(arrays[item.port]))
+        if isinstance(item, Port)
+        else item
+        for item in index
     )
-    return int(_index(np.broadcast_to(line, shape)[places], asked.position))
+    return int(_index(np.broadcast_to(line, shape)[places], query.position))
 
 
-def along(asked: Asked) -> Made:
+def along(query: Asked) -> Made:
     """Reductions without derivative: all elements of the reduced dimensions."""
-    return Made((Read(0, _group(asked)),), exact=False)
+    return Made((Read(0, _group(query)),), exact=False)
 
 
-def _group(asked: Asked) -> Array:
+def _group(query: Asked) -> Array:
     """Positions that are reduced to this one; of an op that keeps the shape, its whole row."""
-    x = np.asarray(asked.inputs[0])
+    x = np.asarray(query.inputs[0])
     places = np.arange(x.size).reshape(x.shape)
-    axis = asked.attrs.get("axis")
+    axis = query.attrs.get("axis")
     if x.ndim == 0 or axis is None:
         return places.reshape(-1)
     axes = tuple(i % x.ndim for i in ((axis,) if isinstance(axis, int) else axis))
     rest = [i for i in range(x.ndim) if i not in axes]
     rows = places.transpose((*rest, *axes)).reshape(math.prod(x.shape[i] for i in rest), -1)
-    position = asked.position
-    if asked.shape == x.shape and x.size != rows.shape[0]:
-        index = np.unravel_index(position, asked.shape)
+    position = query.position
+    if query.shape == x.shape and x.size != rows.shape[0]:
+        index = np.unravel_index(position, query.shape)
         position = 0
         for i in rest:
             position = position * x.shape[i] + int(index[i])
-    found: Array = rows[position]
-    return found
+    group: Array = rows[position]
+    return group
 
 
-def extreme(asked: Asked) -> Made:
+def extreme(query: Asked) -> Made:
     """``max`` and ``min``: the winner, which a NaN always is."""
-    group = _group(asked)
-    pick = np.argmax if asked.op.name == "max" else np.argmin
-    return Made((Read(0, group[[int(pick(flat(asked.inputs[0], group)))]]),))
+    group = _group(query)
+    pick = np.argmax if query.op.name == "max" else np.argmin
+    return Made((Read(0, group[[int(pick(flat(query.inputs[0], group)))]]),))
 
 
-def ordered(asked: Asked) -> Made:
+def ordered(query: Asked) -> Made:
     """``sort``: the element that stands here now."""
-    group = _group(asked)
-    row = flat(asked.inputs[0], group)
-    out = _index(asked.outputs[asked.port], asked.position)
+    group = _group(query)
+    row = flat(query.inputs[0], group)
+    out = _index(query.outputs[query.port], query.position)
     same = np.flatnonzero((row == out) | ((row != row) & (out != out)))
     if same.size != 1:
         return Made((Read(0, group[same] if same.size else group),), exact=False)
     return Made((Read(0, group[same]),))
 
 
-def winner(asked: Asked) -> Made:
+def winner(query: Asked) -> Made:
     """Maxima of windows and running ones: differentiated on ranks, among which no two are equal."""
-    x = np.asarray(asked.inputs[0])
+    x = np.asarray(query.inputs[0])
     if x.size > MOST_STAND_IN:
-        return everything(asked)
+        return everything(query)
     keys = x.reshape(-1).astype(np.float64)
-    largest = asked.op.name != "cummin"
+    largest = query.op.name != "cummin"
     keys = np.where(keys != keys, np.inf if largest else -np.inf, keys)
     order = np.argsort(keys if not largest else -keys, kind="stable")
     ranks = np.empty(x.size)
     ranks[order] = np.arange(x.size) if not largest else x.size - np.arange(x.size)
-    given = (ranks.reshape(x.shape), *asked.inputs[1:])
-    grads = _pulled(asked, given)
+    operands = (ranks.reshape(x.shape), *query.inputs[1:])
+    grads = _pulled(query, operands)
     assert grads[0] is not None
     return Made((Read(0, np.flatnonzero(grads[0].reshape(-1))),))
 
 
-def smooth(asked: Asked) -> Made:
+def smooth(query: Asked) -> Made:
     """What the derivative says at generic values; integers and masks are listed as a whole."""
-    if sum(map(np.size, asked.inputs)) > MOST_STAND_IN:
-        return everything(asked)
-    given = tuple(_generic(asked.op, port, value) for port, value in enumerate(asked.inputs))
-    grads = _pulled(asked, given)
+    if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
+        return everything(query)
+    operands = tuple(_generic(query.op, port, value) for port, value in enumerate(query.inputs))
+    grads = _pulled(query, operands)
     reads = []
-    other: list[Array | None] = [None] * len(given)
-    if asked.outputs[asked.port].dtype.kind == "c":
-        other = _pulled(asked, given, 1j)
-    for port, (each, grad) in enumerate(zip(asked.inputs, grads, strict=True)):
-        if grad is not None and given[port] is not each:
+    other: list[Array | None] = [None] * len(operands)
+    if query.outputs[query.port].dtype.kind == "c":
+        other = _pulled(query, operands, 1j)
+    for port, (value, grad) in enumerate(zip(query.inputs, grads, strict=True)):
+        if grad is not None and operands[port] is not value:
             if (turned := other[port]) is not None:
                 grad = np.abs(grad) + np.abs(turned)
             reads.append(Read(port, np.flatnonzero(grad.reshape(-1) != 0)))
-        elif np.size(each):
-            reads.append(Read(port, _all(each), True))
-    return Made(tuple(each for each in reads if each.at.size))
+        elif np.size(value):
+            reads.append(Read(port, _all(value), True))
+    return Made(tuple(read for read in reads if read.at.size))
 
 
-def solved(asked: Asked) -> Made:
+def solved(query: Asked) -> Made:
     """Solutions of equations: `smooth`, where rounding leaves specks of what should be zero."""
-    return smooth(asked)._replace(exact=False)
+    return smooth(query)._replace(exact=False)
 
 
-def local(asked: Asked) -> Made:
+def local(query: Asked) -> Made:
     """As `smooth`, but at the values themselves: which branch of the op they take matters."""
-    if sum(map(np.size, asked.inputs)) > MOST_STAND_IN:
-        return everything(asked)
-    given = tuple(np.asarray(value, np.float64) for value in asked.inputs)
-    grads = _pulled(asked, tuple(np.nan_to_num(each, nan=1.0) for each in given))
+    if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
+        return everything(query)
+    operands = tuple(np.asarray(value, np.float64) for value in query.inputs)
+    grads = _pulled(query, tuple(np.nan_to_num(operand, nan=1.0) for operand in operands))
     reads = (Read(i, np.flatnonzero(g.reshape(-1))) for i, g in enumerate(grads) if g is not None)
-    return Made(tuple(each for each in reads if each.at.size))
+    return Made(tuple(read for read in reads if read.at.size))
 
 
-def linear(asked: Asked) -> Made:
+def linear(query: Asked) -> Made:
     """Sums of terms that hold one element of each operand at most: `smooth`, with the terms."""
-    found = smooth(asked)
-    arrays = [r for r in found.reads if not r.selects]
-    if not found.exact or len(arrays) > 2 or not arrays:
-        return found
+    dependence = smooth(query)
+    arrays = [r for r in dependence.reads if not r.selects]
+    if not dependence.exact or len(arrays) > 2 or not arrays:
+        return dependence
     if len(arrays) == 1:
-        return _weighted(asked, found, arrays[0])
-    return _paired(asked, found, arrays[0], arrays[1])
+        return _weighted(query, dependence, arrays[0])
+    return _paired(query, dependence, arrays[0], arrays[1])
 
 
-def _weighted(asked: Asked, found: Made, read: Read) -> Made:
+def _weighted(query: Asked, dependence: Made, read: Read) -> Made:
     """Terms of an op with one operand: each element times its weight."""
-    given = list(asked.inputs)
-    given[read.port] = np.ones(np.shape(given[read.port]), _wide(given[read.port]))
-    grad = _pulled(asked, tuple(given))[read.port]
+    operands = list(query.inputs)
+    operands[read.port] = np.ones(np.shape(operands[read.port]), _wide(operands[read.port]))
+    grad = _pulled(query, tuple(operands))[read.port]
     if grad is None:
-        return found
+        return dependence
     weights = grad.reshape(-1)[read.at]
-    terms = flat(asked.inputs[read.port], read.at) * weights
-    return found._replace(how="sum", terms=terms, paired=(read.port,))
+    terms = flat(query.inputs[read.port], read.at) * weights
+    return dependence._replace(how="sum", terms=terms, paired=(read.port,))
 
 
-def _paired(asked: Asked, found: Made, one: Read, other: Read) -> Made:
+def _paired(query: Asked, dependence: Made, first: Read, other: Read) -> Made:
     """Terms of a product: differentiated by one operand, the other one says where it stands."""
-    shape = np.shape(asked.inputs[other.port])
-    given = list(asked.inputs)
-    given[one.port] = np.ones(np.shape(given[one.port]))
-    given[other.port] = np.ones(shape)
-    counts = _pulled(asked, tuple(given))[one.port]
-    given[other.port] = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
-    codes = _pulled(asked, tuple(given))[one.port]
-    if counts is None or codes is None or not (counts.reshape(-1)[one.at].real == 1).all():
-        return found
-    at = np.rint(codes.reshape(-1)[one.at].real).astype(np.int64) - 1
+    shape = np.shape(query.inputs[other.port])
+    operands = list(query.inputs)
+    operands[first.port] = np.ones(np.shape(operands[first.port]))
+    operands[other.port] = np.ones(shape)
+    counts = _pulled(query, tuple(operands))[first.port]
+    operands[other.port] = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
+    codes = _pulled(query, tuple(operands))[first.port]
+    if counts is None or codes is None or not (counts.reshape(-1)[first.at].real == 1).all():
+        return dependence
+    at = np.rint(codes.reshape(-1)[first.at].real).astype(np.int64) - 1
     if not np.array_equal(np.unique(at), other.at):
-        return found
-    reads = tuple(Read(each.port, at) if each is other else each for each in found.reads)
-    left, right = flat(asked.inputs[one.port], one.at), flat(asked.inputs[other.port], at)
-    return found._replace(reads=reads, how="sum", terms=left * right, paired=(one.port, other.port))
+        return dependence
+    reads = tuple(Read(read.port, at) if read is other else read for read in dependence.reads)
+    left, right = flat(query.inputs[first.port], first.at), flat(query.inputs[other.port], at)
+    return dependence._replace(
+        reads=reads, how="sum", terms=left * right, paired=(first.port, other.port)
+    )
 
 
-def product(asked: Asked) -> Made:
+def product(query: Asked) -> Made:
     """``prod``: the factors."""
-    group = _group(asked)
-    terms = flat(asked.inputs[0], group)
+    group = _group(query)
+    terms = flat(query.inputs[0], group)
     return Made((Read(0, group),) if group.size else (), True, "product", terms, (0,))
 
 
-def given_linear(asked: Asked) -> Made:
+def given_linear(query: Asked) -> Made:
     """Derivatives of poolings: linear in their first input; the others select."""
-    if sum(map(np.size, asked.inputs)) > MOST_STAND_IN:
-        return everything(asked)
-    given = (_generic(asked.op, 0, asked.inputs[0]), *map(np.asarray, asked.inputs[1:]))
-    grad = _pulled(asked, given)[0]
+    if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
+        return everything(query)
+    operands = (_generic(query.op, 0, query.inputs[0]), *map(np.asarray, query.inputs[1:]))
+    grad = _pulled(query, operands)[0]
     assert grad is not None
     reads = [Read(0, np.flatnonzero(grad.reshape(-1)))]
-    reads += [Read(i, _all(x), True) for i, x in enumerate(asked.inputs) if i]
-    return Made(tuple(each for each in reads if each.at.size))
+    reads += [Read(i, _all(x), True) for i, x in enumerate(query.inputs) if i]
+    return Made(tuple(read for read in reads if read.at.size))
 
 
-def matrices(asked: Asked) -> Made:
+def matrices(query: Asked) -> Made:
     """Decompositions: all elements of the matrix in the same place of a stack."""
-    x = asked.inputs[0]
+    x = query.inputs[0]
     leading = np.shape(x)[:-2]
-    if len(asked.inputs) != 1 or not leading or asked.shape[: len(leading)] != leading:
-        return everything(asked)
+    if len(query.inputs) != 1 or not leading or query.shape[: len(leading)] != leading:
+        return everything(query)
     size = np.shape(x)[-2] * np.shape(x)[-1]
-    stack = asked.position // max(math.prod(asked.shape[len(leading) :]), 1)
+    stack = query.position // max(math.prod(query.shape[len(leading) :]), 1)
     return Made((Read(0, np.arange(stack * size, (stack + 1) * size)),), exact=False)
 
 
-def drawn(asked: Asked) -> Made:
+def drawn(query: Asked) -> Made:
     """Random numbers: the key, and the parameters that are broadcast here."""
     reads = []
-    for port, value in enumerate(asked.inputs):
+    for port, value in enumerate(query.inputs):
         key = port == 0
         # Numbers that are rejected and drawn again depend on the parameters of those before them.
-        again = asked.op.name in ("random_integers", "random_gamma")
-        found = None if key or again else stretched(np.shape(value), asked.shape, asked.position)
-        reads.append(Read(port, _all(value) if found is None else _at(found), key))
-    return Made(tuple(each for each in reads if each.at.size), exact=False)
+        again = query.op.name in ("random_integers", "random_gamma")
+        position = None if key or again else stretched(np.shape(value), query.shape, query.position)
+        reads.append(Read(port, _all(value) if position is None else _at(position), key))
+    return Made(tuple(read for read in reads if read.at.size), exact=False)
 
 
 KINDS: dict[str, Kind] = {
@@ -426,28 +428,30 @@ KINDS: dict[str, Kind] = {
 # Asking an op
 
 
-def _outputs(op: Op, given: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
-    data = op.impl(*given, **attrs)
+def _outputs(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
+    data = op.impl(*operands, **attrs)
     return data if isinstance(data, tuple) else (data,)
 
 
-def _wide(each: Any) -> Any:
-    return np.complex128 if np.asarray(each).dtype.kind == "c" else np.float64
+def _wide(value: Any) -> Any:
+    return np.complex128 if np.asarray(value).dtype.kind == "c" else np.float64
 
 
-def _generic(op: Op, port: int, each: Any) -> Any:
+def _generic(op: Op, port: int, value: Any) -> Any:
     """Numbers at which no derivative vanishes by chance; integers and masks as they are."""
-    array = np.asarray(each)
+    array = np.asarray(value)
     if array.dtype.kind in "biu" and (op.rule(port) is None or op.family != "matmul"):
-        return each
+        return value
     rng = np.random.default_rng(port + 1)
     low, high = op.domain
     # Positive where that will do: a variance among the operands is.
-    found = np.asarray(rng.uniform(max(low, 0.3) if high > 0.5 else low, high, array.shape))
-    return found + 1j * rng.uniform(0.1, 0.7, array.shape) if array.dtype.kind == "c" else found
+    stand_in = np.asarray(rng.uniform(max(low, 0.3) if high > 0.5 else low, high, array.shape))
+    return (
+        stand_in + 1j * rng.uniform(0.1, 0.7, array.shape) if array.dtype.kind == "c" else stand_in
+    )
 
 
-def _pulled(asked: Asked, given: tuple[Any, ...], cotangent: complex = 1) -> list[Array | None]:
+def _pulled(query: Asked, operands: tuple[Any, ...], cotangent: complex = 1) -> list[Array | None]:
     """Derivatives of one element by every input, as the op's rules give them.
 
     Raises:
@@ -455,33 +459,33 @@ def _pulled(asked: Asked, given: tuple[Any, ...], cotangent: complex = 1) -> lis
     """
     from nodescope.ops import RAW
 
-    op, attrs = asked.op, asked.attrs
-    outs = tuple(map(np.asarray, _outputs(op, given, attrs)))
+    op, attrs = query.op, query.attrs
+    outs = tuple(map(np.asarray, _outputs(op, operands, attrs)))
     cts = [np.zeros_like(out, out.dtype if out.dtype.kind in "fc" else float) for out in outs]
-    cts[asked.port][np.unravel_index(asked.position, outs[asked.port].shape)] = cotangent
+    cts[query.port][np.unravel_index(query.position, outs[query.port].shape)] = cotangent
     ct: Any = tuple(cts) if op.outputs != 1 else cts[0]
     out: Any = outs if op.outputs != 1 else outs[0]
     if op.vjp is None:
         raise TypeError(f"{op.name} has no derivative")
     if op.joint:
-        return _fitted(op.vjp[0](RAW, ct, out, *given, **attrs), given)  # type: ignore[misc]
-    found: list[Any] = []
-    for port in range(len(given)):
+        return _fitted(op.vjp[0](RAW, ct, out, *operands, **attrs), operands)  # type: ignore[misc]
+    gradients: list[Any] = []
+    for port in range(len(operands)):
         rule = op.rule(port) if op.variadic or port < len(op.vjp) else None
         if rule is None:
-            found.append(None)
+            gradients.append(None)
         elif op.variadic:
-            found.append(rule(RAW, ct, out, *given, **attrs, port=port))
+            gradients.append(rule(RAW, ct, out, *operands, **attrs, port=port))
         else:
-            found.append(rule(RAW, ct, out, *given, **attrs))
-    return _fitted(found, given)
+            gradients.append(rule(RAW, ct, out, *operands, **attrs))
+    return _fitted(gradients, operands)
 
 
-def _fitted(found: Iterable[Any], given: Sequence[Any]) -> list[Array | None]:
+def _fitted(gradients: Iterable[Any], operands: Sequence[Any]) -> list[Array | None]:
     from nodescope.ops import RAW
 
     fitted: list[Array | None] = []
-    for ct, x in zip(found, given, strict=True):
+    for ct, x in zip(gradients, operands, strict=True):
         if ct is None:
             fitted.append(None)
         else:

@@ -50,7 +50,7 @@ def as_axis(axis: Any) -> Axis:
     if axis is None or isinstance(axis, int):
         return axis
     if isinstance(axis, tuple | list):
-        return tuple(int(each) for each in axis)
+        return tuple(int(a) for a in axis)
     return int(axis)
 
 
@@ -67,10 +67,10 @@ def _samples(rng: np.random.Generator, **more: Any) -> list[Sample]:
 
 
 def _zeros_too(rng: np.random.Generator) -> list[Sample]:
-    one, two = rng.standard_normal((2, 3, 4))
-    one[0, 1] = two[1, 2] = two[1, 3] = 0.0
+    first, two = rng.standard_normal((2, 3, 4))
+    first[0, 1] = two[1, 2] = two[1, 3] = 0.0
     attrs = {"axis": 1, "keepdims": False}
-    return [*_samples(rng), *(Sample((x,), attrs) for x in (one, two, np.zeros((2, 3))))]
+    return [*_samples(rng), *(Sample((x,), attrs) for x in (first, two, np.zeros((2, 3))))]
 
 
 def _infer(name: str, dtype: Callable[[np.dtype[Any]], Any], *, nonempty: bool = False) -> Infer:
@@ -142,15 +142,17 @@ def _mean_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> 
 def _prod_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     # The product of all others, from before and behind: out / x would be 0 / 0 at a zero.
     shape = x.shape
-    gone = axes("prod", axis, len(shape))
-    rest = tuple(i for i in range(len(shape)) if i not in gone)
-    order = (*rest, *gone)
+    reduced_axes = axes("prod", axis, len(shape))
+    rest = tuple(i for i in range(len(shape)) if i not in reduced_axes)
+    order = (*rest, *reduced_axes)
     kept = tuple(shape[i] for i in rest)
     rows = F.reshape(F.transpose(x, axes=order), shape=(*kept, count(shape, axis)))
-    others = F.multiply(products_before(F, rows), backwards(F, products_before, rows))
+    other_products = F.multiply(products_before(F, rows), backwards(F, products_before, rows))
     back = tuple(order.index(i) for i in range(len(shape)))
-    others = F.transpose(F.reshape(others, shape=tuple(shape[i] for i in order)), axes=back)
-    return F.multiply(restore(F, ct, shape, axis, keepdims), others)
+    other_products = F.transpose(
+        F.reshape(other_products, shape=tuple(shape[i] for i in order)), axes=back
+    )
+    return F.multiply(restore(F, ct, shape, axis, keepdims), other_products)
 
 
 def _extreme_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -199,10 +201,10 @@ def _logsumexp_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool
 
 
 def _floats_only(name: str) -> Callable[[np.dtype[Any]], Any]:
-    def dtype(given: np.dtype[Any]) -> Any:
-        if given.kind != "f":
-            raise DtypeError(f"{name}: not defined for {given}", hint="convert with .astype")
-        return given
+    def dtype(dtype: np.dtype[Any]) -> Any:
+        if dtype.kind != "f":
+            raise DtypeError(f"{name}: not defined for {dtype}", hint="convert with .astype")
+        return dtype
 
     return dtype
 
@@ -235,7 +237,7 @@ def _bind_arg(
 
 
 def _arg_samples(rng: np.random.Generator) -> list[Sample]:
-    return [each for each in _samples(rng) if not isinstance(each.attrs["axis"], tuple)]
+    return [sample for sample in _samples(rng) if not isinstance(sample.attrs["axis"], tuple)]
 
 
 for _name, _function in (

@@ -29,8 +29,8 @@ def restore(F: Any, ct: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool)
     """Give ``ct`` back the reduced dimensions as size 1, so that it broadcasts to ``shape``."""
     if keepdims or ct.ndim == len(shape):
         return ct
-    gone = axes("reduction", axis, len(shape))
-    return F.reshape(ct, shape=tuple(1 if i in gone else n for i, n in enumerate(shape)))
+    reduced_axes = axes("reduction", axis, len(shape))
+    return F.reshape(ct, shape=tuple(1 if i in reduced_axes else n for i, n in enumerate(shape)))
 
 
 def backwards(F: Any, scan: Any, x: Any) -> Any:

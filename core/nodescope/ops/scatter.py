@@ -69,14 +69,15 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
             f"index_set: {error}",
             hint="count from 0, or from -1 for the last; slices may extend past the end",
         ) from None
-    given = shape_of(value)
-    lead = len(given) - len(selected)
-    if lead > 0 and any(n != 1 for n in given[:lead]):
-        raise ShapeError(f"index_set: a value of shape {given} does not fit {selected}")
-    pairs = zip(reversed(given), reversed(selected), strict=False)
+    value_shape = shape_of(value)
+    lead = len(value_shape) - len(selected)
+    if lead > 0 and any(n != 1 for n in value_shape[:lead]):
+        raise ShapeError(f"index_set: a value of shape {value_shape} does not fit {selected}")
+    pairs = zip(reversed(value_shape), reversed(selected), strict=False)
     if not any(masks) and any(n not in (1, m) for n, m in pairs):
         raise ShapeError(
-            f"index_set: a value of shape {given} does not fit {selected}, which the index selects",
+            f"index_set: a value of shape {value_shape} does not fit {selected}, "
+            "which the index selects",
             hint="the value must have that shape, or broadcast to it",
         )
     return x
@@ -94,17 +95,17 @@ def _index_set_vjp(
         mask = arrays[0]
         wide = F.reshape(mask, shape=mask.shape + (1,) * (ct.ndim - mask.ndim))
         return F.where(wide, ct, 0.0)
-    taken = F.getitem(ct, *arrays, index=index)
+    gradient = F.getitem(ct, *arrays, index=index)
     if any(array.dtype != bool for array in arrays):
         # Who wrote last? Write everybody's number, and see whose is there.
-        numbers = np.arange(int(np.prod(taken.shape))).reshape(taken.shape)
+        numbers = np.arange(int(np.prod(gradient.shape))).reshape(gradient.shape)
         written = F.index_set(np.zeros(x.shape, np.intp), numbers, *arrays, index=index)
         last = F.equal(F.getitem(written, *arrays, index=index), numbers)
-        taken = F.where(last, taken, 0.0)
-    extra = value.ndim - taken.ndim
+        gradient = F.where(last, gradient, 0.0)
+    extra = value.ndim - gradient.ndim
     if extra > 0:
-        taken = F.reshape(taken, shape=(1,) * extra + taken.shape)
-    return unbroadcast(F, taken, value)
+        gradient = F.reshape(gradient, shape=(1,) * extra + gradient.shape)
+    return unbroadcast(F, gradient, value)
 
 
 def _index_set_samples(rng: np.random.Generator) -> list[Sample]:

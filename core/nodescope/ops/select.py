@@ -76,10 +76,10 @@ def _choose(index: Array, *choices: Array) -> Array:
         )
     shape = np.broadcast_shapes(index.shape, *(choice.shape for choice in choices))
     dtype = np.result_type(*choices)
-    found = np.zeros(shape, dtype)
-    for number, each in enumerate(choices):  # np.choose takes only so many
-        np.copyto(found, each, where=index == number)
-    return found
+    chosen = np.zeros(shape, dtype)
+    for number, choice in enumerate(choices):  # np.choose takes only so many
+        np.copyto(chosen, choice, where=index == number)
+    return chosen
 
 
 def _choose_vjp(F: Any, ct: Any, out: Any, index: Any, *choices: Any, port: int) -> Any:
@@ -105,7 +105,7 @@ register(
 
 
 def _clip_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-    bounds = [each for each in (attrs["low"], attrs["high"]) if each is not None]
+    bounds = [bound for bound in (attrs["low"], attrs["high"]) if bound is not None]
     x = tensor_spec(specs[0])
     return TensorSpec(x.shape, promoted((x, *bounds)).name)
 

@@ -101,18 +101,18 @@ def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, tuple) else (axis,)
-    found = []
-    for each in given:
-        if not -ndim <= each < ndim:
+    axes_given = axis if isinstance(axis, tuple) else (axis,)
+    normalised = []
+    for number in axes_given:
+        if not -ndim <= number < ndim:
             raise BoundsError(
-                f"{name}: axis {each} is out of range for {ndim} dimensions",
+                f"{name}: axis {number} is out of range for {ndim} dimensions",
                 hint=f"axes go from {-ndim} to {ndim - 1}" if ndim else "a scalar has no axes",
             )
-        found.append(each % ndim)
-    if len(set(found)) != len(found):
+        normalised.append(number % ndim)
+    if len(set(normalised)) != len(normalised):
         raise ShapeError(f"{name}: axis {axis} names a dimension twice")
-    return tuple(found)
+    return tuple(normalised)
 
 
 def reduced(
@@ -123,12 +123,12 @@ def reduced(
     Raises:
         ShapeError: The axis does not exist, or ``nonempty`` and there is nothing to reduce over.
     """
-    gone = axes(name, axis, len(shape))
-    if nonempty and any(shape[each] == 0 for each in gone):
+    reduced_axes = axes(name, axis, len(shape))
+    if nonempty and any(shape[i] == 0 for i in reduced_axes):
         raise ShapeError(f"{name}: nothing to reduce over in shape {shape}, axis {axis}")
     if keepdims:
-        return tuple(1 if i in gone else n for i, n in enumerate(shape))
-    return tuple(n for i, n in enumerate(shape) if i not in gone)
+        return tuple(1 if i in reduced_axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in reduced_axes)
 
 
 def count(shape: tuple[int, ...], axis: Axis) -> int:

@@ -30,8 +30,8 @@ def _infer(name: str, dtype: str | None) -> Any:
 def _along(x: Array, axis: int | None) -> tuple[Array, int]:
     if axis is None:
         return np.ravel(x), 0
-    (found,) = axes("sort", (axis,), np.ndim(x))
-    return x, found
+    (normalised,) = axes("sort", (axis,), np.ndim(x))
+    return x, normalised
 
 
 def _argsort(x: Array, axis: int | None, descending: bool) -> Array:
@@ -45,8 +45,8 @@ def _argsort(x: Array, axis: int | None, descending: bool) -> Array:
 
 def _sort(x: Array, axis: int | None, descending: bool) -> Array:
     x, axis = _along(x, axis)
-    found = np.sort(x, axis=axis, kind="stable")
-    return np.asarray(np.flip(found, axis)) if descending else found
+    sorted_values = np.sort(x, axis=axis, kind="stable")
+    return np.asarray(np.flip(sorted_values, axis)) if descending else sorted_values
 
 
 def _sort_vjp(F: Any, ct: Any, out: Any, x: Any, axis: int | None, descending: bool) -> Any:
@@ -96,12 +96,12 @@ for _name, _impl, _rules, _dtype, _numpy in (
 
 
 def _argpartition_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-    found: TensorSpec = _infer("argpartition", "int64")(specs, attrs)
+    spec: TensorSpec = _infer("argpartition", "int64")(specs, attrs)
     x, axis = tensor_spec(specs[0]), attrs["axis"]
-    size = found.shape[0] if axis is None else x.shape[axis]
-    if size and any(not -size <= each < size for each in attrs["kth"]):
+    size = spec.shape[0] if axis is None else x.shape[axis]
+    if size and any(not -size <= position < size for position in attrs["kth"]):
         raise ShapeError(f"argpartition: kth {attrs['kth']} is out of range for {size} elements")
-    return found
+    return spec
 
 
 register(
@@ -113,7 +113,7 @@ register(
         numpy=(np.argpartition,),
         bind=lambda a, kth, axis=-1, kind="introselect", order=None: (
             (a,),
-            {"kth": tuple(int(each) for each in np.atleast_1d(kth)), "axis": axis},
+            {"kth": tuple(int(position) for position in np.atleast_1d(kth)), "axis": axis},
         ),
         samples=lambda rng: [
             Sample((rng.standard_normal((3, 4)),), {"kth": (1,), "axis": -1}),

@@ -45,8 +45,8 @@ _SQUARES = ((3, 3), (1, 1), (0, 0), (2, 3, 3), (0, 2, 2))
 
 def _gaps(F: Any, values: Any) -> Any:
     """``values[j] - values[i]`` at (i, j), and ones on the diagonal."""
-    found = F.subtract(row(F, values), column(F, values))
-    return F.add(found, np.eye(values.shape[-1], dtype=found.dtype))
+    gaps = F.subtract(row(F, values), column(F, values))
+    return F.add(gaps, np.eye(values.shape[-1], dtype=gaps.dtype))
 
 
 def _skew(F: Any, x: Any) -> Any:
@@ -58,17 +58,17 @@ def _skew(F: Any, x: Any) -> Any:
 
 def _svd_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:
     *batch, m, n = matrix("svd", specs[0])
-    found, k = dtype("svd", specs[0]), min(m, n)
+    result_dtype, k = dtype("svd", specs[0]), min(m, n)
     rows, columns = (m, n) if attrs["full_matrices"] else (k, k)
     return (
-        TensorSpec((*batch, m, rows), found.name),
-        TensorSpec((*batch, k), real(found).name),
-        TensorSpec((*batch, columns, n), found.name),
+        TensorSpec((*batch, m, rows), result_dtype.name),
+        TensorSpec((*batch, k), real(result_dtype).name),
+        TensorSpec((*batch, columns, n), result_dtype.name),
     )
 
 
 def _svd_vjp(F: Any, ct: Any, out: Any, x: Any, full_matrices: bool) -> Any:
-    (u, s, vh), (ct_u, ct_s, ct_vh) = out, (conjugate(F, each) for each in ct)
+    (u, s, vh), (ct_u, ct_s, ct_vh) = out, (conjugate(F, cotangent) for cotangent in ct)
     m, n = x.shape[-2:]
     k = min(m, n)
     arbitrary = None
@@ -77,10 +77,10 @@ def _svd_vjp(F: Any, ct: Any, out: Any, x: Any, full_matrices: bool) -> Any:
         kept, beyond = slice(None, k), slice(k, None)
         if m > n:
             arbitrary = F.getitem(ct_u, index=(..., beyond))
-            u, ct_u = (F.getitem(each, index=(..., kept)) for each in (u, ct_u))
+            u, ct_u = (F.getitem(array, index=(..., kept)) for array in (u, ct_u))
         else:
             arbitrary = F.getitem(ct_vh, index=(..., beyond, slice(None)))
-            vh, ct_vh = (F.getitem(each, index=(..., kept, slice(None))) for each in (vh, ct_vh))
+            vh, ct_vh = (F.getitem(array, index=(..., kept, slice(None))) for array in (vh, ct_vh))
     ct_v, v, uh = adjoint(F, ct_vh), adjoint(F, vh), adjoint(F, u)
     squared = F.multiply(s, s)
     gaps = _gaps(F, squared)
@@ -93,17 +93,17 @@ def _svd_vjp(F: Any, ct: Any, out: Any, x: Any, full_matrices: bool) -> Any:
     if x.dtype.kind == "c":
         phase = F.divide(turn_u, F.multiply(column(F, s), 2.0))
         inner = F.add(inner, masked(F, phase, 0.0, 1.0, 0.0))
-    found = F.matmul(u, F.matmul(inner, vh))
+    gradient = F.matmul(u, F.matmul(inner, vh))
     if m > k:
         outside = F.subtract(ct_u, F.matmul(u, F.matmul(uh, ct_u)))
-        found = F.add(found, F.matmul(F.divide(outside, row(F, s)), vh))
+        gradient = F.add(gradient, F.matmul(F.divide(outside, row(F, s)), vh))
     if n > k:
         outside = F.subtract(ct_vh, F.matmul(F.matmul(ct_vh, v), vh))
-        found = F.add(found, F.matmul(u, F.divide(outside, column(F, s))))
+        gradient = F.add(gradient, F.matmul(u, F.divide(outside, column(F, s))))
     if arbitrary is not None:
         used = F.any(F.not_equal(arbitrary, 0.0), axis=(-2, -1), keepdims=True)
-        found = F.where(used, np.asarray(np.nan, found.dtype), found)
-    return conjugate(F, found)
+        gradient = F.where(used, np.asarray(np.nan, gradient.dtype), gradient)
+    return conjugate(F, gradient)
 
 
 def _svdvals_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -132,10 +132,10 @@ register(
         outputs=3,
         ports=("a",),
         samples=lambda rng: [
-            Sample((rng.standard_normal(each),), {"full_matrices": full})
-            for each in _RECTANGLES
+            Sample((rng.standard_normal(shape),), {"full_matrices": full})
+            for shape in _RECTANGLES
             for full in (False, True)
-            if not full or each[-1] == each[-2]
+            if not full or shape[-1] == shape[-2]
         ],
         flops=cubic,
     )
@@ -148,7 +148,7 @@ register(
         impl=guarded("svdvals", _svdvals, _svdvals_infer),
         vjp=(_svdvals_vjp,),
         ports=("a",),
-        samples=lambda rng: [Sample((rng.standard_normal(each),)) for each in _RECTANGLES],
+        samples=lambda rng: [Sample((rng.standard_normal(shape),)) for shape in _RECTANGLES],
         flops=cubic,
     )
 )
@@ -158,17 +158,17 @@ register(
 
 
 def _eigh_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, TensorSpec]:
-    shape, found = square("eigh", specs[0]), dtype("eigh", specs[0])
-    return TensorSpec(shape[:-1], real(found).name), TensorSpec(shape, found.name)
+    shape, result_dtype = square("eigh", specs[0]), dtype("eigh", specs[0])
+    return TensorSpec(shape[:-1], real(result_dtype).name), TensorSpec(shape, result_dtype.name)
 
 
 def _eigh_vjp(F: Any, ct: Any, out: Any, x: Any, UPLO: str) -> Any:
-    (w, v), (ct_w, ct_v) = out, (conjugate(F, each) for each in ct)
+    (w, v), (ct_w, ct_v) = out, (conjugate(F, cotangent) for cotangent in ct)
     vh = adjoint(F, v)
     inner = F.divide(F.matmul(vh, ct_v), _gaps(F, w))
     inner = F.add(masked(F, inner, 1.0, 0.0, 1.0), diagonal_matrix(F, ct_w))
-    found = F.matmul(v, F.matmul(inner, vh))
-    return conjugate(F, one_triangle(F, found, UPLO == "U"))
+    gradient = F.matmul(v, F.matmul(inner, vh))
+    return conjugate(F, one_triangle(F, gradient, UPLO == "U"))
 
 
 def _eigvalsh_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -178,14 +178,14 @@ def _eigvalsh_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
 
 def _eigvalsh_vjp(F: Any, ct: Any, out: Any, x: Any, UPLO: str) -> Any:
     _, v = F.eigh(x, UPLO=UPLO)
-    found = F.matmul(F.multiply(v, row(F, ct)), adjoint(F, v))
-    return conjugate(F, one_triangle(F, found, UPLO == "U"))
+    gradient = F.matmul(F.multiply(v, row(F, ct)), adjoint(F, v))
+    return conjugate(F, one_triangle(F, gradient, UPLO == "U"))
 
 
 def _symmetric(rng: np.random.Generator) -> list[Sample]:
     return [
-        Sample((positive_definite(rng, *each),), {"UPLO": uplo})
-        for each in _SQUARES
+        Sample((positive_definite(rng, *shape),), {"UPLO": uplo})
+        for shape in _SQUARES
         for uplo in ("L", "U")
     ]
 
@@ -219,8 +219,8 @@ _spectrum(
 
 
 def _eigvals_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
-    shape, found = square("eigvals", specs[0]), dtype("eigvals", specs[0])
-    return TensorSpec(shape[:-1], np.result_type(found, np.complex64).name)
+    shape, result_dtype = square("eigvals", specs[0]), dtype("eigvals", specs[0])
+    return TensorSpec(shape[:-1], np.result_type(result_dtype, np.complex64).name)
 
 
 def _eig_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, TensorSpec]:
@@ -240,7 +240,7 @@ def _eigvals_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
 
 
 def _eig_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
-    (w, v), (ct_w, ct_v) = out, (conjugate(F, each) for each in ct)
+    (w, v), (ct_w, ct_v) = out, (conjugate(F, cotangent) for cotangent in ct)
     vh = adjoint(F, v)
     along = F.matmul(vh, ct_v)
     # The columns of v have length 1: what would stretch them is taken out.
@@ -255,8 +255,8 @@ _REAL_SPECTRUM = np.diag([1.0, 2.0, 4.0])
 
 
 def _nearly_diagonal(rng: np.random.Generator) -> list[Sample]:
-    near = [_REAL_SPECTRUM + 0.1 * rng.standard_normal(each) for each in ((3, 3), (2, 3, 3))]
-    return [Sample((each,)) for each in (*near, np.ones((1, 1)), np.ones((0, 0)))]
+    near = [_REAL_SPECTRUM + 0.1 * rng.standard_normal(shape) for shape in ((3, 3), (2, 3, 3))]
+    return [Sample((m,)) for m in (*near, np.ones((1, 1)), np.ones((0, 0)))]
 
 
 _spectrum(
@@ -289,9 +289,9 @@ def _pinv_pull(F: Any, ct: Any, p: Any, a: Any) -> Any:
     ph, cth = adjoint(F, p), adjoint(F, ct)
     right = F.matmul(cth, F.matmul(p, ph))
     left = F.matmul(F.matmul(ph, p), cth)
-    found = F.subtract(right, F.matmul(ph, F.matmul(ct, ph)))
-    found = F.subtract(found, F.matmul(a, F.matmul(p, right)))
-    return F.subtract(F.add(found, left), F.matmul(F.matmul(left, p), a))
+    gradient = F.subtract(right, F.matmul(ph, F.matmul(ct, ph)))
+    gradient = F.subtract(gradient, F.matmul(a, F.matmul(p, right)))
+    return F.subtract(F.add(gradient, left), F.matmul(F.matmul(left, p), a))
 
 
 def _pinv_vjp(F: Any, ct: Any, out: Any, x: Any, rcond: Any) -> Any:
@@ -309,8 +309,8 @@ def _lstsq_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[Ten
         raise ShapeError(
             f"lstsq: a matrix (m, n) and a right-hand side (m,) or (m, k), not {a} and {b}"
         )
-    found = dtype("lstsq", *specs).name
-    return TensorSpec((a[1], *b[1:]), found), TensorSpec((), "int32")
+    result_dtype = dtype("lstsq", *specs).name
+    return TensorSpec((a[1], *b[1:]), result_dtype), TensorSpec((), "int32")
 
 
 def _lstsq(a: Array, b: Array, rcond: Any) -> tuple[Any, ...]:
@@ -347,7 +347,7 @@ register(
         vjp=(_pinv_vjp,),
         ports=("a",),
         samples=lambda rng: [
-            Sample((rng.standard_normal(each),), {"rcond": 1e-12}) for each in _RECTANGLES
+            Sample((rng.standard_normal(shape),), {"rcond": 1e-12}) for shape in _RECTANGLES
         ],
         flops=cubic,
     )

@@ -146,13 +146,13 @@ def _i1(x: Array) -> Array:
     """
     if x.dtype.kind == "c":
         raise DtypeError("i1: not defined for complex numbers", hint="take .real")
-    given = x.astype(np.float64)
-    size = np.abs(given)
-    total = np.zeros_like(given)
+    wide = x.astype(np.float64)
+    size = np.abs(wide)
+    total = np.zeros_like(wide)
     for node in _NODES:
         total += node * np.exp(size * (node - 1.0))
-    found = np.sign(given) * np.exp(size) * total / len(_NODES)
-    return np.asarray(found.astype(x.dtype if x.dtype.kind == "f" else np.float64))
+    bessel = np.sign(wide) * np.exp(size) * total / len(_NODES)
+    return np.asarray(bessel.astype(x.dtype if x.dtype.kind == "f" else np.float64))
 
 
 def _i1_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:

@@ -64,9 +64,9 @@ def _several(name: str, ufunc: np.ufunc) -> Any:
         shape = broadcast(name, specs)
         dtypes = tuple(dtype_of(spec) for spec in specs)
         try:
-            found = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
+            result_dtypes = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
         except TypeError:
             raise named(name, dtypes) from None
-        return tuple(TensorSpec(shape, name_of(each)) for each in found[ufunc.nin :])
+        return tuple(TensorSpec(shape, name_of(dtype)) for dtype in result_dtypes[ufunc.nin :])
 
     return infer

@@ -21,10 +21,12 @@ from nodescope.ops.shapes import Axis, reduced
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    found = as_dtype(name)
-    if found.kind == "V":
+    result_dtype = as_dtype(name)
+    if result_dtype.kind == "V":
         raise DtypeError(f"vector_norm: not defined for {name}", hint="use .astype('float32')")
-    return np.dtype(np.float64) if found.kind in "biu" else np.zeros(0, found).real.dtype
+    return (
+        np.dtype(np.float64) if result_dtype.kind in "biu" else np.zeros(0, result_dtype).real.dtype
+    )
 
 
 def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:

@@ -33,7 +33,7 @@ def positions(
     Raises:
         ShapeError: It does not fit once, or a size is not positive.
     """
-    found = []
+    counts = []
     for n, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True):
         if k < 1 or s < 1 or d < 1:
             raise ShapeError(
@@ -51,17 +51,17 @@ def positions(
                 f"{low} and {high}",
                 hint="use a smaller kernel or more padding",
             )
-        found.append((n + low + high - reach) // s + 1)
-    return tuple(found)
+        counts.append((n + low + high - reach) // s + 1)
+    return tuple(counts)
 
 
 def image(name: str, operand: Operand, spatial: int) -> TensorSpec:
     """The spec of a batch of images or sequences. Raises `ShapeError` for another rank."""
     if not isinstance(operand, TensorSpec) or len(operand.shape) != spatial + 2:
-        given = operand.shape if isinstance(operand, TensorSpec) else ()
+        shape = operand.shape if isinstance(operand, TensorSpec) else ()
         raise ShapeError(
-            f"{name}: expected {_LETTERS[spatial]}, got shape {given}",
-            hint="add a batch dimension with x[None]?" if len(given) == spatial + 1 else "",
+            f"{name}: expected {_LETTERS[spatial]}, got shape {shape}",
+            hint="add a batch dimension with x[None]?" if len(shape) == spatial + 1 else "",
         )
     return operand
 

@@ -167,15 +167,15 @@ class MultiHeadAttention(Module):
         key = query if key is None else key
         value = key if value is None else value
         q, k, v = (
-            self._split(each) for each in (self.query(query), self.key(key), self.value(value))
+            self._split(tensor) for tensor in (self.query(query), self.key(key), self.value(value))
         )
         p = self.dropout if self.training else 0.0
-        found = scaled_dot_product_attention(
+        attended = scaled_dot_product_attention(
             q, k, v, mask, causal=causal, dropout_p=p, rng=self.rng
         )
-        n, _, length, size = found.shape
+        n, _, length, size = attended.shape
         joined: Tensor = self.output(
-            found.transpose(0, 2, 1, 3).reshape(n, length, self.heads * size)
+            attended.transpose(0, 2, 1, 3).reshape(n, length, self.heads * size)
         )
         return joined
 

@@ -79,14 +79,14 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     Raises:
         ShapeError: The sizes do not fit.
     """
-    found, given = tensor_of(x), tensor_of(weight)
-    if given.ndim != 2 or not found.ndim or found.shape[-1] != given.shape[0]:
+    inputs, matrix = tensor_of(x), tensor_of(weight)
+    if matrix.ndim != 2 or not inputs.ndim or inputs.shape[-1] != matrix.shape[0]:
         raise ShapeError(
-            f"linear: a weight of shape {given.shape} for inputs of shape {found.shape}",
+            f"linear: a weight of shape {matrix.shape} for inputs of shape {inputs.shape}",
             source=where(),
             hint="a weight is (inputs, outputs); transpose a PyTorch weight with weight.T",
         )
-    product: Any = found @ given
+    product: Any = inputs @ matrix
     return product if bias is None else product + tensor_of(bias)  # type: ignore[no-any-return]
 
 
@@ -181,8 +181,8 @@ def flatten(x: Any, start: int = 0) -> Tensor:
     x = tensor_of(x)
     lead = x.shape[:start]
     size = int(np.prod(x.shape[start:], dtype=np.int64))
-    found: Tensor = x.reshape(*lead, size)
-    return found
+    flattened: Tensor = x.reshape(*lead, size)
+    return flattened
 
 
 # Normalisation
@@ -191,7 +191,7 @@ def flatten(x: Any, start: int = 0) -> Tensor:
 def _normal(kind: str, x: Any, weight: Any, bias: Any, **attrs: Any) -> Any:
     if weight is None and bias is not None:
         weight = np.ones(bias.shape, bias.dtype)
-    params = [each for each in (weight, bias) if each is not None]
+    params = [parameter for parameter in (weight, bias) if parameter is not None]
     return call(kind, x, *params, **attrs)
 
 
@@ -251,7 +251,7 @@ def batch_norm_eval(
     """`batch_norm` with statistics that are given."""
     if weight is None and bias is not None:
         weight = np.ones(bias.shape, bias.dtype)
-    params = [each for each in (weight, bias) if each is not None]
+    params = [parameter for parameter in (weight, bias) if parameter is not None]
     return call("batch_norm_eval", x, mean, variance, *params, eps=float(eps))  # type: ignore[no-any-return]
 
 
@@ -278,14 +278,14 @@ def dropout(x: Any, p: float = 0.5, *, rng: Any, training: bool = True) -> Tenso
         rng: A `nodescope.random.Generator`, or a key that is used for nothing else.
         training: Whether anything is dropped.
     """
-    given: Tensor = tensor_of(x)
+    tensor: Tensor = tensor_of(x)
     if not training or not p:
-        return given
+        return tensor
     from nodescope.engine.random import Generator, bernoulli
 
     with name_scope("dropout"):
         if isinstance(rng, Generator):
-            mask = rng.bernoulli(1.0 - p, given.shape)
+            mask = rng.bernoulli(1.0 - p, tensor.shape)
         else:
-            mask = bernoulli(rng, 1.0 - p, given.shape)
-        return call("dropout", given, mask, p=float(p))  # type: ignore[no-any-return]
+            mask = bernoulli(rng, 1.0 - p, tensor.shape)
+        return call("dropout", tensor, mask, p=float(p))  # type: ignore[no-any-return]

@@ -36,8 +36,8 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int) -> Array:
     """Weights whose rows or columns are orthonormal (Saxe et al., 2014), for recurrent layers."""
     square = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
     q, r = np.linalg.qr(square)
-    found: Array = q * np.sign(np.diag(r))  # without the signs it would not be uniform
-    return found if inputs >= outputs else found.T
+    rows: Array = q * np.sign(np.diag(r))  # without the signs it would not be uniform
+    return rows if inputs >= outputs else rows.T
 
 
 def kernels(

@@ -122,5 +122,7 @@ def cosine_similarity(a: Any, b: Any, axis: int = 1, eps: float = 1e-8) -> Tenso
     """The cosine of the angle between vectors along ``axis``; lengths count as at least ``eps``."""
     a, b = tensor_of(a), tensor_of(b)
     with name_scope("cosine_similarity"):
-        lengths = [np.maximum(np.sqrt(np.sum(np.square(each), axis=axis)), eps) for each in (a, b)]
+        lengths = [
+            np.maximum(np.sqrt(np.sum(np.square(vector), axis=axis)), eps) for vector in (a, b)
+        ]
         return np.sum(a * b, axis=axis) / (lengths[0] * lengths[1])  # type: ignore[no-any-return]

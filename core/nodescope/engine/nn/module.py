@@ -69,17 +69,19 @@ class Module:
         seen: set[int] = set()
         todo: list[Module] = [self]
         while todo:
-            each = todo.pop()
-            if id(each) in seen:
+            module = todo.pop()
+            if id(module) in seen:
                 continue
-            seen.add(id(each))
-            yield each
-            todo += reversed([inner for _, inner in each._children() if isinstance(inner, Module)])
+            seen.add(id(module))
+            yield module
+            todo += reversed(
+                [inner for _, inner in module._children() if isinstance(inner, Module)]
+            )
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
         """Call ``function`` with every module, the innermost first; returns this one."""
-        for each in reversed(list(self.modules())):
-            function(each)
+        for module in reversed(list(self.modules())):
+            function(module)
         return self
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
@@ -92,18 +94,18 @@ class Module:
 
     def parameters(self) -> list[Tensor]:
         """The parameters of this module and of those inside."""
-        return [each for _, each in self.named_parameters()]
+        return [parameter for _, parameter in self.named_parameters()]
 
     def num_parameters(self) -> int:
         """How many numbers are trained."""
-        return sum(each.size for each in self.parameters())
+        return sum(parameter.size for parameter in self.parameters())
 
     # Training
 
     def train(self, mode: bool = True) -> Self:
         """Set this module and all inside to training, or with False to use; returns it."""
-        for each in self.modules():
-            object.__setattr__(each, "training", bool(mode))
+        for module in self.modules():
+            object.__setattr__(module, "training", bool(mode))
         return self
 
     def eval(self) -> Self:
@@ -112,14 +114,14 @@ class Module:
 
     def zero_grad(self) -> None:
         """Forget the gradients that `Tensor.backward` has added up."""
-        for each in self.parameters():
-            each.grad = None
+        for parameter in self.parameters():
+            parameter.grad = None
 
     # Saving and loading
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of all parameters and buffers by path; `numpy.savez` takes them as they are."""
-        return {path: each.data.copy() for path, each in self._state()}
+        return {path: tensor.data.copy() for path, tensor in self._state()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Give parameters and buffers the values that `state_dict` returned.
@@ -144,20 +146,20 @@ class Module:
                 hint=(did_you_mean(unknown[0], missing) if unknown else "")
                 or "pass strict=False to load the others",
             )
-        shared = {path: each for path, each in own.items() if path in state}
+        shared = {path: tensor for path, tensor in own.items() if path in state}
         arrays = {path: _plain(state[path]) for path in shared}
         wrong = [
-            f"{path} is {each.shape}, not {arrays[path].shape}"
-            for path, each in shared.items()
-            if each.shape != arrays[path].shape
+            f"{path} is {tensor.shape}, not {arrays[path].shape}"
+            for path, tensor in shared.items()
+            if tensor.shape != arrays[path].shape
         ]
         if wrong:
             raise ShapeError(
                 f"load_state_dict: {'; '.join(wrong)}", source=where(),
                 hint="make the module with the sizes that the state was saved with",
             )  # fmt: skip
-        for path, each in shared.items():
-            assign(each, arrays[path])
+        for path, tensor in shared.items():
+            assign(tensor, arrays[path])
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         for name, value in vars(self).items():
@@ -172,20 +174,20 @@ class Module:
 
     def _state(self) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
-        for path, each in self._walk(""):
-            if id(each) not in seen:
-                seen.add(id(each))
-                yield path, each
+        for path, tensor in self._walk(""):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield path, tensor
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What an attribute holds, through lists, tuples and dicts of any depth."""
     if isinstance(value, list | tuple):
-        for i, each in enumerate(value):
-            yield from _flat(f"{name}_{i}", each)
+        for i, item in enumerate(value):
+            yield from _flat(f"{name}_{i}", item)
     elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _flat(f"{name}_{key}", each)
+        for key, item in value.items():
+            yield from _flat(f"{name}_{key}", item)
     else:
         yield name, value
 
@@ -202,11 +204,11 @@ def _adopt(owner: Module, name: str, value: Any) -> None:
     elif isinstance(value, Module):
         object.__setattr__(value, "_scope", name)
         object.__setattr__(value, "_path", path)
-        for inner, each in list(value._children()):
-            _adopt(value, inner, each)
+        for inner, item in list(value._children()):
+            _adopt(value, inner, item)
     elif isinstance(value, list | tuple | dict):
-        for inner, each in _flat(name, value):
-            _adopt(owner, inner, each)
+        for inner, item in _flat(name, value):
+            _adopt(owner, inner, item)
 
 
 class Sequential(Module):
@@ -226,6 +228,6 @@ class Sequential(Module):
 
     def forward(self, x: Any) -> Any:
         """The last layer's result."""
-        for each in self.layer:
-            x = each(x)
+        for layer in self.layer:
+            x = layer(x)
         return x

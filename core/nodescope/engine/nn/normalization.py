@@ -149,8 +149,8 @@ class BatchNorm2d(_Affine):
         with no_grad(), contextlib.nullcontext() if builder is None else builder.updating():
             # The running variance is that of the population, as in PyTorch.
             unbiased = variance * (count / (count - 1))
-            for running, found in ((self.running_mean, mean), (self.running_var, unbiased)):
-                moved = running * (1.0 - self.momentum) + found * self.momentum
+            for running, statistic in ((self.running_mean, mean), (self.running_var, unbiased)):
+                moved = running * (1.0 - self.momentum) + statistic * self.momentum
                 assign(running, moved)
         return out
 

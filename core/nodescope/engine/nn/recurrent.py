@@ -83,27 +83,27 @@ class _Cell(Module):
         if state is None:
             return self.zero_state(batch)
         parts = (state,) if self.states == 1 else tuple(state)
-        found = tuple(tensor_of(part) for part in parts)
-        for each in found:
-            if each.shape != (batch, self.size):
+        states = tuple(tensor_of(part) for part in parts)
+        for part_state in states:
+            if part_state.shape != (batch, self.size):
                 raise ShapeError(
-                    f"{type(self).__name__}: a state of shape {each.shape}, expected "
+                    f"{type(self).__name__}: a state of shape {part_state.shape}, expected "
                     f"({batch}, {self.size})",
                     source=where(),
                 )
-        if len(found) != self.states:
-            raise ShapeError(f"{type(self).__name__}: {len(found)} states for {self.states}",
+        if len(states) != self.states:
+            raise ShapeError(f"{type(self).__name__}: {len(states)} states for {self.states}",
                              source=where())  # fmt: skip
-        return found[0] if self.states == 1 else found
+        return states[0] if self.states == 1 else states
 
     def projected(self, x: Tensor) -> Tensor:
         """What the input adds to the gates: (..., inputs) to (..., gates * size)."""
-        found = x @ self.weight_ih
-        return found if self.bias_ih is None else found + self.bias_ih
+        projection = x @ self.weight_ih
+        return projection if self.bias_ih is None else projection + self.bias_ih
 
     def _recalled(self, h: Tensor) -> Tensor:
-        found = h @ self.weight_hh
-        return found if self.bias_hh is None else found + self.bias_hh
+        projection = h @ self.weight_hh
+        return projection if self.bias_hh is None else projection + self.bias_hh
 
     def _gate(self, gates: Tensor, i: int) -> Tensor:
         return gates[:, i * self.size : (i + 1) * self.size]
@@ -207,9 +207,9 @@ class _Recurrent(Module):
         running = None if lengths is None else self._running(lengths, x)
         last = []
         for i, cell in enumerate(self.cell):
-            given = cell.checked(None if state is None else state[i], x.shape[0])
-            x, found = cell_over_time(cell, x, given, running)
-            last.append(found)
+            initial = cell.checked(None if state is None else state[i], x.shape[0])
+            x, final = cell_over_time(cell, x, initial, running)
+            last.append(final)
         return x, last
 
     def _running(self, lengths: Any, x: Tensor) -> Tensor:

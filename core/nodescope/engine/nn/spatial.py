@@ -21,20 +21,22 @@ Size = int | tuple[int, ...]
 
 def call(name: str, *inputs: Any, **attrs: Any) -> Any:
     """Run an op on tensors, arrays and numbers."""
-    found = tuple(
+    tensors = tuple(
         operand if operand.__class__ is Tensor else tensor_of(operand) for operand in inputs
     )
-    return apply(ops.get(name), found, attrs or NO_ATTRS)
+    return apply(ops.get(name), tensors, attrs or NO_ATTRS)
 
 
-def sizes(name: str, what: str, value: Any, n: int) -> tuple[int, ...]:
+def sizes(name: str, description: str, value: Any, n: int) -> tuple[int, ...]:
     """One size for all of ``n`` dimensions, or one for each. Raises `ShapeError`."""
     if isinstance(value, int | np.integer):
         return (int(value),) * n
     if isinstance(value, tuple | list) and len(value) == n:
-        return tuple(int(each) for each in value)
+        return tuple(int(size) for size in value)
     raise ShapeError(
-        f"{name}: {what} {value!r} is not one size or {n}", source=where(), hint="give an int"
+        f"{name}: {description} {value!r} is not one size or {n}",
+        source=where(),
+        hint="give an int",
     )
 
 
@@ -45,21 +47,21 @@ def _padding(
     if value == "valid":
         return ((0, 0),) * n
     if value == "same":
-        if any(each != 1 for each in stride):
+        if any(step != 1 for step in stride):
             raise UsageError(
                 f"{name}: padding='same' needs stride 1, not {stride}",
                 source=where(),
                 hint="give the padding as a number",
             )
         reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        return tuple((each // 2, each - each // 2) for each in reach)
+        return tuple((step // 2, step - step // 2) for step in reach)
     if isinstance(value, str):
         raise UsageError(
             f"{name}: padding={value!r}", source=where(), hint="use 'same', 'valid' or a number"
         )
-    if isinstance(value, tuple | list) and any(isinstance(each, tuple | list) for each in value):
-        return tuple(sizes(name, "padding", each, 2) for each in value)  # type: ignore[misc]
-    return tuple((each, each) for each in sizes(name, "padding", value, n))
+    if isinstance(value, tuple | list) and any(isinstance(side, tuple | list) for side in value):
+        return tuple(sizes(name, "padding", side, 2) for side in value)  # type: ignore[misc]
+    return tuple((size, size) for size in sizes(name, "padding", value, n))
 
 
 def _convolved(
@@ -126,9 +128,9 @@ def conv_transpose2d(
 
 
 def _pooled(
-    what: str, n: int, x: Any, kernel: Any, stride: Any, padding: Any, **options: Any
+    kind: str, n: int, x: Any, kernel: Any, stride: Any, padding: Any, **options: Any
 ) -> Tensor:
-    name = f"{what}_pool{n}d"
+    name = f"{kind}_pool{n}d"
     kernel = sizes(name, "kernel_size", kernel, n)
     stride = kernel if stride is None else sizes(name, "stride", stride, n)
     if "dilation" in options:
@@ -184,8 +186,8 @@ def avg_pool2d(
                    count_include_pad=bool(count_include_pad))  # fmt: skip
 
 
-def _adaptive(what: str, n: int, x: Any, output: Any) -> Tensor:
-    name, x = f"adaptive_{what}_pool{n}d", tensor_of(x)
+def _adaptive(kind: str, n: int, x: Any, output: Any) -> Tensor:
+    name, x = f"adaptive_{kind}_pool{n}d", tensor_of(x)
     if isinstance(output, tuple | list) and None in output and x.ndim == n + 2:
         output = tuple(k if m is None else m for m, k in zip(output, x.shape[2:], strict=True))
     return call(name, x, output=sizes(name, "output_size", output, n))  # type: ignore[no-any-return]

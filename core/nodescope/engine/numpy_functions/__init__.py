@@ -17,5 +17,5 @@ from nodescope.engine.numpy_functions.base import Table
 def tables() -> Iterator[Table]:
     """The tables of all modules here."""
     for module in pkgutil.iter_modules(__path__):
-        found = importlib.import_module(f"{__name__}.{module.name}")
-        yield getattr(found, "NUMPY", {})
+        table_module = importlib.import_module(f"{__name__}.{module.name}")
+        yield getattr(table_module, "NUMPY", {})

@@ -26,9 +26,9 @@ Table = dict[Any, Callable[..., Any]]
 
 def tensor_of(value: Any) -> Tensor:
     """``value`` as a tensor; arrays, lists and numbers become constants."""
-    found = operand(value)
-    if found.__class__ is Tensor:
-        return found
+    tensor = operand(value)
+    if tensor.__class__ is Tensor:
+        return tensor
     return make(np.asarray(value), kind="constant")
 
 
@@ -65,7 +65,7 @@ def along(x: Tensor, axis: int, part: Any) -> Tensor:
     return x[(slice(None),) * axis + (part,)]
 
 
-def concrete(value: Any, what: str) -> Any:
+def concrete(value: Any, subject: str) -> Any:
     """An argument that decides shapes, as an array: a tensor here would be data.
 
     Raises:
@@ -73,18 +73,18 @@ def concrete(value: Any, what: str) -> Any:
     """
     if isinstance(value, Tensor):
         raise unsupported(
-            f"{what} determines the shape of the result, so it cannot be a tensor",
+            f"{subject} determines the shape of the result, so it cannot be a tensor",
             "pass a number, list or array, as with .numpy()",
         )
     return np.asarray(value)
 
 
-def apart(found: Tensor, x: Tensor) -> Tensor:
+def apart(result: Tensor, x: Tensor) -> Tensor:
     """``found``, or a copy if it is a view of ``x``: for functions that in NumPy never give one.
 
     While a graph is built only the run would show which it is.
     """
-    data: Any = found.data
+    data: Any = result.data
     if data.__class__ is Abstract or np.may_share_memory(data, x.data):
-        return call("copy", found)  # type: ignore[no-any-return]
-    return found
+        return call("copy", result)  # type: ignore[no-any-return]
+    return result

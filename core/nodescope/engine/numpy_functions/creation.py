@@ -63,21 +63,21 @@ def full_like(
     """``np.full_like``; a tensor as ``fill_value`` stays in the graph."""
     x = tensor_of(a)
     wanted = x.shape if shape is None else as_shape(shape)
-    found = dtype or x.dtype
+    fill_dtype = dtype or x.dtype
     if isinstance(fill_value, Tensor):
-        return call("broadcast_to", fill_value.astype(found), shape=wanted)
-    return make(np.full(wanted, fill_value, found), kind="constant")
+        return call("broadcast_to", fill_value.astype(fill_dtype), shape=wanted)
+    return make(np.full(wanted, fill_value, fill_dtype), kind="constant")
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
     """``np.vander``."""
-    found = tensor_of(x)
-    size = found.size if N is None else N
+    base = tensor_of(x)
+    size = base.size if N is None else N
     powers = np.arange(size) if increasing else np.arange(size)[::-1]
-    dtype = np.promote_types(found.dtype, int)
-    columns = [found.astype(dtype) ** int(each) for each in powers]
+    dtype = np.promote_types(base.dtype, int)
+    columns = [base.astype(dtype) ** int(power) for power in powers]
     if not columns:
-        return make(np.zeros((found.size, 0), dtype), kind="constant")
+        return make(np.zeros((base.size, 0), dtype), kind="constant")
     return call("stack", *columns, axis=1)
 
 

@@ -28,8 +28,8 @@ def _scan(op: str) -> Callable[..., Tensor]:
         x = tensor_of(a)
         if dtype is not None and np.dtype(dtype) != x.dtype:
             x = x.astype(dtype)
-        found = call(op, x, axis=None if axis is None else int(axis))
-        return found if dtype is None or found.dtype == dtype else found.astype(dtype)
+        result = call(op, x, axis=None if axis is None else int(axis))
+        return result if dtype is None or result.dtype == dtype else result.astype(dtype)
 
     return function
 
@@ -53,16 +53,16 @@ def _cumulative(op: str, first: int) -> Callable[..., Tensor]:
         x: Any, /, *, axis: int | None = None, dtype: Any = None, out: None = None,
         include_initial: bool = False,
     ) -> Tensor:  # fmt: skip
-        found = tensor_of(x)
+        tensor = tensor_of(x)
         if axis is None:
-            if found.ndim != 1:
-                raise shape_error(f"cumulative: axis is required for shape {found.shape}")
+            if tensor.ndim != 1:
+                raise shape_error(f"cumulative: axis is required for shape {tensor.shape}")
             axis = 0
-        (at,) = axes("cumulative", (axis,), found.ndim)
-        result = scan(found, at, dtype, out)
+        (at,) = axes("cumulative", (axis,), tensor.ndim)
+        result = scan(tensor, at, dtype, out)
         if not include_initial:
             return result
-        shape = (*found.shape[:at], 1, *found.shape[at + 1 :])
+        shape = (*tensor.shape[:at], 1, *tensor.shape[at + 1 :])
         start = np.full(shape, first, result.dtype)
         return call("concatenate", tensor_of(start), result, axis=at)
 

@@ -33,7 +33,7 @@ def clip(
     """``np.clip``, with scalar or array bounds."""
     refuse_out("np.clip", out)
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
-    if any(isinstance(each, Tensor | np.ndarray | np.generic | list) for each in (low, high)):
+    if any(isinstance(bound, Tensor | np.ndarray | np.generic | list) for bound in (low, high)):
         if low is not None:
             a = np.maximum(tensor_of(a), low)
         return a if high is None else np.minimum(tensor_of(a), high)
@@ -43,10 +43,10 @@ def clip(
 def angle(z: Any, deg: bool = False) -> Tensor:
     """``np.angle``."""
     x = tensor_of(z)
-    found = (
+    angles = (
         np.arctan2(call("imag", x), call("real", x)) if x.dtype.kind == "c" else np.arctan2(0, x)
     )
-    return found * (180 / math.pi) if deg else found
+    return angles * (180 / math.pi) if deg else angles
 
 
 def fix(x: Any, out: None = None) -> Tensor:
@@ -58,22 +58,22 @@ def fix(x: Any, out: None = None) -> Tensor:
 def _sign_of_infinity(name: str, negative: bool) -> Callable[..., Tensor]:
     def function(x: Any, out: None = None) -> Tensor:
         refuse_out(f"np.{name}", out)
-        found = tensor_of(x)
-        if found.dtype.kind == "c":
-            raise dtype_error(f"np.{name}: not defined for {found.dtype}")
-        sign = np.signbit(found) if found.dtype.kind == "f" else found < 0
-        return np.logical_and(np.isinf(found), sign if negative else ~sign)
+        tensor = tensor_of(x)
+        if tensor.dtype.kind == "c":
+            raise dtype_error(f"np.{name}: not defined for {tensor.dtype}")
+        sign = np.signbit(tensor) if tensor.dtype.kind == "f" else tensor < 0
+        return np.logical_and(np.isinf(tensor), sign if negative else ~sign)
 
     return function
 
 
 def _is_real(name: str, wanted: bool) -> Callable[..., Tensor]:
     def function(x: Any) -> Tensor:
-        found = tensor_of(x)
+        tensor = tensor_of(x)
         flat = (
-            np.zeros_like(found, dtype=bool)
-            if found.dtype.kind != "c"
-            else call("imag", found) != 0
+            np.zeros_like(tensor, dtype=bool)
+            if tensor.dtype.kind != "c"
+            else call("imag", tensor) != 0
         )
         return np.logical_not(flat) if wanted else flat
 
@@ -117,16 +117,16 @@ def interp(
         values = np.concatenate([values[-1:], values, values[:1]])
     first, final = values[0], values[-1]
     if places.size == 1:
-        found: Any = where * 0 + first
+        result: Any = where * 0 + first
     else:
         upper = np.clip(np.searchsorted(places, where, side="right"), 1, places.size - 1)
         start, end = places[upper - 1], places[upper]
         low, high = values[upper - 1], values[upper]
-        found = (high - low) / (end - start) * (where - start) + low
-    found = np.where(where < places[0], first if left is None else left, found)
-    found = np.where(where > places[-1], final if right is None else right, found)
-    found = np.where(where == places[-1], final, found)
-    return np.where(np.isnan(where), np.nan, found)
+        result = (high - low) / (end - start) * (where - start) + low
+    result = np.where(where < places[0], first if left is None else left, result)
+    result = np.where(where > places[-1], final if right is None else right, result)
+    result = np.where(where == places[-1], final, result)
+    return np.where(np.isnan(where), np.nan, result)
 
 
 # Neighbours
@@ -141,10 +141,10 @@ def diff(
         raise shape_error(f"np.diff: order {n} of shape {x.shape} is not defined")
     (at,) = axes("diff", (axis,), x.ndim)
     if prepend is not None or append is not None:
-        one = (*x.shape[:at], 1, *x.shape[at + 1 :])
+        single = (*x.shape[:at], 1, *x.shape[at + 1 :])
         ends = [
-            each if each is None or each.ndim else call("broadcast_to", each, shape=one)
-            for each in (None if e is None else tensor_of(e) for e in (prepend, append))
+            edge if edge is None or edge.ndim else call("broadcast_to", edge, shape=single)
+            for edge in (None if e is None else tensor_of(e) for e in (prepend, append))
         ]
         x = np.concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis=at)
     for _ in range(n):
@@ -156,11 +156,11 @@ def diff(
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     """``np.ediff1d``."""
     x = tensor_of(ary)
-    found = diff(x.ravel())
-    ends = [None if each is None else tensor_of(each).ravel() for each in (to_begin, to_end)]
-    parts = [each.astype(x.dtype) if each is not None else None for each in ends]
-    joined = [each for each in (parts[0], found, parts[1]) if each is not None]
-    return np.concatenate(joined) if len(joined) > 1 else found
+    differences = diff(x.ravel())
+    ends = [None if end is None else tensor_of(end).ravel() for end in (to_begin, to_end)]
+    parts = [end.astype(x.dtype) if end is not None else None for end in ends]
+    joined = [part for part in (parts[0], differences, parts[1]) if part is not None]
+    return np.concatenate(joined) if len(joined) > 1 else differences
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -180,8 +180,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         steps = steps * len(along_all)
     if len(steps) != len(along_all):
         raise shape_error(f"np.gradient: {len(steps)} spacings for {len(along_all)} axes")
-    found = [_slope(x, at, h, edge_order) for at, h in zip(along_all, steps, strict=True)]
-    return found[0] if len(found) == 1 else tuple(found)
+    slopes = [_slope(x, at, h, edge_order) for at, h in zip(along_all, steps, strict=True)]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)
 
 
 def _slope(x: Tensor, at: int, spacing: Any, order: int) -> Tensor:
@@ -255,17 +255,17 @@ def cross(
             f"np.cross: expected vectors of length 3, got {left.shape} and {right.shape}"
         )
     (a0, a1, a2), (b0, b1, b2) = ([v[..., i] for i in range(3)] for v in (left, right))
-    found = np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
-    return np.moveaxis(found, -1, axisc)
+    product = np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
+    return np.moveaxis(product, -1, axisc)
 
 
 def polyval(p: Any, x: Any) -> Tensor:
     """``np.polyval``: the highest power first."""
     factors, places = tensor_of(p), tensor_of(x)
-    found: Any = np.zeros_like(places)
+    result: Any = np.zeros_like(places)
     for i in range(factors.size):
-        found = found * places + factors[i]
-    return found
+        result = result * places + factors[i]
+    return result
 
 
 # Convolution of vectors

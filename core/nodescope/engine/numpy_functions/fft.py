@@ -24,7 +24,7 @@ def _run(op: str, a: Any, n: Any, axes: Any, norm: Any, out: Any) -> Tensor:
     if out is not None:
         raise UnsupportedError(f"np.fft.{op}: out= is not traced", source=where())
     try:
-        along = listed(op, tuple(int(each) for each in axes), a.ndim)
+        along = listed(op, tuple(int(axis) for axis in axes), a.ndim)
     except ShapeError as error:
         error.source = where()
         raise
@@ -34,39 +34,39 @@ def _run(op: str, a: Any, n: Any, axes: Any, norm: Any, out: Any) -> Tensor:
     if len(lengths) != len(along):
         raise ShapeError(f"{op}: {len(lengths)} lengths for {len(along)} axes", source=where())
     sizes = [
-        a.shape[axis] if given is None or given == -1 else int(given)
-        for axis, given in zip(along, lengths, strict=True)
+        a.shape[axis] if length is None or length == -1 else int(length)
+        for axis, length in zip(along, lengths, strict=True)
     ]
     if op == "irfft" and lengths[-1] in (None, -1):
         sizes[-1] = 2 * (a.shape[along[-1]] - 1)
     return call(op, a, n=tuple(sizes), axes=along, norm=norm or "backward")  # type: ignore[no-any-return]
 
 
-def _one(name: str, op: str, what: str) -> Callable[..., Tensor]:
+def _one(name: str, op: str, summary: str) -> Callable[..., Tensor]:
     def function(
         a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: None = None
     ) -> Tensor:
         return _run(op, a, None if n is None else (n,), (axis,), norm, out)
 
-    return _named(function, name, what)
+    return _named(function, name, summary)
 
 
-def _two(name: str, op: str, what: str) -> Callable[..., Tensor]:
+def _two(name: str, op: str, summary: str) -> Callable[..., Tensor]:
     def function(
         a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: None = None
     ) -> Tensor:
         return _run(op, a, s, _axes(a, s, axes), norm, out)
 
-    return _named(function, name, what)
+    return _named(function, name, summary)
 
 
-def _many(name: str, op: str, what: str) -> Callable[..., Tensor]:
+def _many(name: str, op: str, summary: str) -> Callable[..., Tensor]:
     def function(
         a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: None = None
     ) -> Tensor:
         return _run(op, a, s, _axes(a, s, axes), norm, out)
 
-    return _named(function, name, what)
+    return _named(function, name, summary)
 
 
 def _axes(a: Any, s: Any, axes: Any) -> tuple[int, ...]:
@@ -76,9 +76,9 @@ def _axes(a: Any, s: Any, axes: Any) -> tuple[int, ...]:
     return tuple(range(ndim)) if s is None else tuple(range(ndim - len(s), ndim))
 
 
-def _named(function: Callable[..., Tensor], name: str, what: str) -> Callable[..., Tensor]:
+def _named(function: Callable[..., Tensor], name: str, summary: str) -> Callable[..., Tensor]:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"``np.fft.{name}``: {what}."
+    function.__doc__ = f"``np.fft.{name}``: {summary}."
     return function
 
 
@@ -134,15 +134,17 @@ def ifftshift(x: Any, axes: Any = None) -> Tensor:
 
 def _shifted(x: Any, axes: Any, way: int) -> Tensor:
     x = tensor_of(x)
-    given = tuple(range(x.ndim)) if axes is None else axes
-    given = (given,) if isinstance(given, int | np.integer) else tuple(given)
+    shifted_axes = tuple(range(x.ndim)) if axes is None else axes
+    shifted_axes = (
+        (shifted_axes,) if isinstance(shifted_axes, int | np.integer) else tuple(shifted_axes)
+    )
     try:
-        along = listed("fftshift", given, x.ndim)
+        along = listed("fftshift", shifted_axes, x.ndim)
     except ShapeError as error:
         error.source = where()
         raise
-    shifts = tuple(way * (x.shape[each] // 2)
-                   for each in along)  # fmt: skip
+    shifts = tuple(way * (x.shape[axis_] // 2)
+                   for axis_ in along)  # fmt: skip
     return np.roll(x, shifts, along)  # type: ignore[no-any-return]
 
 

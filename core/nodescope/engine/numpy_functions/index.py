@@ -43,9 +43,9 @@ def index_update(x: Any, index: Any, value: Any) -> Tensor:
         DtypeError: ``value`` is complex and ``x`` is not.
     """
     template, arrays = index_template(index)
-    found = operand(value)
-    given = tensor_of(value) if found is None else found
-    return call("index_set", tensor_of(x), given, *arrays, index=template)
+    operand_value = operand(value)
+    new_value = tensor_of(value) if operand_value is None else operand_value
+    return call("index_set", tensor_of(x), new_value, *arrays, index=template)
 
 
 def index_add(x: Any, index: Any, value: Any) -> Tensor:
@@ -56,11 +56,11 @@ def index_add(x: Any, index: Any, value: Any) -> Tensor:
         index: Anything that ``x[index]`` accepts.
         value: Broadcasts to the shape that the index selects.
     """
-    found = tensor_of(x)
+    tensor = tensor_of(x)
     template, arrays = index_template(index)
-    selected = found[index]
-    given = call("broadcast_to", tensor_of(value), shape=selected.shape)
-    return found + call("index_add", given, *arrays, index=template, shape=found.shape)
+    selected = tensor[index]
+    addend = call("broadcast_to", tensor_of(value), shape=selected.shape)
+    return tensor + call("index_add", addend, *arrays, index=template, shape=tensor.shape)
 
 
 def gather(x: Any, indices: Any, axis: int = -1) -> Tensor:
@@ -73,23 +73,23 @@ def gather(x: Any, indices: Any, axis: int = -1) -> Tensor:
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
     """``x`` with ``values`` added where `gather` would read, including repeated places."""
-    found, places = tensor_of(x), tensor_of(indices)
-    given = call("broadcast_to", tensor_of(values), shape=places.shape)
-    return found + call("add_along_axis", given, places, axis=int(axis), shape=found.shape)
+    tensor, places = tensor_of(x), tensor_of(indices)
+    addend = call("broadcast_to", tensor_of(values), shape=places.shape)
+    return tensor + call("add_along_axis", addend, places, axis=int(axis), shape=tensor.shape)
 
 
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Tensor:
     """A copy of ``x`` with ``values`` where `gather` would read."""
-    found, places = tensor_of(x), tensor_of(indices)
-    (at,) = axes("put_along_axis", (axis,), found.ndim)
-    if places.ndim != found.ndim:
-        raise shape_error(f"put_along_axis: indices {places.shape} for shape {found.shape}")
+    tensor, places = tensor_of(x), tensor_of(indices)
+    (at,) = axes("put_along_axis", (axis,), tensor.ndim)
+    if places.ndim != tensor.ndim:
+        raise shape_error(f"put_along_axis: indices {places.shape} for shape {tensor.shape}")
     grid: list[Any] = [
-        np.arange(n).reshape([-1 if i == j else 1 for j in range(found.ndim)])
-        for i, n in enumerate(found.shape)
+        np.arange(n).reshape([-1 if i == j else 1 for j in range(tensor.ndim)])
+        for i, n in enumerate(tensor.shape)
     ]
     grid[at] = places
-    return index_update(found, tuple(grid), values)
+    return index_update(tensor, tuple(grid), values)
 
 
 def one_hot(indices: Any, depth: int, dtype: Any = np.float64) -> Tensor:
@@ -168,9 +168,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return call("nonzero", tensor_of(condition))
     if x is None or y is None:
         raise shape_error("np.where: takes one argument or three")
-    parts = [operand(each) for each in (condition, x, y)]
+    parts = [operand(operand_) for operand_ in (condition, x, y)]
     if None in [part if part is None else 0 for part in parts]:
-        parts = [tensor_of(each) for each in (condition, x, y)]
+        parts = [tensor_of(operand_) for operand_ in (condition, x, y)]
     return call("where", *parts)
 
 
@@ -192,14 +192,14 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """``np.select``: the first choice whose condition holds."""
     if len(condlist) != len(choicelist) or not condlist:
         raise shape_error("np.select: needs as many conditions as choices, and at least one")
-    choices = [operand(each) for each in choicelist]
+    choices = [operand(choice) for choice in choicelist]
     rest = operand(default)
-    dtype = np.result_type(*(each.dtype if isinstance(each, Tensor) else each
-                             for each in (*choices, rest)))  # fmt: skip
-    found: Any = rest
+    dtype = np.result_type(*(choice.dtype if isinstance(choice, Tensor) else choice
+                             for choice in (*choices, rest)))  # fmt: skip
+    result: Any = rest
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
-        found = where(condition, choice, found)
-    return found if found.dtype == dtype else found.astype(dtype)
+        result = where(condition, choice, result)
+    return result if result.dtype == dtype else result.astype(dtype)
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
@@ -209,42 +209,42 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         condlist[0], list | np.ndarray | Tensor
     ):
         condlist = [condlist] if np.ndim(condlist) == data.ndim else list(condlist)
-    conditions = [tensor_of(each) for each in condlist]
+    conditions = [tensor_of(condition) for condition in condlist]
     if len(funclist) == len(conditions) + 1:
-        others = ~conditions[0]
-        for each in conditions[1:]:
-            others = np.logical_and(others, ~each)
-        conditions.append(others)
+        otherwise = ~conditions[0]
+        for condition in conditions[1:]:
+            otherwise = np.logical_and(otherwise, ~condition)
+        conditions.append(otherwise)
     if len(funclist) != len(conditions):
         raise shape_error("np.piecewise: needs one function per condition, or one more")
-    found: Any = np.zeros_like(data)
+    result: Any = np.zeros_like(data)
     for condition, function in zip(conditions, funclist, strict=True):
         value = function(data[condition], *args, **kw) if callable(function) else function
-        found = index_update(found, condition, value)
-    return found
+        result = index_update(result, condition, value)
+    return result
 
 
 def ix_(*args: Any) -> tuple[Tensor, ...]:
     """``np.ix_`` of integers."""
-    found = []
+    grids = []
     for i, argument in enumerate(args):
         x = tensor_of(argument)
         if x.ndim != 1:
             raise shape_error(f"np.ix_: arguments must have one dimension, not shape {x.shape}")
         x = flatnonzero(x) if x.dtype == bool else x if x.size else x.astype(np.intp)
-        found.append(reshape(x, tuple(x.size if i == j else 1 for j in range(len(args)))))
-    return tuple(found)
+        grids.append(reshape(x, tuple(x.size if i == j else 1 for j in range(len(args)))))
+    return tuple(grids)
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
     """``np.unravel_index``; an index outside is not looked for."""
     rest = tensor_of(indices)
-    found: list[Any] = []
+    coordinates: list[Any] = []
     sizes = concrete(shape, "np.unravel_index: shape").reshape(-1).tolist()
     for size in sizes if order == "F" else reversed(sizes):
-        found.append(rest % size)
+        coordinates.append(rest % size)
         rest = rest // size
-    return tuple(found if order == "F" else reversed(found))
+    return tuple(coordinates if order == "F" else reversed(coordinates))
 
 
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Tensor:
@@ -252,17 +252,17 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     sizes = concrete(dims, "np.ravel_multi_index: dims").reshape(-1).tolist()
     modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
     parts = []
-    for each, size, how in zip(multi_index, sizes, modes, strict=True):
-        part: Any = tensor_of(each)
+    for indices, size, how in zip(multi_index, sizes, modes, strict=True):
+        part: Any = tensor_of(indices)
         if how == "wrap":
             part = part % size
         elif how == "clip":
             part = np.clip(part, 0, size - 1)
         parts.append((part, size))
-    found: Any = 0
+    flat_index: Any = 0
     for part, size in reversed(parts) if order == "F" else parts:
-        found = found * size + part
-    return found
+        flat_index = flat_index * size + part
+    return flat_index
 
 
 NUMPY: Table = {

@@ -36,19 +36,19 @@ def _parts(
     arrays: Any, dtype: Any, out: Any, name: str, casting: Any = "same_kind"
 ) -> list[Tensor]:
     refuse_out(f"np.{name}", out)
-    found = [tensor_of(array) for array in arrays]
-    if not found:
+    tensors = [tensor_of(array) for array in arrays]
+    if not tensors:
         raise shape_error(f"np.{name}: needs at least one array")
     if dtype is None:
-        return found
-    for each in found:
-        if not np.can_cast(each.dtype, dtype, casting):
+        return tensors
+    for tensor in tensors:
+        if not np.can_cast(tensor.dtype, dtype, casting):
             raise dtype_error(
-                f"np.{name}: {each.dtype} cannot be cast to {np.dtype(dtype)} by the rule "
+                f"np.{name}: {tensor.dtype} cannot be cast to {np.dtype(dtype)} by the rule "
                 f"{casting!r}",
                 "give casting='unsafe', or convert with .astype",
             )
-    return [each.astype(dtype) for each in found]
+    return [tensor.astype(dtype) for tensor in tensors]
 
 
 def concatenate(
@@ -75,27 +75,27 @@ def stack(
 
 def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
     """``np.vstack``."""
-    parts = [atleast_2d(each) for each in _parts(tup, dtype, None, "vstack", casting)]
+    parts = [atleast_2d(part) for part in _parts(tup, dtype, None, "vstack", casting)]
     return call("concatenate", *parts, axis=0)
 
 
 def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
     """``np.hstack``."""
-    parts = [atleast_1d(each) for each in _parts(tup, dtype, None, "hstack", casting)]
+    parts = [atleast_1d(part) for part in _parts(tup, dtype, None, "hstack", casting)]
     return call("concatenate", *parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
 def dstack(tup: Sequence[Any]) -> Tensor:
     """``np.dstack``."""
-    parts = [atleast_3d(each) for each in _parts(tup, None, None, "dstack")]
+    parts = [atleast_3d(part) for part in _parts(tup, None, None, "dstack")]
     return call("concatenate", *parts, axis=2)
 
 
 def column_stack(tup: Sequence[Any]) -> Tensor:
     """``np.column_stack``."""
     parts = [
-        each if each.ndim > 1 else reshape(each, (-1 if each.size else 0, 1))
-        for each in _parts(tup, None, None, "column_stack")
+        part if part.ndim > 1 else reshape(part, (-1 if part.size else 0, 1))
+        for part in _parts(tup, None, None, "column_stack")
     ]
     return call("concatenate", *parts, axis=1)
 
@@ -103,20 +103,24 @@ def column_stack(tup: Sequence[Any]) -> Tensor:
 def block(arrays: Any) -> Tensor:
     """``np.block``: nested lists, the innermost along the last axis."""
 
-    def depth(each: Any) -> int:
-        return 1 + max(map(depth, each), default=0) if isinstance(each, list) else 0
+    def depth(nested: Any) -> int:
+        return 1 + max(map(depth, nested), default=0) if isinstance(nested, list) else 0
 
-    def rank(each: Any) -> int:
-        return max(map(rank, each), default=0) if isinstance(each, list) else tensor_of(each).ndim
+    def rank(nested: Any) -> int:
+        return (
+            max(map(rank, nested), default=0)
+            if isinstance(nested, list)
+            else tensor_of(nested).ndim
+        )
 
     levels = depth(arrays)
     ndim = max(levels, rank(arrays))
 
-    def join(each: Any, level: int) -> Tensor:
-        if not isinstance(each, list):
-            x = tensor_of(each)
+    def join(nested: Any, level: int) -> Tensor:
+        if not isinstance(nested, list):
+            x = tensor_of(nested)
             return reshape(x, (1,) * (ndim - x.ndim) + x.shape)
-        return concatenate([join(part, level + 1) for part in each], axis=ndim - levels + level)
+        return concatenate([join(part, level + 1) for part in nested], axis=ndim - levels + level)
 
     return join(arrays, 0)
 
@@ -171,11 +175,11 @@ def _split_along(name: str, axis: int, ndim: int) -> Callable[..., list[Tensor]]
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """``np.unstack``: the parts along an axis, without it."""
-    found = tensor_of(x)
-    if not found.ndim:
+    tensor = tensor_of(x)
+    if not tensor.ndim:
         raise shape_error("unstack: needs at least one dimension")
-    (at,) = axes("unstack", (axis,), found.ndim)
-    return tuple(along(found, at, i) for i in range(found.shape[at]))
+    (at,) = axes("unstack", (axis,), tensor.ndim)
+    return tuple(along(tensor, at, i) for i in range(tensor.shape[at]))
 
 
 # Inserting and deleting

@@ -40,12 +40,12 @@ def reshape(
     order = _read_order("np.reshape", x, order, "CFA")
     wanted = as_shape(newshape if shape is None else shape)
     if order != "F":
-        found = call("reshape", x, shape=wanted)
-        return apart(found, x) if copy else found
+        result = call("reshape", x, shape=wanted)
+        return apart(result, x) if copy else result
     # In Fortran's order the reversed dimensions are in C's.
     turned = call("reshape", call("transpose", x, axes=None), shape=wanted[::-1])
-    found = call("transpose", turned, axes=None)
-    return apart(found, x) if copy else found
+    result = call("transpose", turned, axes=None)
+    return apart(result, x) if copy else result
 
 
 def ravel(a: Any, order: str = "C") -> Tensor:
@@ -89,9 +89,9 @@ def _order(axes_: Sequence[int], x: Tensor) -> Tensor:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
     """``np.swapaxes``."""
     x = tensor_of(a)
-    (one,), (two,) = axes("swapaxes", (axis1,), x.ndim), axes("swapaxes", (axis2,), x.ndim)
+    (first,), (two,) = axes("swapaxes", (axis1,), x.ndim), axes("swapaxes", (axis2,), x.ndim)
     order = list(range(x.ndim))
-    order[one], order[two] = order[two], order[one]
+    order[first], order[two] = order[two], order[first]
     return _order(order, x)
 
 
@@ -129,8 +129,8 @@ def _at_least(ndim: int) -> Callable[..., Any]:
         return reshape(x, shapes[x.ndim] if ndim == 3 else front)
 
     def function(*arrays: Any) -> Any:
-        found = tuple(one(array) for array in arrays)
-        return found[0] if len(found) == 1 else found
+        results = tuple(one(array) for array in arrays)
+        return results[0] if len(results) == 1 else results
 
     return function
 
@@ -140,14 +140,15 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tensor, ...]:
     """``np.broadcast_arrays``."""
-    found = [tensor_of(argument) for argument in args]
+    tensors = [tensor_of(argument) for argument in args]
     try:
-        shape = np.broadcast_shapes(*(each.shape for each in found))
+        shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
     except ValueError:
-        shapes = " and ".join(str(each.shape) for each in found)
+        shapes = " and ".join(str(tensor.shape) for tensor in tensors)
         raise shape_error(f"broadcast_arrays: shapes {shapes} do not broadcast") from None
     return tuple(
-        each if each.shape == shape else call("broadcast_to", each, shape=shape) for each in found
+        tensor if tensor.shape == shape else call("broadcast_to", tensor, shape=shape)
+        for tensor in tensors
     )
 
 
@@ -173,17 +174,17 @@ def flipud(m: Any) -> Tensor:
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """``np.rot90``."""
     x = tensor_of(m)
-    one, two = (axis % max(x.ndim, 1) for axis in axes)
-    if one == two or x.ndim < 2:
+    first, two = (axis % max(x.ndim, 1) for axis in axes)
+    if first == two or x.ndim < 2:
         raise shape_error(f"rot90: axes {tuple(axes)} do not span a plane in {x.ndim} dimensions")
     turns = k % 4
     if turns == 0:
         return x
     if turns == 2:
-        return call("flip", x, axis=(one, two))
+        return call("flip", x, axis=(first, two))
     if turns == 1:
-        return swapaxes(call("flip", x, axis=two), one, two)
-    return call("flip", swapaxes(x, one, two), axis=two)
+        return swapaxes(call("flip", x, axis=two), first, two)
+    return call("flip", swapaxes(x, first, two), axis=two)
 
 
 # Repeating
@@ -197,8 +198,8 @@ def tile(A: Any, reps: Any) -> Tensor:
     times = (1,) * (ndim - len(times)) + times
     spread = tuple(n for pair in zip([1] * ndim, shape, strict=True) for n in pair)
     wide = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
-    found = call("broadcast_to", reshape(x, spread), shape=wide)
-    return apart(reshape(found, tuple(n * m for n, m in zip(times, shape, strict=True))), x)
+    spread_out = call("broadcast_to", reshape(x, spread), shape=wide)
+    return apart(reshape(spread_out, tuple(n * m for n, m in zip(times, shape, strict=True))), x)
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
@@ -212,8 +213,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
         n = int(times.reshape(()))
         spread = (*x.shape[: at + 1], 1, *x.shape[at + 1 :])
         wide = (*x.shape[: at + 1], n, *x.shape[at + 1 :])
-        found = call("broadcast_to", reshape(x, spread), shape=wide)
-        return apart(reshape(found, (*x.shape[:at], x.shape[at] * n, *x.shape[at + 1 :])), x)
+        spread_out = call("broadcast_to", reshape(x, spread), shape=wide)
+        return apart(reshape(spread_out, (*x.shape[:at], x.shape[at] * n, *x.shape[at + 1 :])), x)
     if times.shape != (x.shape[at],):
         raise shape_error(f"repeat: {times.size} repeats for {x.shape[at]} elements")
     return along(x, at, np.repeat(np.arange(x.shape[at]), times))
@@ -234,8 +235,8 @@ def _tri_indices(name: str) -> Callable[..., Any]:
         x = tensor_of(arr)
         if x.ndim != 2:
             raise shape_error(f"{name}: needs two dimensions, not shape {x.shape}")
-        found = getattr(np, name.removesuffix("_from"))(x.shape[0], k, x.shape[1])
-        return tuple(tensor_of(each) for each in found)
+        arrays = getattr(np, name.removesuffix("_from"))(x.shape[0], k, x.shape[1])
+        return tuple(tensor_of(array) for array in arrays)
 
     return indices
 
@@ -279,19 +280,19 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """``np.meshgrid``."""
     if indexing not in ("xy", "ij"):
         raise unsupported("np.meshgrid: indexing must be 'xy' or 'ij'")
-    parts = [ravel(each) for each in xi]
+    parts = [ravel(axis) for axis in xi]
     places = list(range(len(parts)))
     if indexing == "xy" and len(parts) > 1:
         places[:2] = 1, 0
     sizes = [1] * len(parts)
     for place, part in zip(places, parts, strict=True):
         sizes[place] = part.size
-    found = []
+    grids = []
     for place, part in zip(places, parts, strict=True):
         thin = reshape(part, tuple(part.size if i == place else 1 for i in range(len(parts))))
         wide = thin if sparse else call("broadcast_to", thin, shape=tuple(sizes))
-        found.append(apart(wide, part) if copy else wide)
-    return tuple(found)
+        grids.append(apart(wide, part) if copy else wide)
+    return tuple(grids)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:

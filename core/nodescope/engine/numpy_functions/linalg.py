@@ -115,8 +115,8 @@ def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1
 
 def _hermitian_pinv(a: Tensor, cutoffs: Any) -> Tensor:
     """By the eigenvalues of one triangle, as NumPy does it."""
-    found: Any = eigh(a)
-    values, vectors = found
+    eigen: Any = eigh(a)
+    values, vectors = eigen
     size: Any = np.abs(values)
     large = size > cutoffs[..., None] * np.max(size, axis=-1, keepdims=True)
     turned = np.where(large, 1 / np.where(large, values, 1), 0).astype(values.dtype)
@@ -173,9 +173,9 @@ def tensorinv(a: Any, ind: int = 2) -> Tensor:
     return inv(a.reshape(-1 if n else 0, n)).reshape((*last, *first))
 
 
-def _listed(name: str, given: Any, x: Tensor) -> tuple[int, ...]:
+def _listed(name: str, axes_given: Any, x: Tensor) -> tuple[int, ...]:
     try:
-        return axes(name, tuple(int(each) for each in given), x.ndim)
+        return axes(name, tuple(int(axis) for axis in axes_given), x.ndim)
     except ShapeError as error:
         error.source = where()
         raise
@@ -208,8 +208,8 @@ def qr(a: Any, /, mode: str = "reduced") -> Any:
         raise UnsupportedError(
             f"qr: mode={mode!r} is not traced", source=where(), hint="'reduced', 'complete' or 'r'"
         )
-    found = QRResult(*call("qr", tensor_of(a), mode="reduced" if mode == "r" else mode))
-    return found.R if mode == "r" else found
+    result = QRResult(*call("qr", tensor_of(a), mode="reduced" if mode == "r" else mode))
+    return result.R if mode == "r" else result
 
 
 def svd(
@@ -232,8 +232,8 @@ def _hermitian_svd(a: Tensor, compute_uv: bool) -> Any:
     """By the eigenvalues of one triangle: their signs go to Vh."""
     if not compute_uv:
         return np.sort(np.abs(eigvalsh(a)), axis=-1)[..., ::-1]
-    found: Any = eigh(a)
-    values, vectors = found
+    eigen: Any = eigh(a)
+    values, vectors = eigen
     order: Any = np.argsort(np.abs(values), axis=-1)[..., ::-1]
     signs = np.take_along_axis(np.sign(values), order, -1)
     u: Any = np.take_along_axis(vectors, order[..., None, :], -1)
@@ -317,15 +317,15 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
         chain[0] = chain[0].reshape(1, -1)
     if ends[1]:
         chain[-1] = chain[-1].reshape(-1, 1)
-    for each in chain:
-        if each.ndim != 2:
+    for matrix in chain:
+        if matrix.ndim != 2:
             raise MatrixShapeError(
-                f"multi_dot: all inner arrays must be matrices, not shape {each.shape}",
+                f"multi_dot: all inner arrays must be matrices, not shape {matrix.shape}",
                 source=where(),
             )
-    found = _chain(chain, _splits([each.shape[0] for each in chain] + [chain[-1].shape[1]]))
-    shape = (() if ends[0] else found.shape[:1]) + (() if ends[1] else found.shape[1:])
-    return found if shape == found.shape else found.reshape(shape)
+    product = _chain(chain, _splits([matrix.shape[0] for matrix in chain] + [chain[-1].shape[1]]))
+    shape = (() if ends[0] else product.shape[:1]) + (() if ends[1] else product.shape[1:])
+    return product if shape == product.shape else product.reshape(shape)
 
 
 def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:

@@ -46,13 +46,13 @@ def _extreme(function: Callable[..., Tensor], fill: float) -> Callable[..., Tens
     ) -> Tensor:  # fmt: skip
         refuse_out("np.nanmax and np.nanmin", out)
         x = tensor_of(a)
-        found = function(_filled(x, fill), axis, None, keepdims, initial, where)
+        extremes = function(_filled(x, fill), axis, None, keepdims, initial, where)
         if x.dtype.kind not in "fc" or initial is not None:
-            return found
+            return extremes
         if where is not True:
             raise unsupported("np.nanmax and np.nanmin: where= needs initial=")
         empty = np.all(np.isnan(x), axis=axis, keepdims=keepdims)
-        return np.where(empty, np.asarray(np.nan, x.dtype), found)
+        return np.where(empty, np.asarray(np.nan, x.dtype), extremes)
 
     return extreme
 

@@ -77,9 +77,9 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Tenso
 
 
 def _along(name: str, axis: Any, x: Tensor) -> tuple[int, ...]:
-    given = axis if isinstance(axis, tuple | list) else (axis,)
+    axes_given = axis if isinstance(axis, tuple | list) else (axis,)
     try:
-        return axes(name, tuple(int(each) for each in given), x.ndim)
+        return axes(name, tuple(int(axis_) for axis_ in axes_given), x.ndim)
     except ShapeError as error:
         error.source = where()
         raise
@@ -123,9 +123,9 @@ def _matrices(x: Tensor, order: Any, axis: tuple[int, ...], keepdims: bool) -> T
         summed, chosen, choose = sums[order]
         if x.dtype.kind in "biu":
             x = x.astype(np.float64)
-        found = np.sum(np.abs(x), axis=summed, keepdims=True)
-        found = choose(found, axis=chosen, keepdims=True)
-        return found if keepdims else np.squeeze(found, axis=axis)  # type: ignore[no-any-return]
+        norms = np.sum(np.abs(x), axis=summed, keepdims=True)
+        norms = choose(norms, axis=chosen, keepdims=True)
+        return norms if keepdims else np.squeeze(norms, axis=axis)  # type: ignore[no-any-return]
     spectral: dict[Any, Any] = {2: np.max, -2: np.min, "nuc": np.sum}
     if order not in spectral:
         raise DomainError(
@@ -135,10 +135,10 @@ def _matrices(x: Tensor, order: Any, axis: tuple[int, ...], keepdims: bool) -> T
         )
     last = (*(i for i in range(x.ndim) if i not in axis), rows, columns)
     ordered = x if last == tuple(range(x.ndim)) else call("transpose", x, axes=last)
-    found = spectral[order](call("svdvals", ordered), axis=-1)
+    norms = spectral[order](call("svdvals", ordered), axis=-1)
     if not keepdims:
-        return found  # type: ignore[no-any-return]
-    return found.reshape(tuple(1 if i in axis else n for i, n in enumerate(x.shape)))  # type: ignore[no-any-return]
+        return norms  # type: ignore[no-any-return]
+    return norms.reshape(tuple(1 if i in axis else n for i, n in enumerate(x.shape)))  # type: ignore[no-any-return]
 
 
 def cond(x: Any, p: Any = None) -> Tensor:
@@ -149,8 +149,8 @@ def cond(x: Any, p: Any = None) -> Tensor:
     """
     x = tensor_of(x)
     if p is None or p in (2, -2):
-        found = call("svdvals", x)
-        largest, smallest = found[..., 0], found[..., -1]
+        singular_values = call("svdvals", x)
+        largest, smallest = singular_values[..., 0], singular_values[..., -1]
         return smallest / largest if p == -2 else largest / smallest  # type: ignore[no-any-return]
     return norm(x, p, (-2, -1)) * norm(call("inv", x), p, (-2, -1))
 
@@ -161,24 +161,24 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     A = tensor_of(A)
     if A.ndim < 2:
         return np.any(A != 0).astype(np.int64)  # type: ignore[return-value]
-    found = np.abs(call("eigvalsh", A, UPLO="L")) if hermitian else call("svdvals", A)
+    spectrum = np.abs(call("eigvalsh", A, UPLO="L")) if hermitian else call("svdvals", A)
     if tol is None:
         if rtol is None:
-            rtol = max(A.shape[-2:]) * float(np.finfo(found.dtype).eps)
-        if not found.shape[-1]:
-            return np.sum(found != 0, axis=-1)  # type: ignore[no-any-return]
-        limit = np.max(found, axis=-1, keepdims=True) * _column(rtol)
+            rtol = max(A.shape[-2:]) * float(np.finfo(spectrum.dtype).eps)
+        if not spectrum.shape[-1]:
+            return np.sum(spectrum != 0, axis=-1)  # type: ignore[no-any-return]
+        limit = np.max(spectrum, axis=-1, keepdims=True) * _column(rtol)
     else:
         limit = _column(tol)
-    return np.sum(found > limit, axis=-1)  # type: ignore[no-any-return]
+    return np.sum(spectrum > limit, axis=-1)  # type: ignore[no-any-return]
 
 
 def _column(value: Any) -> Any:
     """A number, or numbers for each matrix, beside the singular values of each."""
     if isinstance(value, int | float):
         return value
-    found = tensor_of(value)
-    return found.reshape((*found.shape, 1))
+    tensor = tensor_of(value)
+    return tensor.reshape((*tensor.shape, 1))
 
 
 NUMPY: Table = {

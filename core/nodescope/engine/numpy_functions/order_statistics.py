@@ -27,17 +27,17 @@ from nodescope.ops.shapes import axes, count
 
 def _lined(x: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
     """Sorted, the reduced axes in one at the end; the shapes of the rest without and with them."""
-    gone = axes("quantile", as_axis(axis), x.ndim)
-    rest = tuple(i for i in range(x.ndim) if i not in gone)
+    reduced_axes = axes("quantile", as_axis(axis), x.ndim)
+    rest = tuple(i for i in range(x.ndim) if i not in reduced_axes)
     kept = tuple(x.shape[i] for i in rest)
-    wide = tuple(1 if i in gone else n for i, n in enumerate(x.shape))
+    wide = tuple(1 if i in reduced_axes else n for i, n in enumerate(x.shape))
     size = count(x.shape, as_axis(axis))
-    lined = np.transpose(x, (*rest, *gone)).reshape((*kept, size))
+    lined = np.transpose(x, (*rest, *reduced_axes)).reshape((*kept, size))
     return call("sort", lined, axis=-1, descending=False), kept, wide
 
 
-def _or_nan(found: Any, is_nan: Any) -> Any:
-    return np.where(is_nan, np.asarray(np.nan, found.dtype), found)
+def _or_nan(result: Any, is_nan: Any) -> Any:
+    return np.where(is_nan, np.asarray(np.nan, result.dtype), result)
 
 
 def median(
@@ -51,10 +51,10 @@ def median(
     size = ordered.shape[-1]
     if not size:
         raise shape_error(f"np.median: nothing to reduce over in shape {x.shape}")
-    found = np.mean(ordered[..., (size - 1) // 2 : size // 2 + 1], axis=-1)
+    result = np.mean(ordered[..., (size - 1) // 2 : size // 2 + 1], axis=-1)
     if x.dtype.kind in "fc":
-        found = _or_nan(found, np.isnan(ordered[..., -1]))
-    return found.reshape(wide) if keepdims else found
+        result = _or_nan(result, np.isnan(ordered[..., -1]))
+    return result.reshape(wide) if keepdims else result
 
 
 def quantile(
@@ -88,19 +88,19 @@ def quantile(
         upper = ordered[..., high]
         step = upper - lower
         # From the nearer end, as NumPy does, so that the ends come out exactly.
-        found: Any = np.where(share < 0.5, lower + step * share, upper - step * (1 - share))
+        result: Any = np.where(share < 0.5, lower + step * share, upper - step * (1 - share))
     else:
-        found = lower
-    if found.dtype != dtype:
-        found = found.astype(dtype)
+        result = lower
+    if result.dtype != dtype:
+        result = result.astype(dtype)
     if x.dtype.kind == "f":
         bad = np.isnan(ordered[..., -1])
-        found = _or_nan(found, bad.reshape(kept + (1,) * levels.ndim))
+        result = _or_nan(result, bad.reshape(kept + (1,) * levels.ndim))
     if levels.ndim:
         # The levels come first.
         lead = tuple(range(len(kept), len(kept) + levels.ndim))
-        found = np.transpose(found, (*lead, *range(len(kept))))
-    return found.reshape((*levels.shape, *wide)) if keepdims else found
+        result = np.transpose(result, (*lead, *range(len(kept))))
+    return result.reshape((*levels.shape, *wide)) if keepdims else result
 
 
 def percentile(
@@ -130,9 +130,9 @@ def nanmedian(
     places = np.sum(~np.isnan(ordered), axis=-1, keepdims=True)
     ends = [np.maximum((places - 1) // 2, 0), np.minimum(places // 2, ordered.shape[-1] - 1)]
     ends[1] = np.where(places > 0, ends[1], 0)
-    both = np.concatenate([np.take_along_axis(ordered, each, -1) for each in ends], axis=-1)
-    found = np.mean(both, axis=-1)
-    return found.reshape(wide) if keepdims else found
+    both = np.concatenate([np.take_along_axis(ordered, end, -1) for end in ends], axis=-1)
+    result = np.mean(both, axis=-1)
+    return result.reshape(wide) if keepdims else result
 
 
 def nanquantile(
@@ -162,11 +162,11 @@ def nanquantile(
     share = (position - low).astype(dtype)
     low = low.astype(np.intp)
     high = np.maximum(np.minimum(low + 1, places - 1), 0)
-    lower, upper = (np.take_along_axis(ordered, each, -1) for each in (low, high))
+    lower, upper = (np.take_along_axis(ordered, bound, -1) for bound in (low, high))
     step = upper - lower
-    found = np.where(share < 0.5, lower + step * share, upper - step * (1 - share)).astype(dtype)
-    found = np.moveaxis(found, -1, 0).reshape((*levels.shape, *(wide if keepdims else kept)))
-    return found
+    result = np.where(share < 0.5, lower + step * share, upper - step * (1 - share)).astype(dtype)
+    result = np.moveaxis(result, -1, 0).reshape((*levels.shape, *(wide if keepdims else kept)))
+    return result
 
 
 def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Tensor:

@@ -48,15 +48,15 @@ def topk(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tenso
     Raises:
         ShapeError: There are fewer than ``k`` elements.
     """
-    found = tensor_of(x)
-    (at,) = axes("topk", (axis,), found.ndim)
-    if not 0 <= k <= found.shape[at]:
+    tensor = tensor_of(x)
+    (at,) = axes("topk", (axis,), tensor.ndim)
+    if not 0 <= k <= tensor.shape[at]:
         raise shape_error(
-            f"topk: k = {k} is out of range for {found.shape[at]} elements along axis {at}"
+            f"topk: k = {k} is out of range for {tensor.shape[at]} elements along axis {at}"
         )
-    order = call("argsort", found, axis=at, descending=bool(largest))
+    order = call("argsort", tensor, axis=at, descending=bool(largest))
     places = along(order, at, slice(None, k))
-    return call("take_along_axis", found, places, axis=at), places
+    return call("take_along_axis", tensor, places, axis=at), places
 
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
@@ -82,11 +82,11 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
 def sort_complex(a: Any) -> Tensor:
     """``np.sort_complex``."""
     x = tensor_of(a)
-    found = call("sort", x, axis=-1, descending=False)
+    result = call("sort", x, axis=-1, descending=False)
     if x.dtype.kind == "c":
-        return found
+        return result
     small = x.dtype in (np.int8, np.int16, np.uint8, np.uint16)
-    return found.astype(np.complex64 if small else np.complex128)
+    return result.astype(np.complex64 if small else np.complex128)
 
 
 # Counts
@@ -137,12 +137,12 @@ def histogram(
     places = np.where(flat == edges[-1], size - 1, places)
     # What lies outside is counted in a bin of its own, which is left out.
     places = np.where(np.logical_and(places >= 0, places < size), places, size)
-    found = bincount(places, ravel(heavy), length=size + 1)[:size]
+    counts = bincount(places, ravel(heavy), length=size + 1)[:size]
     if density:
-        found = found / np.diff(edges) / np.sum(found)
-    elif heavy.dtype.kind not in "c" and found.dtype != heavy.dtype:
-        found = found.astype(heavy.dtype)
-    return found, edges
+        counts = counts / np.diff(edges) / np.sum(counts)
+    elif heavy.dtype.kind not in "c" and counts.dtype != heavy.dtype:
+        counts = counts.astype(heavy.dtype)
+    return counts, edges
 
 
 # Sets
@@ -161,17 +161,17 @@ def unique(
         )
     if axis is None and not (return_index or return_inverse or return_counts):
         return call("unique", x, equal_nan=bool(equal_nan))
-    found = call("unique_all", x, axis=axis, equal_nan=bool(equal_nan))
+    results = call("unique_all", x, axis=axis, equal_nan=bool(equal_nan))
     wanted = (True, return_index, return_inverse, return_counts)
-    kept = tuple(each for each, want in zip(found, wanted, strict=True) if want)
+    kept = tuple(result for result, want in zip(results, wanted, strict=True) if want)
     return kept[0] if len(kept) == 1 else kept
 
 
 def _unique_with_gradient(x: Tensor, wanted: tuple[bool, ...], equal_nan: bool) -> Any:
     """`unique` with values taken from where they first stand, so that gradients find them."""
-    found = call("unique_all", x.detach(), axis=None, equal_nan=equal_nan)
-    values = ravel(x)[found[1]]
-    kept = tuple(each for each, want in zip(found[1:], wanted, strict=True) if want)
+    results = call("unique_all", x.detach(), axis=None, equal_nan=equal_nan)
+    values = ravel(x)[results[1]]
+    kept = tuple(result for result, want in zip(results[1:], wanted, strict=True) if want)
     return (values, *kept) if kept else values
 
 
@@ -182,9 +182,9 @@ def unique_values(x: Any, /) -> Tensor:
 
 def _named(name: str, *parts: int) -> Any:
     def function(x: Any, /) -> Any:
-        found = unique(x, True, True, True, equal_nan=False)
+        results = unique(x, True, True, True, equal_nan=False)
         # NumPy's own result type, so that its fields have their names.
-        return type(getattr(np, name)(np.zeros(0)))(*(found[i] for i in parts))
+        return type(getattr(np, name)(np.zeros(0)))(*(results[i] for i in parts))
 
     return function
 
@@ -197,11 +197,11 @@ def isin(
     x, wanted = tensor_of(element), ravel(test_elements)
     ordered = call("sort", wanted, axis=-1, descending=False)
     if not wanted.size:
-        found: Any = np.zeros_like(x, dtype=bool)
+        result: Any = np.zeros_like(x, dtype=bool)
     else:
         places = np.minimum(searchsorted(ordered, x), wanted.size - 1)
-        found = ordered[places] == x
-    return np.logical_not(found) if invert else found
+        result = ordered[places] == x
+    return np.logical_not(result) if invert else result
 
 
 def intersect1d(
@@ -209,13 +209,15 @@ def intersect1d(
 ) -> Any:
     """``np.intersect1d``: the shape of the result depends on values."""
     if return_indices:
-        one, first = unique(ravel(ar1), return_index=True)
+        first_values, first = unique(ravel(ar1), return_index=True)
         two, second = unique(ravel(ar2), return_index=True)
-        kept, others = isin(one, two), isin(two, one)
-        common = one[kept].astype(np.result_type(one.dtype, two.dtype))
+        kept, others = isin(first_values, two), isin(two, first_values)
+        common = first_values[kept].astype(np.result_type(first_values.dtype, two.dtype))
         return common, first[kept], second[others]
-    one, two = unique(ravel(ar1)), ravel(ar2)
-    return one[isin(one, two)].astype(np.result_type(one.dtype, two.dtype))
+    first_values, two = unique(ravel(ar1)), ravel(ar2)
+    return first_values[isin(first_values, two)].astype(
+        np.result_type(first_values.dtype, two.dtype)
+    )
 
 
 def union1d(ar1: Any, ar2: Any) -> Tensor:
@@ -225,8 +227,8 @@ def union1d(ar1: Any, ar2: Any) -> Tensor:
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
     """``np.setdiff1d``: the shape of the result depends on values."""
-    one = ravel(ar1) if assume_unique else unique(ravel(ar1))
-    return one[isin(one, ar2, invert=True)]
+    values = ravel(ar1) if assume_unique else unique(ravel(ar1))
+    return values[isin(values, ar2, invert=True)]
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:

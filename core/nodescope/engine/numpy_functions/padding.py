@@ -33,11 +33,11 @@ _MODES = ("constant", "empty", "linear_ramp", *_PLACES, *_STATISTICS)
 def _full_pairs(width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
     if isinstance(width, dict):
         pairs = [(0, 0)] * ndim
-        for axis, each in width.items():
-            pairs[axis] = tuple(np.broadcast_to(each, 2).tolist())
+        for axis, pair in width.items():
+            pairs[axis] = tuple(np.broadcast_to(pair, 2).tolist())
         return tuple(pairs)
-    found = np.broadcast_to(concrete(width, "np.pad: pad_width"), (ndim, 2))
-    return tuple((int(before), int(after)) for before, after in found)
+    widths = np.broadcast_to(concrete(width, "np.pad: pad_width"), (ndim, 2))
+    return tuple((int(before), int(after)) for before, after in widths)
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Tensor:
@@ -79,9 +79,9 @@ def _constant(x: Tensor, widths: tuple[tuple[int, int], ...], kwargs: dict[str, 
         return call("pad", x, widths=widths, value=value)  # type: ignore[no-any-return]
     for axis, pair in enumerate(widths):
         for side in (0, 1):
-            one = [(0, 0)] * x.ndim
-            one[axis] = (pair[0], 0) if side == 0 else (0, pair[1])
-            x = call("pad", x, widths=tuple(one), value=values[axis, side].item())
+            one_side = [(0, 0)] * x.ndim
+            one_side[axis] = (pair[0], 0) if side == 0 else (0, pair[1])
+            x = call("pad", x, widths=tuple(one_side), value=values[axis, side].item())
     return x
 
 
@@ -111,11 +111,11 @@ def _by_axis(
             continue
         _filled(x, axis)
         parts = [x]
-        for side, (found, width) in enumerate(zip(ends(x, axis), pair, strict=True)):
-            wide = found
-            if found.shape[axis] != width:
+        for side, (end, width) in enumerate(zip(ends(x, axis), pair, strict=True)):
+            wide = end
+            if end.shape[axis] != width:
                 shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
-                wide = call("broadcast_to", found, shape=shape)
+                wide = call("broadcast_to", end, shape=shape)
             parts.insert(0 if side == 0 else 2, wide)
         x = np.concatenate(parts, axis=axis)
     return x
@@ -124,17 +124,17 @@ def _by_axis(
 def _ramps(
     x: Tensor, axis: int, widths: tuple[tuple[int, int], ...], ends: Any
 ) -> tuple[Tensor, Tensor]:
-    found = []
+    ramps = []
     for side, edge in ((0, 0), (1, x.shape[axis] - 1)):
         start = tensor_of(np.asarray(ends[axis, side], x.dtype))
         stop, width = along(x, axis, edge), widths[axis][side]
         ramp = linspace(start, stop, width, endpoint=False, dtype=x.dtype, axis=axis)
-        found.append(ramp if side == 0 else np.flip(ramp, axis))
-    return found[0], found[1]
+        ramps.append(ramp if side == 0 else np.flip(ramp, axis))
+    return ramps[0], ramps[1]
 
 
 def _statistics(x: Tensor, axis: int, choose: Any, lengths: Any) -> tuple[Tensor, Tensor]:
-    found = []
+    fills = []
     for side in (0, 1):
         size = x.shape[axis]
         length = size if lengths is None or lengths[axis, side] is None else lengths[axis, side]
@@ -147,8 +147,8 @@ def _statistics(x: Tensor, axis: int, choose: Any, lengths: Any) -> tuple[Tensor
         value = choose(part, axis=axis, keepdims=True)
         if x.dtype.kind in "iu" and value.dtype.kind == "f":
             value = np.round(value)
-        found.append(value.astype(x.dtype, copy=False))
-    return found[0], found[1]
+        fills.append(value.astype(x.dtype, copy=False))
+    return fills[0], fills[1]
 
 
 def _odd(

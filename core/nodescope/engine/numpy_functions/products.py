@@ -44,23 +44,23 @@ def einsum(
         )
     if not operands:
         raise ShapeError("einsum: the subscripts are missing", source=where())
-    subscripts, given = _parsed(operands)
-    tensors = [tensor_of(each) for each in given]
+    subscripts, operands_given = _parsed(operands)
+    tensors = [tensor_of(operand_) for operand_ in operands_given]
     if dtype is not None:
-        for each in tensors:
-            if not np.can_cast(each.dtype, dtype, casting):
+        for tensor in tensors:
+            if not np.can_cast(tensor.dtype, dtype, casting):
                 raise DtypeError(
-                    f"np.einsum: {each.dtype} cannot be cast to {np.dtype(dtype)} by the rule "
+                    f"np.einsum: {tensor.dtype} cannot be cast to {np.dtype(dtype)} by the rule "
                     f"{casting!r}",
                     source=where(),
                     hint="give casting='unsafe', or convert with .astype",
                 )
-        tensors = [each.astype(dtype) for each in tensors]
+        tensors = [tensor.astype(dtype) for tensor in tensors]
     try:
-        said = spelled_out(subscripts, tuple(each.ndim for each in tensors))
+        expression = spelled_out(subscripts, tuple(tensor.ndim for tensor in tensors))
     except ShapeError as error:
         raise ShapeError(error.message, source=where(), hint=error.hint) from None
-    return call("einsum", *tensors, subscripts=said)  # type: ignore[no-any-return]
+    return call("einsum", *tensors, subscripts=expression)  # type: ignore[no-any-return]
 
 
 def _parsed(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
@@ -68,38 +68,38 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         return operands[0], operands[1:]
     pairs = len(operands) // 2
     terms = [_term(operand) for operand in operands[1 : 2 * pairs : 2]]
-    said = ",".join(terms)
+    expression = ",".join(terms)
     if len(operands) % 2:
-        said += "->" + _term(operands[-1])
-    return said, operands[0 : 2 * pairs : 2]
+        expression += "->" + _term(operands[-1])
+    return expression, operands[0 : 2 * pairs : 2]
 
 
 def _term(labels: Any) -> str:
-    found = ""
+    term = ""
     for label in labels:
         if label is Ellipsis:
-            found += "..."
+            term += "..."
         elif 0 <= int(label) < len(_LETTERS):
-            found += _LETTERS[int(label)]
+            term += _LETTERS[int(label)]
         else:
             raise ShapeError(
                 f"einsum: the axis {label} is not between 0 and {len(_LETTERS) - 1}", source=where()
             )
-    return found
+    return term
 
 
 def contracted(a: Tensor, b: Tensor, a_axes: tuple[int, ...], b_axes: tuple[int, ...]) -> Tensor:
     """The sum over pairs of axes; what is left of ``a``, then what is left of ``b``."""
     if a.ndim + b.ndim - len(a_axes) > len(_LETTERS):
         raise ShapeError("products with this many dimensions are not traced", source=where())
-    one = list(_LETTERS[: a.ndim])
+    a_labels = list(_LETTERS[: a.ndim])
     two = list(_LETTERS[a.ndim : a.ndim + b.ndim])
     for i, j in zip(a_axes, b_axes, strict=True):
-        two[j] = one[i]
-    rest = [x for i, x in enumerate(one) if i not in a_axes]
+        two[j] = a_labels[i]
+    rest = [x for i, x in enumerate(a_labels) if i not in a_axes]
     rest += [x for j, x in enumerate(two) if j not in b_axes]
     return call(  # type: ignore[no-any-return]
-        "einsum", a, b, subscripts=f"{''.join(one)},{''.join(two)}->{''.join(rest)}"
+        "einsum", a, b, subscripts=f"{''.join(a_labels)},{''.join(two)}->{''.join(rest)}"
     )
 
 
@@ -119,8 +119,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
             )
         pairs = tuple(range(a.ndim - n, a.ndim)), tuple(range(n))
     else:
-        one, two = axes
-        pairs = _listed(one, a), _listed(two, b)
+        a_axes, two = axes
+        pairs = _listed(a_axes, a), _listed(two, b)
     sizes = tuple(tuple(x.shape[i] for i in pair) for x, pair in zip((a, b), pairs, strict=True))
     if sizes[0] != sizes[1]:
         raise ShapeError(
@@ -131,10 +131,10 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     return contracted(a, b, *pairs)
 
 
-def _listed(given: Any, x: Tensor) -> tuple[int, ...]:
-    found = (given,) if isinstance(given, int | np.integer) else tuple(given)
+def _listed(axes_given: Any, x: Tensor) -> tuple[int, ...]:
+    axes_listed = (axes_given,) if isinstance(axes_given, int | np.integer) else tuple(axes_given)
     try:
-        return axes("tensordot", tuple(int(each) for each in found), x.ndim)
+        return axes("tensordot", tuple(int(axis) for axis in axes_listed), x.ndim)
     except ShapeError as error:
         error.source = where()
         raise
@@ -222,14 +222,14 @@ def kron(a: Any, b: Any) -> Tensor:
     """``np.kron``: every element of ``a`` times all of ``b``."""
     a, b = tensor_of(a), tensor_of(b)
     ndim = max(a.ndim, b.ndim)
-    one, two = _LETTERS[: a.ndim], _LETTERS[ndim : ndim + b.ndim]
+    a_labels, two = _LETTERS[: a.ndim], _LETTERS[ndim : ndim + b.ndim]
     woven = ""
     for i in range(ndim):
-        woven += one[i - ndim + a.ndim : i - ndim + a.ndim + 1] if i >= ndim - a.ndim else ""
+        woven += a_labels[i - ndim + a.ndim : i - ndim + a.ndim + 1] if i >= ndim - a.ndim else ""
         woven += two[i - ndim + b.ndim : i - ndim + b.ndim + 1] if i >= ndim - b.ndim else ""
-    found = call("einsum", a, b, subscripts=f"{one},{two}->{woven}")
+    product = call("einsum", a, b, subscripts=f"{a_labels},{two}->{woven}")
     sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (a, b)]
-    return found.reshape(tuple(m * n for m, n in zip(*sizes, strict=True)))  # type: ignore[no-any-return]
+    return product.reshape(tuple(m * n for m, n in zip(*sizes, strict=True)))  # type: ignore[no-any-return]
 
 
 def matrix_transpose(x: Any, /) -> Tensor:
@@ -314,12 +314,12 @@ def _variables(x: Tensor, rowvar: bool) -> Tensor:
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
     """``np.corrcoef``: correlations of variables, one per row; clipped to -1 and 1 as NumPy's."""
-    found = cov(x, y, rowvar, dtype=dtype)
-    if not found.ndim:
-        return found / found
-    n = found.shape[0]
-    spread = np.sqrt(np.real(found[np.arange(n), np.arange(n)]))
-    scaled = found / spread.reshape(-1, 1) / spread
+    covariance = cov(x, y, rowvar, dtype=dtype)
+    if not covariance.ndim:
+        return covariance / covariance
+    n = covariance.shape[0]
+    spread = np.sqrt(np.real(covariance[np.arange(n), np.arange(n)]))
+    scaled = covariance / spread.reshape(-1, 1) / spread
     return scaled if scaled.dtype.kind == "c" else call("clip", scaled, low=-1, high=1)
 
 

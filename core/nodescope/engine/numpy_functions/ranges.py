@@ -40,22 +40,22 @@ def linspace(
     steps = np.arange(count).reshape(-1, *(1,) * first.ndim).astype(kind)
     delta = last - first
     step = delta / parts if parts > 0 else np.full_like(delta, np.nan)
-    found = steps * step + first if parts > 0 else steps * delta + first
+    result = steps * step + first if parts > 0 else steps * delta + first
     if endpoint and count > 1:
-        found = np.concatenate([found[:-1], last[None]])
+        result = np.concatenate([result[:-1], last[None]])
     if axis != 0:
-        found = np.moveaxis(found, 0, axis)
+        result = np.moveaxis(result, 0, axis)
     if dtype is not None:
         wanted = np.dtype(dtype)
-        found = (np.floor(found) if wanted.kind in "iu" else found).astype(wanted)
-    return (found, step) if retstep else found
+        result = (np.floor(result) if wanted.kind in "iu" else result).astype(wanted)
+    return (result, step) if retstep else result
 
 
-def _inexact(*given: Any) -> Any:
+def _inexact(*operands: Any) -> Any:
     """The dtype of a range between these; Python's numbers take that of the others."""
-    kinds = [getattr(operand(each), "dtype", each) for each in given]
-    found = np.result_type(*kinds)
-    return found if found.kind in "fcV" else np.result_type(found, 1.0)
+    kinds = [getattr(operand(value), "dtype", value) for value in operands]
+    result_dtype = np.result_type(*kinds)
+    return result_dtype if result_dtype.kind in "fcV" else np.result_type(result_dtype, 1.0)
 
 
 def logspace(
@@ -64,16 +64,18 @@ def logspace(
 ) -> Tensor:  # fmt: skip
     """``np.logspace`` between tensors."""
     if isinstance(base, int | float):
-        found = np.power(float(base), linspace(start, stop, num, endpoint, axis=axis))
+        result = np.power(float(base), linspace(start, stop, num, endpoint, axis=axis))
     else:
         first, last, root = np.broadcast_arrays(*map(tensor_of, (start, stop, base)))
         powers = linspace(first, last, num, endpoint, axis=axis)
-        found = np.power(np.expand_dims(root, axis) if root.ndim else root, powers)
-    return found if dtype is None else found.astype(dtype)  # type: ignore[no-any-return]
+        result = np.power(np.expand_dims(root, axis) if root.ndim else root, powers)
+    return result if dtype is None else result.astype(dtype)  # type: ignore[no-any-return]
 
 
-def _window_shape(given: Any, axis: Any, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    sizes = as_shape(given)
+def _window_shape(
+    shape_given: Any, axis: Any, ndim: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    sizes = as_shape(shape_given)
     at = tuple(range(ndim)) if axis is None else axes("sliding_window_view", as_shape(axis), ndim)
     if len(sizes) != len(at):
         raise shape_error(
@@ -92,19 +94,19 @@ def sliding_window_view(
             "np.sliding_window_view: writeable=True is not traced: windows are copies here",
             "omit it",
         )
-    found = tensor_of(x)
-    sizes, at = _window_shape(window_shape, axis, found.ndim)
+    tensor = tensor_of(x)
+    sizes, at = _window_shape(window_shape, axis, tensor.ndim)
     for size, axis_ in zip(sizes, at, strict=True):
-        places = found.shape[axis_] - size + 1
+        places = tensor.shape[axis_] - size + 1
         if size < 0 or places < 1:
             raise shape_error(
-                f"sliding_window_view: a window of {size} in {found.shape[axis_]} elements of "
+                f"sliding_window_view: a window of {size} in {tensor.shape[axis_]} elements of "
                 f"axis {axis_}",
                 "a window cannot be larger than the axis that it slides over",
             )
         index = np.arange(places)[:, None] + np.arange(size)
-        found = np.moveaxis(along(found, axis_, index), axis_ + 1, -1)
-    return found
+        tensor = np.moveaxis(along(tensor, axis_, index), axis_ + 1, -1)
+    return tensor
 
 
 def reduceat(
@@ -121,7 +123,7 @@ def reduceat(
     if dtype is not None:
         x = x.astype(dtype)
     (at,) = axes("reduceat", (axis,), x.ndim)
-    starts = [int(each) for each in np.ravel(indices)]
+    starts = [int(index) for index in np.ravel(indices)]
     if any(not 0 <= start < x.shape[at] for start in starts):
         raise shape_error(
             f"{name}.reduceat: an index is out of range for {x.shape[at]} elements", "count from 0"
@@ -147,8 +149,8 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
         raise shape_error(
             f"np.apply_along_axis: shape {x.shape} has no line along axis {at}", "see .shape"
         )
-    found = [tensor_of(func1d(lined[place], *args, **kwargs)) for place in places]
-    joined = np.stack(found).reshape((*lined.shape[:-1], *found[0].shape))
+    results = [tensor_of(func1d(lined[place], *args, **kwargs)) for place in places]
+    joined = np.stack(results).reshape((*lined.shape[:-1], *results[0].shape))
     new = tuple(range(lined.ndim - 1, joined.ndim))
     return np.moveaxis(joined, new, tuple(range(at, at + len(new))))  # type: ignore[no-any-return]
 
@@ -157,8 +159,8 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Tensor:
     """``np.apply_over_axes``: ``func(x, axis)`` for one axis after the other."""
     x = tensor_of(a)
     for axis in as_shape(axes):
-        found = func(x, axis % x.ndim)
-        x = found if found.ndim == x.ndim else np.expand_dims(found, axis % x.ndim)
+        result = func(x, axis % x.ndim)
+        x = result if result.ndim == x.ndim else np.expand_dims(result, axis % x.ndim)
     return x
 
 
@@ -179,8 +181,8 @@ def _full(
 
 
 def _converted(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Tensor:
-    found = tensor_of(a)
-    wanted = found if dtype is None else found.astype(dtype, copy=False)
+    tensor = tensor_of(a)
+    wanted = tensor if dtype is None else tensor.astype(dtype, copy=False)
     return call("copy", wanted) if kwargs.get("copy") and wanted is a else wanted
 
 

@@ -50,11 +50,11 @@ def _total(name: str, neutral: int, ufunc: np.ufunc) -> Callable[..., Tensor]:
             x = x.astype(wanted)
         if where is not True:
             x = masked(x, where, neutral)
-        found = call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))
+        result = call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))
         # Small integers add up in the platform's word and wrap around at the end as on the way.
-        if wanted is not None and found.dtype != wanted:
-            found = found.astype(wanted)
-        return _started(found, initial, ufunc)
+        if wanted is not None and result.dtype != wanted:
+            result = result.astype(wanted)
+        return _started(result, initial, ufunc)
 
     return function
 
@@ -77,8 +77,8 @@ def _extreme(name: str, ufunc: np.ufunc) -> Callable[..., Tensor]:
             return np.zeros_like(np.sum(x, axis=along, keepdims=keepdims), dtype=x.dtype) + (
                 np.asarray(initial, x.dtype)
             )
-        found = call(name, x, axis=along, keepdims=bool(keepdims))
-        return _started(found, initial, ufunc)
+        result = call(name, x, axis=along, keepdims=bool(keepdims))
+        return _started(result, initial, ufunc)
 
     return function
 
@@ -190,9 +190,9 @@ def average(
     """``np.average``. Weights that sum to 0 give NaN or infinity."""
     x, along = tensor_of(a), as_axis(axis)
     if weights is None:
-        found = mean(x, along, keepdims=keepdims)
-        number = np.asarray(count(x.shape, along), found.dtype)
-        return (found, np.broadcast_to(tensor_of(number), found.shape)) if returned else found
+        result = mean(x, along, keepdims=keepdims)
+        number = np.asarray(count(x.shape, along), result.dtype)
+        return (result, np.broadcast_to(tensor_of(number), result.shape)) if returned else result
     w = tensor_of(weights)
     dtype = np.result_type(x.dtype, w.dtype, *([np.float64] if x.dtype.kind in "biu" else []))
     if w.shape != x.shape:
@@ -207,8 +207,8 @@ def average(
         w = np.broadcast_to(w, x.shape)
     scale = np.sum(w.astype(dtype), axis=along, keepdims=keepdims)
     product = x.astype(dtype) * w.astype(dtype)
-    found = np.sum(product, axis=along, keepdims=keepdims) / scale
-    return (found, scale) if returned else found
+    result = np.sum(product, axis=along, keepdims=keepdims) / scale
+    return (result, scale) if returned else result
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -225,14 +225,14 @@ def _logaddexp_reduce(
         x = x.astype(np.logaddexp.resolve_dtypes((x.dtype, x.dtype, None))[2])
     if where is not True:
         x = masked(x, where, -np.inf)
-    found = call("logsumexp", x, axis=as_axis(axis), keepdims=bool(keepdims))
-    return _started(found, initial, np.logaddexp)
+    result = call("logsumexp", x, axis=as_axis(axis), keepdims=bool(keepdims))
+    return _started(result, initial, np.logaddexp)
 
 
 def _logical_reduce(function: Callable[..., Tensor], ufunc: np.ufunc) -> Callable[..., Tensor]:
     def reduce(a: Any, *, initial: Any = None, **rest: Any) -> Tensor:
-        found = function(a, **rest)
-        return found if initial is None else ufunc(found, initial)
+        result = function(a, **rest)
+        return result if initial is None else ufunc(result, initial)
 
     return reduce
 

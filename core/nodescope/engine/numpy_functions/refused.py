@@ -77,7 +77,7 @@ KINDS: dict[str, Kind] = {
     "deprecated": Kind("removed or deprecated", LEAVE, "in1d row_stack trapz"),
 }  # fmt: skip
 
-KIND_OF = {name: kind for kind, each in KINDS.items() for name in each.names.split()}
+KIND_OF = {name: kind for kind, group in KINDS.items() for name in group.names.split()}
 """The kind of a function, by its name."""
 
 

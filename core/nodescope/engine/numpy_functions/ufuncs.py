@@ -107,19 +107,19 @@ def _folded(
     """Of associative functions of bits: halves of the axes are combined until one is left."""
     if where is not True:
         x = masked(x, where, ufunc.identity)
-    gone = axes(f"{ufunc.__name__}.reduce", as_axis(axis), x.ndim)
-    wide = tuple(1 if i in gone else n for i, n in enumerate(x.shape))
-    kept = tuple(i for i in range(x.ndim) if i not in gone)
+    reduced_axes = axes(f"{ufunc.__name__}.reduce", as_axis(axis), x.ndim)
+    wide = tuple(1 if i in reduced_axes else n for i, n in enumerate(x.shape))
+    kept = tuple(i for i in range(x.ndim) if i not in reduced_axes)
     shape = tuple(x.shape[i] for i in kept)
-    x = np.transpose(x, (*gone, *kept)).reshape((count(x.shape, gone), *shape))
+    x = np.transpose(x, (*reduced_axes, *kept)).reshape((count(x.shape, reduced_axes), *shape))
     if not len(x):
         x = tensor_of(np.full((1, *shape), ufunc.identity, x.dtype))
     while len(x) > 1:
         half = len(x) // 2
         folded = apply(op, (x[:half], x[half : 2 * half]), NO_ATTRS)
         x = np.concatenate([folded, x[2 * half :].astype(folded.dtype)]) if len(x) % 2 else folded
-    found = x[0].reshape(wide) if keepdims else x[0]
-    return found if initial is None else ufunc(found, initial)
+    result = x[0].reshape(wide) if keepdims else x[0]
+    return result if initial is None else ufunc(result, initial)
 
 
 def _with_arguments(
@@ -137,15 +137,17 @@ def _with_arguments(
         raise unsupported(f"{name}: the argument signature= is not traced", "say dtype=")
     kwargs = {key: value for key, value in kwargs.items() if key in ("dtype", "casting")}
     casting = kwargs.get("casting", "same_kind")
-    found = [operand(each) for each in inputs]
-    if None in [each if each is None else 0 for each in found]:
+    operands = [operand(value) for value in inputs]
+    if None in [operand_ if operand_ is None else 0 for operand_ in operands]:
         return NotImplemented
-    given = [each.dtype if isinstance(each, Tensor) else type(each) for each in found]
+    operand_dtypes = [
+        operand_.dtype if isinstance(operand_, Tensor) else type(operand_) for operand_ in operands
+    ]
     wanted = None if kwargs.get("dtype") is None else np.dtype(kwargs["dtype"])
     signature = (*(None,) * ufunc.nin, *(wanted,) * ufunc.nout)
     try:
         dtypes = ufunc.resolve_dtypes(
-            (*given, *(None,) * ufunc.nout), signature=signature, casting=casting
+            (*operand_dtypes, *(None,) * ufunc.nout), signature=signature, casting=casting
         )
     except TypeError:
         given_as = "" if wanted is None else f" with dtype={wanted}"
@@ -154,7 +156,9 @@ def _with_arguments(
             "convert the operands with .astype",
         ) from None
     converted = tuple(
-        each if not isinstance(each, Tensor) or each.dtype == dtype else each.astype(dtype)
-        for each, dtype in zip(found, dtypes, strict=False)
+        operand_
+        if not isinstance(operand_, Tensor) or operand_.dtype == dtype
+        else operand_.astype(dtype)
+        for operand_, dtype in zip(operands, dtypes, strict=False)
     )
     return apply(op, converted, NO_ATTRS)

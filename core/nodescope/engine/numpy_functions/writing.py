@@ -24,7 +24,12 @@ from nodescope.ops.op import Array
 
 
 def into(
-    what: str, target: Any, compute: Callable[[], Any], where: Any = True, *, wider: bool = True
+    operation: str,
+    target: Any,
+    compute: Callable[[], Any],
+    where: Any = True,
+    *,
+    wider: bool = True,
 ) -> Tensor:
     """Write what ``compute`` returns to ``target``, and return that.
 
@@ -40,29 +45,29 @@ def into(
     """
     if not isinstance(target, Tensor):
         raise UnsupportedError(
-            f"{what} with out= would take the result out of the graph",
+            f"{operation} with out= would take the result out of the graph",
             source=here(),
             hint="use the function's result, or let out= be a tensor",
         )
-    what = f"{what} with out="
-    check_writable(target, what)
-    found = compute()
-    if isinstance(found, list | tuple):
-        raise UnsupportedError(f"{what}: it has several results", source=here())
-    found = tensor_of(found)
-    found = fitted(target, found, what, wider=wider)
+    operation = f"{operation} with out="
+    check_writable(target, operation)
+    result = compute()
+    if isinstance(result, list | tuple):
+        raise UnsupportedError(f"{operation}: it has several results", source=here())
+    result = tensor_of(result)
+    result = fitted(target, result, operation, wider=wider)
     if where is not True:
-        found = call("where", tensor_of(where), found, settled(target))
-    write(target, _own(settled(found)))
+        result = call("where", tensor_of(where), result, settled(target))
+    write(target, _own(settled(result)))
     return target
 
 
-def _own(found: Tensor) -> Tensor:
+def _own(computed: Tensor) -> Tensor:
     """The same value, in a tensor and an array that nobody else has."""
-    edge = None if found.edge is None else (next_seq(), ALIAS, (found,), NO_ATTRS)
-    result = alias(found, edge)
-    if isinstance(found.data, np.ndarray):
-        result.data = found.data.copy(order="K")
+    edge = None if computed.edge is None else (next_seq(), ALIAS, (computed,), NO_ATTRS)
+    result = alias(computed, edge)
+    if isinstance(computed.data, np.ndarray):
+        result.data = computed.data.copy(order="K")
     return result
 
 
@@ -75,70 +80,70 @@ def at(name: str, target: Any, index: Any, value: Any) -> None:
 def _added(name: str, now: Tensor, index: Any, value: Any) -> Any:
     template, arrays = index_template(index)
     chosen = apply(ops.get("getitem"), (now, *arrays), {"index": template})
-    given = fitted(chosen, _typed(value, now), f"np.{name}.at", wider=True)
-    return call(name, now, call("index_add", given, *arrays, index=template, shape=now.shape))
+    addend = fitted(chosen, _typed(value, now), f"np.{name}.at", wider=True)
+    return call(name, now, call("index_add", addend, *arrays, index=template, shape=now.shape))
 
 
-def _written(what: str, target: Any) -> Tensor:
+def _written(operation: str, target: Any) -> Tensor:
     if not isinstance(target, Tensor):
         raise UnsupportedError(
-            f"{what} would write a tensor's elements to an array, out of the graph",
+            f"{operation} would write a tensor's elements to an array, out of the graph",
             source=here(),
             hint="make the first argument a tensor, or a new one: np.full_like, np.broadcast_to",
         )
-    check_writable(target, what)
+    check_writable(target, operation)
     return target
 
 
 def _typed(value: Any, like: Tensor) -> Tensor:
     """``value`` as a tensor; Python numbers in the dtype that NumPy would compute in."""
-    found = operand(value)
-    if found is not None and found.__class__ is not Tensor:
-        return tensor_of(np.asarray(found, np.result_type(found, like.dtype)))
+    tensor = operand(value)
+    if tensor is not None and tensor.__class__ is not Tensor:
+        return tensor_of(np.asarray(tensor, np.result_type(tensor, like.dtype)))
     return tensor_of(value)
 
 
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """``np.copyto``: ``src`` broadcasts to ``dst``."""
     target = _written("np.copyto", dst)
-    given = _typed(src, target)
-    if not np.can_cast(given.dtype, target.dtype, casting):  # type: ignore[arg-type]
+    source = _typed(src, target)
+    if not np.can_cast(source.dtype, target.dtype, casting):  # type: ignore[arg-type]
         raise DtypeError(
-            f"np.copyto: {given.dtype} cannot be cast to {target.dtype} by the rule {casting!r}",
+            f"np.copyto: {source.dtype} cannot be cast to {target.dtype} by the rule {casting!r}",
             source=here(),
             hint="give casting='unsafe', or convert with .astype",
         )
-    if casting == "unsafe" and given.dtype != target.dtype:
-        given = given.astype(target.dtype)
-    given = fitted(target, given, "np.copyto", wider=True)
+    if casting == "unsafe" and source.dtype != target.dtype:
+        source = source.astype(target.dtype)
+    source = fitted(target, source, "np.copyto", wider=True)
     if where is True:
-        write(target, updated(target, ..., given))
+        write(target, updated(target, ..., source))
     else:
-        write(target, call("where", tensor_of(where), given, settled(target)))
+        write(target, call("where", tensor_of(where), source, settled(target)))
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """``np.put_along_axis``."""
     target = _written("np.put_along_axis", arr)
-    given = tensor_of(indices)
+    positions = tensor_of(indices)
     if axis is None:
-        _flat(target, np.asarray(given.numpy()).ravel(), values)
+        _flat(target, np.asarray(positions.numpy()).ravel(), values)
         return
-    if given.ndim != target.ndim or not -target.ndim <= axis < target.ndim:
+    if positions.ndim != target.ndim or not -target.ndim <= axis < target.ndim:
         raise BoundsError(
-            f"np.put_along_axis: indices of shape {given.shape} and axis {axis} do not fit "
+            f"np.put_along_axis: indices of shape {positions.shape} and axis {axis} do not fit "
             f"{target.shape}",
             source=here(),
             hint="indices have as many dimensions as the tensor",
         )
     axis %= target.ndim
     index: list[Any] = []
-    for each, size in enumerate(target.shape):
-        if each == axis:
-            index.append(given)
+    for axis_, size in enumerate(target.shape):
+        if axis_ == axis:
+            index.append(positions)
         else:
             shape = [1] * target.ndim
-            shape[each] = size
+            shape[axis_] = size
             index.append(np.arange(size).reshape(shape))
     write(target, updated(target, tuple(index), values))
 
@@ -198,16 +203,16 @@ def nan_to_num(
 
 def _flat(target: Tensor, places: Array, values: Any, chosen: Array | None = None) -> None:
     """``target.flat[places] = values``, repeated as needed; ``chosen``: which of the values."""
-    given = tensor_of(values)
-    if given.ndim:
-        which = np.arange(len(places)) if chosen is None else chosen
-        given = given.ravel()[which % max(given.size, 1)]
+    new_values = tensor_of(values)
+    if new_values.ndim:
+        places_of_values = np.arange(len(places)) if chosen is None else chosen
+        new_values = new_values.ravel()[places_of_values % max(new_values.size, 1)]
     if len(places) and not -target.size <= places.min() <= places.max() < target.size:
         raise BoundsError(
             f"an index is out of range for a tensor of {target.size} elements", source=here()
         )
     index = np.unravel_index(places % max(target.size, 1), target.shape)
-    write(target, updated(target, tuple(np.asarray(each) for each in index), given))
+    write(target, updated(target, tuple(np.asarray(part) for part in index), new_values))
 
 
 NUMPY: Table = {
