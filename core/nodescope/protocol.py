@@ -330,6 +330,21 @@ Command = (
 )
 
 
+class BrokenLoss(msgspec.Struct, frozen=True):
+    """A loss that is NaN or infinite at the end of a run, or now.
+
+    Attributes:
+        kind: ``nan`` or ``inf``: what it became first.
+        step: The training step since which it is not finite.
+    """
+
+    kind: Literal["nan", "inf"]
+    step: int
+
+    def __str__(self) -> str:
+        return f"{'NaN' if self.kind == 'nan' else 'Inf'} since step {self.step:,}"
+
+
 class RunInfo(msgspec.Struct, frozen=True):
     """What a list of runs shows.
 
@@ -346,6 +361,7 @@ class RunInfo(msgspec.Struct, frozen=True):
         trouble: What is wrong with the recording now, in a line, or ``""``.
         framework, framework_version: Whose ops run.
         capabilities: What is seen of the run, and what can be done with it.
+        broken_loss: How its loss ended, if it is not finite; known once the run is over.
     """
 
     id: str
@@ -362,3 +378,4 @@ class RunInfo(msgspec.Struct, frozen=True):
     framework: str = "nodescope"
     framework_version: str = ""
     capabilities: Capabilities = ENGINE
+    broken_loss: BrokenLoss | None = None

@@ -15,6 +15,7 @@ import msgspec
 
 from nodescope.errors import NodescopeError
 from nodescope.events import Level
+from nodescope.protocol import BrokenLoss
 from nodescope.record.recording import Recording
 from nodescope.record.run_time import run_time
 
@@ -22,21 +23,6 @@ Outcome = Literal["running", "finished", "failed", "interrupted", "killed", "unr
 """How a run ended: ``killed`` if it did not live to say so."""
 
 _INTERRUPTED = 130
-
-
-class BrokenLoss(msgspec.Struct, frozen=True):
-    """A loss that is NaN or infinite at the end of a run, or now.
-
-    Attributes:
-        kind: ``nan`` or ``inf``: what it became first.
-        step: The training step since which it is not finite.
-    """
-
-    kind: Literal["nan", "inf"]
-    step: int
-
-    def __str__(self) -> str:
-        return f"{'NaN' if self.kind == 'nan' else 'Inf'} since step {self.step:,}"
 
 
 def broken_loss(recording: Recording) -> BrokenLoss | None:

@@ -15,7 +15,8 @@ from nodescope.debug.replay.arrays import difference
 from nodescope.debug.report.problems import NodeProblem, Problems
 from nodescope.events import Array
 from nodescope.ir.attrs import plain_attrs
-from nodescope.record.overview import BrokenLoss, broken_loss
+from nodescope.protocol import BrokenLoss
+from nodescope.record.overview import broken_loss
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from nodescope_server import wire

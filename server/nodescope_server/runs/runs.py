@@ -24,8 +24,9 @@ from nodescope.debug.replay import ExecutionIndex
 from nodescope.debug.report.problems import Problems
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
-from nodescope.protocol import Command, RunInfo, SessionInfo, SetBreakpoints
+from nodescope.protocol import BrokenLoss, Command, RunInfo, SessionInfo, SetBreakpoints
 from nodescope.record.files.ownership import Key, release, vouch
+from nodescope.record.overview import broken_loss
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope.record.step_times import StepTimes
@@ -272,6 +273,13 @@ class Run:
         # One browser that leaves does not take the batch away from the others.
         return await asyncio.shield(task)
 
+    async def loss_ending(self) -> BrokenLoss | None:
+        """How the loss stands at the end of the recording, if it is not finite."""
+        try:
+            return await self.query.call(broken_loss)
+        except RecordingError:
+            return None
+
     async def fold(self) -> None:
         """Make one portable file of the recording, now that its writer has ended.
 
@@ -378,10 +386,12 @@ class Runs:
         full = printable(str(path.resolve()))
         probe = Reader(full)
         try:
-            info, last = await probe.call(lambda recording: (recording.run(), recording.last_seq()))
+            info, last, broken = await probe.call(
+                lambda recording: (recording.run(), recording.last_seq(), broken_loss(recording))
+            )
         finally:
             await probe.close()
-        info = msgspec.structs.replace(info, state="recorded", recording=full)
+        info = msgspec.structs.replace(info, state="recorded", recording=full, broken_loss=broken)
         run = self.find(info.id) or self.add(info)
         run.commit(last)
         return run

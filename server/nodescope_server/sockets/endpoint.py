@@ -127,9 +127,10 @@ class Link:
         await _catch_up(run)
         if run.peer is None and run.info.state == "live":
             await run.fold()  # if it was killed; a program that lives on is left alone
+        broken = await run.loss_ending()
         if run.peer is None and run.info.state == "live":
             run.session = None
-            run.change(msgspec.structs.replace(run.info, state="lost"))
+            run.change(msgspec.structs.replace(run.info, state="lost", broken_loss=broken))
             self._runs.changed()
 
     async def _listen(self, socket: WebSocket, run: Run, peer: Peer) -> None:
@@ -166,7 +167,9 @@ class Link:
     async def _finish(self, run: Run, status: int, error: str) -> None:
         await _catch_up(run)
         await run.fold()
-        run.change(msgspec.structs.replace(run.info, state="finished", status=status, error=error))
+        broken = await run.loss_ending()
+        ended = {"state": "finished", "status": status, "error": error, "broken_loss": broken}
+        run.change(msgspec.structs.replace(run.info, **ended))
         self._runs.changed()
 
     async def _next(self, socket: WebSocket) -> messages.FromDebuggee | None:

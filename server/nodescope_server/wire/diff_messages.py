@@ -11,7 +11,7 @@ import msgspec
 
 from nodescope.compare.measure import Measure
 from nodescope.debug.report.problems import NodeProblem
-from nodescope.record.overview import BrokenLoss
+from nodescope.protocol import BrokenLoss
 from nodescope.record.summary import TensorSummary
 
 # ---------------------------------------------------------------- requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from starlette.websockets import WebSocketState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from nodescope import protocol
+from nodescope import events, protocol
 from nodescope.link import messages
 from nodescope_server import __version__, wire
 from nodescope_server.runs.runs import Runs
@@ -30,6 +31,26 @@ def state(page: Page, wanted: str) -> protocol.RunInfo:
 
 def test_a_program_is_welcomed_and_listed(program: Program, page: Page) -> None:
     assert [each.id for each in page.hello.runs] == [program.run.id] or state(page, "live")
+
+
+def test_how_the_loss_ended_is_said_of_the_run(program: Program, page: Page) -> None:
+    node = program.define()
+    for step, value in enumerate((0.5, np.nan, np.nan), 1):
+        program.step(step)
+        program.execute(node, np.array(value), step=step)
+        loss = events.Loss(1, value, node=node.id)
+        ended = events.StepFinished(step, next(program.clock), losses=(loss,))
+        program.recorder.emit(ended)
+    program.end()
+    assert state(page, "finished").broken_loss == protocol.BrokenLoss("nan", 2)
+
+    async def opened() -> protocol.RunInfo:
+        runs = Runs()
+        info = (await runs.open(Path(program.run.recording))).info
+        await runs.close()
+        return info
+
+    assert asyncio.run(opened()).broken_loss == protocol.BrokenLoss("nan", 2)
 
 
 def test_the_welcome_names_the_version(new_program: NewProgram) -> None:

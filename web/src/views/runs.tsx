@@ -20,7 +20,7 @@ function tone(run: RunInfo): string {
   if (run.state === "live") return "ok";
   const outcome = outcomeOf(run);
   if (run.state === "recorded" && outcome === "killed") return "off"; // it may still run
-  return outcomeTone(outcome) === "bad" ? "bad" : "off";
+  return outcomeTone(outcome, run.broken_loss) === "bad" ? "bad" : "off";
 }
 
 function newestFirst(runs: readonly RunInfo[]): readonly RunInfo[] {

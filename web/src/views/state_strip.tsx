@@ -6,7 +6,7 @@
 
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
-import { outcomeOf } from "@/store/page/recordings_list";
+import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import { progressOf } from "@/store/run/progress";
@@ -32,12 +32,12 @@ export function describe(store: Store): Words {
   if (info.state === "finished") {
     const outcome = outcomeOf(info);
     if (outcome === "interrupted") return { text: "Interrupted", tone: "off", more: "by Ctrl-C" };
-    const failed = outcome === "failed";
-    return {
-      text: failed ? "Finished with an error" : "Finished",
-      tone: failed ? "bad" : "ok",
-      more: failed ? info.error || `exit status ${info.status}` : "",
-    };
+    if (outcome === "failed") {
+      const more = info.error || `exit status ${info.status}`;
+      return { text: "Finished with an error", tone: "bad", more };
+    }
+    const more = lossEnding(info.broken_loss);
+    return { text: "Finished", tone: more ? "bad" : "ok", more: more && `the loss is ${more}` };
   }
   switch (model.session?.phase) {
     case "stopped":

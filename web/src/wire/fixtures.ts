@@ -47,6 +47,7 @@ export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
     framework: "nodescope",
     framework_version: "",
     capabilities: CAPABILITIES,
+    broken_loss: null,
     ...change,
   };
 }

@@ -500,6 +500,7 @@ export interface Initialized {
  *     trouble: What is wrong with the recording now, in a line, or `""`.
  *     framework, framework_version: Whose ops run.
  *     capabilities: What is seen of the run, and what can be done with it.
+ *     broken_loss: How its loss ended, if it is not finite; known once the run is over.
  */
 export interface RunInfo {
   readonly id: string;
@@ -516,6 +517,7 @@ export interface RunInfo {
   readonly framework: string;
   readonly framework_version: string;
   readonly capabilities: Capabilities;
+  readonly broken_loss: BrokenLoss | null;
 }
 
 /**
@@ -543,6 +545,18 @@ export interface Capabilities {
   readonly values: "none" | "summary" | "full";
   readonly rerun: "none" | "node" | "graph";
   readonly workers: boolean;
+}
+
+/**
+ * A loss that is NaN or infinite at the end of a run, or now.
+ *
+ * Attributes:
+ *     kind: `nan` or `inf`: what it became first.
+ *     step: The training step since which it is not finite.
+ */
+export interface BrokenLoss {
+  readonly kind: "nan" | "inf";
+  readonly step: number;
 }
 
 /** The request was carried out and has no other answer. */
@@ -1289,18 +1303,6 @@ export interface NodeProblem {
   readonly edits: readonly string[];
   readonly edited: boolean;
   readonly first: boolean;
-}
-
-/**
- * A loss that is NaN or infinite at the end of a run, or now.
- *
- * Attributes:
- *     kind: `nan` or `inf`: what it became first.
- *     step: The training step since which it is not finite.
- */
-export interface BrokenLoss {
-  readonly kind: "nan" | "inf";
-  readonly step: number;
 }
 
 /**

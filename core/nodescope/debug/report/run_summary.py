@@ -18,7 +18,8 @@ import numpy as np
 from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.why.first_nonfinite import NonfiniteOrigin, nonfinite_origin
 from nodescope.ir.graph import Node, SourceLocation
-from nodescope.record.overview import BrokenLoss, Outcome, broken_loss, outcome_of
+from nodescope.protocol import BrokenLoss
+from nodescope.record.overview import Outcome, broken_loss, outcome_of
 from nodescope.record.recording import Recording
 from nodescope.record.rows import (
     FAILED,

@@ -6,6 +6,7 @@ import {
   groupOf,
   matches,
   outcomeOf,
+  outcomeTitle,
   outcomeTone,
   outcomeWords,
   runWords,
@@ -13,6 +14,7 @@ import {
 } from "@/store/page/recordings_list";
 import type { Entry, Glance } from "@/wire/types.gen";
 
+const NAN_SINCE_4 = { kind: "nan", step: 4 } as const;
 const NOW = Date.parse("2026-03-04T12:00:00");
 
 function glance(more: Partial<Glance> = {}): Glance {
@@ -67,23 +69,36 @@ test.each([
   ["interrupted", { status: 130, error: "" }],
   ["interrupted", { status: 130, error: "KeyboardInterrupt" }],
   ["interrupted", { status: 1, error: "KeyboardInterrupt: by hand" }],
-  ["failed: ValueError", { status: 1, error: "ValueError: no" }],
-  ["failed: status 3", { status: 3, error: "" }],
+  ["ValueError", { status: 1, error: "ValueError: no" }],
+  ["status 3", { status: 3, error: "" }],
   ["finished", { status: 0, error: "" }],
+  ["finished, NaN since step 4", { status: 0, error: "", broken_loss: NAN_SINCE_4 }],
+  [
+    "ValueError, NaN since step 4",
+    { status: 1, error: "ValueError: no", broken_loss: NAN_SINCE_4 },
+  ],
 ])("a run that ended is %s in the list of runs as on the start page", (words, end) => {
-  const run = { state: "finished", ...end } as const;
-  expect(runWords(run)).toBe(words);
-  const outcome = outcomeOf(run);
-  expect(words.replace("failed: ", "")).toBe(outcomeWords({ ...end, outcome }));
+  const ended = { broken_loss: null, ...end };
+  for (const state of ["finished", "recorded"] as const) {
+    expect(runWords({ state, ...ended })).toBe(words);
+    expect(outcomeWords({ ...ended, outcome: outcomeOf({ state, ...ended }) })).toBe(words);
+  }
 });
 
 test("a run that has not ended says where it stands", () => {
-  const open = { status: null, error: "" };
-  expect(runWords({ state: "live", ...open })).toBe("live");
+  const open = { status: null, error: "", broken_loss: null };
+  expect(runWords({ state: "live", ...open })).toBe("running");
   expect(runWords({ state: "lost", ...open })).toBe("killed");
   expect(runWords({ state: "recorded", ...open })).toBe("recording");
   expect(outcomeOf({ state: "live", ...open })).toBe("running");
   expect(outcomeOf({ state: "lost", ...open })).toBe("killed");
+});
+
+test("the title of a summary names the loss, and leaves the error to its own line", () => {
+  expect(outcomeTitle({ outcome: "finished", broken_loss: NAN_SINCE_4 })).toBe(
+    "Finished, NaN since step 4",
+  );
+  expect(outcomeTitle({ outcome: "failed", broken_loss: null })).toBe("Failed");
 });
 
 test("how it ended, with the error's type", () => {

@@ -42,7 +42,17 @@ export function outcomeWords(glance: Ending): string {
   const type = /^[\w.]+/.exec(glance.error)?.[0] ?? "";
   const named = type === "" || type === "SystemExit" ? `status ${glance.status ?? 1}` : type;
   const ending = glance.outcome === "failed" ? named : OUTCOMES[glance.outcome];
-  return [ending, lossEnding(glance.broken_loss)].filter(Boolean).join(", ");
+  return withLoss(ending, glance.broken_loss);
+}
+
+/** The same as a title, where the error stands beside it: `Failed`, `Finished, NaN since step 4`. */
+export function outcomeTitle(ending: Pick<Glance, "outcome" | "broken_loss">): string {
+  const word = OUTCOMES[ending.outcome];
+  return withLoss(word.charAt(0).toUpperCase() + word.slice(1), ending.broken_loss);
+}
+
+function withLoss(ending: string, broken: BrokenLoss | null | undefined): string {
+  return [ending, lossEnding(broken)].filter(Boolean).join(", ");
 }
 
 /** "NaN since step 4" of a loss that is not finite at the end; else "". */
@@ -61,12 +71,10 @@ export function outcomeOf(run: Pick<RunInfo, "state" | "status" | "error">): Out
   return run.status !== 0 || run.error !== "" ? "failed" : "finished";
 }
 
-/** Its state in a list of runs, in the words of all recordings. */
-export function runWords(run: Pick<RunInfo, "state" | "status" | "error">): string {
-  if (run.state === "live") return run.state;
-  if (run.state === "recorded") return "recording";
-  const outcome = outcomeOf(run);
-  return outcome === "failed" ? `failed: ${outcomeWords({ ...run, outcome })}` : OUTCOMES[outcome];
+/** Its state in a list of runs, in the words of the start page. */
+export function runWords(run: Pick<RunInfo, "state" | "status" | "error" | "broken_loss">): string {
+  if (run.state === "recorded" && run.status === null) return "recording"; // it may still run
+  return outcomeWords({ ...run, outcome: outcomeOf(run) });
 }
 
 export function outcomeTone(

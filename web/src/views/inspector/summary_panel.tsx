@@ -15,7 +15,7 @@ import {
   plural,
 } from "@/base/numbers";
 import { printable, quoted } from "@/base/printable";
-import { argumentsOf, lossEnding, outcomeTone } from "@/store/page/recordings_list";
+import { argumentsOf, outcomeTitle, outcomeTone } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
@@ -23,15 +23,7 @@ import { type Summing, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
-import type {
-  Cost,
-  Curve,
-  Kept,
-  Outcome,
-  RunSummary,
-  Share as StepShare,
-  Trouble,
-} from "@/wire/types.gen";
+import type { Cost, Curve, Kept, RunSummary, Share as StepShare, Trouble } from "@/wire/types.gen";
 
 export interface SummaryPanelProps {
   readonly store: Store;
@@ -40,20 +32,6 @@ export interface SummaryPanelProps {
   go(item: Item): void;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
-}
-
-const ENDS: Readonly<Record<Outcome, string>> = {
-  running: "Running",
-  finished: "Finished",
-  failed: "Failed",
-  interrupted: "Interrupted",
-  killed: "Killed",
-  unreadable: "Cannot be read",
-};
-
-/** "Finished", "Finished, NaN since step 4". */
-function endWords(summary: RunSummary["summary"]): string {
-  return [ENDS[summary.outcome], lossEnding(summary.broken_loss)].filter(Boolean).join(", ");
 }
 
 export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
@@ -97,7 +75,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
             class={`lamp ${outcomeTone(sum().outcome, sum().broken_loss)}`}
             aria-hidden="true"
           />
-          <h2 data-testid="summary-outcome">{endWords(sum())}</h2>
+          <h2 data-testid="summary-outcome">{outcomeTitle(sum())}</h2>
           <span class="sp" />
           <Show when={props.store.selection() !== undefined}>
             <IconButton
