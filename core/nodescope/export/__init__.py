@@ -100,19 +100,21 @@ def export(
 
 
 def graph_and_title(recording: Recording, options: Options) -> tuple[Graph, str]:
-    """The graph to draw, and what the picture is called; the step is named if it was chosen.
+    """The graph to draw, and what the picture is called: the program, and the moment shown.
 
     Raises:
         ExportError: There is no such step.
     """
-    title, step = visible(recording.run().name), options.step
+    title, step, steps = visible(recording.run().name), options.step, recording.step_table
     if step is None:
-        return graph_of(recording), title
-    steps = [row.step for row in recording.steps()]
-    if step not in steps:
-        known = f"steps {min(steps):,} to {max(steps):,} are" if steps else "no step is"
+        last = steps.last()
+        return graph_of(recording), f"{title}, last state" + (f" (step {last:,})" if last else "")
+    if not steps.has(step):
+        known = (
+            f"steps {steps.first():,} to {steps.last():,} are" if steps.count(1) else "no step is"
+        )
         raise ExportError(f"no step {step:,}", hint=f"{known} recorded")
-    return graph_of(recording, end_of(recording, step)), f"{title}, step {step:,}"
+    return graph_of(recording, end_of(recording, step)), f"{title}, end of step {step:,}"
 
 
 def _choose(out: Path, name: str | None) -> Exporter:

@@ -16,13 +16,7 @@ def end_of(recording: Recording, step: int) -> int:
 
     Step 0 is what runs before the first step.
     """
-    later = MAX_SEQ
-    for row in recording.steps():
-        if row.step == step and row.end_seq is not None:
-            return row.end_seq
-        if row.step > step:
-            later = min(later, row.start_seq)
-    return later
+    return recording.step_table.end_of(step, MAX_SEQ)
 
 
 def defined(recording: Recording, until: int = MAX_SEQ) -> tuple[list[Node], list[ValueRow]]:

@@ -34,6 +34,26 @@ class StepTable:
         rows = self._ask("SELECT count(*) FROM (SELECT 1 FROM step LIMIT ?)", at_most)
         return int(rows[0][0])
 
+    def has(self, step: int) -> bool:
+        """Whether a step with this number began."""
+        return bool(self._ask("SELECT 1 FROM step WHERE step = ?", step))
+
+    def first(self) -> int:
+        """The lowest number of a step; 0 if none began."""
+        return int(self._ask("SELECT coalesce(min(step), 0) FROM step")[0][0])
+
+    def last(self) -> int:
+        """The highest number of a step; 0 if none began."""
+        return int(self._ask("SELECT coalesce(max(step), 0) FROM step")[0][0])
+
+    def end_of(self, step: int, beyond: int) -> int:
+        """The seq at which a step ended, or else a later one began; ``beyond`` if neither."""
+        ended = self._ask("SELECT end_seq FROM step WHERE step = ?", step)
+        if ended and ended[0][0] is not None:
+            return int(ended[0][0])
+        later = self._ask("SELECT min(start_seq) FROM step WHERE step > ?", step)[0][0]
+        return beyond if later is None else int(later)
+
     def after(self, seq: int) -> list[StepRow]:
         """Steps that began or ended after a seq, in order; all of them if it is 0."""
         if not seq:

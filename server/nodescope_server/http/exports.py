@@ -32,8 +32,12 @@ class Exports:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="nodescope-export")
         self._asked = 0
 
-    async def render(self, recording: str, kind: str, engine: str) -> bytes:
+    async def render(
+        self, recording: str, kind: str, engine: str, step: int | None = None
+    ) -> bytes:
         """The graph of a recording as ``svg`` or ``dot``, laid out by ``page`` or ``dot``.
+
+        It is drawn as it was at the end of a training ``step``, or without one as it was last.
 
         Raises:
             ExportError: It cannot be made, takes too much, or too many are asked for; the hint says
@@ -47,17 +51,20 @@ class Exports:
         self._asked += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._render, recording, kind, engine)
+            return await loop.run_in_executor(
+                self._threads, self._render, recording, kind, engine, step
+            )
         finally:
             self._asked -= 1
 
-    def _render(self, recording: str, kind: str, engine: str) -> bytes:
+    def _render(self, recording: str, kind: str, engine: str, step: int | None) -> bytes:
         with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
             target = Path(folder) / f"graph.{kind}"
             export_apart(
                 Path(recording),
                 target,
                 engine="dot" if engine == "dot" else "page",
+                step=step,
                 limits=self._limits,
             )
             return target.read_bytes()

@@ -35,6 +35,12 @@ from nodescope_server.runs.runs import Run, Runs
 from nodescope_server.wire.convert import shown_node
 
 Seq = Annotated[int | None, Query(ge=0, le=LARGEST, description="The moment; latest if left out.")]
+Step = Annotated[
+    int | None,
+    Query(
+        ge=0, le=MAX_SEQ, description="As at the end of this training step; as last if left out."
+    ),
+]
 Count = Annotated[int, Query(ge=1, le=20_000)]
 Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 
@@ -183,10 +189,7 @@ class _Handlers:
     async def graph(
         self,
         run: RunId,
-        step: Annotated[
-            int | None,
-            Query(ge=0, le=MAX_SEQ, description="As it was at the end of a training step."),
-        ] = None,
+        step: Step = None,
     ) -> Json:
         open_run = self._runs.get(run)
         return Json(await open_run.query.call(lambda recording: _graph(recording, run, step)))
@@ -246,12 +249,15 @@ class _Handlers:
         return Json(LogPage(tuple(rows)))
 
     async def export_svg(
-        self, run: RunId, engine: Annotated[str, Query(pattern="^(page|dot)$")] = "page"
+        self,
+        run: RunId,
+        engine: Annotated[str, Query(pattern="^(page|dot)$")] = "page",
+        step: Step = None,
     ) -> Response:
-        return await _export(self._exports, self._runs.get(run), "svg", engine)
+        return await _export(self._exports, self._runs.get(run), "svg", engine, step)
 
-    async def export_dot(self, run: RunId) -> Response:
-        return await _export(self._exports, self._runs.get(run), "dot", "dot")
+    async def export_dot(self, run: RunId, step: Step = None) -> Response:
+        return await _export(self._exports, self._runs.get(run), "dot", "dot", step)
 
     async def mint(self, request: Request) -> Json:
         host = request.headers["host"]  # exact: the guard has checked it
@@ -426,10 +432,11 @@ def _npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-async def _export(exports: Exports, run: Run, kind: str, engine: str) -> Response:
-    data = await exports.render(run.info.recording, kind, engine)
+async def _export(exports: Exports, run: Run, kind: str, engine: str, step: int | None) -> Response:
+    data = await exports.render(run.info.recording, kind, engine, step)
     media = "image/svg+xml" if kind == "svg" else "text/vnd.graphviz"
-    return _attachment(data, media, f"{run.info.id}.{kind}")
+    name = run.info.id if step is None else f"{run.info.id}-step-{step}"
+    return _attachment(data, media, f"{name}.{kind}")
 
 
 def _attachment(data: bytes, media: str, name: str) -> Response:

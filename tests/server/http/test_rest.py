@@ -143,6 +143,29 @@ def test_exports_are_files_to_keep(live: Live, recorded: Program, kind: str, sta
     assert starts in answer.text[:500]
 
 
+@pytest.mark.parametrize("kind", ["svg", "dot"])
+def test_a_picture_is_of_the_step_that_was_asked_for(
+    live: Live, program: Program, kind: str
+) -> None:
+    program.step(1)
+    node = program.define("exp")
+    program.execute(node, step=1)
+    program.step(2)
+    program.define("tanh", node.outputs)
+    program.commit()
+    path = f"/api/runs/{program.run.id}/export.{kind}"
+    first = live.get(path, params={"step": 1})
+    assert "end of step 1" in first.text
+    assert ("exp" in first.text, "tanh" in first.text) == (True, False)
+    assert f'filename="{program.run.id}-step-1.{kind}"' in first.headers["content-disposition"]
+    last = live.get(path)
+    assert "last state (step 2)" in last.text
+    assert "tanh" in last.text
+    wrong = live.get(path, params={"step": 3})
+    assert wrong.status_code == 409
+    assert wrong.json() == {"error": "no step 3", "hint": "steps 1 to 2 are recorded"}
+
+
 def test_logs_by_page(live: Live, recorded: Program) -> None:
     (first,) = get(live, recorded, "/logs", limit=1)["logs"]
     assert first["text"] == "one"
@@ -257,7 +280,7 @@ def test_exports_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
     running: list[str] = []
 
-    def render(self: Exports, recording: str, kind: str, engine: str) -> bytes:
+    def render(self: Exports, recording: str, kind: str, engine: str, step: int | None) -> bytes:
         running.append(recording)
         assert held.wait(WAIT_S)
         return b""

@@ -31,6 +31,7 @@ import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
 import type { Store } from "@/store/page/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { pictureTitle } from "@/store/run/picture_title";
 import { createSummary } from "@/store/run/summary";
 import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
@@ -119,7 +120,7 @@ export function App(props: AppProps): JSX.Element {
     toggle(store.model()?.graph.nodes[node]?.name, "node");
   const exportSvg = async (what: "screen" | "whole"): Promise<void> => {
     const fonts = await fontFaces();
-    const svg = view()?.toSvg(what, fonts);
+    const svg = view()?.toSvg(what, { title: pictureTitle(store), fonts });
     if (svg === undefined) return;
     const name = (store.model()?.info.name ?? "graph").replace(/\.py$/, "");
     save(`${name}.svg`, svg);

@@ -7,6 +7,7 @@
 import type { Rect } from "@/base/geometry";
 import type { Drawing, Marks } from "@/render/draw/draw";
 import { drawBoxes } from "@/render/draw/draw_boxes";
+import { drawCaption } from "@/render/draw/draw_caption";
 import { drawChangedEdges, drawChanges } from "@/render/draw/draw_changes";
 import { drawEdges, drawLabels } from "@/render/draw/draw_edges";
 import { drawScopeLabels } from "@/render/draw/draw_far_labels";
@@ -53,7 +54,7 @@ export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: n
   painter.blocks(dots, palette.line);
 }
 
-/** The drawing as an SVG document. */
+/** The drawing as an SVG document; its title, if it has one, stands below it, too. */
 export function drawSvg(
   drawing: Omit<Drawing, "painter">,
   marks: Marks,
@@ -66,5 +67,6 @@ export function drawSvg(
   drawOverlay(full, marks);
   const { x, y, width, height } = drawing.view;
   const legend = drawScale(full);
-  return painter.document(x, y, width, height + legend, title, drawing.palette["bg-canvas"], look);
+  const below = legend + drawCaption(full, title, legend);
+  return painter.document(x, y, width, height + below, title, drawing.palette["bg-canvas"], look);
 }

@@ -196,10 +196,10 @@ export interface GraphView {
   /** Arrow keys: the neighbour along edges, undefined if none. */
   neighbour(from: GraphItem, direction: "up" | "down" | "left" | "right"): GraphItem | undefined;
   /**
-   * What is on screen, or the whole graph as it is folded, as a stand-alone SVG document; `fonts`
-   * is CSS that holds fonts themselves.
+   * What is on screen, or the whole graph as it is folded, as a stand-alone SVG document; `title`
+   * stands below it, `fonts` is CSS that holds fonts themselves.
    */
-  toSvg(what: "screen" | "whole", fonts: string): string;
+  toSvg(what: "screen" | "whole", page: { title: string; fonts: string }): string;
   /** The overview strip's canvas; drawn and driven by the view. */
   readonly overview: HTMLCanvasElement;
   /** For tests: screen rectangle (CSS px relative to the host) of an item now, if visible. */

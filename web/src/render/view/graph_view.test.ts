@@ -454,6 +454,7 @@ describe("text in SVG", () => {
 });
 
 describe("a picture that is exported", () => {
+  const plain = { title: "", fonts: "" };
   const face =
     '@font-face{font-family:"Inter NS";font-weight:400 650;src:url(data:font/woff2;base64,AA==)}';
 
@@ -465,16 +466,27 @@ describe("a picture that is exported", () => {
     expect(svg).not.toMatch(/script|@import|example/);
   });
 
+  it("says below what it shows, at the size of the document and no wider than it", () => {
+    const page = { title: `train.py, in step 3 after ${"loss/mean".repeat(40)}`, fonts: "" };
+    const seenBy = { camera: { x: 10, y: 20, zoom: 0.5 }, view: { width: 400, height: 300 } };
+    const look = plainLook(literalPalette("dark"));
+    const svg = svgOf(look, model(CHAIN, "all"), [], page, seenBy);
+    expect(svg).toContain('viewBox="10 20 800 652" width="400" height="326"');
+    const caption = /<text x="34" y="654"[^>]*textLength="([\d.]+)"[^>]*>([^<]*)</.exec(svg);
+    expect(caption?.[2]).toMatch(/^train\.py, in step 3 after loss\/mean.*…$/);
+    expect(Number(caption?.[1])).toBeLessThanOrEqual(800 - 48);
+  });
+
   it("of the screen has the screen's size, and what is not on it is cut", () => {
     const seenBy = { camera: { x: 10, y: 20, zoom: 0.5 }, view: { width: 400, height: 300 } };
-    const svg = svgOf(plainLook(literalPalette("dark")), model(CHAIN, "all"), [], "", seenBy);
+    const svg = svgOf(plainLook(literalPalette("dark")), model(CHAIN, "all"), [], plain, seenBy);
     expect(svg).toContain('viewBox="10 20 800 600" width="400" height="300"');
     expect(svg).toContain("background:#0e1114");
   });
 
   it("coloured by an amount says what its colours mean", () => {
     const look = { ...plainLook(literalPalette("dark")), colourBy: "memory" as const };
-    const svg = svgOf(look, model(CHAIN, new Set()), [], "");
+    const svg = svgOf(look, model(CHAIN, new Set()), [], plain);
     expect(svg).toContain("Memory of the outputs");
     expect(svg).toContain("2.5 KiB");
   });

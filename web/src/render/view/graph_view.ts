@@ -290,9 +290,9 @@ class CanvasGraphView implements GraphView {
     return next < 0 ? undefined : this.model.itemOf(next);
   }
 
-  toSvg(what: "screen" | "whole", fonts: string): string {
+  toSvg(what: "screen" | "whole", page: { title: string; fonts: string }): string {
     const seenBy = what === "screen" ? { camera: this.camera, view: this.stage.view } : undefined;
-    return svgOf(this.look, this.model, this.labels, fonts, seenBy);
+    return svgOf(this.look, this.model, this.labels, page, seenBy);
   }
 
   boundsOf(item: GraphItem): Rect | undefined {

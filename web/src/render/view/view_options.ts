@@ -130,18 +130,19 @@ export function svgOf(
   look: Look,
   model: SceneModel | undefined,
   labels: readonly EdgeLabel[],
-  fonts: string,
+  page: { readonly title: string; readonly fonts: string },
   seenBy?: { readonly camera: Camera; readonly view: Viewport },
 ): string {
+  const { title, fonts } = page;
   const shown = model ?? new SceneModel(buildHierarchy([], new Map()), EMPTY_SCENE);
   const { x, y, width, height } = sceneBounds(shown);
   if (seenBy !== undefined) {
     const drawing = drawingOf(look, shown, undefined, { ...seenBy, labels });
     const scale = seenBy.camera.zoom;
-    return drawSvg(drawing, marksOf(look, NOWHERE), "nodescope graph", { scale, fonts });
+    return drawSvg(drawing, marksOf(look, NOWHERE), title, { scale, fonts });
   }
   const place = { camera: { x, y, zoom: 1 }, view: { width: 0, height: 0 }, labels };
   const view = { x: x - 32, y: y - 32, width: width + 64, height: height + 64 };
   const drawing = { ...drawingOf(look, shown, undefined, place), view };
-  return drawSvg(drawing, marksOf(look, NOWHERE), "nodescope graph", { fonts });
+  return drawSvg(drawing, marksOf(look, NOWHERE), title, { fonts });
 }
