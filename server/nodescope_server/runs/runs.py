@@ -419,6 +419,7 @@ def _empty(info: RunInfo, session: SessionInfo | None) -> wire.Snapshot:
     return wire.Snapshot(
         run=info,
         seq=0,
+        last_event=0,
         time_ns=0,
         nodes=(),
         node_seqs=(),

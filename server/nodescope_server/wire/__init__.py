@@ -365,6 +365,8 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     """Everything that a page needs to show a run at ``seq``; replaces what it had.
 
     Attributes:
+        last_event: The last record of what the program did, up to ``seq``: others only tell what is
+            kept of it.
         nodes: Every definition in order, the last of each node being the one in force.
         node_seqs: When each of ``nodes`` was defined.
         executions: The latest of each node, with ``times``.
@@ -376,6 +378,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
 
     run: RunInfo
     seq: int
+    last_event: int
     time_ns: int
     nodes: tuple[Node, ...]
     node_seqs: tuple[int, ...]
@@ -394,6 +397,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
     """What was recorded after the previous message, up to ``seq``.
 
     Attributes:
+        last_event: As of `Snapshot`; 0 if the program did nothing.
         nodes, values: New or redefined.
         node_seqs: When each of ``nodes`` was defined.
         executions: Every one (live), in order of seq.
@@ -406,6 +410,7 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
 
     run: str
     seq: int
+    last_event: int
     time_ns: int
     nodes: tuple[Node, ...]
     node_seqs: tuple[int, ...]

@@ -7,6 +7,8 @@ loop never calls them itself. What a message leaves out it counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -16,7 +18,16 @@ from nodescope.ir.attrs import plain_attrs
 from nodescope.ir.graph import Node
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.recording import Recording
-from nodescope.record.rows import EditRow, Execution, Governed, NodeRow, StepRow, ValueRow
+from nodescope.record.rows import (
+    EditRow,
+    Execution,
+    Governed,
+    GradientRow,
+    LogRow,
+    NodeRow,
+    StepRow,
+    ValueRow,
+)
 from nodescope_server import wire
 from nodescope_server.wire.timeline_messages import HostTime
 
@@ -27,6 +38,9 @@ MAX_LOGS = 2_000
 STEPS_AROUND = 100
 # Thread identifiers of the system can be wider than 32 bits; they only have to differ.
 _NARROW = 0xFFFFFFFF
+
+_Row = Execution | GradientRow | LogRow | ValueRow
+R = TypeVar("R", GradientRow, LogRow)
 
 _COLUMNS = (
     ("seq", "<f8"),
@@ -73,18 +87,24 @@ def snapshot(
 ) -> wire.Snapshot:
     """Everything up to and including the record ``until``."""
     state = recording.state_at(until)
+    executions = [execution for execution, _ in state]
     nodes, node_seqs = _nodes(recording.nodes(), until)
+    values = recording.values(until=until)
+    gradients = _until(recording.gradients(), until)
+    steps = _steps(recording.step_table.some(until), until)
+    logs = _until(recording.logs(limit=MAX_LOGS), until)
     return wire.Snapshot(
         run=info,
         seq=until,
-        time_ns=_latest_ns(recording, [execution for execution, _ in state]),
+        last_event=_last_event(node_seqs, steps, values, gradients, logs, executions),
+        time_ns=_latest_ns(recording, executions),
         nodes=nodes,
         node_seqs=node_seqs,
-        values=_values(recording.values(until=until)),
-        gradients=tuple(gradient for gradient in recording.gradients() if gradient.seq <= until),
-        steps=_steps(recording.step_table.some(until), until),
-        logs=tuple(line for line in recording.logs(limit=MAX_LOGS) if line.seq <= until),
-        executions=columns([execution for execution, _ in state], [times for _, times in state]),
+        values=_values(values),
+        gradients=gradients,
+        steps=steps,
+        logs=logs,
+        executions=columns(executions, [times for _, times in state]),
         dropped=recording.dropped(),
         session=session,
         governed=_governed(recording, 0),
@@ -95,19 +115,21 @@ def snapshot(
 def records(recording: Recording, run: str, after: int, until: int) -> wire.Records:
     """What was recorded in ``(after, until]``."""
     executions, skipped = thin(recording.executions(after, until), MAX_EXECUTIONS)
-    logs = tuple(line for line in recording.logs(after) if line.seq <= until)
     nodes, node_seqs = _nodes(recording.nodes(after), until)
+    values = recording.values(after, until)
+    gradients = _until(recording.gradients(after), until)
+    steps = _steps(recording.steps(after), until)
+    logs = _until(recording.logs(after), until)
     return wire.Records(
         run=run,
         seq=until,
+        last_event=_last_event(node_seqs, steps, values, gradients, logs, executions),
         time_ns=_latest_ns(recording, executions),
         nodes=nodes,
         node_seqs=node_seqs,
-        values=_values(recording.values(after, until)),
-        gradients=tuple(
-            gradient for gradient in recording.gradients(after) if gradient.seq <= until
-        ),
-        steps=_steps(recording.steps(after), until),
+        values=_values(values),
+        gradients=gradients,
+        steps=steps,
         logs=logs[-MAX_LOGS:],
         executions=columns(executions),
         dropped=recording.dropped(),
@@ -197,6 +219,21 @@ def _steps(rows: Sequence[StepRow], until: int) -> tuple[StepRow, ...]:
         for row in rows
         if row.start_seq <= until
     )
+
+
+def _until(rows: Sequence[R], until: int) -> tuple[R, ...]:
+    return tuple(row for row in rows if row.seq <= until)
+
+
+def _last_event(node_seqs: Sequence[int], steps: Sequence[StepRow], *rows: Sequence[_Row]) -> int:
+    """The seq of the last record of what the program did; 0 without one.
+
+    Those of what is kept of it, which a page that looks at a node brings about, tell nothing of
+    the program.
+    """
+    began_or_ended = (step.end_seq or step.start_seq for step in steps)
+    happened = (row.seq for row in chain.from_iterable(rows))
+    return max(chain(node_seqs, began_or_ended, happened), default=0)
 
 
 def _latest_ns(recording: Recording, rows: Sequence[Execution]) -> int:

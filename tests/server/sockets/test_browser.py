@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,6 +13,8 @@ from websockets.exceptions import ConnectionClosed
 from nodescope import events, protocol
 from nodescope.ir.graph import Node
 from nodescope.link import messages
+from nodescope.record.newest.newest_recorder import NewestRecorder
+from nodescope.record.recording import Recording
 from nodescope_server import wire
 from nodescope_server.runs.runs import encode
 from nodescope_server.sockets import browser
@@ -55,6 +58,27 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
     assert sum(each.executions.count for each in batches) == 3
     assert sum(each.skipped for each in batches) == 0
     assert batches[-1].executions.times == b""
+
+
+def test_what_is_kept_of_a_program_is_none_of_its_events(
+    new_program: NewProgram, tmp_path: Path
+) -> None:
+    """A page that looks at a node has it kept whole; a reload counts the same events as before."""
+    program = new_program(connected=False)
+    program.recorder.close()
+    program.recorder = recorder = NewestRecorder(tmp_path / "kept.nscope", level="summary")
+    recorder.emit(events.RunStarted(program.run.id, "t.py", (), 1, 1))
+    node = program.define()
+    program.execute(node)
+    ran = recorder.last_seq
+    recorder.keep_whole(everything=False, nodes=frozenset({node.id}))
+    until = program.commit()
+    assert until > ran
+    with Recording.open(tmp_path / "kept.nscope") as recording:
+        told = convert.snapshot(recording, program.run, None, until)
+        later = convert.records(recording, program.run.id, ran, until)
+    assert (told.seq, told.last_event) == (until, ran)
+    assert (later.seq, later.last_event, later.keeping is None) == (until, 0, False)
 
 
 def test_reconnecting_is_replaying(program: Program, page: Page, new_page: NewPage) -> None:

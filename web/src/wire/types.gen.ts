@@ -1376,6 +1376,8 @@ export interface RunsChanged {
  * Everything that a page needs to show a run at `seq`; replaces what it had.
  *
  * Attributes:
+ *     last_event: The last record of what the program did, up to `seq`: others only tell what is
+ *         kept of it.
  *     nodes: Every definition in order, the last of each node being the one in force.
  *     node_seqs: When each of `nodes` was defined.
  *     executions: The latest of each node, with `times`.
@@ -1388,6 +1390,7 @@ export interface Snapshot {
   readonly type: "snapshot";
   readonly run: RunInfo;
   readonly seq: number;
+  readonly last_event: number;
   readonly time_ns: number;
   readonly nodes: readonly Node[];
   readonly node_seqs: readonly number[];
@@ -1729,6 +1732,7 @@ export interface Unwritten {
  * What was recorded after the previous message, up to `seq`.
  *
  * Attributes:
+ *     last_event: As of `Snapshot`; 0 if the program did nothing.
  *     nodes, values: New or redefined.
  *     node_seqs: When each of `nodes` was defined.
  *     executions: Every one (live), in order of seq.
@@ -1742,6 +1746,7 @@ export interface Records {
   readonly type: "records";
   readonly run: string;
   readonly seq: number;
+  readonly last_event: number;
   readonly time_ns: number;
   readonly nodes: readonly Node[];
   readonly node_seqs: readonly number[];

@@ -227,9 +227,11 @@ test("of very many steps, those around a moment come with it", () => {
 test("what only tells what is kept is no event of the program", () => {
   const keeping = { level: "summary", nodes: [3] as readonly number[] } as Keeping;
   const before = play(snapshot({ seq: 8 }), records({ seq: 9, logs: [LINE] }));
-  const selected = update(before, records({ seq: 10, keeping }));
+  const selected = update(before, records({ seq: 10, last_event: 0, keeping }));
   expect(selected?.seq).toBe(10);
   expect(selected?.keeping?.nodes).toEqual([3]);
   expect(selected?.lastEvent).toBe(9);
   expect(update(selected, records({ seq: 11, logs: [LINE], keeping }))?.lastEvent).toBe(11);
+  // A reload counts as the page before it did.
+  expect(play(snapshot({ seq: 10, last_event: 9, keeping }))?.lastEvent).toBe(9);
 });

@@ -94,7 +94,7 @@ function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel
   return {
     info: message.run,
     seq: message.seq,
-    lastEvent: message.seq,
+    lastEvent: message.last_event,
     timeNs: message.time_ns,
     graph: extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 }, message),
     gradients: withGradients(new Map(), message.gradients),
@@ -115,7 +115,7 @@ function append(model: RunModel, message: Records): RunModel {
   return {
     ...model,
     seq: Math.max(model.seq, message.seq),
-    lastEvent: isBeside(message) ? model.lastEvent : Math.max(model.seq, message.seq),
+    lastEvent: Math.max(model.lastEvent, message.last_event),
     timeNs: Math.max(model.timeNs, message.time_ns),
     graph: extend(model.graph, message),
     gradients: withGradients(model.gradients, message.gradients),
@@ -127,13 +127,6 @@ function append(model: RunModel, message: Records): RunModel {
     keeping: message.keeping ?? model.keeping,
     skipped: model.skipped + message.skipped,
   };
-}
-
-/** Whether a message tells nothing of the program, only what is kept: a selection changes that. */
-function isBeside(message: Records): boolean {
-  const { nodes, values, gradients, steps, logs, executions } = message;
-  const told = [nodes, values, gradients, steps, logs].some((rows) => rows.length > 0);
-  return message.keeping != null && !told && executions.count === 0;
 }
 
 /** The model with the steps around a moment, of a run of which it does not hold all. */
