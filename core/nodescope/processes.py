@@ -21,7 +21,7 @@ _NEEDED = (
     "pydantic_core", "anyio", "uvicorn", "h11", "click", "websockets", "graphviz", "py_mini_racer",
 )  # fmt: skip
 _SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_")
-_WITHOUT_PROGRAM = ("open", "why", "serve", "export", "passes", "doctor", "--version", "--help")
+_WITH_PROGRAM = ("run", "check")  # in their own process
 _RECORDED = ".nscope"
 _MOST_PTH = 1 << 20
 _REFUSED = {
@@ -96,8 +96,8 @@ def leave_current_folder() -> None:
     if by_module and not getattr(sys.flags, "safe_path", False):
         sys.path[0] = sys.exec_prefix
     tail = given[given.index("-m") + 2 :] if by_module else sys.argv[1:]
-    recorded = tail[:1] in (["check"], ["compare"]) and any(map(_is_recording, tail))
-    if tail[:1] and tail[0] not in _WITHOUT_PROGRAM and not recorded:
+    recorded = tail[:1] == ["check"] and any(map(_is_recording, tail))
+    if tail[:1] and tail[0] in _WITH_PROGRAM and not recorded:
         return
     here = _folder("")
     own = _folder(_root())

@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     def on_signal(number: int, frame: object) -> None:
         # While it serves, uvicorn handles signals, and at its end raises them again: to be ignored.
         if not server.should_exit:
-            raise SystemExit(0)
+            os._exit(0)  # a thread that is still opening a recording is not waited for
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, on_signal)

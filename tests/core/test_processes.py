@@ -132,6 +132,9 @@ def test_commands_import_nothing_from_the_current_folder(planted: Path) -> None:
     spare_python(planted)
     run(planted, sys.executable, "-m", "nodescope", *why)
     run(planted, sys.executable, str(script), *why, PYTHONPATH=os.pathsep)
+    checked = ("check", "--watch", "nan", "run.nscope")
+    for command in (("runs",), ("passes",), ("dap",), checked):
+        run(planted, sys.executable, str(script), *command, PYTHONPATH=os.pathsep)
 
 
 def test_what_runs_a_program_imports_nothing_before_it(planted: Path) -> None:

@@ -18,9 +18,12 @@ import msgspec
 import pytest
 
 from nodescope import protocol
+from nodescope.record.files.connection_limits import OPENING_S
 from nodescope_server import __main__ as entry
 from nodescope_server import listen, wire
 from nodescope_server.sockets.endpoint import HELLO_DEADLINE_S
+from tests.core.record.files.endless import endless_schema
+from tests.core.record.runs import recorded
 from tests.server.support import WAIT_S, Live, Page, Program, serving
 
 BEARER = "a-secret-bearer"
@@ -71,6 +74,26 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
         assert out == ""  # nothing after the one line
         assert errors == ""
         held.close()
+
+
+def test_it_ends_while_it_opens_a_recording_without_an_end(tmp_path: Path) -> None:
+    path = endless_schema(recorded(tmp_path / "r.nscope"))
+    with started("--port", "0", "--open", str(path)) as process:
+        until = time.monotonic() + WAIT_S
+        while str(path) not in open_files(process.pid):
+            assert time.monotonic() < until
+        process.terminate()
+        told = time.monotonic()
+        assert process.wait(WAIT_S) == 0
+        assert time.monotonic() - told < OPENING_S / 2
+
+
+def open_files(pid: int) -> set[str]:
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
 
 
 def test_a_page_has_time_to_hear_that_the_server_ends() -> None:

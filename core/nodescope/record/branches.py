@@ -172,10 +172,10 @@ def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
     try:
         database = sqlite3.connect(f"{own_file.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
         try:
-            guard(database)
-            rows: list[tuple[int, str, bytes]] = database.execute(
-                "SELECT id, name, data FROM branch ORDER BY id"
-            ).fetchall()
+            with guard(database):
+                rows: list[tuple[int, str, bytes]] = database.execute(
+                    "SELECT id, name, data FROM branch ORDER BY id"
+                ).fetchall()
             return rows
         finally:
             database.close()
@@ -213,14 +213,14 @@ def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T
         uri = f"{target.absolute().as_uri()}?mode={mode}"
         database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_S)
         try:
-            guard(database)
-            fault = objection(database)
-            if fault:
-                raise RecordingError(f"{target} is not a nodescope recording: {fault}")
-            database.execute("BEGIN IMMEDIATE")
-            database.execute(BRANCH)
-            result = change(database, recorded)
-            database.execute("COMMIT")
+            with guard(database):
+                fault = objection(database)
+                if fault:
+                    raise RecordingError(f"{target} is not a nodescope recording: {fault}")
+                database.execute("BEGIN IMMEDIATE")
+                database.execute(BRANCH)
+                result = change(database, recorded)
+                database.execute("COMMIT")
         finally:
             database.close()
     except (sqlite3.Error, OSError) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nodescope.errors import RecordingError
-from nodescope.record.files.connection_limits import Guard, guard
+from nodescope.record.files.connection_limits import GLANCE_S, OPENING_S, Guard, OverdueError, guard
 from nodescope.record.files.descriptors import high
 from nodescope.record.files.ownership import (
     begin_reading,
@@ -105,7 +105,11 @@ def connect(path: Path, *, whole: bool = True) -> Opened:
     try:
         opened = _connect(path, real, whole=whole)
         try:
-            _check(opened, path, whole=whole)
+            with opened.guard.within(OPENING_S if whole else GLANCE_S):
+                _check(opened, path, whole=whole)
+        except OverdueError as error:
+            opened.close()
+            raise damaged(path, error) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             opened.close()
             if not whole or opened.note or _pending(real) or open_here(real):

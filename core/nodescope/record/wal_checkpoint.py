@@ -37,8 +37,8 @@ def fold(path: Path) -> bool:
         # SQLite gives this mode only to a connection that is alone.
         database = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=0.0)
         try:
-            guard(database)
-            database.execute("PRAGMA journal_mode=DELETE").fetchall()
+            with guard(database):
+                database.execute("PRAGMA journal_mode=DELETE").fetchall()
         finally:
             database.close()
     except (RecordingError, sqlite3.Error, OSError, ValueError):

@@ -1,5 +1,8 @@
 """Connection limits: what SQLite may do with an untrusted file, and for how long.
 
+A page of a small file may be named by many others, and each of those by many: what SQLite then
+reads, a table or the schema itself, has no end.
+
 Invariant: every connection to a recording goes through `guard`. A query ends: at its limit, at
 Ctrl-C, or when its connection is closed.
 """
@@ -8,10 +11,17 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 PATIENCE_S: Final = 120.0
 """Limit of one query. Reading a whole recording takes far less; a cyclic one would never end."""
+
+OPENING_S: Final = 20.0
+"""Limit of what opening asks: the schema and SQLite's own check of a file that is not large."""
+
+GLANCE_S: Final = 2.0
+"""Limit of the same in a list of recordings."""
 
 _STEPS: Final = 400_000
 """SQLite instructions between two looks at the clock, about ten milliseconds."""
@@ -35,8 +45,12 @@ _PRAGMAS: Final = (
 )
 
 
+class OverdueError(sqlite3.DatabaseError):
+    """A query did not end within its limit: SQLite did not say that the file is damaged."""
+
+
 class Guard:
-    """Interrupts the queries of one connection.
+    """Interrupts the queries of one connection: those of `ask`, and all in a ``with`` statement.
 
     Args:
         database: The connection.
@@ -44,9 +58,32 @@ class Guard:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
+        self._limit = PATIENCE_S
         self._until = float("inf")
         self._stopped = False
         database.set_progress_handler(self._look, _STEPS)
+
+    def within(self, seconds: float) -> Self:
+        """For a ``with`` statement: all that is asked in it may take so long together.
+
+        It raises as `ask` does.
+        """
+        self._limit = seconds
+        return self
+
+    def __enter__(self) -> Self:
+        self._until = time.monotonic() + self._limit
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if isinstance(error, sqlite3.OperationalError):
+            self._tell(error)
+        self._until = float("inf")
 
     def ask(self, question: str, parameters: Any, most_rows: int) -> list[tuple[Any, ...]]:
         """All rows of an answer.
@@ -56,26 +93,30 @@ class Guard:
                 ``most_rows``.
             KeyboardInterrupt: Ctrl-C came meanwhile.
         """
+        self._limit = PATIENCE_S
         self._until = time.monotonic() + PATIENCE_S
         try:
             rows: list[tuple[Any, ...]] = self._database.execute(question, parameters).fetchmany(
                 most_rows + 1
             )
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-                raise
-            if self._stopped:
-                raise sqlite3.ProgrammingError("it was closed") from error
-            if time.monotonic() > self._until:
-                raise sqlite3.DatabaseError(
-                    f"a query was not answered within {PATIENCE_S:g} s"
-                ) from error
-            raise KeyboardInterrupt from error
+            self._tell(error)
+            raise
         finally:
             self._until = float("inf")
         if len(rows) > most_rows:
             raise sqlite3.DatabaseError("it claims more rows than fit into it")
         return rows
+
+    def _tell(self, error: sqlite3.OperationalError) -> None:
+        """Raise what an interruption means; another error is the caller's."""
+        if not is_interrupted(error):
+            return
+        if self._stopped:
+            raise sqlite3.ProgrammingError("it was closed") from error
+        if time.monotonic() > self._until:
+            raise OverdueError(f"a query was not answered within {self._limit:g} s") from error
+        raise KeyboardInterrupt from error
 
     def stop(self) -> None:
         """Interrupt the current query, and refuse later ones. From any thread."""
@@ -87,9 +128,14 @@ class Guard:
 
 
 def guard(database: sqlite3.Connection) -> Guard:
-    """Set the limits of a connection, before anything of the file is read."""
+    """Set the limits of a connection, before anything of the file is read; see `Guard`."""
     for limit, value in _LIMITS.items():
         database.setlimit(limit, value)
     for pragma in _PRAGMAS:
         database.execute(f"PRAGMA {pragma}").fetchall()
     return Guard(database)
+
+
+def is_interrupted(error: BaseException) -> bool:
+    """Whether a query failed because a guard, or Ctrl-C, ended it."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from nodescope.errors import RecordingError
-from nodescope.record.files.connection_limits import guard
+from nodescope.record.files.connection_limits import OPENING_S, guard
 from nodescope.record.files.ownership import beside
 
 _PREFIX: Final = "nodescope-copy-"
@@ -109,11 +109,10 @@ def _make(path: Path, state: _State, make: Callable[[Path, Path], None] | None) 
             raise RecordingError(f"{path} is being written", hint="open it again in a moment")
         _recover(path, folder / "recording")
         return Copy(folder, state)
-    except RecordingError:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise RecordingError(
             f"cannot copy {path} to {folder.parent}: {error.strerror or error}",
             hint="it has a log file beside it; set TMPDIR to a folder with room for both",
@@ -181,9 +180,9 @@ def _recover(path: Path, copy: Path) -> None:
     try:
         database = sqlite3.connect(copy, isolation_level=None, timeout=0.0)
         try:
-            guard(database)
-            database.execute("PRAGMA journal_mode=DELETE").fetchall()
-            database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            with guard(database).within(OPENING_S):
+                database.execute("PRAGMA journal_mode=DELETE").fetchall()
+                database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         finally:
             database.close()
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -4,7 +4,8 @@ Missing pages are SQLite errors at the rows on them; the search continues after 
 file's seal shows to be damaged count as missing; the first page is restored. Rows that refer to
 missing data are left out, so that nothing in the new file is incomplete.
 
-Invariant: the damaged file is only read. The work is bounded in time and in attempts.
+Invariant: the damaged file is only read. The work is bounded in time and in attempts, the new file
+by the size of the damaged one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodescope.errors import RecordingError
-from nodescope.record.files.connection_limits import guard
+from nodescope.record.files.connection_limits import guard, is_interrupted
 from nodescope.record.files.page_checksums import faults, read_seal
 from nodescope.record.files.schema_check import objection
 from nodescope.record.schema import APPLICATION_ID, SCHEMA
@@ -25,7 +26,10 @@ from nodescope.record.schema_1 import statements
 
 PATIENCE_S: Final = 20.0
 _ROWS: Final = 500
+_PART_BYTES: Final = 8 << 20
 _MOST_TRIES: Final = 20_000
+# Of a new file without rows, and more.
+_FEW_PAGES: Final = 256
 _Row = tuple[Any, ...]
 
 # Rows that refer to missing rows, deleted in this order.
@@ -59,12 +63,12 @@ def salvage(cut: Path, target: Path) -> None:
         _whole_pages(cut, part)
         source = sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)
         try:
-            guard(source)
-            # Without it SQLite reads nothing of a file that is shorter than it was.
-            source.execute("PRAGMA writable_schema=ON")
-            if objection(source):
-                raise RecordingError(f"{cut} is not a nodescope recording")
-            lost = _transfer(source, target, until)
+            with guard(source).within(PATIENCE_S):
+                # Without it SQLite reads nothing of a file that is shorter than it was.
+                source.execute("PRAGMA writable_schema=ON")
+                if objection(source):
+                    raise RecordingError(f"{cut} is not a nodescope recording")
+                lost = _transfer(source, target, until)
             target.with_name(LOST).write_text("\n".join(lost))
         finally:
             source.close()
@@ -109,6 +113,7 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
         database.executescript(f"BEGIN;{statements(schema, SCHEMA)}COMMIT;")
         rows = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         database.execute("BEGIN")
+        most_pages = 2 * _pages(source) + _FEW_PAGES
         for (table,) in rows:
             columns = _columns(database, table)
             source_columns = _columns(source, table)
@@ -119,10 +124,12 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
             marks = ",".join("?" * len(columns))
             insert = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"
             for part in _parts(source, table, selected, until):
-                if part is None:
-                    lost.append(table)
-                else:
+                if part is not None:
                     _insert(database, insert, part)
+                if part is None or _pages(database) > most_pages:
+                    lost.append(table)
+                if _pages(database) > most_pages:  # its pages refer to each other
+                    break
         database.execute("COMMIT")
         database.executescript(f"BEGIN;{_CONSISTENT}COMMIT;")
         if lost or not database.execute("SELECT 1 FROM progress").fetchone():
@@ -132,6 +139,10 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
     return list(dict.fromkeys(lost))
 
 
+def _pages(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA page_count").fetchone()[0])
+
+
 def _columns(database: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
 
@@ -139,41 +150,50 @@ def _columns(database: sqlite3.Connection, table: str) -> list[str]:
 def _parts(
     source: sqlite3.Connection, table: str, selected: str, until: float
 ) -> Iterator[list[_Row] | None]:
-    """The readable rows of a table, in parts; None for each gap."""
+    """The readable rows of a table, in parts; None for each gap. Ends at its time, however it is.
+
+    Raises:
+        sqlite3.OperationalError: A guard, or Ctrl-C, ended it.
+    """
     # Both tables without a number for each row have the value's first.
     key = "value" if table in ("summary", "layout") else "rowid"
     compare = ">=" if key == "value" else ">"
     last, step = -1, 1
     for _ in range(_MOST_TRIES):
-        if time.monotonic() > until:
-            yield None
-            return
         rows: list[_Row] = []
-        ended = False
+        size = 0
+        before = last
         try:
-            cursor = source.execute(
+            for row in source.execute(
                 f"SELECT {key}, {selected} FROM {table} NOT INDEXED WHERE {key} {compare} ? "
                 f"ORDER BY {key}",
                 (last,),
-            )
-            while part := cursor.fetchmany(1):
-                rows += part
-                if len(rows) >= _ROWS and rows[-1][0] > last:
-                    break
-            else:
-                ended = True
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            ):
+                rows.append(row[1:])
+                last = max(last, row[0])
+                size += sum([len(field) for field in row if isinstance(field, bytes | str)])
+                if len(rows) == _ROWS or size > _PART_BYTES:
+                    yield rows
+                    rows = []
+                    size = 0
+                    if time.monotonic() > until:
+                        yield None
+                        return
+            ended = True
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if is_interrupted(error):
+                raise
             yield None
+            ended = False
         if rows:
-            yield [row[1:] for row in rows]
+            yield rows
         if ended:
             return
-        if len(rows) >= _ROWS:
-            last, step = rows[-1][0], 1
-        else:  # behind what cannot be read
-            last = max(last, rows[-1][0] if rows else last) + step
-            step = 1 if rows else 2 * step
-        if last >= 1 << 62:
+        if last > before:
+            step = 1
+        last += step  # behind what cannot be read
+        step *= 2
+        if last >= 1 << 62 or time.monotonic() > until:
             return
 
 

@@ -25,11 +25,13 @@ import nodescope as ns
 from nodescope.cli import main
 from nodescope.errors import RecordingError
 from nodescope.export import export
+from nodescope.record import validate
 from nodescope.record.branches import keep
-from nodescope.record.files import connection_limits, ownership
+from nodescope.record.files import connection_limits, ownership, private_copies, salvage
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.wal_checkpoint import fold
+from tests.core.record.files.endless import endless_schema, endless_table
 from tests.core.record.runs import chain, finished, recorded
 from tests.core.record.test_branches import ROW
 
@@ -343,6 +345,55 @@ def test_ctrl_c_ends_a_question(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("beside", ["", "-journal"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_schema_without_an_end_is_not_read_for_long(
+    whole: bool, beside: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = endless_schema(recorded(tmp_path / "r.nscope"))
+    if beside:
+        (tmp_path / f"r.nscope{beside}").write_bytes(b"")
+    for place in (validate, private_copies):
+        monkeypatch.setattr(place, "OPENING_S", 0.2)
+    monkeypatch.setattr(validate, "GLANCE_S", 0.1)
+    expected = r"not answered within 0.1 s" if not whole and not beside else "within 0.2 s"
+    with pytest.raises(RecordingError, match=expected):
+        Recording.open(path, whole=whole)
+    assert list(folder.iterdir()) == []
+
+
+def test_ctrl_c_ends_the_opening_of_a_schema_without_an_end(tmp_path: Path, folder: Path) -> None:
+    path = endless_schema(recorded(tmp_path / "r.nscope"))
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        Recording.open(path)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("table", ["log", "progress"])
+def test_a_table_without_an_end_is_salvaged_within_limits(
+    table: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = endless_table(recorded(tmp_path / "r.nscope"), table)
+    if table == "log":  # the same row is not written twice, so that time is what ends it
+        monkeypatch.setattr(salvage, "PATIENCE_S", 1.0)
+    with Recording.open(path) as recording:
+        assert "damaged" in recording.note
+        assert table in recording.note
+        assert recording.last_seq() > 0
+        (copy,) = folder.glob("*/recording")
+        assert copy.stat().st_size < 4 << 20
+    assert list(folder.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_salvage(tmp_path: Path, folder: Path) -> None:
+    path = endless_table(recorded(tmp_path / "r.nscope"), "log")
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        Recording.open(path)
+    assert list(folder.iterdir()) == []
 
 
 def test_a_row_that_is_too_large_is_not_taken_into_memory(tmp_path: Path) -> None:
