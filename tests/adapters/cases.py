@@ -18,24 +18,49 @@ WEIGHTS = np.linspace(-0.5, 0.5, 9).reshape(3, 3)
 
 @dataclass(frozen=True)
 class Case:
-    """One adapter's programs.
+    """One adapter's programs. Each returns the elements of its last result.
 
     Attributes:
         adapter: The module with its ``ADAPTER``.
-        train: Makes `STEPS` steps; the elements of the last result.
-        product: Its op that multiplies, which is in the scope ``layer``.
-        fail: Raises inside an operation; what it raises.
-        loop: A plain loop without steps, of so many rounds.
         dialect: Of its nodes.
+        product, bend, mean: Its ops that multiply, bend and average.
+        train: Makes `STEPS` steps, without gradients where the library has none.
+        loop: A plain loop without steps, of so many rounds.
+        grow: The same: the op ``growing`` adds a row in each round, to what has one at first.
+        fail: Raises ``raises`` inside an operation.
+        differentiate: One product, bent and averaged, and the gradient of its weight.
+        write: A weight is multiplied, changed in place by the op ``written``, multiplied again.
+        view: The op ``viewed`` gives a view of a row, whose elements are averaged.
+        select: The op ``selected`` gives as many elements as are positive.
+        opaque: The op ``obscured`` gives something that is no array; None if no op does.
+        overflow: The op ``overflowing`` makes Inf of finite numbers.
     """
 
     adapter: str
     dialect: str
     product: str
+    bend: str
+    mean: str
     train: Callable[[], Any]
+    loop: Callable[[int], Any]
+    grow: Callable[[int], Any]
+    growing: str
     fail: Callable[[], None]
     raises: type[Exception]
-    loop: Callable[[int], Any]
+    differentiate: Callable[[], Any]
+    write: Callable[[], Any]
+    written: str
+    view: Callable[[], Any]
+    viewed: str
+    select: Callable[[], Any]
+    selected: str
+    opaque: Callable[[], Any] | None
+    obscured: str
+    overflow: Callable[[], Any]
+    overflowing: str
+
+
+# nodescope's own engine
 
 
 def _train_engine() -> Any:
@@ -50,29 +75,62 @@ def _train_engine() -> Any:
     return loss.numpy()
 
 
-def _train_distant() -> Any:
-    w = lib.distant(WEIGHTS)
-    for _ in range(STEPS):
-        with lib.section("layer"):
-            h = lib.warp(lib.frobnicate(lib.distant(ROWS), w))
-        loss = lib.quash(h)
-        lib.optimizer_step(w, 0.1)
-    return loss.fetch()
+def _loop_engine(rounds: int) -> Any:
+    x, w = ns.tensor(ROWS), ns.tensor(WEIGHTS)
+    for _ in range(rounds):
+        x = np.tanh(x @ w)
+    return x.numpy()
+
+
+def _grow_engine(rounds: int) -> Any:
+    x = row = ns.tensor(ROWS[:1])
+    for _ in range(rounds):
+        x = np.concatenate([x, row])
+    return x.numpy()
 
 
 def _fail_engine() -> None:
     ns.tensor(np.ones((2, 3))) @ ns.tensor(np.ones((2, 3)))
 
 
-def _fail_distant() -> None:
-    lib.refuse(lib.distant(ROWS))
+def _differentiate_engine() -> Any:
+    w = ns.parameter(WEIGHTS, name="w")
+    np.mean(np.tanh(ns.tensor(ROWS) @ w)).backward()
+    return w.grad.numpy()
 
 
-def _loop_engine(rounds: int) -> Any:
-    x, w = ns.tensor(ROWS), ns.tensor(WEIGHTS)
-    for _ in range(rounds):
-        x = np.tanh(x @ w)
-    return x.numpy()
+def _write_engine() -> Any:
+    w = ns.parameter(WEIGHTS, name="w")
+    optimizer = ns.optim.SGD([w], lr=0.1)
+    np.mean(ns.tensor(ROWS) @ w).backward()
+    optimizer.step()
+    return (ns.tensor(ROWS) @ w).numpy()
+
+
+def _view_engine() -> Any:
+    return np.mean(ns.tensor(ROWS)[1]).numpy()
+
+
+def _select_engine() -> Any:
+    return np.sort(np.unique(ns.tensor(np.round(ROWS)))).numpy()
+
+
+def _overflow_engine() -> Any:
+    with np.errstate(over="ignore"):
+        return np.exp(ns.tensor(1e3 * ROWS)).numpy()
+
+
+# The foreign library
+
+
+def _train_distant() -> Any:
+    w = lib.trained(WEIGHTS)
+    for _ in range(STEPS):
+        with lib.section("layer"):
+            h = lib.warp(lib.frobnicate(lib.distant(ROWS), w))
+        loss = lib.quash(h)
+        lib.optimizer_step(w, 0.1)
+    return loss.fetch()
 
 
 def _loop_distant(rounds: int) -> Any:
@@ -82,9 +140,63 @@ def _loop_distant(rounds: int) -> Any:
     return x.fetch()
 
 
-CASES = [
-    Case("nodescope.adapters.numpy_engine", "nodescope", "matmul", _train_engine, _fail_engine,
-         Exception, _loop_engine),
-    Case("tests.adapters.foreign.adapter", "distant", "frobnicate", _train_distant, _fail_distant,
-         ArithmeticError, _loop_distant),
-]  # fmt: skip
+def _grow_distant(rounds: int) -> Any:
+    x = row = lib.distant(ROWS[:1])
+    for _ in range(rounds):
+        x = lib.pile(x, row)
+    return x.fetch()
+
+
+def _fail_distant() -> None:
+    lib.refuse(lib.distant(ROWS))
+
+
+def _differentiate_distant() -> Any:
+    product = lib.frobnicate(lib.distant(ROWS), lib.trained(WEIGHTS))
+    return lib.backward(lib.quash(lib.warp(product))).fetch()
+
+
+def _write_distant() -> Any:
+    w = lib.trained(WEIGHTS)
+    lib.quash(lib.frobnicate(lib.distant(ROWS), w))
+    lib.nudge_(w, 0.1)
+    return lib.frobnicate(lib.distant(ROWS), w).fetch()
+
+
+def _view_distant() -> Any:
+    return lib.quash(lib.peek(lib.distant(ROWS), 1)).fetch()
+
+
+def _select_distant() -> Any:
+    return lib.warp(lib.sieve(lib.distant(ROWS))).fetch()
+
+
+def _opaque_distant() -> Any:
+    x = lib.distant(ROWS)
+    lib.ponder(x)
+    return lib.warp(x).fetch()
+
+
+def _overflow_distant() -> Any:
+    return lib.balloon(lib.distant(1e3 * ROWS)).fetch()
+
+
+ENGINE = Case(
+    adapter="nodescope.adapters.numpy_engine", dialect="nodescope",
+    product="matmul", bend="tanh", mean="mean",
+    train=_train_engine, loop=_loop_engine, grow=_grow_engine, growing="concatenate",
+    fail=_fail_engine, raises=Exception, differentiate=_differentiate_engine,
+    write=_write_engine, written="assign", view=_view_engine, viewed="getitem",
+    select=_select_engine, selected="unique", opaque=None, obscured="",
+    overflow=_overflow_engine, overflowing="exp",
+)  # fmt: skip
+DISTANT = Case(
+    adapter="tests.adapters.foreign.adapter", dialect="distant",
+    product="frobnicate", bend="warp", mean="quash",
+    train=_train_distant, loop=_loop_distant, grow=_grow_distant, growing="pile",
+    fail=_fail_distant, raises=ArithmeticError, differentiate=_differentiate_distant,
+    write=_write_distant, written="nudge_", view=_view_distant, viewed="peek",
+    select=_select_distant, selected="sieve", opaque=_opaque_distant, obscured="ponder",
+    overflow=_overflow_distant, overflowing="balloon",
+)  # fmt: skip
+CASES = [ENGINE, DISTANT]

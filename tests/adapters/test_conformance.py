@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +13,15 @@ import pytest
 from nodescope.adapters import attached
 from nodescope.api import Run
 from nodescope.arrays import register, to_numpy
+from nodescope.debug.replay import ExecutionIndex
 from nodescope.events import NodeFinished
+from nodescope.ir.graph import Node, OpaqueSpec
 from nodescope.record.recording import Recording
-from nodescope.record.rows import FAILED
+from nodescope.record.rows import FAILED, Dropped
 from tests.adapters import cases
-from tests.adapters.cases import CASES, STEPS, Case
+from tests.adapters.cases import STEPS, Case
+from tests.adapters.driving import recorded
 from tests.adapters.foreign import library as lib
-
-
-@pytest.fixture(params=CASES, ids=[case.dialect for case in CASES])
-def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
-    found: Case = request.param
-    monkeypatch.setattr(attached, "_OWN", (found.adapter,))
-    return found
-
-
-@pytest.fixture
-def distant(monkeypatch: pytest.MonkeyPatch) -> Case:
-    monkeypatch.setattr(attached, "_OWN", (CASES[1].adapter,))
-    return CASES[1]
-
-
-def recorded(path: Path, program: Callable[[], Any], **options: Any) -> Any:
-    run = Run(path, **options)
-    run.start()
-    try:
-        return program()
-    finally:
-        run.finish()
 
 
 def test_the_result_of_the_program_is_unchanged(case: Case, tmp_path: Path) -> None:
@@ -127,3 +108,121 @@ def test_a_window_is_fetched_and_not_the_whole(distant: Case, tmp_path: Path) ->
     window = to_numpy(large, (slice(0, 2), slice(0, 3)))
     assert window.shape == (2, 3)
     assert lib.Process.fetched_bytes - before == window.nbytes
+
+
+def nodes_of(recording: Recording) -> dict[str, Node]:
+    """The nodes by op, the first of each, as they were defined last."""
+    last = {row.node.id: row.node for row in recording.nodes()}
+    by_op: dict[str, Node] = {}
+    for node in last.values():
+        by_op.setdefault(node.op, node)
+    return by_op
+
+
+def test_gradients_are_paired_with_their_values(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    gradient = recorded(path, case.differentiate, level="values")
+    with Recording.open(path) as recording:
+        weight = nodes_of(recording)["parameter"]
+        assert weight.role == "parameter"
+        pairs = {row.value: row.gradient for row in recording.gradients()}
+        paired = pairs[weight.outputs[0]]
+        at = recording.latest_at(paired)
+        assert at is not None
+        assert recording.array(paired, at.seq).tobytes() == gradient.tobytes()
+        backward = [row.node for row in recording.nodes() if row.node.phase == "backward"]
+        forward = {row.node.id: row.node.op for row in recording.nodes()}
+        assert {forward[node.forward] for node in backward if node.forward} == {
+            case.product, case.bend, case.mean
+        }  # fmt: skip
+
+
+def test_what_a_node_writes_is_said(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, case.write, level="values")
+    with Recording.open(path) as recording:
+        by_op = nodes_of(recording)
+        written = by_op[case.written]
+        assert written.writes == ((0, 0),)
+        read = ExecutionIndex(recording).made_by(written.inputs[0])
+        assert read.role == "parameter"
+
+
+def test_sizes_that_only_the_result_has(case: Case, tmp_path: Path) -> None:
+    for level in ("timing", "values"):
+        path = tmp_path / f"{level}.nscope"
+        result = recorded(path, case.select, level=level)
+        with Recording.open(path) as recording:
+            value = nodes_of(recording)[case.selected].outputs[0]
+            spec = next(row.value.spec for row in recording.values() if row.value.id == value)
+            at = recording.latest_at(value)
+            if level == "timing":
+                assert at is None
+                assert spec.shape in ((None,), result.shape)
+            else:
+                assert at is not None
+                assert at.summary.spec.shape == spec.shape == result.shape
+            assert recording.dropped().summaries == 0
+
+
+def test_a_node_that_is_given_other_shapes(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, lambda: case.grow(2), level="timing")
+    with Recording.open(path) as recording:
+        value = nodes_of(recording)[case.growing].outputs[0]
+        shapes = [row.value.spec.shape for row in recording.values() if row.value.id == value]
+        assert shapes[-1] == (3, 3)
+
+
+def test_what_is_no_array_is_named(distant: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    assert distant.opaque is not None
+    recorded(path, distant.opaque, level="values", newest=True)
+    with Recording.open(path) as recording:
+        value = nodes_of(recording)[distant.obscured].outputs[0]
+        spec = next(row.value.spec for row in recording.values() if row.value.id == value)
+        assert spec == OpaqueSpec("library.Token")
+        assert recording.latest_at(value) is None
+        assert recording.dropped() == Dropped()
+
+
+def test_views_share_their_storage(distant: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, distant.view)
+    with Recording.open(path) as recording:
+        viewed = nodes_of(recording)[distant.viewed]
+        storages = {row.value.id: row.value.storage for row in recording.values()}
+        assert storages[viewed.outputs[0]] == storages[viewed.inputs[0]] != 0
+
+
+def test_a_forked_child_emits_nothing(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+
+    def program() -> Any:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                case.fail()
+            except case.raises:
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        return case.loop(1)
+
+    recorded(path, program)
+    with Recording.open(path) as recording:
+        assert not [row for row in recording.executions() if row.flags & FAILED]
+        assert case.product in nodes_of(recording)
+
+
+def test_capabilities_are_the_runs(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, lambda: case.loop(1))
+    (adapter,) = attached.known_adapters()
+    with Recording.open(path) as recording:
+        run = recording.run()
+        assert run.framework == adapter.name
+        assert run.framework_version == adapter.version() != ""
+        assert run.capabilities == adapter.capabilities()

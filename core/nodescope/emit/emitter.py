@@ -296,6 +296,7 @@ class Emitter(Steps):
         family: str = "",
         label: str = "",
         device: str = "cpu",
+        storages: tuple[int, ...] = (),
         source: SourceLocation | None = None,
     ) -> Pending:
         """A call begins: it gets its node, which is emitted if it is new. May return late.
@@ -313,6 +314,8 @@ class Emitter(Steps):
             family: Of the op, which gives its colour.
             label: What the node is called, instead of its op.
             device: Where it runs.
+            storages: By output port, a number of the memory that it lies in, above 0; see
+                `Value.storage`.
             source: The user's line; looked for if it is not given.
 
         Returns:
@@ -338,9 +341,9 @@ class Emitter(Steps):
                 cursor, entries, nth, key, inputs, tuple(specs), dict(attrs), state,
                 op=op, family=family or ("leaf" if role != "op" else "other"),
                 source=source or state.source or user_source(), label=label, device=device,
-                role=role, writes=writes, dialect=dialect, native=native,
+                role=role, writes=writes, dialect=dialect, native=native, storages=storages,
             )  # fmt: skip
-        elif any(a != b.spec for a, b in zip(specs, entry.values, strict=False)):
+        if any(a != b.spec for a, b in zip(specs, entry.values, strict=False)):
             self.respecify(entry, specs)
         bus, step = self.bus, self.step
         start = _now()
@@ -400,15 +403,25 @@ class Emitter(Steps):
             pending.entry, pending.arrays, pending.step, state.thread, pending.start_ns, error
         )
 
-    def gradient(self, value: int, gradient: int, array: Any) -> None:
-        """Value ``gradient`` holds the gradient of ``value``, which has just been computed."""
+    def gradient(self, value: int, gradient: int, array: Any) -> Edits:
+        """Value ``gradient`` holds the gradient of ``value``, just computed. May return late.
+
+        Args:
+            value, gradient: Value ids.
+            array: The gradient, as the library has it.
+
+        Returns:
+            As of `finish`.
+        """
         if self._pairs.get(value) != gradient:
             self._pairs[value] = gradient
             self.bus.emit(GradientComputed(value, gradient))
         bus = self.bus
-        if bus.demand.gradients:
-            thread = current().thread
-            bus.emit(GradientReached(value, gradient, array, self.step, thread, bus.now_ns()))
+        if not bus.demand.gradients:
+            return {}
+        state = current()
+        bus.emit(GradientReached(value, gradient, array, self.step, state.thread, bus.now_ns()))
+        return self.edits(state)
 
     def node_of(self, value: int) -> Node | None:
         """The node that made a value in this run."""

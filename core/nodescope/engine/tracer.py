@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.emit.emitter import Emitter, activate
+from nodescope.emit.emitter import Edits, Emitter, activate
 from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
@@ -262,15 +262,19 @@ class Tracer:
 
         Of several that have one id, as in ``x = np.sin(x)``, the first is: what was made last.
         """
-        mine = self.bus.edits.pop(state.thread, {})
-        for tensor in tensors if mine else ():
-            if tensor.__class__ is Tensor:
-                array = mine.pop(getattr(tensor, "_vid", 0), None)
-                if array is not None:
-                    entry = self.identity.by_value.get(tensor._vid)
-                    if entry is not None and entry.recent:
-                        entry.recent = (id(array), *entry.recent)
-                    tensor.data = array
+        self._take(tensors, self.emitter.edits(state))
+
+    def _take(self, tensors: Iterable[Any], edits: Edits) -> None:
+        changed: set[int] = set()
+        for tensor in tensors if edits else ():
+            value = getattr(tensor, "_vid", 0) if tensor.__class__ is Tensor else 0
+            if value in edits and value not in changed:
+                changed.add(value)
+                array = edits[value]
+                entry = self.identity.by_value.get(value)
+                if entry is not None and entry.recent:
+                    entry.recent = (id(array), *entry.recent)
+                tensor.data = array
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this observes."""
@@ -483,7 +487,7 @@ class Tracer:
         gradient_id = getattr(gradient, "_vid", 0)
         if gradient_id <= base:
             gradient_id = self.leaf(gradient)
-        self.emitter.gradient(value, gradient_id, gradient.data)
+        self._take((gradient,), self.emitter.gradient(value, gradient_id, gradient.data))
 
     def began(self, root: Tensor, site: Instruction) -> None:
         """Take down that a backward pass began at a number, if a step runs."""

@@ -63,6 +63,11 @@ class DistantArrays:
         library.process().tell("write", array.handle, new)
 
 
+def storage(array: Distant) -> int:
+    """A number of the memory that an array lies in: the handle of what it is a view of."""
+    return array.handle if array.base is None else storage(array.base)
+
+
 class Attached:
     """See `Attachment`."""
 
@@ -70,7 +75,6 @@ class Attached:
         self.emitter = emitter
         self.off = False
         self._ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._parameters: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def rest(self) -> None:
         self.off = True
@@ -98,27 +102,45 @@ class Attached:
         pending = emitter.enter(
             name, "op", ids, specs, attrs, writes, arrays=inputs, dialect="distant",
             native=f"distant::{name}", device="distant:0",
+            storages=tuple(map(storage, inputs[:1])) if name in ("peek", "nudge_") else (),
         )  # fmt: skip
         self._take(pending.edits, inputs)
         start = time.perf_counter_ns()
         try:
-            found = run()
+            result = run()
         except BaseException as error:
             emitter.fail(pending, error)
             raise
-        self._ids[found] = pending.outputs[0]
+        self._ids[result] = pending.outputs[0]
         if writes:
             self._ids[inputs[0]] = pending.outputs[0]
-        edits = emitter.finish(pending, (found,), start, time.perf_counter_ns())
-        self._take(edits, (found, *inputs))
-        return found
+        edits = emitter.finish(pending, (result,), start, time.perf_counter_ns())
+        self._take(edits, (result, *inputs))
+        return result
+
+    def differentiated(self, result: Distant) -> contextlib.AbstractContextManager[None]:
+        """What the library calls around the operations that differentiate one."""
+        if self.off:
+            return contextlib.nullcontext()
+        node = self.emitter.node_of(self._ids.get(result, 0))
+        return self.emitter.phase("backward", None if node is None else node.id)
+
+    def gradient(self, array: Distant, gradient: Distant) -> None:
+        """What the library calls once it has a gradient."""
+        if not self.off:
+            edits = self.emitter.gradient(self._id(array), self._id(gradient), gradient)
+            self._take(edits, (gradient,))
 
     def _expected(self, name: str, inputs: tuple[Any, ...]) -> Any:
         shape = {
             "frobnicate": lambda: (inputs[0].shape[0], inputs[1].shape[1]),
             "quash": lambda: (),
+            "pile": lambda: (inputs[0].shape[0] + inputs[1].shape[0], inputs[0].shape[1]),
             "peek": lambda: inputs[0].shape[1:],
             "sieve": lambda: (None,),
+            "one_like": lambda: (),
+            "quash_back": lambda: inputs[1].shape,
+            "frobnicate_back": lambda: (inputs[1].shape[1], inputs[0].shape[1]),
         }.get(name, lambda: inputs[0].shape)
         if name == "ponder":
             return OpaqueSpec("library.Token")
@@ -127,10 +149,12 @@ class Attached:
     def _id(self, array: Any) -> int:
         known = self._ids.get(array)
         if known is None:
+            spec = TensorSpec(array.shape, array.dtype, "distant:0")
+            role = "parameter" if array.weight else "input"
+            op = "parameter" if array.weight else "tensor"
             pending = self.emitter.enter(
-                "tensor", "input", (), [TensorSpec(array.shape, array.dtype, "distant:0")], {},
-                dialect="distant",
-            )  # fmt: skip
+                op, role, (), [spec], {}, dialect="distant", storages=(storage(array),)
+            )
             known = self._ids[array] = pending.outputs[0]
             self.emitter.finish(pending, (array,))
         return known
@@ -156,7 +180,7 @@ class DistantAdapter:
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            before=True, edit="in_place", gradients=False, scopes="names", steps="optimizer",
+            before=True, edit="in_place", gradients=True, scopes="names", steps="optimizer",
             timing="host", values="full", rerun="none",
         )  # fmt: skip
 
@@ -169,12 +193,16 @@ class DistantAdapter:
         library.HOOKS.append(attached.hook)
         library.STEP_HOOKS.append(emitter.optimizer_stepped)
         library.SECTION_HOOKS.append(emitter.scope)
+        library.BACKWARD_HOOKS.append(attached.differentiated)
+        library.GRADIENT_HOOKS.append(attached.gradient)
         try:
             yield attached
         finally:
             library.HOOKS.remove(attached.hook)
             library.STEP_HOOKS.remove(emitter.optimizer_stepped)
             library.SECTION_HOOKS.remove(emitter.scope)
+            library.BACKWARD_HOOKS.remove(attached.differentiated)
+            library.GRADIENT_HOOKS.remove(attached.gradient)
 
     def calibrate(self) -> Prices | None:
         return None

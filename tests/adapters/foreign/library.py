@@ -18,8 +18,18 @@ import numpy as np
 
 
 def _serve(commands: Any, replies: Any) -> None:
-    """The other process: carries out commands in order."""
+    """The other process: carries out commands in order.
+
+    What fails is noticed by who fetches it, or what was made of it.
+    """
+    np.seterr(all="ignore")
     held: dict[int, Any] = {}
+
+    def taken(handle: int) -> Any:
+        if isinstance(held[handle], Exception):
+            raise held[handle]
+        return held[handle]
+
     while True:
         number, what, arguments = commands.recv()
         if what == "end":
@@ -31,18 +41,21 @@ def _serve(commands: Any, replies: Any) -> None:
             elif what == "free":
                 held.pop(arguments[0], None)
             elif what == "copy":
-                held[arguments[1]] = held[arguments[0]].copy()
+                held[arguments[1]] = np.array(taken(arguments[0]))
             elif what == "write":
-                held[arguments[0]][...] = arguments[1]
+                taken(arguments[0])[...] = arguments[1]
             elif what == "fetch":
-                array = held[arguments[0]]
-                answer = array if arguments[1] is None else array[arguments[1]]
-                answer = np.ascontiguousarray(answer)
+                array = taken(arguments[0])
+                answer = np.array(array if arguments[1] is None else array[arguments[1]], order="C")
             else:
-                handle, taken, extra = arguments
-                held[handle] = _OPS[what](*[held[each] for each in taken], **extra)
+                handle, operands, extra = arguments
+                held[handle] = np.asarray(_OPS[what](*map(taken, operands), **extra))
         except Exception as error:
             answer = error
+            if what == "copy":
+                held[arguments[1]] = error
+            elif what in _OPS:
+                held[arguments[0]] = error
         if number:
             replies.send((number, answer))
 
@@ -56,10 +69,16 @@ _OPS: dict[str, Callable[..., Any]] = {
     "frobnicate": lambda x, y: x @ y,
     "warp": lambda x: np.tanh(x),
     "quash": lambda x: np.mean(x),
+    "balloon": lambda x: np.exp(x),
     "nudge_": _nudge,
+    "pile": lambda x, y: np.concatenate([x, y]),
     "peek": lambda x, row: x[row],
     "sieve": lambda x: x[x > 0],
     "shatter": lambda x: 1 // 0,
+    "one_like": lambda x: np.ones_like(x),
+    "quash_back": lambda g, x: np.broadcast_to(g / x.size, x.shape).copy(),
+    "warp_back": lambda g, out: g * (1 - out * out),
+    "frobnicate_back": lambda g, x: x.T @ g,
 }
 
 Hook = Callable[["str", tuple[Any, ...], dict[str, Any], Callable[[], Any]], Any]
@@ -67,6 +86,10 @@ HOOKS: list[Hook] = []
 """Called with name, inputs, arguments and what runs the call."""
 STEP_HOOKS: list[Callable[[], None]] = []
 """Called when the optimizer has made a step."""
+BACKWARD_HOOKS: list[Callable[[Distant], contextlib.AbstractContextManager[None]]] = []
+"""Called with the result whose operation is differentiated within the context."""
+GRADIENT_HOOKS: list[Callable[[Distant, Distant], None]] = []
+"""Called with an array and its gradient."""
 
 _handles = itertools.count(1)
 _numbers = itertools.count(1)
@@ -131,10 +154,14 @@ class Distant:
     Attributes:
         shape: None where only the other process knows.
         base: What it is a view of, or None.
+        made: The operation that made it, and its inputs; None if it was sent.
+        weight: Whether it is trained.
     """
 
     def __init__(self, handle: int, shape: tuple[int | None, ...], dtype: str, base: Any = None):
         self.handle, self.shape, self.dtype, self.base = handle, shape, dtype, base
+        self.made: tuple[str, tuple[Distant, ...]] | None = None
+        self.weight = False
 
     def fetch(self, window: Any = None) -> np.ndarray[Any, Any]:
         """Its elements. Waits."""
@@ -149,9 +176,16 @@ class Token:
 def distant(array: Any) -> Distant:
     """Send an array there."""
     array = np.array(array, np.float64)
-    found = Distant(next(_handles), array.shape, "float64")
-    process().tell("put", found.handle, array)
-    return found
+    sent = Distant(next(_handles), array.shape, "float64")
+    process().tell("put", sent.handle, array)
+    return sent
+
+
+def trained(array: Any) -> Distant:
+    """Send an array there that is trained."""
+    weight = distant(array)
+    weight.weight = True
+    return weight
 
 
 def _call(name: str, inputs: tuple[Any, ...], attrs: dict[str, Any], run: Any) -> Any:
@@ -162,9 +196,10 @@ def _call(name: str, inputs: tuple[Any, ...], attrs: dict[str, Any], run: Any) -
 
 def _op(name: str, inputs: tuple[Distant, ...], shape: Any, base: Any = None, **attrs: Any) -> Any:
     def run() -> Distant:
-        found = Distant(next(_handles), shape, "float64", base)
-        process().tell(name, found.handle, [each.handle for each in inputs], attrs)
-        return found
+        result = Distant(next(_handles), shape, "float64", base)
+        result.made = (name, inputs)
+        process().tell(name, result.handle, [array.handle for array in inputs], attrs)
+        return result
 
     return _call(name, inputs, attrs, run)
 
@@ -179,6 +214,11 @@ def warp(x: Distant) -> Distant:
     return _op("warp", (x,), x.shape)  # type: ignore[no-any-return]
 
 
+def balloon(x: Distant) -> Distant:
+    """Some growth."""
+    return _op("balloon", (x,), x.shape)  # type: ignore[no-any-return]
+
+
 def quash(x: Distant) -> Distant:
     """A scalar."""
     return _op("quash", (x,), ())  # type: ignore[no-any-return]
@@ -187,6 +227,11 @@ def quash(x: Distant) -> Distant:
 def nudge_(x: Distant, by: float) -> Distant:
     """Add in place; the result is the same memory."""
     return _op("nudge_", (x,), x.shape, x, by=by)  # type: ignore[no-any-return]
+
+
+def pile(x: Distant, y: Distant) -> Distant:
+    """One on the other."""
+    return _op("pile", (x, y), (x.shape[0] + y.shape[0], x.shape[1]))  # type: ignore
 
 
 def peek(x: Distant, row: int) -> Distant:
@@ -202,6 +247,41 @@ def sieve(x: Distant) -> Distant:
 def ponder(x: Distant) -> Token:
     """Something that is no array."""
     return _call("ponder", (x,), {}, Token)  # type: ignore[no-any-return]
+
+
+def shatter(x: Distant) -> Distant:
+    """Fails over there, which is noticed when its elements are fetched."""
+    return _op("shatter", (x,), x.shape)  # type: ignore[no-any-return]
+
+
+def backward(loss: Distant) -> Distant:
+    """The gradient of a loss by the weight of ``quash(warp(frobnicate(x, weight)))``."""
+    bent = _maker(loss)[1][0]
+    product = _maker(bent)[1][0]
+    data, weight = _maker(product)[1]
+    with _differentiated(loss):
+        seed = _op("one_like", (loss,), ())
+        by_bent = _op("quash_back", (seed, bent), bent.shape)
+    with _differentiated(bent):
+        by_product = _op("warp_back", (by_bent, bent), product.shape)
+    with _differentiated(product):
+        gradient: Distant = _op("frobnicate_back", (by_product, data), weight.shape)
+    for hook in GRADIENT_HOOKS:
+        hook(weight, gradient)
+    return gradient
+
+
+def _maker(array: Distant) -> tuple[str, tuple[Distant, ...]]:
+    assert array.made is not None
+    return array.made
+
+
+@contextlib.contextmanager
+def _differentiated(result: Distant) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for hook in BACKWARD_HOOKS:
+            stack.enter_context(hook(result))
+        yield
 
 
 def refuse(x: Distant) -> Distant:

@@ -82,7 +82,7 @@ def test_pictures_show_what_is_known(recording: Recording) -> None:
 
 
 def test_why_says_whose_op_it_is(recording: Recording) -> None:
-    with pytest.raises(ReplayError, match="load is an op of ray, which nodescope cannot run"):
+    with pytest.raises(ReplayError, match="load cannot be run again: it is an op of ray"):
         why(recording, "net/addmm")
     with pytest.raises(NodescopeError):
         why(recording, "load")

@@ -1,7 +1,7 @@
 """Stack: the user's part of the calling thread's Python stack.
 
-Invariant: only frames of the user's program and libraries; none of nodescope or of the code that
-started the program. Reading it changes nothing.
+Invariant: only frames of the user's program and libraries; none of nodescope, of an adapter or of
+the code that started the program. Reading it changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Final
 
 from nodescope.interactive import cell_name, is_machinery
-from nodescope.origins import folders_of, is_ours
+from nodescope.origins import folders_of, is_internal, is_ours
 from nodescope.protocol import Frame
 
 MAX_FRAMES: Final = 100
@@ -38,7 +38,8 @@ def error_line(error: BaseException) -> str:
 def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
     """The user's frames of this thread, or of another one, innermost first.
 
-    At most `MAX_FRAMES`; none of a thread that has ended.
+    At most `MAX_FRAMES`; none of a thread that has ended. Of this thread, which stands at a node,
+    the innermost frame is the one that called the library whose node it is.
     """
     frames: list[Frame] = []
     frame: FrameType | None
@@ -47,7 +48,8 @@ def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
         code = frame.f_code
         if code.co_filename.startswith(_LAUNCHER):
             break
-        if not is_hidden(code.co_filename):
+        within = thread is None and not frames and is_internal(code.co_filename)
+        if not within and not is_hidden(code.co_filename):
             line = frame.f_lineno or code.co_firstlineno
             text = linecache.getline(code.co_filename, line, frame.f_globals).strip()[:MAX_CODE]
             frames.append(Frame(cell_name(code.co_filename), line, code.co_qualname, text))

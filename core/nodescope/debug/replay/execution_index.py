@@ -233,8 +233,8 @@ class ExecutionIndex:
     def _call(self, node: Node, attrs: dict[str, object]) -> Call:
         if node.dialect != "nodescope":
             raise ReplayError(
-                f"{node.name}: {node.native or node.op} is an op of {node.dialect}, which "
-                "nodescope cannot run again",
+                f"{node.name}: {node.native or node.op} cannot be run again: it is an op of "
+                f"{node.dialect}",
                 hint="record at level values to see more without running anything again",
             )
         try:

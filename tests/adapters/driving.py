@@ -1,0 +1,103 @@
+"""Programs under a run: recorded, or stopped by a controller in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nodescope.api import Run
+from nodescope.debug.breakpoints.syntax import parse_breakpoint
+from nodescope.debug.controller import Controller
+from nodescope.protocol import Continue, Stop
+
+WAIT_S = 60.0
+
+
+def recorded(path: Path, program: Callable[[], Any], **options: Any) -> Any:
+    """Run a program, recorded into ``path``; its result."""
+    run = Run(path, **options)
+    run.start()
+    try:
+        return program()
+    finally:
+        run.finish()
+
+
+class Debugged:
+    """A program in a thread of its own, and the controller that it stops for.
+
+    Attributes:
+        run, controller: Of nodescope.
+        said: Every line for the person.
+        result: Of the program, once it has ended.
+    """
+
+    def __init__(self, path: Path, program: Callable[[], Any], *breakpoints: str, **options: Any):
+        self.said: list[str] = []
+        self.result: Any = None
+        self._fault: BaseException | None = None
+        self.run = Run(
+            path, debugger=True, say=self.said.append,
+            breakpoints=tuple(map(parse_breakpoint, breakpoints)), **options,
+        )  # fmt: skip
+        self.controller: Controller = self.run.controller()
+        self._program = program
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._ended = threading.Event()
+        # The end of the program is news, too: nobody waits for a stop that does not come.
+        self.run.start()
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.result = self._program()
+        except BaseException as error:
+            self._fault = error
+        finally:
+            self.run.end()
+            self._ended.set()
+
+    def stop(self) -> Stop | None:
+        """Where the program stands; None once it has ended."""
+        self.controller.wait(WAIT_S)
+        return self.controller.info.stop
+
+    def go_on(self) -> None:
+        """Continue from a stop."""
+        self.controller.command(Continue())
+
+    def stops(self) -> Iterator[Stop]:
+        """Each stop in turn; the program continues after it."""
+        while (stop := self.stop()) is not None:
+            yield stop
+            self.go_on()
+
+    def end(self) -> Any:
+        """Let it run to its end; what it returned.
+
+        Raises:
+            BaseException: What it raised.
+        """
+        self.controller.leave()
+        assert self._ended.wait(WAIT_S), "the program hangs"
+        self._thread.join(WAIT_S)
+        self.controller.close()
+        self.run.finish()
+        if self._fault is not None:
+            raise self._fault
+        return self.result
+
+
+@contextmanager
+def debugged(
+    path: Path, program: Callable[[], Any], *breakpoints: str, **options: Any
+) -> Iterator[Debugged]:
+    """A program that stops; ended with the context, whatever happens."""
+    program_under_test = Debugged(path, program, *breakpoints, **options)
+    try:
+        yield program_under_test
+    finally:
+        program_under_test.end()
