@@ -76,7 +76,7 @@ class QueueWriter:
         self.on_fault = on_fault or _print_fault
         self._on_room = on_room or (lambda full, text: self.on_fault(text))
         self._room = DiskSpaceRetry(
-            self._full, self._emptied, self._wait_begins,
+            self._full, self._emptied, self._wait_begins, lambda: self._writer.merge_log(),
             hurried=self._short_of_memory, ending=lambda: self._closing,
         )  # fmt: skip
         self._disk_losses = DiskLosses()
@@ -362,6 +362,7 @@ class QueueWriter:
         """Write the end of the run into the space that was set aside for it."""
         batch = self._batch
         self._writer.release_reserve()
+        self._writer.merge_log()
         try:
             self._leave_out()
             while self._queue:

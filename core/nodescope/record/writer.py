@@ -287,6 +287,21 @@ class Writer:
                 hint="what was written before is intact",
             )
 
+    def merge_log(self) -> bool:
+        """Merge the log into the main file, as far as there is space and no reader needs it.
+
+        Returns:
+            Whether the next batch is written over the log from its start, so that it needs no
+            space that the log does not have already.
+        """
+        try:
+            (busy, pages, merged), *_ = self._db.execute(
+                "PRAGMA wal_checkpoint(PASSIVE)"
+            ).fetchall()
+        except sqlite3.Error:  # the main file cannot grow either
+            return False
+        return not busy and 0 < pages == merged
+
     def release_reserve(self) -> None:
         """Give back the disk space that was set aside for the end of the recording."""
         self._reserve.release()

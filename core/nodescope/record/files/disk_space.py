@@ -1,6 +1,7 @@
 """Disk space: how records are written while the disk is full.
 
-While nothing can be written, records wait in memory. When that does not help, less is written:
+A log that cannot grow is merged into the recording, and written again from its start. While
+nothing can be written, records wait in memory. When that does not help, less is written:
 first the elements of arrays are left out, then executions with their statistics. For the structure,
 the steps, the losses and the end of the run, space was set aside at the start.
 
@@ -89,6 +90,8 @@ class DiskSpaceRetry:
         on_full: Called with a line when waiting begins.
         back: Called when everything can be written again.
         on_wait: Called when a write begins to be waited for.
+        merge_log: Merges the log into the file, so that its space is written again; whether there
+            is any.
         hurried: Whether something is to be written soon, even with less.
         ending: Whether the program has ended, so that no space is waited for.
 
@@ -102,6 +105,7 @@ class DiskSpaceRetry:
         on_full: Callable[[str], None],
         back: Callable[[], None],
         on_wait: Callable[[], None],
+        merge_log: Callable[[], bool],
         *,
         hurried: Callable[[], bool],
         ending: Callable[[], bool],
@@ -109,6 +113,7 @@ class DiskSpaceRetry:
         self._told = on_full
         self._back = back
         self._on_wait = on_wait
+        self._merge_log = merge_log
         self._hurried = hurried
         self._ending = ending
         self._over = threading.Event()
@@ -136,6 +141,7 @@ class DiskSpaceRetry:
         """
         since = time.monotonic()
         omit = self._omit if since < self._whole_again else Omit.NOTHING
+        merged = False
         while True:
             try:
                 written = attempt(omit)
@@ -145,6 +151,10 @@ class DiskSpaceRetry:
                 full = code in _FULL
                 if not full and code not in _BUSY:
                     raise
+                if full and not merged:
+                    merged = True
+                    if self._merge_log():
+                        continue
                 now = time.monotonic()
                 if not self.missing:
                     self.missing = True

@@ -120,6 +120,35 @@ def test_it_waits_goes_on_and_counts_what_is_missing(level: str, tmp_path: Path)
         assert 0 < told_count <= dropped.executions
 
 
+@pytest.mark.parametrize("merges", [True, False])
+def test_a_log_that_cannot_grow_is_merged_before_anything_is_left_out(merges: bool) -> None:
+    full = sqlite3.OperationalError("disk I/O error")
+    full.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    tried: list[disk_space.Omit] = []
+    merged: list[int] = []
+
+    def attempt(omit: disk_space.Omit) -> str:
+        tried.append(omit)
+        if omit == disk_space.Omit.NOTHING and not (merged and merges):
+            raise full
+        return "written"
+
+    def merge_log() -> bool:
+        merged.append(len(tried))
+        return merges
+
+    texts: list[str] = []
+    retry = disk_space.DiskSpaceRetry(
+        texts.append, lambda: None, lambda: None, merge_log,
+        hurried=lambda: False, ending=lambda: True,
+    )  # fmt: skip
+    assert retry.write(attempt, lambda: None, 100) == "written"
+    assert merged == [1]
+    nothing, elements = disk_space.Omit.NOTHING, disk_space.Omit.ELEMENTS
+    assert tried == ([nothing, nothing] if merges else [nothing, elements])
+    assert bool(texts) == (not merges)
+
+
 def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path: Path) -> None:
     path, told, faults = tmp_path / "r.nscope", Told(), []
     recorder = NewestRecorder(path, level="values", on_room=told, on_fault=faults.append)
