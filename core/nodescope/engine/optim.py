@@ -285,15 +285,15 @@ class Adam(Optimizer):
 
     def rates(self) -> dict[str, float]:
         """See `Optimizer.rates`."""
-        beta_1, two = self.betas
+        beta_1, beta_2 = self.betas
         step = max(self.steps, 1)
         return {
             "beta_1": beta_1,
             "rest_1": 1.0 - beta_1,
-            "beta_2": two,
-            "rest_2": 1.0 - two,
+            "beta_2": beta_2,
+            "rest_2": 1.0 - beta_2,
             "rate": self.lr / (1.0 - beta_1**step),
-            "root": 1.0 / math.sqrt(1.0 - two**step),
+            "root": 1.0 / math.sqrt(1.0 - beta_2**step),
             "eps": self.eps,
         }
 

@@ -298,12 +298,12 @@ class Tracer:
         if len(inputs) == 2:  # most ops, unrolled
             a, b = inputs
             try:
-                first, two = a._vid, b._vid
+                first, second = a._vid, b._vid
             except AttributeError:
-                first = two = 0
-            if first > base and two > base:
+                first = second = 0
+            if first > base and second > base:
                 live = (a.data, b.data)
-                return (first, two), live, live, a.edge is not None or b.edge is not None
+                return (first, second), live, live, a.edge is not None or b.edge is not None
         arrays: list[Any] = []
         ids: list[int] = []
         args: list[Any] = []

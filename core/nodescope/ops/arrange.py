@@ -149,9 +149,9 @@ def _diagonal_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tensor
     x = tensor_spec(specs[0])
     if len(x.shape) < 2:
         raise ShapeError(f"diagonal: needs two dimensions, not shape {x.shape}")
-    first, two = axes("diagonal", (attrs["axis1"], attrs["axis2"]), len(x.shape))
-    rest = tuple(n for i, n in enumerate(x.shape) if i not in (first, two))
-    size = _diagonal_size(x.shape[first], x.shape[two], attrs["offset"])
+    first, second = axes("diagonal", (attrs["axis1"], attrs["axis2"]), len(x.shape))
+    rest = tuple(n for i, n in enumerate(x.shape) if i not in (first, second))
+    size = _diagonal_size(x.shape[first], x.shape[second], attrs["offset"])
     return TensorSpec((*rest, size), x.dtype)
 
 
@@ -162,12 +162,12 @@ def _diagonal(x: Array, offset: int, axis1: int, axis2: int) -> Array:
 def _diagonal_vjp(
     F: Any, ct: Any, out: Any, x: Any, offset: int, axis1: int, axis2: int
 ) -> Any:  # fmt: skip
-    first, two = axis1 % x.ndim, axis2 % x.ndim
-    rest = [i for i in range(x.ndim) if i not in (first, two)]
+    first, second = axis1 % x.ndim, axis2 % x.ndim
+    rest = [i for i in range(x.ndim) if i not in (first, second)]
     back = [0] * x.ndim
-    for position, axis in enumerate((*rest, first, two)):
+    for position, axis in enumerate((*rest, first, second)):
         back[axis] = position
-    full = F.on_diagonal(ct, offset=offset, rows=x.shape[first], columns=x.shape[two])
+    full = F.on_diagonal(ct, offset=offset, rows=x.shape[first], columns=x.shape[second])
     return F.transpose(full, axes=tuple(back))
 
 
@@ -184,14 +184,20 @@ register(
             {"offset": int(offset), "axis1": int(axis1), "axis2": int(axis2)},
         ),
         samples=lambda rng: [
-            Sample((rng.standard_normal(shape),), {"offset": offset, "axis1": first, "axis2": two})
-            for shape, offset, first, two in [
-                ((3, 4), 0, 0, 1), ((3, 4), -1, 0, 1), ((2, 3, 4), 1, -1, 0), ((2, 2), 5, 0, 1),
-                ((0, 3), 0, 0, 1), ((1, 1), 0, 1, 0),
+            Sample(
+                (rng.standard_normal(shape),), {"offset": offset, "axis1": first, "axis2": second}
+            )
+            for shape, offset, first, second in [
+                ((3, 4), 0, 0, 1),
+                ((3, 4), -1, 0, 1),
+                ((2, 3, 4), 1, -1, 0),
+                ((2, 2), 5, 0, 1),
+                ((0, 3), 0, 0, 1),
+                ((1, 1), 0, 1, 0),
             ]
         ],
     )
-)  # fmt: skip
+)
 
 
 def _on_diagonal(x: Array, offset: int, rows: int, columns: int) -> Array:

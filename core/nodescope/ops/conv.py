@@ -164,9 +164,9 @@ def _transposed_size(name: str, size: Sizes, kernel: Sizes, attrs: dict[str, Any
 # Arithmetic: everything is lifted to two dimensions, half precisions to float32.
 
 
-def _prepared(dtype: str, first: Array, two: Array) -> tuple[Array, Array]:
+def _prepared(dtype: str, first: Array, second: Array) -> tuple[Array, Array]:
     work = working(as_dtype(dtype))
-    return lift(first).astype(work, copy=False), lift(two).astype(work, copy=False)
+    return lift(first).astype(work, copy=False), lift(second).astype(work, copy=False)
 
 
 def _with_bias(y: Array, rest: tuple[Array, ...]) -> Array:
@@ -178,9 +178,9 @@ def _with_bias(y: Array, rest: tuple[Array, ...]) -> Array:
 def _conv(n: int, x: Array, w: Array, *rest: Array, **attrs: Any) -> Array:
     spec = _conv_infer(n, specs_of(x, w, *rest), attrs)
     plan = _plan(x.shape, w.shape, spec.shape[2:], attrs)
-    inputs, two = _prepared(spec.dtype, x, w)
+    inputs, weights = _prepared(spec.dtype, x, w)
     bias = rest[0].reshape(-1, 1, 1).astype(inputs.dtype, copy=False) if rest else None
-    y = convolution.forward(inputs, two, plan, bias)
+    y = convolution.forward(inputs, weights, plan, bias)
     return flat(y, n).astype(as_dtype(spec.dtype), copy=False)
 
 

@@ -67,10 +67,10 @@ def _samples(rng: np.random.Generator, **more: Any) -> list[Sample]:
 
 
 def _zeros_too(rng: np.random.Generator) -> list[Sample]:
-    first, two = rng.standard_normal((2, 3, 4))
-    first[0, 1] = two[1, 2] = two[1, 3] = 0.0
+    first, second = rng.standard_normal((2, 3, 4))
+    first[0, 1] = second[1, 2] = second[1, 3] = 0.0
     attrs = {"axis": 1, "keepdims": False}
-    return [*_samples(rng), *(Sample((x,), attrs) for x in (first, two, np.zeros((2, 3))))]
+    return [*_samples(rng), *(Sample((x,), attrs) for x in (first, second, np.zeros((2, 3))))]
 
 
 def _infer(name: str, dtype: Callable[[np.dtype[Any]], Any], *, nonempty: bool = False) -> Infer:

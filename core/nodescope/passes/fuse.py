@@ -111,13 +111,13 @@ class _Fusing:
     def _fused(self, source: int, user: int) -> str:
         """Make the kernels of two neighbours one, or say why not."""
         root = self.clusters.root
-        first, two = root[source], root[user]
-        if first == two:
+        first, second = root[source], root[user]
+        if first == second:
             return ""
         for node in (source, user):
             if self.roles[node].reason:
                 return self.roles[node].reason
-        a, b = self.groups[first], self.groups[two]
+        a, b = self.groups[first], self.groups[second]
         edges = [
             (before, i) for i in b.nodes for before in self.clusters.before[i]
             if a.bits >> before & 1
@@ -128,7 +128,7 @@ class _Fusing:
         reason = reason or self._caps(a, b)
         if reason:
             return reason
-        between = self.clusters.apart((first, two))
+        between = self.clusters.apart((first, second))
         if between is not None:
             return (f"{self.clusters.nodes[between].name} depends on one and feeds "
                     "the other: fusing them would create a cycle")  # fmt: skip

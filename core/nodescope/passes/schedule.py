@@ -114,8 +114,8 @@ def _sorted(nodes: list[Node], places: dict[int, Place], effects: list[Node]) ->
         )
         for node in nodes
     }
-    for first, two in itertools.pairwise(effects):
-        before[two.id].add(first.id)
+    for first, second in itertools.pairwise(effects):
+        before[second.id].add(first.id)
     behind: dict[int, list[int]] = {}
     waits = {}
     for node, needed in before.items():

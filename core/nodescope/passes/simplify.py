@@ -240,10 +240,10 @@ def direct(first: str, middle: str, last: str) -> bool:
         return False
     if first == last or last == "bool":
         return True
-    outer_kind, two, three = np_kind(first), np_kind(middle), np_kind(last)
-    if three in "iu":  # what does not fit is nobody's promise, unless whole numbers wrap
-        return outer_kind in "biu" and (two in "biu" or holds(first, last))
-    return three in "fc"
+    outer_kind, middle_kind, last_kind = np_kind(first), np_kind(middle), np_kind(last)
+    if last_kind in "iu":  # what does not fit is nobody's promise, unless whole numbers wrap
+        return outer_kind in "biu" and (middle_kind in "biu" or holds(first, last))
+    return last_kind in "fc"
 
 
 def _astype(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
@@ -333,24 +333,27 @@ def _chain(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
     inner = call_of(before).args
     if not isinstance(inner[0], int) or not isinstance(inner[1], Scalar):
         return None
-    first, two = inner[1].value, args[1].value
+    first, second = inner[1].value, args[1].value
     dtypes = {draft.spec(value).dtype for value in (inner[0], args[0], node.outputs[0])}
     if (
         len(dtypes) != 1
-        or {type(first), type(two)} - {int, float}
+        or {type(first), type(second)} - {int, float}
         or feeds_weakly(draft, [inner[0]])
     ):
         return None
     dtype = np.dtype(dtypes.pop()) if np_kind(min(dtypes)) in "iuf" else None
     if dtype is None:
         return None
-    both = first + two if node.op == "add" else first * two
+    both = first + second if node.op == "add" else first * second
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         both = (int(both) - info.min) % (1 << info.bits) + info.min
         name, exact = "scalars_whole", True
     else:
-        name, exact = "reassociate", node.op == "multiply" and _doubling(first) and _doubling(two)
+        name, exact = (
+            "reassociate",
+            node.op == "multiply" and _doubling(first) and _doubling(second),
+        )
         name = "scalars_doubling" if exact else name
         exact = exact and abs(both) < float(np.finfo(dtype).max)
     if (not exact and not draft.options.allows("reassociate")) or not math.isfinite(both):

@@ -119,9 +119,9 @@ def _agrees(rule: str, dtype: str) -> bool:
         )
 
 
-def _same_bits(first: Any, two: Any) -> bool:
-    alike = (first == two) & (np.signbit(first) == np.signbit(two))
-    return bool(np.all(alike | ((first != first) & (two != two))))
+def _same_bits(first: Any, second: Any) -> bool:
+    alike = (first == second) & (np.signbit(first) == np.signbit(second))
+    return bool(np.all(alike | ((first != first) & (second != second))))
 
 
 def _reciprocal(draft: Draft, layouts: Layouts, node: Node, args: Args) -> None:

@@ -32,7 +32,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
     if gradient is None:
         began(root, 3)
     seen = held([ct])
-    found = pull(
+    gradients = pull(
         root,
         ct,
         traced=traced,
@@ -43,7 +43,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
     # Adding to what an earlier backward left is part of this one.
     place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
     with modes.recording(create_graph), place as differentiate:
-        for leaf, ct in found.values():
+        for leaf, ct in gradients.values():
             differentiate(leaf)
             before = leaf.grad
             if before is None:
@@ -90,25 +90,25 @@ def start(
                 hint="reduce it to a scalar, or pass gradient=",
             )
         return None if traced else np.ones((), root.dtype)
-    given = operand(gradient)
-    if given.__class__ is not Tensor:
-        given = make(np.array(gradient, root.dtype))
+    seed = operand(gradient)
+    if seed.__class__ is not Tensor:
+        seed = make(np.array(gradient, root.dtype))
     elif not isinstance(gradient, Tensor):
-        given = make(np.array(given.data))  # the caller may write to theirs later
-    if given.shape != root.shape:
+        seed = make(np.array(seed.data))  # the caller may write to theirs later
+    if seed.shape != root.shape:
         raise ShapeError(
-            f"{name}: gradient {given.shape} does not have the tensor's shape {root.shape}",
+            f"{name}: gradient {seed.shape} does not have the tensor's shape {root.shape}",
             source=where(),
             hint="give one number per element of the tensor",
         )
-    if given.dtype.kind == "c" and root.dtype.kind != "c":
+    if seed.dtype.kind == "c" and root.dtype.kind != "c":
         raise DtypeError(
-            f"{name}: a {given.dtype} gradient for a {root.dtype} tensor",
+            f"{name}: a {seed.dtype} gradient for a {root.dtype} tensor",
             source=where(),
             hint="give its real part",
         )
-    if given.dtype != root.dtype:
-        given = given.astype(root.dtype)
+    if seed.dtype != root.dtype:
+        seed = seed.astype(root.dtype)
     if conjugate and root.dtype.kind == "c":
-        given = np.conjugate(given)
-    return given if traced else given.data
+        seed = np.conjugate(seed)
+    return seed if traced else seed.data

@@ -66,31 +66,33 @@ def checkpoint(f: Function) -> Function:
         with writes.noting():
             result = f(*args, **kwargs)
         leaves, form = flatten(result)
-        leaves = [settled(each) for each in leaves]
-        made = [
-            each
-            for each in leaves
-            if isinstance(each, Tensor) and each.edge is not None and each.edge[0] > begin
+        leaves = [settled(leaf) for leaf in leaves]
+        made_tensors = [
+            leaf
+            for leaf in leaves
+            if isinstance(leaf, Tensor) and leaf.edge is not None and leaf.edge[0] > begin
         ]
-        if not made:
+        if not made_tensors:
             return result
-        reached = behind(made, lambda each: each.edge[0] < begin)
-        sources = tuple(each for each in reached.values() if each.edge[0] < begin)
-        given = [each for each in flatten([args, kwargs])[0] if isinstance(each, Tensor)]
-        writes.keep(each for each in (*sources, *given) if isinstance(each, Tensor))
+        reached = behind(made_tensors, lambda tensor: tensor.edge[0] < begin)
+        sources = tuple(tensor for tensor in reached.values() if tensor.edge[0] < begin)
+        arguments = [tensor for tensor in flatten([args, kwargs])[0] if isinstance(tensor, Tensor)]
+        writes.keep(tensor for tensor in (*sources, *arguments) if isinstance(tensor, Tensor))
         run = functools.partial(f, *args, **kwargs)
         again = _Again(run, f, state.scope, writes, form, leaves)
         edge: Edge = (next_seq(), CHECKPOINT, sources, {"unfold": again})
-        bundle = Bundle(tuple(each.data for each in made), edge, tuple(map(_value_of, made)))
-        found: list[Any] = []
-        for each in leaves:
-            if isinstance(each, Tensor) and each.edge is not None and each.edge[0] > begin:
+        bundle = Bundle(
+            tuple(tensor.data for tensor in made_tensors), edge, tuple(map(_value_of, made_tensors))
+        )
+        linked_outputs: list[Any] = []
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf.edge is not None and leaf.edge[0] > begin:
                 link: Edge = (next_seq(), PICK, (bundle,), {"port": len(again.ports)})
-                again.ports.append(len(found))
-                found.append(alias(each, link))
+                again.ports.append(len(linked_outputs))
+                linked_outputs.append(alias(leaf, link))
             else:
-                found.append(each)
-        return unflatten(form, found)
+                linked_outputs.append(leaf)
+        return unflatten(form, linked_outputs)
 
     return checkpointed  # type: ignore[return-value]
 
@@ -117,21 +119,21 @@ class _Again:
         self.scope = scope
         self.writes = writes
         self.form = form
-        self.specs = [_spec(each) for each in leaves]
+        self.specs = [_spec(leaf) for leaf in leaves]
         self.ports: list[int] = []
 
     def __call__(self, F: Any, bundle: Bundle, parts: list[Any]) -> list[tuple[Tensor, Any]]:
         """The results, with their history, and the cotangents that arrived."""
         assert bundle.edge is not None
         then, _, sources, _ = bundle.edge
-        for each in sources:
+        for source in sources:
             if (
-                isinstance(each, Tensor)
-                and each.edge is LEAF
-                and getattr(each, "_history", 0) > then
+                isinstance(source, Tensor)
+                and source.edge is LEAF
+                and getattr(source, "_history", 0) > then
             ):
                 raise GradientError(
-                    f"checkpoint: the leaf {each.name!r} has changed since "
+                    f"checkpoint: the leaf {source.name!r} has changed since "
                     f"{getattr(self.written, '__name__', 'f')} used it, which has to run again",
                     source=where(),
                     hint="call backward before changing the leaf",
@@ -143,22 +145,22 @@ class _Again:
         ):
             result = self.run()
         leaves, form = flatten(result)
-        leaves = [settled(each) for each in leaves]
-        if form != self.form or [_spec(each) for each in leaves] != self.specs:
+        leaves = [settled(leaf) for leaf in leaves]
+        if form != self.form or [_spec(leaf) for leaf in leaves] != self.specs:
             raise self._other("different shapes or dtypes")
-        found = []
+        pairs = []
         for port, ct in zip(self.ports, parts, strict=True):
             if ct is None:
                 continue
             if leaves[port].edge is None:
                 raise self._other("a result that requires no gradient")
-            found.append((leaves[port], ct))
-        return found
+            pairs.append((leaves[port], ct))
+        return pairs
 
-    def _other(self, what: str) -> GradientError:
+    def _other(self, reason: str) -> GradientError:
         name = getattr(self.written, "__name__", "f")
         return GradientError(
-            f"checkpoint: {name} returned {what} when it was rerun",
+            f"checkpoint: {name} returned {reason} when it was rerun",
             source=defined(self.written),
             hint="it may depend only on its arguments and on tensors",
         )
@@ -194,9 +196,9 @@ class _Writes:
 
     def keep(self, tensors: Iterable[Tensor]) -> None:
         """Note computed tensors and constants that the function reads; they may change later."""
-        for each in tensors:
-            if each.edge is not LEAF and id(each) not in self.before:
-                self.before[id(each)] = (each, _state_of(each))
+        for tensor in tensors:
+            if tensor.edge is not LEAF and id(tensor) not in self.before:
+                self.before[id(tensor)] = (tensor, _state_of(tensor))
 
     @contextlib.contextmanager
     def undone(self) -> Iterator[None]:
@@ -233,14 +235,14 @@ def _state_of(target: Tensor) -> Any:
     return Tensor, {slot: getattr(target, slot) for slot in _SLOTS if hasattr(target, slot)}, now
 
 
-def _same(one: Any, other: Any) -> bool:
-    slots = [tuple(each[1].get(slot) for slot in ("data", "edge")) for each in (one, other)]
-    written = one[0] is Written and one[1]["_history"] is not other[1].get("_history")
+def _same(first: Any, other: Any) -> bool:
+    slots = [tuple(state[1].get(slot) for slot in ("data", "edge")) for state in (first, other)]
+    written = first[0] is Written and first[1]["_history"] is not other[1].get("_history")
     return (
-        one[0] is other[0]
+        first[0] is other[0]
         and all(a is b for a, b in zip(*slots, strict=True))
         and not written
-        and one[2] == other[2]
+        and first[2] == other[2]
     )
 
 

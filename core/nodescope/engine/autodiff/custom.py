@@ -96,8 +96,8 @@ class custom_vjp:
             return self._f(*args), args
 
         @functools.wraps(forward)
-        def pulled(*given: Any) -> Any:
-            *_, args, ct = given
+        def pulled(*arguments: Any) -> Any:
+            *_, args, ct = arguments
             return forward(ct, *args)
 
         self._forward, self._backward = kept, pulled
@@ -122,17 +122,17 @@ class custom_vjp:
             return self._f(*args)
         begin = next_seq()
         own = [alias_of(leaf) if _wants(leaf) else leaf for leaf in leaves]
-        given = list(args)
+        filled_args = list(args)
         for number, tree in zip(numbers, unflatten(form, own), strict=True):
-            given[number] = tree
-        answer = self._forward(*given)
+            filled_args[number] = tree
+        answer = self._forward(*filled_args)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise GradientError(
                 f"custom_vjp: the forward function of {name} must return (output, residuals)",
                 source=defined(self._forward),
             )
         outputs, output = flatten(answer[0])
-        outputs = [settled(each) for each in outputs]
+        outputs = [settled(value) for value in outputs]
         _check_closed(outputs, own, begin, name)
         call = functools.partial(self._backward, *(args[n] for n in sorted(fixed)), answer[1])
         backward = _Backward(call, self._backward, name, form, leaves, output, outputs)
@@ -162,24 +162,24 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def backward(residuals: Any, ct: Any) -> Any:
         gradient, count = residuals
-        found = gradient(*flatten(ct)[0])
-        return (found,) if count == 1 and not isinstance(found, tuple) else found
+        answer = gradient(*flatten(ct)[0])
+        return (answer,) if count == 1 and not isinstance(answer, tuple) else answer
 
-    made = custom_vjp(value)
-    made.defvjp(forward, backward)
-    return functools.wraps(f)(lambda *args, **kwargs: made(*args, **kwargs))
+    custom = custom_vjp(value)
+    custom.defvjp(forward, backward)
+    return functools.wraps(f)(lambda *args, **kwargs: custom(*args, **kwargs))
 
 
 def _positional(f: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    found = inspect.signature(f).bind(*args, **kwargs)
-    found.apply_defaults()
-    if found.kwargs:
+    bound = inspect.signature(f).bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
         raise UsageError(
-            f"custom_vjp: {sorted(found.kwargs)} can only be given by keyword",
+            f"custom_vjp: {sorted(bound.kwargs)} can only be given by keyword",
             source=where(),
             hint="make them positional, named in nondiff_argnums if they are not numbers",
         )
-    return found.args
+    return bound.args
 
 
 def _wants(leaf: Any) -> bool:
@@ -188,14 +188,14 @@ def _wants(leaf: Any) -> bool:
 
 def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> None:
     """Refuse outputs that depend on something else that wants a gradient, which would get none."""
-    inside = {id(origin(each)) for each in own}
+    inside = {id(origin(root)) for root in own}
     roots = [output for output in outputs if isinstance(output, Tensor)]
-    reached = behind(roots, lambda each: id(each) in inside or each.edge[0] < begin)
-    for key, each in reached.items():
-        if key not in inside and each.edge[0] < begin:
-            which = getattr(each, "name", "") or "a tensor"
+    reached = behind(roots, lambda tensor: id(tensor) in inside or tensor.edge[0] < begin)
+    for key, tensor in reached.items():
+        if key not in inside and tensor.edge[0] < begin:
+            name_of_tensor = getattr(tensor, "name", "") or "a tensor"
             raise GradientError(
-                f"custom_vjp: {name} uses {which}, which wants a gradient and is not "
+                f"custom_vjp: {name} uses {name_of_tensor}, which wants a gradient and is not "
                 "one of its arguments",
                 source=where(),
                 hint="make it an argument, or use nodescope.stop_gradient(it) inside",
@@ -204,20 +204,20 @@ def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> 
 
 def _linked(outputs: list[Any], leaves: list[Any], backward: _Backward) -> list[Any]:
     """The outputs, with an edge to the arguments in place of their history."""
-    made = [output for output in outputs if isinstance(output, Tensor)]
+    linked = [output for output in outputs if isinstance(output, Tensor)]
     inputs = tuple(filter(_wants, leaves))
     edge: Edge = (next_seq(), CUSTOM, inputs, {"backward": backward})
-    ids = tuple(_value_of(each) for each in made)
-    bundle = Bundle(tuple(each.data for each in made), edge, ids)
-    ports = iter(range(len(made)))
-    found = []
-    for each in outputs:
-        if not isinstance(each, Tensor):
-            found.append(each)
+    ids = tuple(_value_of(tensor) for tensor in linked)
+    bundle = Bundle(tuple(tensor.data for tensor in linked), edge, ids)
+    ports = iter(range(len(linked)))
+    results = []
+    for value in outputs:
+        if not isinstance(value, Tensor):
+            results.append(value)
             continue
         link: Edge = (next_seq(), PICK, (bundle,), {"port": next(ports)})
-        found.append(alias(each, link if each.data.dtype.kind in SMOOTH else None))
-    return found
+        results.append(alias(value, link if value.data.dtype.kind in SMOOTH else None))
+    return results
 
 
 def _value_of(tensor: Tensor) -> int:
@@ -252,21 +252,23 @@ class _Backward:
         ]
         self.wanted = [_wants(leaf) for leaf in leaves]
         self.output = output
-        self.places = [isinstance(each, Tensor) for each in outputs]
+        self.places = [isinstance(value, Tensor) for value in outputs]
 
     def __call__(self, F: Any, cts: Any) -> list[Any]:
         """The cotangents of the tensors among the arguments that want one."""
         raw = F is ops.RAW
-        following = iter([make(np.asarray(each)) if raw else each for each in cts])
+        following = iter([make(np.asarray(ct)) if raw else ct for ct in cts])
         with modes.recording(False) if raw else contextlib.nullcontext():
-            given = [_turned(next(following)) if here else 0.0 for here in self.places]
-            leaves = self._leaves(self.call(unflatten(self.output, given)))
-            found = [
+            cotangents = [_turned(next(following)) if place else 0.0 for place in self.places]
+            leaves = self._leaves(self.call(unflatten(self.output, cotangents)))
+            gradients = [
                 _turned(self._fitting(ct, *like)) if like and ct is not None else None
                 for ct, like, wanted in zip(leaves, self.likes, self.wanted, strict=True)
                 if wanted
             ]
-        return [each.data if raw and each is not None else each for each in found]
+        return [
+            gradient.data if raw and gradient is not None else gradient for gradient in gradients
+        ]
 
     def _leaves(self, answer: Any) -> list[Any]:
         """One cotangent per leaf of the arguments, None where there is none."""
@@ -274,9 +276,10 @@ class _Backward:
         if isinstance(answer, list):
             answer = tuple(answer)
         if not isinstance(answer, tuple) or len(answer) != len(trees):
-            what = str(len(answer)) if isinstance(answer, tuple) else type(answer).__name__
+            answered = str(len(answer)) if isinstance(answer, tuple) else type(answer).__name__
             raise GradientError(
-                f"{self.name} must return a tuple of {len(trees)}, one per argument, not {what}",
+                f"{self.name} must return a tuple of {len(trees)}, one per argument, "
+                f"not {answered}",
                 source=defined(self.written),
                 hint="return None for an argument that no gradient flows to",
             )
@@ -285,40 +288,40 @@ class _Backward:
             if tree is None:
                 leaves.extend([None] * form.size)
                 continue
-            got, found = flatten(tree)
-            if found != form:
+            part_leaves, structure = flatten(tree)
+            if structure != form:
                 raise GradientError(
                     f"{self.name}: what it returned for argument {number} is not "
                     "a tree of the same structure: "
-                    f"{difference(form, found)}",
+                    f"{difference(form, structure)}",
                     source=defined(self.written),
                 )
-            leaves.extend(got)
+            leaves.extend(part_leaves)
         return leaves
 
     def _fitting(self, ct: Any, shape: tuple[int, ...], dtype: Any) -> Tensor:
-        found = operand(ct)
-        if found is None:
+        cotangent = operand(ct)
+        if cotangent is None:
             raise GradientError(
                 f"{self.name} returned a {type(ct).__name__} as a cotangent",
                 source=defined(self.written),
             )
-        if found.__class__ is not Tensor:
-            found = make(np.asarray(found))
-        if found.shape != shape:
+        if cotangent.__class__ is not Tensor:
+            cotangent = make(np.asarray(cotangent))
+        if cotangent.shape != shape:
             raise ShapeError(
-                f"{self.name} returned a cotangent of shape {found.shape} for an argument of "
+                f"{self.name} returned a cotangent of shape {cotangent.shape} for an argument of "
                 f"{shape}",
                 source=defined(self.written),
                 hint="sum over the broadcast axes",
             )
-        if found.dtype.kind == "c" and dtype.kind != "c":
+        if cotangent.dtype.kind == "c" and dtype.kind != "c":
             raise DtypeError(
-                f"{self.name} returned a {found.dtype} cotangent for a {dtype} argument",
+                f"{self.name} returned a {cotangent.dtype} cotangent for a {dtype} argument",
                 source=defined(self.written),
                 hint="take its real part",
             )
-        return found if found.dtype == dtype else found.astype(dtype)
+        return cotangent if cotangent.dtype == dtype else cotangent.astype(dtype)
 
 
 def _turned(ct: Any) -> Any:

@@ -49,16 +49,16 @@ def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[A
     form = flatten(value)[1]
 
     def pullback(cotangent: Tree) -> tuple[Any, ...]:
-        given, found = flatten(cotangent)
-        if found != form:
+        cotangents, structure = flatten(cotangent)
+        if structure != form:
             raise GradientError(
                 f"vjp: the cotangent does not have the structure of the value: "
-                f"{difference(form, found)}",
+                f"{difference(form, structure)}",
                 source=where(),
             )
         pairs = [
             (root, ct)
-            for root, ct in zip(outputs, given, strict=True)
+            for root, ct in zip(outputs, cotangents, strict=True)
             if root.data.dtype.kind in SMOOTH
         ]
         gradients = call.pull([root for root, _ in pairs], [ct for _, ct in pairs], name="vjp")
@@ -84,52 +84,54 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
     form = flatten(call.result)[1]
     targets = {id(leaf): leaf for leaf in call.leaves}
     moving = [output for output in outputs if output.edge is not None]
-    elsewhere = leads_elsewhere(behind(moving, lambda each: id(each) in targets), targets)
+    elsewhere = leads_elsewhere(behind(moving, lambda tensor: id(tensor) in targets), targets)
     # Any cotangents do, for what is pulled is linear in them, and only its history matters.
-    dummies = [TRACED.ones_like(each) for each in moving]
-    for each in dummies:
-        each.edge = LEAF
-    found = {}
+    dummies = [TRACED.ones_like(tensor) for tensor in moving]
+    for dummy in dummies:
+        dummy.edge = LEAF
+    pulled_back = {}
     if moving:
         with np.errstate(all="ignore"):
-            found = pull_many(
+            pulled_back = pull_many(
                 moving, dummies, traced=True, create_graph=True, keep=True, targets=targets,
                 conjugate=False,
             )  # fmt: skip
-    pulled = [found[id(leaf)][1] if id(leaf) in found else None for leaf in call.leaves]
+    pulled = [pulled_back[id(leaf)][1] if id(leaf) in pulled_back else None for leaf in call.leaves]
 
     def push(*tangents: Tree) -> Any:
-        given = _tangents(call, tangents)
+        tangent_leaves = _tangents(call, tangents)
         pairs = [
             (root, tangent)
-            for root, tangent in zip(pulled, given, strict=True)
+            for root, tangent in zip(pulled, tangent_leaves, strict=True)
             if root is not None and root.edge is not None
         ]
-        again = call.outer and (elsewhere or any(each.edge is not None for _, each in pairs))
+        again = call.outer and (elsewhere or any(tensor.edge is not None for _, tensor in pairs))
         traced = again or modes.observer() is not None
-        wanted = {id(each): each for each in dummies}
+        wanted = {id(dummy): dummy for dummy in dummies}
         reached = {}
         if pairs:
             with modes.recording(again):
-                cts = [start(root, each, traced, "jvp", conjugate=False) for root, each in pairs]
+                cts = [
+                    start(root, tangent, traced, "jvp", conjugate=False) for root, tangent in pairs
+                ]
             roots = [root for root, _ in pairs]
             reached = pull_many(
                 roots, cts, traced=traced, create_graph=again, keep=True, targets=wanted,
-                skip=aside(behind(roots, lambda each: id(each) in wanted), wanted),
+                skip=aside(behind(roots, lambda tensor: id(tensor) in wanted), wanted),
                 conjugate=False,
             )  # fmt: skip
         of = {
-            id(each): reached[id(dummy)][1]
-            for each, dummy in zip(moving, dummies, strict=True)
+            id(tensor): reached[id(dummy)][1]
+            for tensor, dummy in zip(moving, dummies, strict=True)
             if id(dummy) in reached
         }
         results = [of.get(id(output)) for output in outputs]
         return unflatten(
             form,
             [
-                zeros_for(output) if got is None
-                else got if isinstance(got, Tensor) else make(np.asarray(got))
-                for output, got in zip(outputs, results, strict=True)
+                zeros_for(output) if result is None
+                else result if isinstance(result, Tensor) else make(np.asarray(result))
+                for output, result in zip(outputs, results, strict=True)
             ],
         )  # fmt: skip
 
@@ -153,10 +155,10 @@ def jvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]
     Raises:
         GradientError, ShapeError, DtypeError: As for `linearize`.
     """
-    for name, each in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(each, tuple | list):
+    for name, values in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(values, tuple | list):
             raise GradientError(
-                f"jvp: {name} must be a tuple, one per argument, not {type(each).__name__}",
+                f"jvp: {name} must be a tuple, one per argument, not {type(values).__name__}",
                 source=where(),
                 hint=f"write ({name[:-1]},)",
             )
@@ -165,7 +167,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]
 
 
 def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
-    given, form = flatten(list(tangents))
+    tangent_leaves, form = flatten(list(tangents))
     wanted = flatten(call.trees)[1]
     if form != wanted:
         raise GradientError(
@@ -173,8 +175,8 @@ def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
             f"{difference(wanted, form)}",
             source=where(),
         )
-    found = []
-    for leaf, value in zip(call.leaves, given, strict=True):
+    checked = []
+    for leaf, value in zip(call.leaves, tangent_leaves, strict=True):
         tangent = operand(value)
         if tangent.__class__ is not Tensor:
             tangent = make(np.asarray(value, None if tangent is None else leaf.dtype))
@@ -187,8 +189,8 @@ def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
             raise DtypeError(
                 f"jvp: a {tangent.dtype} tangent for a {leaf.dtype} primal", source=where()
             )
-        found.append(tangent if tangent.dtype == leaf.dtype else tangent.astype(leaf.dtype))
-    return found
+        checked.append(tangent if tangent.dtype == leaf.dtype else tangent.astype(leaf.dtype))
+    return checked
 
 
 def _shown(result: Tree) -> Tree:

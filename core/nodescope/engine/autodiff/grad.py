@@ -63,24 +63,24 @@ def tensor(
         DtypeError: The data are not numbers, or require a gradient without being floating point.
     """
     if isinstance(data, Tensor) and not isinstance(data.data, np.ndarray):
-        found = _copied(data, dtype)  # a value of a graph
+        new_tensor = _copied(data, dtype)  # a value of a graph
     else:
-        found = make(_array(data, dtype), name=_name(name))
+        new_tensor = make(_array(data, dtype), name=_name(name))
     if requires_grad:
-        found.edge = _leaf(found)
+        new_tensor.edge = _leaf(new_tensor)
     tracer = modes.observer()
     if tracer is not None:
-        tracer.leaf(found)
-    return found
+        tracer.leaf(new_tensor)
+    return new_tensor
 
 
 def _copied(value: Tensor, dtype: Any) -> Tensor:
     """A copy that is a node of the graph, and that no gradient flows back from."""
     with modes.recording(False):
-        found: Any = value.detach()
+        detached: Any = value.detach()
         if dtype is not None and as_dtype(dtype) != value.dtype:
-            found = apply(ops.get("astype"), (found,), {"dtype": as_dtype(dtype).name})
-        return apply(ops.get("copy"), (found,), NO_ATTRS)
+            detached = apply(ops.get("astype"), (detached,), {"dtype": as_dtype(dtype).name})
+        return apply(ops.get("copy"), (detached,), NO_ATTRS)
 
 
 def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
@@ -89,21 +89,21 @@ def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
     Raises:
         DtypeError: The data are not floating point.
     """
-    found = make(_array(data, dtype), kind="parameter", name=_name(name))
-    found.edge = _leaf(found)
+    new_tensor = make(_array(data, dtype), kind="parameter", name=_name(name))
+    new_tensor.edge = _leaf(new_tensor)
     builder = modes.builder()
     if builder is not None:
-        builder.new_parameter(found)
-    return found
+        builder.new_parameter(new_tensor)
+    return new_tensor
 
 
 def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
     """Data as a tensor that no gradient flows into."""
-    found = make(_array(data, dtype), kind="constant", name=_name(name))
+    new_tensor = make(_array(data, dtype), kind="constant", name=_name(name))
     tracer = modes.observer()
     if tracer is not None:
-        tracer.leaf(found)
-    return found
+        tracer.leaf(new_tensor)
+    return new_tensor
 
 
 def _leaf(tensor: Tensor) -> Any:
@@ -146,9 +146,11 @@ def value_and_grad(
         call = Call(f, args, kwargs, numbers, name="grad")
         value = call.result[0] if has_aux else call.result
         _check_scalar(value, has_aux, holomorphic)
-        given = np.ones((), value.dtype) if holomorphic else None
-        found = call.pull([value], [given], name="grad", conjugate=not holomorphic, keep=False)
-        trees = tuple(call.like_arguments(found))
+        cotangent = np.ones((), value.dtype) if holomorphic else None
+        gradients = call.pull(
+            [value], [cotangent], name="grad", conjugate=not holomorphic, keep=False
+        )
+        trees = tuple(call.like_arguments(gradients))
         return call.result, trees if isinstance(argnums, tuple) else trees[0]
 
     return differentiated
@@ -172,9 +174,9 @@ def grad(
 
 def _check_scalar(value: Any, has_aux: bool, holomorphic: bool) -> None:
     if not isinstance(value, Tensor) or value.ndim:
-        what = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
+        actual = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
         raise GradientError(
-            f"grad: the function must return a scalar tensor, not {what}",
+            f"grad: the function must return a scalar tensor, not {actual}",
             source=where(),
             hint="reduce it, as with .sum()" if not has_aux else "return (scalar, aux)",
         )

@@ -86,22 +86,22 @@ class GradientTape:
                 hint="call it inside of `with nodescope.GradientTape() as tape:`",
             )
         leaves, _ = flatten(tensor)
-        for each in leaves:
-            if not isinstance(each, Tensor):
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
                 raise UsageError(
-                    f"GradientTape: a {type(each).__name__} cannot be watched",
+                    f"GradientTape: a {type(leaf).__name__} cannot be watched",
                     source=where(),
                     hint="make it a tensor with nodescope.tensor",
                 )
-            if each.dtype.kind not in SMOOTH:
+            if leaf.dtype.kind not in SMOOTH:
                 raise DtypeError(
-                    f"GradientTape: a tensor of {each.dtype} has no gradient", source=where()
+                    f"GradientTape: a tensor of {leaf.dtype} has no gradient", source=where()
                 )
-            each = settled(each)
-            if id(each) not in self._sources:
-                self._sources[id(each)] = each
-                if _hold(each):
-                    self._held.append(each)
+            leaf = settled(leaf)
+            if id(leaf) not in self._sources:
+                self._sources[id(leaf)] = leaf
+                if _hold(leaf):
+                    self._held.append(leaf)
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
@@ -147,20 +147,24 @@ class GradientTape:
         Only results that are still alive count: what the program has dropped has no gradient.
         """
         used: dict[int, tuple[float, int, Tensor]] = {}
-        for key, each in self._sources.items():
-            if _is_parameter(each):
-                used[key] = (0, len(used), each)
+        for key, source in self._sources.items():
+            if _is_parameter(source):
+                used[key] = (0, len(used), source)
         if self._accessed:
-            for made in gc.get_objects():
+            for candidate in gc.get_objects():
                 # By its type: to ask `isinstance` of a proxy of what is gone raises.
-                if not issubclass(type(made), Tensor):
+                if not issubclass(type(candidate), Tensor):
                     continue
-                if made.edge is not None and self._recorded(made):
-                    for port, each in enumerate(made.edge[2]):
-                        if isinstance(each, Tensor) and _is_parameter(each):
-                            use = (made.edge[0], port, each)
-                            used[id(each)] = min(used.get(id(each), use), use, key=lambda x: x[:2])
-        return tuple(each for _, _, each in sorted(used.values(), key=lambda use: use[:2]))
+                if candidate.edge is not None and self._recorded(candidate):
+                    for port, operand_ in enumerate(candidate.edge[2]):
+                        if isinstance(operand_, Tensor) and _is_parameter(operand_):
+                            use = (candidate.edge[0], port, operand_)
+                            used[id(operand_)] = min(
+                                used.get(id(operand_), use), use, key=lambda x: x[:2]
+                            )
+        return tuple(
+            parameter_ for _, _, parameter_ in sorted(used.values(), key=lambda use: use[:2])
+        )
 
     # Gradients
 
@@ -189,9 +193,9 @@ class GradientTape:
         self._use()
         targets = _tensors(target, "target")
         if output_gradients is None:
-            given: list[Any] = [None] * len(targets)
+            cotangents: list[Any] = [None] * len(targets)
         else:
-            given, form = flatten(output_gradients)
+            cotangents, form = flatten(output_gradients)
             wanted = flatten(target)[1]
             if form != wanted:
                 raise GradientError(
@@ -206,14 +210,14 @@ class GradientTape:
                 hint='use "none" or "zero"',
             )
         tensors = _tensors(sources, "sources")
-        found: list[Any] = self._pull(targets, given, tensors)
+        gradients: list[Any] = self._pull(targets, cotangents, tensors)
         if unconnected_gradients == "zero":
-            found = [
-                zeros_for(each) if gradient is None else gradient
-                for each, gradient in zip(tensors, found, strict=True)
+            gradients = [
+                zeros_for(tensor) if gradient is None else gradient
+                for tensor, gradient in zip(tensors, gradients, strict=True)
             ]
         # None is an empty tree elsewhere; here it stands for a leaf.
-        return unflatten(flatten(sources)[1], found)
+        return unflatten(flatten(sources)[1], gradients)
 
     def jacobian(
         self, target: Tensor, sources: Tree, unconnected_gradients: Unconnected = "none"
@@ -228,14 +232,14 @@ class GradientTape:
         tensors = _tensors(sources, "sources")
         rows = []
         for number in range(root.size):
-            one = np.zeros(root.size, root.dtype)
-            one[number] = 1.0
-            rows.append(self._pull([root], [one.reshape(root.shape)], tensors))
+            basis = np.zeros(root.size, root.dtype)
+            basis[number] = 1.0
+            rows.append(self._pull([root], [basis.reshape(root.shape)], tensors))
         return unflatten(
             flatten(sources)[1],
             [
-                _stacked([row[port] for row in rows], each, root.shape, 0, unconnected_gradients)
-                for port, each in enumerate(tensors)
+                _stacked([row[port] for row in rows], tensor, root.shape, 0, unconnected_gradients)
+                for port, tensor in enumerate(tensors)
             ],
         )
 
@@ -263,9 +267,9 @@ class GradientTape:
         size = int(np.prod(rest))
         rows = []
         for number in range(size):
-            one = np.zeros((batch, size), root.dtype)
-            one[:, number] = 1.0
-            rows.append(self._pull([root], [one.reshape(root.shape)], [tensor])[0])
+            basis = np.zeros((batch, size), root.dtype)
+            basis[:, number] = 1.0
+            rows.append(self._pull([root], [basis.reshape(root.shape)], [tensor])[0])
         return _stacked(rows, tensor, (batch, *rest), 1, unconnected_gradients)
 
     def _use(self) -> None:
@@ -288,44 +292,44 @@ class GradientTape:
         return self._recorded(source)
 
     def _pull(
-        self, roots: Sequence[Tensor], given: Sequence[Any], sources: Sequence[Tensor]
+        self, roots: Sequence[Tensor], cotangents: Sequence[Any], sources: Sequence[Tensor]
     ) -> list[Tensor | None]:
         tracer = modes.observer()
         again = current().transforms > 0 and current().recording
         traced = again or tracer is not None
         with _wanting(self._sources.values()):
-            wanted = {id(each): each for each in sources if self._counts(each)}
+            wanted = {id(source): source for source in sources if self._counts(source)}
             ends = {
-                key: each
-                for key, each in wanted.items()
-                if each.edge is LEAF or not self._recorded(each)
+                key: source
+                for key, source in wanted.items()
+                if source.edge is LEAF or not self._recorded(source)
             }
-            passed = {key: each for key, each in wanted.items() if key not in ends}
-            reached = behind(roots, lambda each: id(each) in ends or not self._recorded(each))
+            passed = {key: source for key, source in wanted.items() if key not in ends}
+            reached = behind(roots, lambda tensor: id(tensor) in ends or not self._recorded(tensor))
             away = aside(reached, wanted, self._recorded)
             pairs = [
                 (root, start(root, _ones(root) if ct is None else ct, traced, "GradientTape"))
-                for root, ct in zip(roots, given, strict=True)
+                for root, ct in zip(roots, cotangents, strict=True)
                 if id(root) in reached and id(root) not in away
             ]
-            found = {}
+            pulled = {}
             if pairs:
-                for root, ct in zip(roots, given, strict=True):
+                for root, ct in zip(roots, cotangents, strict=True):
                     if ct is None:
                         began(root)
-                found = pull_many(
+                pulled = pull_many(
                     [root for root, _ in pairs], [ct for _, ct in pairs], traced=traced,
                     create_graph=again, keep=True, targets=ends, passed=passed, skip=away,
                 )  # fmt: skip
         results: list[Tensor | None] = []
-        for each in sources:
-            if id(each) not in found:
+        for source in sources:
+            if id(source) not in pulled:
                 results.append(None)
                 continue
-            ct = found[id(each)][1]
+            ct = pulled[id(source)][1]
             gradient = ct if isinstance(ct, Tensor) else make(np.asarray(ct))
             if tracer is not None:
-                tracer.pair(each, gradient)
+                tracer.pair(source, gradient)
             results.append(gradient)
         return results
 
@@ -334,12 +338,13 @@ def _ones(root: Tensor) -> np.ndarray[Any, Any]:
     return np.ones(root.shape, root.dtype)
 
 
-def _tensors(tree: Tree, what: str) -> list[Tensor]:
+def _tensors(tree: Tree, subject: str) -> list[Tensor]:
     leaves, _ = flatten(tree)
-    for each in leaves:
-        if not isinstance(each, Tensor):
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
             raise GradientError(
-                f"GradientTape: {what} must be tensors, not {type(each).__name__}", source=where()
+                f"GradientTape: {subject} must be tensors, not {type(leaf).__name__}",
+                source=where(),
             )
     return [settled(leaf) for leaf in leaves]
 
@@ -375,24 +380,24 @@ def _hold(tensor: Tensor) -> bool:
         return True
 
 
-def _release(held: list[Tensor]) -> None:
+def _release(held_tensors: list[Tensor]) -> None:
     with _lock:
-        for tensor in held:
+        for tensor in held_tensors:
             known = _watched[id(tensor)]
             known[1] -= 1
             if not known[1]:
                 del _watched[id(tensor)]
                 if tensor.edge is LEAF:
                     tensor.edge = None
-    held.clear()
+    held_tensors.clear()
 
 
 @contextlib.contextmanager
 def _wanting(tensors: Any) -> Iterator[None]:
     """Tensors that were watched want a gradient again."""
-    held: list[Tensor] = []
+    held_tensors: list[Tensor] = []
     try:
-        held.extend(each for each in tensors if _hold(each))
+        held_tensors.extend(tensor for tensor in tensors if _hold(tensor))
         yield
     finally:
-        _release(held)
+        _release(held_tensors)

@@ -64,26 +64,26 @@ class Hooks:
                     if before is None
                     else before + gradient
                 )
-        found = gradient.data if raw else gradient
-        return F.conjugate(found) if turned else found
+        new_gradient = gradient.data if raw else gradient
+        return F.conjugate(new_gradient) if turned else new_gradient
 
 
 def _replacement(tensor: Tensor, function: Hook, answer: Any) -> Tensor:
-    found = operand(answer)
-    if found is None:
+    gradient = operand(answer)
+    if gradient is None:
         raise GradientError(
             f"a hook must return a gradient or None, not {type(answer).__name__}",
             source=defined(function),
         )
-    if found.__class__ is not Tensor:
-        found = make(np.asarray(found, tensor.dtype))
-    if found.shape != tensor.shape:
+    if gradient.__class__ is not Tensor:
+        gradient = make(np.asarray(gradient, tensor.dtype))
+    if gradient.shape != tensor.shape:
         raise ShapeError(
-            f"a hook returned a gradient of shape {found.shape} for a tensor of {tensor.shape}",
+            f"a hook returned a gradient of shape {gradient.shape} for a tensor of {tensor.shape}",
             source=defined(function),
             hint="return the gradient in the tensor's own shape",
         )
-    return found if found.dtype == tensor.dtype else found.astype(tensor.dtype)
+    return gradient if gradient.dtype == tensor.dtype else gradient.astype(tensor.dtype)
 
 
 def _unfold(F: Any, tensor: Tensor, ct: Any, hooks: Hooks) -> list[tuple[Tensor, Any]]:

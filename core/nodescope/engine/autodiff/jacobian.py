@@ -51,9 +51,9 @@ def jacobian(
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         (form, columns), aux = rows(f, args, kwargs, numbers, has_aux)
-        each = [trees if isinstance(argnums, tuple) else trees[0] for trees in columns]
-        found = unflatten(form, each)
-        return (found, aux) if has_aux else found
+        rows_of_argument = [trees if isinstance(argnums, tuple) else trees[0] for trees in columns]
+        jacobian_tree = unflatten(form, rows_of_argument)
+        return (jacobian_tree, aux) if has_aux else jacobian_tree
 
     return differentiated
 
@@ -89,8 +89,8 @@ def hvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]
     """
     slopes = grad(f, tuple(range(len(primals))))
     _, push = linearize(slopes, *primals)
-    found = push(*tangents)
-    return found[0] if len(primals) == 1 else found
+    products = push(*tangents)
+    return products[0] if len(primals) == 1 else products
 
 
 Rows = tuple[Any, list[tuple[Any, ...]]]
@@ -100,36 +100,36 @@ Rows = tuple[Any, list[tuple[Any, ...]]]
 def _reverse(
     f: Callable[..., Any], args: Any, kwargs: Any, numbers: tuple[int, ...], has_aux: bool
 ) -> tuple[Rows, Any]:
-    made = Call(f, args, kwargs, numbers, name="jacobian")
-    value = made.result[0] if has_aux else made.result
+    call_ = Call(f, args, kwargs, numbers, name="jacobian")
+    value = call_.result[0] if has_aux else call_.result
     outputs = outputs_of(value, "jacobian")
     columns = []
     for root in outputs:
         _check_smooth(root)
-        columns.append(tuple(made.like_arguments(_rows(made, root))))
-    return (flatten(value)[1], columns), made.result[1] if has_aux else None
+        columns.append(tuple(call_.like_arguments(_rows(call_, root))))
+    return (flatten(value)[1], columns), call_.result[1] if has_aux else None
 
 
-def _rows(made: Call, root: Tensor) -> list[Tensor]:
+def _rows(call_: Call, root: Tensor) -> list[Tensor]:
     """The Jacobian of one output by each leaf."""
     size, turned = root.size, root.dtype.kind == "c"
     rows = []
     for number in range(size):
-        one = np.zeros(size, root.dtype)
-        one[number] = 1.0
-        start = one.reshape(root.shape)
-        found = made.pull([root], [start], name="jacobian", conjugate=not turned)
-        if turned and any(leaf.dtype.kind != "c" for leaf in made.leaves):
+        basis = np.zeros(size, root.dtype)
+        basis[number] = 1.0
+        start = basis.reshape(root.shape)
+        real_part = call_.pull([root], [start], name="jacobian", conjugate=not turned)
+        if turned and any(leaf.dtype.kind != "c" for leaf in call_.leaves):
             # Real arguments keep the real part only, so the imaginary part is asked for, too.
-            other = made.pull([root], [-1j * start], name="jacobian", conjugate=False)
-            found = [
-                got if leaf.dtype.kind == "c" else got + 1j * more
-                for leaf, got, more in zip(made.leaves, found, other, strict=True)
+            other = call_.pull([root], [-1j * start], name="jacobian", conjugate=False)
+            real_part = [
+                real if leaf.dtype.kind == "c" else real + 1j * more
+                for leaf, real, more in zip(call_.leaves, real_part, other, strict=True)
             ]
-        rows.append(found)
+        rows.append(real_part)
     return [
         _stacked([row[number] for row in rows], (*root.shape, *leaf.shape), leaf.dtype)
-        for number, leaf in enumerate(made.leaves)
+        for number, leaf in enumerate(call_.leaves)
     ]
 
 
@@ -144,10 +144,10 @@ def _forward(
 ) -> tuple[Rows, Any]:
     aux: list[Any] = []
 
-    def of(*given: Any) -> Any:
+    def of(*replaced: Any) -> Any:
         full = list(args)
-        for number, each in zip(numbers, given, strict=True):
-            full[number] = each
+        for number, replacement in zip(numbers, replaced, strict=True):
+            full[number] = replacement
         result = f(*full, **kwargs)
         if has_aux:
             result, more = result
@@ -160,7 +160,7 @@ def _forward(
     for output in outputs:
         _check_smooth(output)
     leaves = [x if isinstance(x, Tensor) else np.asarray(x) for x in flatten(chosen)[0]]
-    zeros = [np.zeros(each.shape, each.dtype) for each in leaves]  # their elements may be unknown
+    zeros = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]  # their elements may be unknown
     by_leaf = []
     for number, leaf in enumerate(zeros):
         pushed = [
@@ -168,13 +168,13 @@ def _forward(
         ]
         by_leaf.append(
             [
-                _columns([each[port] for each in pushed], out.shape, leaf)
+                _columns([column[port] for column in pushed], out.shape, leaf)
                 for port, out in enumerate(outputs)
             ]
         )
     columns = []
     for port in range(len(outputs)):
-        following = iter(each[port] for each in by_leaf)
+        following = iter(column[port] for column in by_leaf)
         columns.append(tuple(map_leaves(lambda _: next(following), tree) for tree in chosen))  # noqa: B023
     return (form, columns), aux[0] if has_aux else None
 
@@ -190,20 +190,20 @@ def _pushed(
         following = iter([*zeros[:number], tangent, *zeros[number + 1 :]])
         return flatten(push(*map_leaves(lambda _: next(following), list(chosen))))[0]
 
-    found = along(1.0)
+    real_part = along(1.0)
     if zeros[number].dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
         other = along(1j)
-        found = [
-            got if out.dtype.kind == "c" else got + 1j * more
-            for out, got, more in zip(outputs, found, other, strict=True)
+        real_part = [
+            real if out.dtype.kind == "c" else real + 1j * more
+            for out, real, more in zip(outputs, real_part, other, strict=True)
         ]
-    return found
+    return real_part
 
 
-def _columns(found: list[Tensor], shape: tuple[int, ...], leaf: Any) -> Tensor:
-    if not found:
+def _columns(columns: list[Tensor], shape: tuple[int, ...], leaf: Any) -> Tensor:
+    if not columns:
         return make(np.zeros((*shape, *leaf.shape), leaf.dtype))
-    return call("stack", *found, axis=-1).reshape((*shape, *leaf.shape))  # type: ignore[no-any-return]
+    return call("stack", *columns, axis=-1).reshape((*shape, *leaf.shape))  # type: ignore[no-any-return]
 
 
 def _check_smooth(root: Tensor) -> None:

@@ -14,7 +14,7 @@ _LINKS = (Tensor, Bundle)
 
 
 def behind(
-    roots: Iterable[Any], stop: Callable[[Any], bool] = lambda each: False
+    roots: Iterable[Any], stop: Callable[[Any], bool] = lambda tensor: False
 ) -> dict[int, Any]:
     """The roots and all that they were made from, as far as it wants a gradient, by ``id``.
 
@@ -22,29 +22,29 @@ def behind(
         roots: Tensors.
         stop: What lies behind such a tensor is left out.
     """
-    found = {id(each): each for each in roots if each.edge is not None}
-    todo = list(found.values())
+    reached = {id(root): root for root in roots if root.edge is not None}
+    todo = list(reached.values())
     while todo:
-        each = todo.pop()
-        if stop(each):
+        reached_tensor = todo.pop()
+        if stop(reached_tensor):
             continue
-        for link in map(origin, each.edge[2]):
-            if link.__class__ in _LINKS and link.edge is not None and id(link) not in found:
-                found[id(link)] = link
+        for link in map(origin, reached_tensor.edge[2]):
+            if link.__class__ in _LINKS and link.edge is not None and id(link) not in reached:
+                reached[id(link)] = link
                 todo.append(link)
-    return found
+    return reached
 
 
 def leads_elsewhere(reached: dict[int, Any], targets: dict[int, Tensor]) -> bool:
     """Whether anything beside or behind the targets wants a gradient."""
     # An unused target is made from nothing; an alias is made from what wants one itself.
-    return any((each.edge is LEAF) != (key in targets) for key, each in reached.items())
+    return any((tensor.edge is LEAF) != (key in targets) for key, tensor in reached.items())
 
 
 def aside(
     reached: dict[int, Any],
     targets: dict[int, Tensor],
-    counts: Callable[[Any], bool] = lambda each: True,
+    counts: Callable[[Any], bool] = lambda tensor: True,
 ) -> dict[int, Any]:
     """What of ``reached`` leads to no target, by ``id``.
 
@@ -54,9 +54,9 @@ def aside(
         counts: Whether a tensor's own operation is to be differentiated at all.
     """
     leading = set(targets)
-    for key, each in sorted(reached.items(), key=lambda item: item[1].edge[0]):
-        if each.edge is LEAF or not counts(each):
+    for key, tensor in sorted(reached.items(), key=lambda item: item[1].edge[0]):
+        if tensor.edge is LEAF or not counts(tensor):
             continue
-        if any(id(origin(link)) in leading for link in each.edge[2]):
+        if any(id(origin(link)) in leading for link in tensor.edge[2]):
             leading.add(key)
-    return {key: each for key, each in reached.items() if key not in leading}
+    return {key: tensor for key, tensor in reached.items() if key not in leading}

@@ -57,8 +57,10 @@ class _Traced:
         op = ops.get(name)
 
         def call(*inputs: Any, **attrs: Any) -> Tensor:
-            found = tuple(each if each.__class__ is Tensor else operand(each) for each in inputs)
-            return apply(op, found, attrs or NO_ATTRS)
+            operands = tuple(
+                value if value.__class__ is Tensor else operand(value) for value in inputs
+            )
+            return apply(op, operands, attrs or NO_ATTRS)
 
         setattr(self, name, call)
         return call
@@ -102,30 +104,30 @@ def pull(
     try:
         root = settled(root)
         if not traced:
-            found = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
-            return _finished(ops.RAW, found, None, passed, conjugate)
+            ends = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
+            return _finished(ops.RAW, ends, None, passed, conjugate)
         tracer = modes.observer()
         with modes.recording(create_graph):
             if tracer is None:
                 ct = TRACED.ones_like(root) if ct is None else ct
-                found = _pull(root, ct, TRACED, None, keep, targets, passed, skip)
-                return _finished(TRACED, found, None, passed, conjugate)
+                ends = _pull(root, ct, TRACED, None, keep, targets, passed, skip)
+                return _finished(TRACED, ends, None, passed, conjugate)
             with tracer.backward() as differentiate:
                 differentiate(root)
                 ct = TRACED.ones_like(root) if ct is None else ct
                 observed = (tracer, differentiate)
-                found = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
-                return _finished(TRACED, found, observed, passed, conjugate)
+                ends = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
+                return _finished(TRACED, ends, observed, passed, conjugate)
     except NodescopeError as error:  # of a rule, or of an op in one
         error.source = error.source or where()
         raise
 
 
 def _finished(
-    F: Any, found: Ends, observed: Any, passed: dict[int, Tensor] | None, conjugate: bool
+    F: Any, ends: Ends, observed: Any, passed: dict[int, Tensor] | None, conjugate: bool
 ) -> Ends:
     """Cotangents in the convention that was asked for, after the hooks of leaves and targets."""
-    for key, (tensor, ct) in found.items():
+    for key, (tensor, ct) in ends.items():
         hooks = hooks_of(tensor)
         turned = conjugate and tensor.data.dtype.kind == "c"
         if hooks is None and not turned:
@@ -134,8 +136,8 @@ def _finished(
             observed[1](tensor)
         if hooks is not None and not (passed and key in passed):  # those ran on the way
             ct = hooks.run(F, tensor, ct)
-        found[key] = (tensor, F.conjugate(ct) if turned else ct)
-    return found
+        ends[key] = (tensor, F.conjugate(ct) if turned else ct)
+    return ends
 
 
 def _pull(
@@ -198,8 +200,8 @@ def _pull(
                     arrived = attrs["unfold"](F, tensor, ct)
                     if op is HOOKED and id(tensor) in notes:
                         notes[id(tensor)] = (tensor, arrived[0][1])
-                    for each, found in arrived:
-                        arrive(each, found, add, cts, ends, heap, targets)
+                    for target, part in arrived:
+                        arrive(target, part, add, cts, ends, heap, targets)
                     if not keep:
                         tensor.edge = freed
                     continue
@@ -229,7 +231,7 @@ def _pull(
                     if right.__class__ is kind:
                         right = right.data
                 else:
-                    args = [each.data if each.__class__ is kind else each for each in inputs]
+                    args = [value.data if value.__class__ is kind else value for value in inputs]
             else:
                 out, args = tensor, inputs
                 if observed is not None:
@@ -241,72 +243,72 @@ def _pull(
                     out = tensor.data if raw else tensor.tensors()
                     if not op.partial:
                         ct = tuple(
-                            F.zeros_like(each) if part is None else part
-                            for part, each in zip(ct, out, strict=True)
+                            F.zeros_like(output) if part is None else part
+                            for part, output in zip(ct, out, strict=True)
                         )
                 if op.joint:
-                    every = rules[0](F, ct, out, *args, **attrs)
-                    rules = [functools.partial(known, each) for each in every]
+                    all_cts = rules[0](F, ct, out, *args, **attrs)
+                    rules = [functools.partial(known, ct_) for ct_ in all_cts]
                     if op.partial:  # each of its outputs is used up by itself
                         tensor = Bundle((), tensor.edge, ())
                 elif op.variadic:
                     rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
-            for each, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
-                if each.__class__ is not kind or (edge := each.edge) is None:
+            for value, rule in zip(inputs, rules):  # noqa: B905 (a rule per input; strict costs time)
+                if value.__class__ is not kind or (edge := value.edge) is None:
                     continue
-                if skip is not None and id(each) in skip:
+                if skip is not None and id(value) in skip:
                     continue
                 if rule is same:
-                    found = ct
+                    part = ct
                 elif rule is None:
                     continue
                 elif pair:
                     if rule is by_right:
-                        found = multiply(ct, right)
+                        part = multiply(ct, right)
                     elif rule is by_left:
-                        found = multiply(ct, left)
+                        part = multiply(ct, left)
                     else:
-                        found = rule(F, ct, out, left, right)
+                        part = rule(F, ct, out, left, right)
                 elif attrs:
-                    found = rule(F, ct, out, *args, **attrs)
+                    part = rule(F, ct, out, *args, **attrs)
                 else:
-                    found = rule(F, ct, out, *args)
-                if found is None:
+                    part = rule(F, ct, out, *args)
+                if part is None:
                     continue
-                like = each.data
-                if found.shape != like.shape:
-                    found = unbroadcast(F, found, like)
+                like = value.data
+                if part.shape != like.shape:
+                    part = unbroadcast(F, part, like)
                 dtype = like.dtype
-                if found.dtype is not dtype and found.dtype != dtype:
-                    if found.dtype.kind == "c" and dtype.kind != "c":
-                        found = F.real(found)
-                    found = F.astype(found, dtype=dtype.name)
-                key = id(each)
+                if part.dtype is not dtype and part.dtype != dtype:
+                    if part.dtype.kind == "c" and dtype.kind != "c":
+                        part = F.real(part)
+                    part = F.astype(part, dtype=dtype.name)
+                key = id(value)
                 before = waiting(key)
                 if before is not None:
                     if edge is leaf and raw:
                         if key in sums:
-                            add(before, found, before)
+                            add(before, part, before)
                             continue
                         # Made here and held here alone: the next one is added in place.
-                        total = cts[key] = add(before, found)
+                        total = cts[key] = add(before, part)
                         if total.__class__ is array:
                             sums.add(key)
                     else:
-                        cts[key] = add(before, found)
+                        cts[key] = add(before, part)
                     continue
-                cts[key] = found
+                cts[key] = part
                 if edge is leaf or (targets is not None and key in targets):
-                    ends[key] = each
+                    ends[key] = value
                 elif edge is freed:
                     raise used_twice()
                 elif heap:
-                    push(heap, (-edge[0], each))
+                    push(heap, (-edge[0], value))
                 elif only is None:
-                    only = each
+                    only = value
                 else:
                     push(heap, (-only.edge[0], only))
-                    push(heap, (-edge[0], each))
+                    push(heap, (-edge[0], value))
                     only = None
             if not keep:
                 tensor.edge = freed
@@ -325,8 +327,8 @@ def alias_of(tensor: Tensor) -> Tensor:
 
 def held(cts: Sequence[Any]) -> dict[int, Any]:
     """The ``seen`` to begin `separate` with: what the user may have given to start from."""
-    found = [*cts, *(each.data for each in cts if each.__class__ is Tensor)]
-    return {id(each): each for each in found if each is not None}
+    holders = [*cts, *(ct.data for ct in cts if ct.__class__ is Tensor)]
+    return {id(holder): holder for holder in holders if holder is not None}
 
 
 def separate(gradient: Any, seen: dict[int, Any]) -> Any:
@@ -385,7 +387,7 @@ def pull_many(
         return {}
     tensors = tuple(settled(root) for root, _ in pairs)
     edge: Edge = (next_seq(), JOIN, tensors, NO_ATTRS)
-    root: Any = Bundle(tuple(each.data for each in tensors), edge, (0,) * len(tensors))
+    root: Any = Bundle(tuple(tensor.data for tensor in tensors), edge, (0,) * len(tensors))
     return pull(
         root,
         tuple(ct for _, ct in pairs),

@@ -49,7 +49,7 @@ class Call:
         name: str,
     ) -> None:
         self.outer = current().recording
-        given = list(args)
+        call_args = list(args)
         numbers = range(len(args)) if argnums is None else argnums
         self.leaves: list[Tensor] = []
         for number in numbers:
@@ -57,24 +57,24 @@ class Call:
                 raise GradientError(
                     f"{name}: no argument {number}: called with {len(args)}", source=where()
                 )
-            given[number] = map_leaves(lambda leaf: self._own(leaf, name), args[number])
-        self.trees = [given[number] for number in numbers]
+            call_args[number] = map_leaves(lambda leaf: self._own(leaf, name), args[number])
+        self.trees = [call_args[number] for number in numbers]
         with modes.recording(True), transforming():
-            self.result = f(*given, **kwargs)
-        self.leaves = [origin(each) for each in self.leaves]  # before `f` wrote to them
+            self.result = f(*call_args, **kwargs)
+        self.leaves = [origin(leaf) for leaf in self.leaves]  # before `f` wrote to them
 
     def _own(self, leaf: Any, name: str) -> Tensor:
         if isinstance(leaf, Tensor):
             _check_smooth(leaf.data.dtype, name)
-            found = alias_of(leaf)
+            owned = alias_of(leaf)
         else:
             data = np.array(leaf)
             _check_smooth(data.dtype, name)
-            found = make(data, LEAF)
-        self.leaves.append(found)
-        return found
+            owned = make(data, LEAF)
+        self.leaves.append(owned)
+        return owned
 
-    def pull(self, roots: Sequence[Tensor], given: Sequence[Any], *, name: str,
+    def pull(self, roots: Sequence[Tensor], cotangents: Sequence[Any], *, name: str,
              conjugate: bool = True, keep: bool = True) -> list[Tensor]:  # fmt: skip
         """The gradients by the leaves, zeros where a leaf does not matter.
 
@@ -87,14 +87,14 @@ class Call:
             keep: The tape can be used again.
         """
         targets = {id(leaf): leaf for leaf in self.leaves}
-        reached = behind(roots, lambda each: id(each) in targets)
+        reached = behind(roots, lambda tensor: id(tensor) in targets)
         elsewhere = leads_elsewhere(reached, targets)
-        follows = any(isinstance(ct, Tensor) and ct.edge is not None for ct in given)
+        follows = any(isinstance(ct, Tensor) and ct.edge is not None for ct in cotangents)
         again = self.outer and (elsewhere or follows)
         tracer = modes.observer()
         traced = again or tracer is not None
-        found: dict[int, tuple[Tensor, Any]] = {}
-        pairs = [pair for pair in zip(roots, given, strict=True) if pair[0].edge is not None]
+        ends: dict[int, tuple[Tensor, Any]] = {}
+        pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].edge is not None]
         if pairs:
             for root, ct in pairs:
                 if ct is None:
@@ -107,12 +107,12 @@ class Call:
                 "skip": aside(reached, targets) if elsewhere else None,
             }  # fmt: skip
             if len(pairs) == 1:
-                found = pull(pairs[0][0], cts[0], **how)
+                ends = pull(pairs[0][0], cts[0], **how)
             else:
-                found = pull_many([root for root, _ in pairs], cts, **how)
+                ends = pull_many([root for root, _ in pairs], cts, **how)
         seen = held(cts) if pairs else {}
         gradients = [
-            separate(_tensor(found[id(leaf)][1]), seen) if id(leaf) in found else zeros_for(leaf)
+            separate(_tensor(ends[id(leaf)][1]), seen) if id(leaf) in ends else zeros_for(leaf)
             for leaf in self.leaves
         ]
         if tracer is not None:

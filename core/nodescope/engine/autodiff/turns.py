@@ -45,7 +45,7 @@ def blame(error: Exception, tensor: Any, op: Op | None) -> None:
     """Say on an error whose gradient it comes from."""
     if op is None or isinstance(error, GradientError):
         return
-    inputs = ", ".join(str(spec_of(each)) for each in tensor.edge[2])
+    inputs = ", ".join(str(spec_of(operand)) for operand in tensor.edge[2])
     # The node is known by its id while its rules run, if anybody looks.
     number = current().forward
     at = "" if number is None else f", node {number}"
@@ -70,9 +70,9 @@ def inputs_then(seq: float, op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(map(origin, inputs))
 
 
-def known(found: Any, *_: Any, **__: Any) -> Any:
+def known(gradient: Any, *_: Any, **__: Any) -> Any:
     """The rule of an input whose cotangent came with the others."""
-    return found
+    return gradient
 
 
 def used_twice() -> GradientError:

@@ -86,9 +86,9 @@ _registry: Registry[Backend] = Registry("back end")
 _OURS = ("interpret", "numpy_backend", "c_backend")
 
 
-def backend(found: Backend) -> Backend:
+def backend(backend_: Backend) -> Backend:
     """Register a back end. Raises `RegistryError` if its name is taken."""
-    return _registry.add(found.name, found)
+    return _registry.add(backend_.name, backend_)
 
 
 def get(name: str) -> Backend:
@@ -100,7 +100,7 @@ def get(name: str) -> Backend:
 def all_backends() -> tuple[Backend, ...]:
     """Every back end."""
     _load()
-    return tuple(each for _, each in _registry.items())
+    return tuple(backend_ for _, backend_ in _registry.items())
 
 
 @Once

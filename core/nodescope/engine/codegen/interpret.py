@@ -44,13 +44,13 @@ class PlainRunner:
         stamps[:] = clock()
         for call in self._plan.calls:
             i = self._at[call.node.id]
-            given = [values[argument] for argument in call.args if isinstance(argument, int)]
+            operands = [values[argument] for argument in call.args if isinstance(argument, int)]
             stamps[2 * i] = clock()
-            results = self.kernels[call.node.id](*given)
+            results = self.kernels[call.node.id](*operands)
             stamps[2 * i + 1] = clock()
             values.update(zip(call.node.outputs, results, strict=True))
-            for each in call.drop:
-                del values[each]
+            for dropped in call.drop:
+                del values[dropped]
         return [values[value] for value in self._plan.outputs]
 
 
@@ -68,12 +68,12 @@ def kernel_of(call: Call) -> Kernel:
     plain = len(ports) == len(scalars)
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
-        given: Sequence[Any] = inputs
+        operands: Sequence[Any] = inputs
         if not plain:
-            given = list(scalars)
+            operands = list(scalars)
             for port, operand in zip(ports, inputs, strict=True):
-                given[port] = operand
-        data = impl(*given, **attrs)
+                operands[port] = operand
+        data = impl(*operands, **attrs)
         if data.__class__ is tuple:
             return tuple(map(np.asarray, data))
         return (np.asarray(data),)

@@ -75,7 +75,7 @@ def cast_value(data: Any) -> int:
     return data.value
 
 
-def trace(what: str, function: Callable[..., Any], given: Sequence[Any]) -> Body:
+def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[Any]) -> Body:
     """Record ``function(*given)``, where the leaves of ``given`` are tensors of the graph around.
 
     Raises:
@@ -86,23 +86,23 @@ def trace(what: str, function: Callable[..., Any], given: Sequence[Any]) -> Body
     with modes.building(builder):
         trees = []
         inputs: list[int] = []
-        for tree in given:
+        for tree in operand_trees:
             leaves, structure = flatten(tree)
             fresh = [builder.placeholder(spec_of(tensor_of(leaf)), "argument") for leaf in leaves]
-            inputs.extend(cast_value(each.data) for each in fresh)
+            inputs.extend(cast_value(tensor.data) for tensor in fresh)
             trees.append(unflatten(structure, fresh))
         result = function(*trees)
         leaves, structure = flatten(result)
-        outputs = tuple(builder.value_of(tensor_of(leaf, what)) for leaf in leaves)
+        outputs = tuple(builder.value_of(tensor_of(leaf, subject)) for leaf in leaves)
         if builder.hosts:
             raise UsageError(
-                f"{what}: an optimizer's step inside a branch or loop body is not supported",
+                f"{subject}: an optimizer's step inside a branch or loop body is not supported",
                 source=where(),
                 hint="step outside of it, with gradients that the body returns",
             )
         if builder.grads:
             raise UsageError(
-                f"{what}: backward() inside a branch or loop body writes .grad outside of it",
+                f"{subject}: backward() inside a branch or loop body writes .grad outside of it",
                 source=where(),
                 hint="return gradients from the body instead, as with nodescope.grad",
             )
@@ -116,7 +116,7 @@ def graph_of(function: Callable[..., Tree], *arrays: Array) -> Graph:
         return body.graph((), body.outputs)
 
 
-def tensor_of(value: Any, what: str = "") -> Tensor:
+def tensor_of(value: Any, subject: str = "") -> Tensor:
     """A leaf as a tensor; numbers become constants.
 
     Raises:
@@ -124,38 +124,39 @@ def tensor_of(value: Any, what: str = "") -> Tensor:
     """
     if value.__class__ is Tensor:
         return value
-    found = operand(value)
-    if found is None:
+    tensor = operand(value)
+    if tensor is None:
         raise TraceError(
-            f"{what}: {type(value).__name__} is not a tensor or number",
+            f"{subject}: {type(value).__name__} is not a tensor or number",
             source=where(),
             hint="pass and return trees of tensors",
         )
-    if isinstance(found, Tensor):
-        return found
-    return make(np.asarray(found), kind="constant")
+    if isinstance(tensor, Tensor):
+        return tensor
+    return make(np.asarray(tensor), kind="constant")
 
 
-def check_same(what: str, before: Sequence[Any], after: Sequence[Any], form: Structure) -> None:
+def check_same(subject: str, before: Sequence[Any], after: Sequence[Any], form: Structure) -> None:
     """Refuse a carry whose shapes or dtypes change.
 
     Raises:
         TraceError: They do; the message names the leaf.
     """
-    for path, one, other in zip(form.paths("carry"), before, after, strict=True):
-        if one != other:
+    for path, first, other in zip(form.paths("carry"), before, after, strict=True):
+        if first != other:
             raise TraceError(
-                f"{what}: {path} is {one} before and {other} after",
+                f"{subject}: {path} is {first} before and {other} after",
                 source=where(),
                 hint="return the same shape and dtype, as with .astype or np.broadcast_to",
             )
 
 
-def check_form(what: str, one: Structure, other: Structure, names: str) -> None:
+def check_form(subject: str, first: Structure, other: Structure, names: str) -> None:
     """Refuse results of different form. Raises `TraceError`."""
-    if one != other:
+    if first != other:
         raise TraceError(
-            f"{what}: {names} have different structures: {difference(one, other)}", source=where()
+            f"{subject}: {names} have different structures: {difference(first, other)}",
+            source=where(),
         )
 
 

@@ -61,40 +61,45 @@ def cond(
     if modes.builder() is None:
         chosen = bool(pred)
         with name_scope("cond/then" if chosen else "cond/else"):
-            found = (true_fn if chosen else false_fn)(*operands)
-        return map_leaves(lambda leaf: tensor_of(leaf, "cond"), found)
+            result = (true_fn if chosen else false_fn)(*operands)
+        return map_leaves(lambda leaf: tensor_of(leaf, "cond"), result)
     return _record(pred, true_fn, false_fn, operands)
 
 
 def _record(pred: Tensor, true_fn: Any, false_fn: Any, operands: tuple[Tree, ...]) -> Tree:
     yes, no = trace("cond", true_fn, operands), trace("cond", false_fn, operands)
     check_form("cond", yes.structure, no.structure, "the branches' results")
-    for path, one, other in zip(
+    for path, value, other in zip(
         yes.structure.paths("result"), yes.outputs, no.outputs, strict=True
     ):
-        if yes.spec(one) != no.spec(other):
+        if yes.spec(value) != no.spec(other):
             raise TraceError(
-                f"cond: {path} is {yes.spec(one)} in one branch and {no.spec(other)} in the other",
+                f"cond: {path} is {yes.spec(value)} in one branch "
+                f"and {no.spec(other)} in the other",
                 source=where(),
                 hint="make the branches agree, as with .astype or np.broadcast_to",
             )
-    captures = {id(each): each for each in (*yes.captures, *no.captures)}
-    writes = {id(each): each for each, _ in (*yes.writes, *no.writes)}
+    captures = {id(tensor): tensor for tensor in (*yes.captures, *no.captures)}
+    writes = {id(tensor): tensor for tensor, _ in (*yes.writes, *no.writes)}
     captures.update(writes)
     around = list(captures.values())
 
     def graph(body: Body) -> Graph:
-        known = {id(each): value for each, value in body.writes}
+        known = {id(tensor): value for tensor, value in body.writes}
         with modes.building(body.builder):
-            after = [known.get(key) or body.builder.value_of(each) for key, each in writes.items()]
+            after = [
+                known.get(key) or body.builder.value_of(tensor) for key, tensor in writes.items()
+            ]
         return body.graph(around, (*body.outputs, *after))
 
-    leaves = [tensor_of(each, "cond") for each in flatten(list(operands))[0]]
-    found: Any = apply(COND, (pred, *leaves, *around), {"then": graph(yes), "otherwise": graph(no)})
+    leaves = [tensor_of(leaf, "cond") for leaf in flatten(list(operands))[0]]
+    results: Any = apply(
+        COND, (pred, *leaves, *around), {"then": graph(yes), "otherwise": graph(no)}
+    )
     count = len(yes.outputs)
-    for target, new in zip(writes.values(), found[count:], strict=True):
+    for target, new in zip(writes.values(), results[count:], strict=True):
         apply(ops.get("assign"), (target, new), {})
-    return unflatten(yes.structure, found[:count])
+    return unflatten(yes.structure, results[:count])
 
 
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
@@ -109,12 +114,12 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
 def _vjp(
     F: Any, ct: Any, out: Any, pred: Any, *operands: Any, then: Graph, otherwise: Graph
 ) -> list[Any]:
-    wanted = [each.dtype.kind in SMOOTH for each in operands]
+    wanted = [value.dtype.kind in SMOOTH for value in operands]
     yes, no = cotangents(then, wanted), cotangents(otherwise, wanted)
     reached = tuple(sorted({*yes.reached, *no.reached}))
     if not reached:
         return [None] * (1 + len(operands))
-    found = F.cond(
+    gradients = F.cond(
         pred,
         *operands,
         *(ct[i] for i in yes.smooth),
@@ -124,8 +129,8 @@ def _vjp(
         else cotangents(otherwise, wanted, reached).graph,
     )
     cts: list[Any] = [None] * (1 + len(operands))
-    for position, each in zip(reached, found, strict=True):
-        cts[1 + position] = each
+    for position, gradient in zip(reached, gradients, strict=True):
+        cts[1 + position] = gradient
     return cts
 
 

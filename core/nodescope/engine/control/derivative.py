@@ -59,16 +59,16 @@ class _Recorded:
             for value, want in zip(graph.inputs, wanted, strict=True)
         ]
         self.outputs = evaluate(graph, self.inputs)
-        self.smooth = tuple(i for i, each in enumerate(self.outputs) if each.dtype.kind in SMOOTH)
+        self.smooth = tuple(i for i, value in enumerate(self.outputs) if value.dtype.kind in SMOOTH)
         # Before the border: what is given out as it is, such as a constant, is the body's.
-        self.ends = [builder.value_of(each) for each in self.outputs]
+        self.ends = [builder.value_of(value) for value in self.outputs]
         self.border = len(builder.nodes)
         roots = [self.outputs[i] for i in self.smooth]
-        self.cts = [builder.placeholder(spec_of(each), "cotangent") for each in roots]
+        self.cts = [builder.placeholder(spec_of(root), "cotangent") for root in roots]
         self.found = pull_many(
             roots, self.cts, traced=True, create_graph=False, keep=True, conjugate=False
         )
-        self.reached = tuple(i for i, each in enumerate(self.inputs) if id(each) in self.found)
+        self.reached = tuple(i for i, value in enumerate(self.inputs) if id(value) in self.found)
 
     def cotangent(self, i: int) -> Tensor:
         """What arrived at an input; zeros if nothing did."""
@@ -97,7 +97,7 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
         inputs=tuple(_ids(both.inputs)),
         outputs=tuple(both.ends),
         nodes=ahead,
-        values=tuple(each for each in whole.values if each.id in ours),
+        values=tuple(value for value in whole.values if value.id in ours),
         constants=tuple(constant for constant in whole.constants if constant in ours),
     )
     backward = msgspec.structs.replace(
@@ -129,4 +129,4 @@ def cotangents(
 
 
 def _ids(tensors: Sequence[Any]) -> list[int]:
-    return [cast_value(each.data) for each in tensors]
+    return [cast_value(tensor.data) for tensor in tensors]

@@ -63,9 +63,9 @@ def while_loop(
 
 def _run(cond_fn: Any, body_fn: Any, init: Tree, max_steps: int | None) -> Tree:
     leaves, form = flatten(init)
-    leaves = [tensor_of(each, "while_loop") for each in leaves]
+    leaves = [tensor_of(leaf, "while_loop") for leaf in leaves]
     carry = unflatten(form, leaves)
-    specs = [spec_of(each) for each in leaves]
+    specs = [spec_of(leaf) for leaf in leaves]
     done = 0
     while max_steps is None or done < max_steps:
         with name_scope("while/condition"):
@@ -76,22 +76,22 @@ def _run(cond_fn: Any, body_fn: Any, init: Tree, max_steps: int | None) -> Tree:
             carry = body_fn(carry)
         leaves, after = flatten(carry)
         check_form("while_loop", form, after, "the carry before and after")
-        leaves = [tensor_of(each, "while_loop") for each in leaves]
-        check_same("while_loop", specs, [spec_of(each) for each in leaves], form)
+        leaves = [tensor_of(leaf, "while_loop") for leaf in leaves]
+        check_same("while_loop", specs, [spec_of(leaf) for leaf in leaves], form)
         carry = unflatten(form, leaves)
         done += 1
     return carry
 
 
 def _scalar(value: Any) -> Tensor:
-    found = tensor_of(value, "while_loop")
-    if found.ndim:
+    tensor = tensor_of(value, "while_loop")
+    if tensor.ndim:
         raise ShapeError(
-            f"while_loop: the condition must be a scalar, not of shape {found.shape}",
+            f"while_loop: the condition must be a scalar, not of shape {tensor.shape}",
             source=where(),
             hint="reduce it with .any() or .all()",
         )
-    return found
+    return tensor
 
 
 def _bounded(cond_fn: Any, body_fn: Any, init: Tree, max_steps: int) -> Tree:
@@ -103,7 +103,7 @@ def _bounded(cond_fn: Any, body_fn: Any, init: Tree, max_steps: int) -> Tree:
 
 def _record(cond_fn: Any, body_fn: Any, init: Tree) -> Tree:
     leaves, form = flatten(init)
-    leaves = [tensor_of(each, "while_loop") for each in leaves]
+    leaves = [tensor_of(leaf, "while_loop") for leaf in leaves]
     test = trace("while_loop", lambda carry: _scalar(cond_fn(carry)), (init,))
     body = trace("while_loop", body_fn, (init,))
     check_form("while_loop", form, body.structure, "the carry before and after")
@@ -116,9 +116,9 @@ def _record(cond_fn: Any, body_fn: Any, init: Tree) -> Tree:
             source=where(),
             hint="carry it through the loop, or give max_steps",
         )
-    captures = {id(each): each for each in (*test.captures, *body.captures)}
+    captures = {id(tensor): tensor for tensor in (*test.captures, *body.captures)}
     around = list(captures.values())
-    found: Any = apply(
+    results: Any = apply(
         WHILE,
         (*leaves, *around),
         {
@@ -127,7 +127,7 @@ def _record(cond_fn: Any, body_fn: Any, init: Tree) -> Tree:
             "carries": len(leaves),
         },
     )
-    return unflatten(form, found)
+    return unflatten(form, results)
 
 
 def fori_loop(lower: int, upper: int, body_fn: Callable[[Any, Tree], Tree], init: Tree) -> Tree:

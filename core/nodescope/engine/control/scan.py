@@ -52,10 +52,10 @@ def scan(
         TraceError: The carry changes its structure, shape or dtype, or ``f`` returns no pair.
     """
     columns, form = flatten(xs)
-    columns = [tensor_of(each, "scan") for each in columns]
+    columns = [tensor_of(column, "scan") for column in columns]
     count = _length(columns, length)
     carry, carry_form = flatten(init)
-    carry = [tensor_of(each, "scan") for each in carry]
+    carry = [tensor_of(leaf, "scan") for leaf in carry]
     if modes.builder() is None:
         return _run(f, carry, carry_form, columns, form, count, reverse)
     return _record(f, carry, carry_form, columns, form, count, reverse)
@@ -68,17 +68,17 @@ def map(f: Callable[[Tree], Tree], xs: Tree) -> Tree:
 
 def _length(columns: Sequence[Tensor], length: int | None) -> int:
     sizes = set()
-    for each in columns:
-        if not each.ndim:
+    for column in columns:
+        if not column.ndim:
             raise ShapeError(
                 "scan: a scalar has no leading dimension to iterate over", source=where()
             )
-        sizes.add(each.shape[0])
+        sizes.add(column.shape[0])
     if length is not None:
         sizes.add(int(length))
     if len(sizes) != 1:
-        what = "xs is empty" if not sizes else f"leading sizes differ: {sorted(sizes)}"
-        raise ShapeError(f"scan: {what}", source=where(), hint="give length= if there are no xs")
+        problem = "xs is empty" if not sizes else f"leading sizes differ: {sorted(sizes)}"
+        raise ShapeError(f"scan: {problem}", source=where(), hint="give length= if there are no xs")
     return sizes.pop()
 
 
@@ -101,28 +101,28 @@ def _run(
     count: int,
     reverse: bool,
 ) -> tuple[Tree, Tree]:
-    specs = [spec_of(each) for each in carry]
+    specs = [spec_of(leaf) for leaf in carry]
     rows: list[list[Tensor]] = []
     y_form: Structure | None = None
     for i in reversed(range(count)) if reverse else range(count):
         with name_scope("scan"):
-            x = unflatten(form, [each[i] for each in columns])
+            x = unflatten(form, [column[i] for column in columns])
             following, y = _pair(f(unflatten(carry_form, carry), x))
         carry, after = flatten(following)
         check_form("scan", carry_form, after, "the carry before and after")
-        carry = [tensor_of(each, "scan") for each in carry]
-        check_same("scan", specs, [spec_of(each) for each in carry], carry_form)
-        leaves, found = flatten(y)
+        carry = [tensor_of(leaf, "scan") for leaf in carry]
+        check_same("scan", specs, [spec_of(leaf) for leaf in carry], carry_form)
+        leaves, structure = flatten(y)
         if y_form is not None:
-            check_form("scan", y_form, found, "the results of two iterations")
-        y_form = found
-        rows.append([tensor_of(each, "scan") for each in leaves])
+            check_form("scan", y_form, structure, "the results of two iterations")
+        y_form = structure
+        rows.append([tensor_of(leaf, "scan") for leaf in leaves])
     if reverse:
         rows.reverse()
     if y_form is None:  # not one iteration: the form of the results is that of an imagined one
         return unflatten(carry_form, carry), _nothing(f, carry, carry_form, columns, form)
     with name_scope("scan"):
-        stacked = [np.stack(each) for each in zip(*rows, strict=True)]
+        stacked = [np.stack(rows_of_leaf) for rows_of_leaf in zip(*rows, strict=True)]
     return unflatten(carry_form, carry), unflatten(y_form, stacked)
 
 
@@ -131,7 +131,7 @@ def _nothing(
 ) -> Tree:
     body = _traced(f, carry, carry_form, columns, form)
     (_, y_form) = body.structure.children
-    specs = [body.spec(each) for each in body.outputs[len(carry) :]]
+    specs = [body.spec(value) for value in body.outputs[len(carry) :]]
     return unflatten(y_form, [make(np.zeros((0, *s.shape), s.dtype)) for s in specs])
 
 
@@ -139,17 +139,17 @@ def _traced(
     f: Any, carry: list[Tensor], carry_form: Structure, columns: list[Tensor], form: Structure
 ) -> Body:
     rows = [
-        make(np.broadcast_to(np.zeros((), each.dtype), each.shape[1:]), kind="constant")
-        for each in columns
+        make(np.broadcast_to(np.zeros((), column.dtype), column.shape[1:]), kind="constant")
+        for column in columns
     ]
     body = trace(
         "scan",
-        lambda *given: _pair(f(*given)),
+        lambda *args: _pair(f(*args)),
         (unflatten(carry_form, carry), unflatten(form, rows)),
     )
     check_form("scan", carry_form, body.structure.children[0], "the carry before and after")
-    after = [body.spec(each) for each in body.outputs[: len(carry)]]
-    check_same("scan", [spec_of(each) for each in carry], after, carry_form)
+    after = [body.spec(value) for value in body.outputs[: len(carry)]]
+    check_same("scan", [spec_of(leaf) for leaf in carry], after, carry_form)
     return body
 
 
@@ -167,11 +167,11 @@ def _record(
     if targets:
         # What the body assigns to is carried, too: recorded again, with that state in the carry.
         builder = modes.builder()
-        before = [builder.current_of(each) for each in targets]
+        before = [builder.current_of(target) for target in targets]
         carry, carry_form = flatten((before, unflatten(carry_form, carry)))
         body = _traced(_stateful(f, targets), carry, carry_form, columns, form)
     around = body.captures
-    found = record_scan(
+    results = record_scan(
         body.graph(around, body.outputs),
         (*carry, *columns, *around),
         carries=len(carry),
@@ -179,12 +179,12 @@ def _record(
         length=count,
         reverse=reverse,
     )
-    last = unflatten(carry_form, found[: len(carry)])
+    last = unflatten(carry_form, results[: len(carry)])
     if targets:
         state, last = last
         for target, value in zip(targets, state, strict=True):
             apply(ops.get("assign"), (target, value), {})
-    ys = found[len(carry) : len(body.outputs)]
+    ys = results[len(carry) : len(body.outputs)]
     return last, unflatten(body.structure.children[1], ys)
 
 
@@ -197,6 +197,6 @@ def _stateful(f: Any, targets: list[Tensor]) -> Callable[[Tree, Tree], tuple[Tre
             apply(ops.get("assign"), (target, value), {})
         following, y = _pair(f(inner, x))
         builder = modes.builder()
-        return ([builder.current_of(each) for each in targets], following), y
+        return ([builder.current_of(target) for target in targets], following), y
 
     return step

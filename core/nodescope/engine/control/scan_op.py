@@ -68,7 +68,7 @@ def record_scan(
         "body": body, "carries": carries, "columns": columns, "length": length, "reverse": reverse,
         "kept": 0, "derivative": None,
     }  # fmt: skip
-    tracked = [each.__class__ is Tensor and each.edge is not None for each in inputs]
+    tracked = [value.__class__ is Tensor and value.edge is not None for value in inputs]
     if any(tracked) and current().recording:
         try:
             attrs = _keeping(attrs, inputs)
@@ -82,21 +82,23 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
     body: Graph = attrs["body"]
     carries, columns = attrs["carries"], attrs["columns"]
     wanted = [
-        each.dtype.kind in SMOOTH and (i < carries or getattr(each, "edge", True) is not None)
-        for i, each in enumerate(inputs)
+        value.dtype.kind in SMOOTH and (i < carries or getattr(value, "edge", True) is not None)
+        for i, value in enumerate(inputs)
     ]
     split = pullback(body, wanted)
     position = {value: i for i, value in enumerate(split.forward.inputs)}
-    given = {each: position[each] for each in split.handed if position.get(each, -1) >= carries}
-    kept = tuple(each for each in split.handed if each not in given)
-    along = tuple(p for p in given.values() if p < carries + columns)
-    around = tuple(p for p in given.values() if p >= carries + columns)
+    kept_positions = {
+        value: position[value] for value in split.handed if position.get(value, -1) >= carries
+    }
+    kept = tuple(value for value in split.handed if value not in kept_positions)
+    along = tuple(p for p in kept_positions.values() if p < carries + columns)
+    around = tuple(p for p in kept_positions.values() if p >= carries + columns)
     smooth_carries = tuple(i for i in split.smooth if i < carries)
     results = tuple(i for i in split.smooth if i >= carries)
     sums = tuple(i for i in split.reached if i >= carries + columns)
     reached = tuple(i for i in split.reached if carries <= i < carries + columns)
 
-    specs = {each.id: each.tensor for each in split.forward.values}
+    specs = {value.id: value.tensor for value in split.forward.values}
     outputs, ins = split.forward.outputs, split.forward.inputs
     builder = Builder("static")
     with modes.building(builder):
@@ -104,18 +106,20 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
         totals = {i: builder.placeholder(specs[ins[i]], "sum") for i in sums}
         cts |= {i: builder.placeholder(specs[outputs[i]], "cotangent") for i in results}
         values = {ins[i]: builder.placeholder(specs[ins[i]], "column") for i in along}
-        values |= {each: builder.placeholder(specs[each], "kept") for each in kept}
+        values |= {value: builder.placeholder(specs[value], "kept") for value in kept}
         values |= {ins[i]: builder.placeholder(specs[ins[i]], "around") for i in around}
-        found = dict(zip(
+        gradients = dict(zip(
             split.reached,
             evaluate(split.backward,
-                     [*(values[each] for each in split.handed), *(cts[i] for i in split.smooth)]),
+                     [*(values[value] for value in split.handed), *(cts[i] for i in split.smooth)]),
             strict=True,
         ))  # fmt: skip
-        after = [found[i] if i in found else TRACED.zeros_like(cts[i]) for i in smooth_carries]
-        after += [TRACED.add(totals[i], found[i]) for i in sums]
-        after += [found[i] for i in reached]
-        ends = [builder.value_of(each) for each in after]
+        after = [
+            gradients[i] if i in gradients else TRACED.zeros_like(cts[i]) for i in smooth_carries
+        ]
+        after += [TRACED.add(totals[i], gradients[i]) for i in sums]
+        after += [gradients[i] for i in reached]
+        ends = [builder.value_of(tensor) for tensor in after]
     derivative = Reverse(
         finished(builder, ends), smooth_carries, sums, results, along, around, reached
     )
@@ -132,14 +136,14 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
     rows = []
     for i in reversed(range(length)) if attrs["reverse"] else range(length):
         with name_scope("scan"):
-            x = [each[i] for each in along]
-            found = evaluate(attrs["body"], (*carry, *x, *around))
-        carry = found[:carries]
-        rows.append(found[carries:])
+            x = [column[i] for column in along]
+            results = evaluate(attrs["body"], (*carry, *x, *around))
+        carry = results[:carries]
+        rows.append(results[carries:])
     if attrs["reverse"]:
         rows.reverse()
     with name_scope("scan"):
-        return (*carry, *(np.stack(each) for each in zip(*rows, strict=True)))
+        return (*carry, *(np.stack(rows_of_output) for rows_of_output in zip(*rows, strict=True)))
 
 
 def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
@@ -151,7 +155,7 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
         out = F.scan(*inputs, **{**attrs, "kept": 0, "derivative": None})
     how: Reverse = attrs["derivative"]
     first = len(out) - attrs["kept"]
-    found = F.scan(
+    gradients = F.scan(
         *(ct[i] for i in how.carries),
         *(F.zeros_like(inputs[i]) for i in how.sums),
         *(ct[i] for i in how.results),
@@ -167,8 +171,8 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
         derivative=None,
     )
     cts: list[Any] = [None] * len(inputs)
-    for i, each in zip((*how.carries, *how.sums, *how.reached), found, strict=True):
-        cts[i] = each
+    for i, gradient in zip((*how.carries, *how.sums, *how.reached), gradients, strict=True):
+        cts[i] = gradient
     return cts
 
 

@@ -56,7 +56,7 @@ def nanoseconds(call: Call, specs: Mapping[int, TensorSpec]) -> float:
     outputs = [specs[value] for value in call.node.outputs]
     if not outputs:
         return CALL_NS
-    elements = max(math.prod(each.shape) for each in (*outputs, *_specs(inputs)))
+    elements = max(math.prod(spec.shape) for spec in (*outputs, *_specs(inputs)))
     per = PER_ELEMENT.get(call.node.op)
     if per is not None:
         return CALL_NS + per[np.dtype(outputs[0].dtype).itemsize > 4] * elements

@@ -90,9 +90,9 @@ def run_call(call: Call, args: list[Any], effects: Effects) -> tuple[Array, ...]
 def located(call: Call, error: Exception) -> Exception:
     """The error with the name and the line of the node that failed."""
     if type(error) is IndexError:
-        found = out_of_bounds(call.op, error, str(call.node.source or ""))
-        found.__cause__ = error
-        error = found
+        located_error = out_of_bounds(call.op, error, str(call.node.source or ""))
+        located_error.__cause__ = error
+        error = located_error
     if not getattr(error, "__notes__", None):
         place = f", made at {call.node.source}" if call.node.source else ""
         error.add_note(f"in the node {call.node.name!r}{place}")
@@ -125,7 +125,7 @@ def run_calls(
     values: dict[int, Any] = dict(plan.constants)
     values.update(zip(plan.fed, feeds, strict=True))
     fed = set(plan.fed)
-    held = _Held(values.values()) if measure is not None else None
+    live_bytes = _Held(values.values()) if measure is not None else None
     for call in plan.calls:
         args = [
             argument.value if isinstance(argument, Scalar) else values.get(argument)
@@ -136,24 +136,24 @@ def run_calls(
         for value, output in zip(call.node.outputs, outputs, strict=True):
             if value not in fed:
                 values[value] = output
-                if held is not None:
-                    held.add(value, output)
+                if live_bytes is not None:
+                    live_bytes.add(value, output)
         del outputs
-        for gone in call.drop:
-            values.pop(gone, None)
-            if held is not None:
-                held.drop(gone)
-    if measure is not None and held is not None:
-        measure(held.peak)
-    return [values[each] for each in plan.outputs]
+        for dropped in call.drop:
+            values.pop(dropped, None)
+            if live_bytes is not None:
+                live_bytes.drop(dropped)
+    if measure is not None and live_bytes is not None:
+        measure(live_bytes.peak)
+    return [values[value] for value in plan.outputs]
 
 
 class _Held:
     """Counts bytes of results: each buffer once, however many views of it are held."""
 
-    def __init__(self, given: Iterable[Array]) -> None:
+    def __init__(self, feeds: Iterable[Array]) -> None:
         self.peak = self._now = 0
-        self._given = {id(_owner(each)) for each in given}
+        self._given = {id(_owner(feed)) for feed in feeds}
         self._users: dict[int, int] = {}
         self._buffer: dict[int, tuple[int, int]] = {}
 
@@ -229,12 +229,12 @@ def execute_observed(
             with effects.around(call) if before is not None else _NOTHING:
                 if before is not None:
                     args = before(call, args)
-                found: Any = (
+                result: Any = (
                     tracer.run(call.op, tuple(args), call.attrs)
                     if inline is None
                     else inline(tuple(args), call.attrs)
                 )
-                outputs = found if isinstance(found, tuple) else (found,)
+                outputs = result if isinstance(result, tuple) else (result,)
                 after = effects.after.get(call.node.op)
                 if after is not None:
                     after(call, outputs)
@@ -243,9 +243,9 @@ def execute_observed(
                     values[value] = output
             if whose:
                 run.pairs(call.node, values, whose)
-            for each in call.drop:
-                values.pop(each, None)
-        return [values[each] for each in plan.outputs]
+            for dropped in call.drop:
+                values.pop(dropped, None)
+        return [values[value] for value in plan.outputs]
     finally:
         (state.scope, state.phase, state.cursor, state.forward, state.source,
          state.recording, state.cursors) = saved  # fmt: skip
@@ -287,8 +287,8 @@ class _ObservedRun:
 
     def _waits(self, node: Node) -> Iterator[int]:
         """Ids, in this run, of the nodes that a node waits for."""
-        for each in node.control_inputs:
-            before = self.plan.by_id.get(each)
+        for control in node.control_inputs:
+            before = self.plan.by_id.get(control)
             known = self.entries(before) if before is not None else []
             if known:
                 yield known[0].node.id
@@ -296,11 +296,11 @@ class _ObservedRun:
     def leaves(self, feeds: Sequence[Array | Tensor]) -> dict[int, Any]:
         """Tensors of constants and feeds by value id."""
         values: dict[int, Any] = {}
-        for value, given in zip(self.plan.fed, feeds, strict=True):
-            if isinstance(given, Tensor) and getattr(given, "_vid", 0) > self.tracer.base:
-                values[value] = alias(given)
+        for value, feed in zip(self.plan.fed, feeds, strict=True):
+            if isinstance(feed, Tensor) and getattr(feed, "_vid", 0) > self.tracer.base:
+                values[value] = alias(feed)
                 continue
-            array = given.data if isinstance(given, Tensor) else given
+            array = feed.data if isinstance(feed, Tensor) else feed
             values[value] = self.leaf(self.plan.producer(value), array)
         for value, array in self.plan.constants.items():
             if value not in values:
@@ -309,10 +309,10 @@ class _ObservedRun:
 
     def leaf(self, node: Node | None, array: Array) -> Tensor:
         """Emit a leaf of the graph, or a value that was fed in the place of a node's output."""
-        found = make(array)
+        leaf_tensor = make(array)
         if node is None:
-            self.tracer.leaf(found)
-            return found
+            self.tracer.leaf(leaf_tensor)
+            return leaf_tensor
         tracer = self.tracer
         leaf = ops.get(node.op).is_leaf
         entries = self.entries(node) if leaf else tracer.identity.entries(
@@ -335,12 +335,12 @@ class _ObservedRun:
         start = time.perf_counter_ns() - bus.origin_ns
         if bus.demand.starts:
             bus.emit(NodeStarted(entry.node, (), tracer.step, thread, start))
-        found._vid = entry.outputs[0]
+        leaf_tensor._vid = entry.outputs[0]
         end = time.perf_counter_ns() - bus.origin_ns
         bus.emit(NodeFinished(entry.node, (), (array,), tracer.step, thread, start, end))
         if bus.edits:
-            tracer.take_edits((found,), self.state)
-        return found
+            tracer.take_edits((leaf_tensor,), self.state)
+        return leaf_tensor
 
     def pairs(
         self, node: Node, values: Mapping[int, Any], gradients: Mapping[int, Sequence[int]]
@@ -354,9 +354,9 @@ class _ObservedRun:
 
     def _known(self, value: int, values: Mapping[int, Any]) -> Tensor | None:
         """A tensor with the run's id of a value, which may have been let go already."""
-        held: Tensor | None = values.get(value)
-        if held is not None:
-            return held
+        known_tensor: Tensor | None = values.get(value)
+        if known_tensor is not None:
+            return known_tensor
         node = self.plan.producer(value)
         known = self.entries(node) if node is not None else []
         if node is None or not known:
@@ -367,7 +367,7 @@ class _ObservedRun:
 
 
 def _by_gradient(gradients: Mapping[int, int] | None) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    values_by_gradient: dict[int, list[int]] = {}
     for value, gradient in (gradients or {}).items():
-        found.setdefault(gradient, []).append(value)
-    return found
+        values_by_gradient.setdefault(gradient, []).append(value)
+    return values_by_gradient

@@ -66,13 +66,13 @@ class Schedule:
         exclusive = [alone(call) for call in plan.calls]
         self.tasks, owner = _joined(before, costs, exclusive)
         self.before = [
-            {owner[each] for i in task for each in before[i]} - {number}
+            {owner[predecessor] for i in task for predecessor in before[i]} - {number}
             for number, task in enumerate(self.tasks)
         ]
         self.after: list[list[int]] = [[] for _ in self.tasks]
         for number, needs in enumerate(self.before):
-            for each in needs:
-                self.after[each].append(number)
+            for need in needs:
+                self.after[need].append(number)
         self.costs = [sum(costs[i] for i in task) for task in self.tasks]
         self.alone = [any(exclusive[i] for i in task) for task in self.tasks]
         self.in_order_ns = sum(costs)
@@ -87,23 +87,23 @@ class Schedule:
         """How long the tasks take on so many threads, on paper."""
         if workers < 2:
             return float("inf")
-        waiting = [len(each) for each in self.before]
+        waiting = [len(predecessors) for predecessors in self.before]
         ready = [i for i, count in enumerate(waiting) if not count]
         running: list[tuple[float, int]] = []
         now = 0.0
         while ready or running:
             while ready and len(running) < workers:
-                if running and any(self.alone[each] for _, each in running):
+                if running and any(self.alone[t] for _, t in running):
                     break
                 if running and self.alone[ready[0]]:
                     break
                 task = heapq.heappop(ready)
                 heapq.heappush(running, (now + self.costs[task] + HANDOVER_NS, task))
             now, done = heapq.heappop(running)
-            for each in self.after[done]:
-                waiting[each] -= 1
-                if not waiting[each]:
-                    heapq.heappush(ready, each)
+            for successor in self.after[done]:
+                waiting[successor] -= 1
+                if not waiting[successor]:
+                    heapq.heappush(ready, successor)
         return now
 
     def run(self, feeds: Sequence[Array], effects: Effects) -> list[Array]:
@@ -145,10 +145,10 @@ class Trial:
         if self._decided is not None:
             return
         self._took[threads].append(nanoseconds)
-        one, other = self._took[True], self._took[False]
-        if min(len(one), len(other)) >= self.ROUNDS:
+        shared, other = self._took[True], self._took[False]
+        if min(len(shared), len(other)) >= self.ROUNDS:
             # The quickest of each: whatever else the machine does only makes runs slower.
-            self._decided = min(one) < 0.95 * min(other)
+            self._decided = min(shared) < 0.95 * min(other)
 
 
 def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[int]]:
@@ -160,10 +160,10 @@ def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[i
     through: dict[int, set[int]] = {}
     for node in plan.nodes:
         waits: set[int] = set()
-        for each in node.control_inputs:
-            waits |= {position[each]} if each in position else through.get(each, set())
+        for control in node.control_inputs:
+            waits |= {position[control]} if control in position else through.get(control, set())
         through[node.id] = waits
-    found = []
+    needs_of = []
     for call in plan.calls:
         needs = set(through[call.node.id])
         for value in call.args:
@@ -174,11 +174,11 @@ def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[i
             else:
                 leaf = plan.producer(value)
                 needs |= through.get(leaf.id, set()) if leaf is not None else set()
-        found.append(needs)
+        needs_of.append(needs)
     for chain in chains:
-        for one, other in itertools.pairwise(chain):
-            found[other].add(one)
-    return found
+        for earlier, other in itertools.pairwise(chain):
+            needs_of[other].add(earlier)
+    return needs_of
 
 
 def _joined(
@@ -190,16 +190,16 @@ def _joined(
     cost: list[float] = []
     users = [0] * len(before)
     for needs in before:
-        for each in needs:
-            users[each] += 1
+        for need in needs:
+            users[need] += 1
     for i, needs in enumerate(before):
-        target = max((owner[each] for each in needs), default=None)
+        target = max((owner[need] for need in needs), default=None)
         if target is not None:
             last = tasks[target][-1]
             chain = last in needs and users[last] == 1
             short = costs[i] < SHORTEST_NS / 4
             # With nothing needed from elsewhere no circle of tasks can come up.
-            inside = all(owner[each] == target for each in needs)
+            inside = all(owner[need] == target for need in needs)
             if inside and (chain or short) and exclusive[i] == exclusive[last]:
                 tasks[target].append(i)
                 owner.append(target)
@@ -231,7 +231,7 @@ class _Run:
         self.fed = set(plan.fed)
         self.keep = {*plan.outputs, *plan.constants, *plan.fed}
         self.uses = dict(schedule.uses)
-        self.waiting = [len(each) for each in schedule.before]
+        self.waiting = [len(predecessors) for predecessors in schedule.before]
         self.ready = [i for i, count in enumerate(self.waiting) if not count]
         self.left = len(schedule.tasks)
         self.running = 0
@@ -291,10 +291,10 @@ class _Run:
             if error is not None:
                 self.errors[task] = error
             else:
-                for each in self.schedule.after[task]:
-                    self.waiting[each] -= 1
-                    if not self.waiting[each]:
-                        heapq.heappush(self.ready, each)
+                for successor in self.schedule.after[task]:
+                    self.waiting[successor] -= 1
+                    if not self.waiting[successor]:
+                        heapq.heappush(self.ready, successor)
             self.changed.notify_all()
 
     def result(self) -> list[Array]:

@@ -58,8 +58,8 @@ class Partition:
 
     def plan(self) -> Plan:
         """The partition, ready to run."""
-        every = tuple(node.id for node in self.graph.nodes)
-        return Plan(self.graph, self.arrays, self.outputs, self.fed, every)
+        all_ids = tuple(node.id for node in self.graph.nodes)
+        return Plan(self.graph, self.arrays, self.outputs, self.fed, all_ids)
 
 
 def _rebuilt(
@@ -117,9 +117,11 @@ class _Cut:
         for node in self.nodes:
             place = self.place[node.id]
             waits = [
-                self._receive("control", each, place, node) if self._away(each, place) else each
-                for each in node.control_inputs
-                if each in self.place and self.plan.by_id[each].op != "constant"
+                self._receive("control", control, place, node)
+                if self._away(control, place)
+                else control
+                for control in node.control_inputs
+                if control in self.place and self.plan.by_id[control].op != "constant"
             ]
             for value in node.inputs:
                 if value in self.wanted and place in self.wanted[value]:
@@ -142,11 +144,11 @@ class _Cut:
                     continue
                 if self._away(maker.id, place) and place not in self.wanted.get(value, ()):
                     self.wanted.setdefault(value, []).append(place)
-            for each in node.control_inputs:
-                if each not in self.place or self.plan.by_id[each].op == "constant":
+            for control in node.control_inputs:
+                if control not in self.place or self.plan.by_id[control].op == "constant":
                     continue
-                if self._away(each, place) and place not in self.waited.get(each, ()):
-                    self.waited.setdefault(each, []).append(place)
+                if self._away(control, place) and place not in self.waited.get(control, ()):
+                    self.waited.setdefault(control, []).append(place)
 
     def _append(self, place: str, node: Node) -> None:
         self.lists[place].append(node)
@@ -156,7 +158,7 @@ class _Cut:
     def _constant(self, value: int, place: str) -> None:
         node = self.plan.producer(value)
         assert node is not None
-        if all(each.id != node.id for each in self.lists[place]):
+        if all(n.id != node.id for n in self.lists[place]):
             self._append(place, _changed(node, ()))
 
     def _send_all(self, node: Node, place: str) -> None:
@@ -167,36 +169,46 @@ class _Cut:
             self._send("control", node.id, node, (), place, target)
 
     def _send(
-        self, kind: str, what: int, node: Node, inputs: tuple[int, ...], place: str, target: str
+        self,
+        kind: str,
+        value_or_node: int,
+        node: Node,
+        inputs: tuple[int, ...],
+        place: str,
+        target: str,
     ) -> None:
-        name = f"send/{node.name}" + (f"_{what}" if kind == "value" else "_control")
+        name = f"send/{node.name}" + (f"_{value_or_node}" if kind == "value" else "_control")
         self._append(place, self._node(
             f"{name}/to/{target}", "send", inputs, () if inputs else (node.id,), (),
-            {"key": _key(kind, what, target), "to": target}, node, place,
+            {"key": _key(kind, value_or_node, target), "to": target}, node, place,
         ))  # fmt: skip
 
-    def _receive(self, kind: str, what: int, place: str, user: Node) -> int:
+    def _receive(self, kind: str, value_or_node: int, place: str, user: Node) -> int:
         """The id of the receive node, which is made before the first user."""
-        done = self.there.get((kind, what, place))
+        done = self.there.get((kind, value_or_node, place))
         if done is not None:
             return done
-        maker = self.plan.producer(what) if kind == "value" else self.plan.by_id[what]
+        maker = (
+            self.plan.producer(value_or_node) if kind == "value" else self.plan.by_id[value_or_node]
+        )
         assert maker is not None
         if kind == "value":
-            value, spec = what, self.spec[what].spec
+            value, spec = value_or_node, self.spec[value_or_node].spec
         else:
             value, spec = self.next_value, TensorSpec((), "bool")
             self.next_value += 1
             self.spec[value] = Value(value, spec, f"control/{maker.name}/at/{place}")
         attrs = {
-            "key": _key(kind, what, place), "source": self.place[maker.id], "shape": spec.shape,
+            "key": _key(kind, value_or_node, place),
+            "source": self.place[maker.id],
+            "shape": spec.shape,
             "dtype": spec.dtype,
-        }  # fmt: skip
-        suffix = f"_{what}" if kind == "value" else "_control"
+        }
+        suffix = f"_{value_or_node}" if kind == "value" else "_control"
         name = f"receive/{maker.name}{suffix}/at/{place}"
         node = self._node(name, "receive", (), (), (value,), attrs, user, place)
         self._append(place, node)
-        self.there[kind, what, place] = node.id
+        self.there[kind, value_or_node, place] = node.id
         return node.id
 
     def _node(
@@ -213,10 +225,12 @@ class _Cut:
 
     def _partition(self, place: str) -> Partition:
         nodes, values = self.lists[place], self.values[place]
-        made = {value for node in nodes for value in node.outputs}
+        produced = {value for node in nodes for value in node.outputs}
         home = {value for node in nodes if node.op != "receive" for value in node.outputs}
-        fed = tuple(each for each in self.plan.fed if each in values and each not in made)
-        outputs = tuple(each for each in self.plan.outputs if each in home and each not in self.fed)
+        fed = tuple(value for value in self.plan.fed if value in values and value not in produced)
+        outputs = tuple(
+            value for value in self.plan.outputs if value in home and value not in self.fed
+        )
         arrays = {
             value: self.plan.constants[value]
             for node in nodes
@@ -225,7 +239,7 @@ class _Cut:
         }
         graph = Graph(
             self.plan.graph.id, "static", fed, outputs, tuple(nodes),
-            tuple(values[each] for each in sorted(values)), tuple(arrays),
+            tuple(values[value] for value in sorted(values)), tuple(arrays),
         )  # fmt: skip
         return Partition(place, graph, arrays, fed, outputs)
 
@@ -233,27 +247,27 @@ class _Cut:
 def _waiting(plan: Plan) -> list[Node]:
     """The nodes that run, each waiting itself for what the constants that it uses wait for."""
     through: dict[int, tuple[int, ...]] = {}
-    found = []
+    changed = []
     for node in plan.nodes:
         waits = list(node.control_inputs)
         for value in node.inputs:
             maker = plan.producer(value)
             if maker is not None:
                 waits.extend(through.get(maker.id, ()))
-        waits = [inner for each in waits for inner in through.get(each, (each,))]
+        waits = [inner for wait in waits for inner in through.get(wait, (wait,))]
         if node.op == "constant":
             through[node.id] = tuple(dict.fromkeys(waits))
         else:
-            found.append(_changed(node, tuple(dict.fromkeys(waits))))
-    return found
+            changed.append(_changed(node, tuple(dict.fromkeys(waits))))
+    return changed
 
 
 def _changed(node: Node, waits: tuple[int, ...]) -> Node:
     return msgspec.structs.replace(node, control_inputs=waits)
 
 
-def _key(kind: str, what: int, place: str) -> str:
-    return f"{kind} {what} to {place}"
+def _key(kind: str, value_or_node: int, place: str) -> str:
+    return f"{kind} {value_or_node} to {place}"
 
 
 class Rendezvous:
@@ -309,9 +323,9 @@ def run_partitions(
     def receive(call: Call, args: list[Any]) -> tuple[Any, ...]:
         return (np.asarray(meeting.receive(call.attrs["key"])),)
 
-    here = Effects(effects.before, effects.after, effects.around,
+    local_effects = Effects(effects.before, effects.after, effects.around,
                    {**effects.instead, "send": send, "receive": receive})  # fmt: skip
-    found: dict[int, Array] = {}
+    results: dict[int, Array] = {}
     errors: dict[int, BaseException] = {}
     peaks: list[int] = []
 
@@ -319,10 +333,10 @@ def run_partitions(
         part, plan = partitions[number], plans[number]
         try:
             arrays = run_calls(
-                plan, [feeds[each] for each in plan.fed], effects=here,
+                plan, [feeds[value] for value in plan.fed], effects=local_effects,
                 measure=None if measure is None else peaks.append,
             )  # fmt: skip
-            found.update(zip(part.outputs, arrays, strict=True))
+            results.update(zip(part.outputs, arrays, strict=True))
         except BaseException as error:
             errors[number] = error
             meeting.fail()
@@ -338,9 +352,9 @@ def run_partitions(
     run(0)
     for thread in threads:
         thread.join()
-    told = [errors[i] for i in sorted(errors) if not isinstance(errors[i], Cancelled)]
-    if told:
-        raise told[0]
+    real_errors = [errors[i] for i in sorted(errors) if not isinstance(errors[i], Cancelled)]
+    if real_errors:
+        raise real_errors[0]
     if measure is not None:
         measure(sum(peaks))
-    return found
+    return results

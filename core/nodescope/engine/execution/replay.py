@@ -37,7 +37,7 @@ def replay(
     state = current()
     observer = modes.observer()
     values: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
-    made: dict[int, Tensor] = {}  # by node id: one result, which knows its new node
+    tensors_by_node: dict[int, Tensor] = {}  # by node id: one result, which knows its new node
     saved = (state.scope, state.phase, state.forward, state.source, state.cursor)
     base, around = state.scope, state.phase
     try:
@@ -53,7 +53,7 @@ def replay(
                 state.scope, state.phase, state.cursor = scope, phase, None
             state.source = node.source
             if node.forward is not None and observer is not None:
-                forward = made.get(node.forward)
+                forward = tensors_by_node.get(node.forward)
                 state.forward = None if forward is None else observer.node_id(forward)
             else:
                 state.forward = saved[2]
@@ -64,25 +64,25 @@ def replay(
             )
             inline, attrs = call.op.inline, call.attrs
             if attrs.get("kept"):
-                taken = {value for each in graph.nodes for value in each.inputs}
-                attrs = without_kept(node, attrs, taken.union(graph.outputs))
-            found: Any = apply(call.op, args, attrs) if inline is None else inline(args, attrs)
-            results = found if isinstance(found, tuple) else (found,)
+                needed = {value for n in graph.nodes for value in n.inputs}
+                attrs = without_kept(node, attrs, needed.union(graph.outputs))
+            result: Any = apply(call.op, args, attrs) if inline is None else inline(args, attrs)
+            results = result if isinstance(result, tuple) else (result,)
             values.update(zip(node.outputs, results, strict=False))
             if results:
-                made[node.id] = results[0]
+                tensors_by_node[node.id] = results[0]
     finally:
         state.scope, state.phase, state.forward, state.source, state.cursor = saved
-    return [values[each] for each in graph.outputs]
+    return [values[value] for value in graph.outputs]
 
 
-def without_kept(node: Node, attrs: dict[str, Any], taken: Collection[int]) -> dict[str, Any]:
+def without_kept(node: Node, attrs: dict[str, Any], needed: Collection[int]) -> dict[str, Any]:
     """The attributes of a scan without the values kept for its derivative, if nobody takes them.
 
     Node by node each row is on the tape by itself, and eager execution does not stack them.
     """
     kept = attrs["kept"]
-    if any(value in taken for value in node.outputs[len(node.outputs) - kept :]):
+    if any(value in needed for value in node.outputs[len(node.outputs) - kept :]):
         return attrs
     body: Graph = attrs["body"]
     body = msgspec.structs.replace(body, outputs=body.outputs[: len(body.outputs) - kept])

@@ -55,32 +55,32 @@ class GraphKeys:
 
 def building() -> Graph | None:
     """The graph built by hand that this thread records in, or None."""
-    found = modes.builder()
-    return found if isinstance(found, Graph) else None
+    builder = modes.builder()
+    return builder if isinstance(builder, Graph) else None
 
 
-def needed(what: str) -> Graph:
+def needed(subject: str) -> Graph:
     """The graph that this thread records in. Raises `UsageError`."""
-    found = building()
-    if found is None:
+    graph = building()
+    if graph is None:
         raise UsageError(
-            f"{what}: no graph is being built here", source=where(),
+            f"{subject}: no graph is being built here", source=where(),
             hint="write it inside `with nodescope.Graph().as_default():`",
         )  # fmt: skip
-    return found
+    return graph
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    found = (shape,) if isinstance(shape, int | np.integer) else shape
-    if found is None or any(each is None for each in found):
+    shape_ = (shape,) if isinstance(shape, int | np.integer) else shape
+    if shape_ is None or any(size is None for size in shape_):
         raise ShapeError(
             f"placeholder: the shape {shape} has unknown sizes; operations must know them",
             source=where(),
             hint="give the size of the batch, or use @nodescope.compile, which traces each size",
         )
-    if any(not isinstance(each, int | np.integer) or each < 0 for each in found):
+    if any(not isinstance(size, int | np.integer) or size < 0 for size in shape_):
         raise ShapeError(f"placeholder: {shape} is not a shape", source=where())
-    return tuple(map(int, found))
+    return tuple(map(int, shape_))
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str = "placeholder") -> Tensor:
@@ -109,13 +109,13 @@ def placeholder_with_default(
         ShapeError: ``shape`` is not that of ``input``.
     """
     needed("placeholder_with_default")
-    found = tensor_of(input)
-    if shape is not None and _shape(shape) != found.shape:
+    default = tensor_of(input)
+    if shape is not None and _shape(shape) != default.shape:
         raise ShapeError(
-            f"placeholder_with_default: the default has shape {found.shape}, not {shape}",
+            f"placeholder_with_default: the default has shape {default.shape}, not {shape}",
             source=where(),
         )
-    return identity(found, name=name)
+    return identity(default, name=name)
 
 
 def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
@@ -139,15 +139,15 @@ def identity(x: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
     """
     if dtype is not None or isinstance(x, int | np.integer):
         return matrix(x, dtype)
-    graph, found = building(), tensor_of(x)
+    graph, tensor = building(), tensor_of(x)
     op = ops.get("identity")
     if graph is None or name is None:
-        return apply(op, (found,), NO_ATTRS)
+        return apply(op, (tensor,), NO_ATTRS)
     state = current()
     before = state.scope
     label, state.scope = split_name(name, before)
     try:
-        return graph.labelled(op, (found,), label)
+        return graph.labelled(op, (tensor,), label)
     finally:
         state.scope = before
 

@@ -101,7 +101,7 @@ def write(
         OSError: Of the file system.
     """
     target = Path(path)
-    specs = {str(value): (each.dtype.name, each.shape) for value, each in arrays.items()}
+    specs = {str(value): (array.dtype.name, array.shape) for value, array in arrays.items()}
     meta = {"kind": kind, "format": FORMAT, "arrays": specs, "about": about}
     try:
         described = json.dumps(meta, indent=1)
@@ -128,9 +128,9 @@ def _member_of(value: int) -> str:
 
 def _npy(array: Array) -> bytes:
     plain = array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
-    held = io.BytesIO()
-    np.lib.format.write_array(held, np.asarray(plain), allow_pickle=False)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(plain), allow_pickle=False)
+    return buffer.getvalue()
 
 
 # Reading
@@ -179,7 +179,7 @@ def read(path: Any, kind: Kind | None = None) -> Archive:
             raise GraphError(f"it holds {min(unknown)!r}, which no saved {meta.kind} does")
         with _within(_TEXT):
             graph = parse_graph(_content(archive, members, _TEXT).decode())
-        known = {each.id: each.tensor for each in graph.values}
+        known = {value.id: value.tensor for value in graph.values}
         arrays: dict[int, Array] = {}
         for value, spec in meta.arrays.items():
             with _within(_member_of(value)):
@@ -219,19 +219,19 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
     if len(infos) > _MOST_MEMBERS:
         raise GraphError(f"it has {len(infos)} members, more than {_MOST_MEMBERS}")
-    found: dict[str, zipfile.ZipInfo] = {}
-    for each in infos:
-        name = each.filename
-        if name in found:
+    infos_by_name: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        name = info.filename
+        if name in infos_by_name:
             raise GraphError(f"it contains {name!r} twice")
-        if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & _ENCRYPTED:
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & _ENCRYPTED:
             raise GraphError(f"{name!r} is compressed or encrypted, which is not allowed")
-        if name in (_META, _TEXT) and each.file_size > _LARGEST_TEXT:
+        if name in (_META, _TEXT) and info.file_size > _LARGEST_TEXT:
             raise GraphError(f"{name} is larger than {_LARGEST_TEXT >> 20} MiB")
-        found[name] = each
-    if sum(max(each.file_size, each.compress_size) for each in infos) > size:
+        infos_by_name[name] = info
+    if sum(max(info.file_size, info.compress_size) for info in infos) > size:
         raise GraphError("its members are larger than the file")
-    return found
+    return infos_by_name
 
 
 def _content(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name: str) -> bytes:
@@ -262,10 +262,10 @@ def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise GraphError("an object contains a name twice")
-    return found
+    return members
 
 
 def converted(data: Any, wanted: type[T]) -> T:
@@ -288,12 +288,12 @@ def _fits(value: int, spec: _Spec, known: Mapping[int, ir.TensorSpec]) -> None:
 
 def _array(raw: bytes, spec: _Spec) -> Array:
     """The array of an .npy member; its header is checked before anything is made of it."""
-    held = io.BytesIO(raw)
-    version = np.lib.format.read_magic(held)
+    buffer = io.BytesIO(raw)
+    version = np.lib.format.read_magic(buffer)
     if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(held)
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
     elif version == (2, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(held)
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(buffer)
     else:
         raise GraphError(f"it has version {version} of the npy format")
     wanted = as_dtype(spec.dtype)
@@ -303,9 +303,9 @@ def _array(raw: bytes, spec: _Spec) -> Array:
     if tuple(shape) != spec.shape or min(spec.shape, default=0) < 0:
         raise GraphError(f"it has the shape {shape}, not {spec.shape}")
     size = math.prod(spec.shape)
-    if len(raw) - held.tell() != size * dtype.itemsize:
-        raise GraphError(f"{len(raw) - held.tell()} bytes do not match {dtype} {list(shape)}")
-    flat: Array = np.frombuffer(raw, dtype, size, held.tell()).astype(stored).view(wanted)
+    if len(raw) - buffer.tell() != size * dtype.itemsize:
+        raise GraphError(f"{len(raw) - buffer.tell()} bytes do not match {dtype} {list(shape)}")
+    flat: Array = np.frombuffer(raw, dtype, size, buffer.tell()).astype(stored).view(wanted)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
 
 
@@ -316,8 +316,8 @@ def verified(graph: ir.Graph) -> ir.Graph:
     """The graph, if it and all bodies in it are well formed. Raises `GraphError`."""
     if any(value.spec.dtype == BFLOAT16 for value in graph.values):
         bfloat16()  # from here on NumPy knows the name
-    for each in with_bodies(graph):
-        verify(each, inferred)
+    for with_body in with_bodies(graph):
+        verify(with_body, inferred)
     return graph
 
 
@@ -328,10 +328,10 @@ def with_bodies(item: Any) -> Iterator[ir.Graph]:
         for node in item.nodes:
             yield from with_bodies(node.attrs)
     elif isinstance(item, dict):
-        for each in item.values():
-            yield from with_bodies(each)
+        for nested in item.values():
+            yield from with_bodies(nested)
     elif isinstance(item, list | tuple):
-        for each in item:
-            yield from with_bodies(each)
+        for nested in item:
+            yield from with_bodies(nested)
     elif isinstance(item, Reverse):
         yield from with_bodies(msgspec.structs.astuple(item))

@@ -40,11 +40,11 @@ class Collections:
             scope: Only items whose name this regular expression matches from the start.
         """
         with self._collecting:
-            found = list(self._items.get(name, ()))
+            items = list(self._items.get(name, ()))
         if scope is None:
-            return found
+            return items
         pattern = re.compile(scope)
-        return [each for each in found if pattern.match(getattr(each, "name", None) or "\0")]
+        return [item for item in items if pattern.match(getattr(item, "name", None) or "\0")]
 
     def get_collection_ref(self, name: str) -> list[Any]:
         """The collection itself; what is appended to it is in the collection."""

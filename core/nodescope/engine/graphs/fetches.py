@@ -39,9 +39,9 @@ class Fetches:
 
     def _resolve(self, item: Any, values: dict[int, None], nodes: dict[int, None]) -> Any:
         if isinstance(item, str):
-            found = self._graph
+            graph = self._graph
             item = (
-                found.get_tensor_by_name(item) if ":" in item else found.get_operation_by_name(item)
+                graph.get_tensor_by_name(item) if ":" in item else graph.get_operation_by_name(item)
             )
         if isinstance(item, Tensor):
             value = self._graph.value_here(item)
@@ -51,11 +51,11 @@ class Fetches:
             nodes[self._graph.operation(item).id] = None
             return None
         if isinstance(item, dict):
-            return {key: self._resolve(each, values, nodes) for key, each in item.items()}
+            return {key: self._resolve(nested, values, nodes) for key, nested in item.items()}
         if isinstance(item, tuple) and hasattr(item, "_fields"):
-            return type(item)(*(self._resolve(each, values, nodes) for each in item))
+            return type(item)(*(self._resolve(nested, values, nodes) for nested in item))
         if isinstance(item, list | tuple):
-            return type(item)(self._resolve(each, values, nodes) for each in item)
+            return type(item)(self._resolve(nested, values, nodes) for nested in item)
         raise UsageError(
             f"{type(item).__name__} cannot be fetched" if item is not None
             else "None cannot be fetched",
@@ -71,52 +71,52 @@ def _filled(tree: Any, arrays: dict[int, Array]) -> Any:
     if tree is None:
         return None
     if isinstance(tree, dict):
-        return {key: _filled(each, arrays) for key, each in tree.items()}
+        return {key: _filled(nested, arrays) for key, nested in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_filled(each, arrays) for each in tree))
+        return type(tree)(*(_filled(nested, arrays) for nested in tree))
     if isinstance(tree, list | tuple):
-        return type(tree)(_filled(each, arrays) for each in tree)
+        return type(tree)(_filled(nested, arrays) for nested in tree)
     # The program's own: the session's variables and constants must not change under its hands.
     return np.array(arrays[tree])
 
 
-def feed_array(node: Node, value: Value, given: Any) -> Array:
+def feed_array(node: Node, value: Value, fed: Any) -> Array:
     """What is fed for a value, as an array of its own, of the right shape and dtype.
 
     Raises:
         UsageError: It is a value of a graph.
         ShapeError, DtypeError: It does not fit.
     """
-    what = f"feed of {node.name!r}"
+    subject = f"feed of {node.name!r}"
     made_at = f" (made at {node.source})" if node.source else ""
     spec = value.spec
     wanted = np.dtype(spec.dtype)
-    data = given.data if isinstance(given, Tensor) else given
-    if isinstance(given, Tensor) and not isinstance(data, np.ndarray):
-        raise UsageError(f"{what}: a value of a graph cannot be fed", source=where(),
+    data = fed.data if isinstance(fed, Tensor) else fed
+    if isinstance(fed, Tensor) and not isinstance(data, np.ndarray):
+        raise UsageError(f"{subject}: a value of a graph cannot be fed", source=where(),
                          hint="run it first and feed the result")  # fmt: skip
-    found = np.asarray(data)
-    if found.shape != spec.shape:
+    array = np.asarray(data)
+    if array.shape != spec.shape:
         raise ShapeError(
-            f"{what}{made_at}: its shape is {spec.shape}, not {found.shape}", source=where(),
+            f"{subject}{made_at}: its shape is {spec.shape}, not {array.shape}", source=where(),
             hint="feed an array of that shape, or build the graph for this shape",
         )  # fmt: skip
     plain = not isinstance(data, np.ndarray | np.generic)
-    if not _fits(found, wanted, plain=plain):
+    if not _fits(array, wanted, plain=plain):
         raise DtypeError(
-            f"{what}{made_at}: its dtype is {wanted.name}, not {found.dtype.name}",
+            f"{subject}{made_at}: its dtype is {wanted.name}, not {array.dtype.name}",
             source=where(), hint="convert the fed array with .astype",
         )  # fmt: skip
-    return np.array(found, wanted)
+    return np.array(array, wanted)
 
 
-def _fits(found: Array, wanted: np.dtype[Any], *, plain: bool) -> bool:
-    if found.dtype == wanted or np.can_cast(found.dtype, wanted, "same_kind"):
+def _fits(array: Array, wanted: np.dtype[Any], *, plain: bool) -> bool:
+    if array.dtype == wanted or np.can_cast(array.dtype, wanted, "same_kind"):
         return True
     if wanted.kind == "V":  # bfloat16
-        return found.dtype.kind in "fiu"
+        return array.dtype.kind in "fiu"
     # Python's own numbers have no width: 3 is also an unsigned 3.
-    if plain and found.dtype.kind in "iu" and wanted.kind in "iu":
+    if plain and array.dtype.kind in "iu" and wanted.kind in "iu":
         info = np.iinfo(wanted)
-        return not found.size or bool(found.min() >= info.min and found.max() <= info.max)
-    return not found.size and plain
+        return not array.size or bool(array.min() >= info.min and array.max() <= info.max)
+    return not array.size and plain

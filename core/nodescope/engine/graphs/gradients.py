@@ -48,19 +48,19 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> list[Tensor | None]:
     between = {id(operand): operand for operand in inputs if operand.edge not in (None, LEAF)}
     with modes.recording(False), graph.backward() as differentiate:
         cts = []
-        for y, given in zip(outputs, starts, strict=True):
+        for y, seed in zip(outputs, starts, strict=True):
             differentiate(y)
-            if given is None:
+            if seed is None:
                 began(y)
-            cts.append(TRACED.ones_like(y) if given is None else start(y, given, True, "gradients"))
+            cts.append(TRACED.ones_like(y) if seed is None else start(y, seed, True, "gradients"))
     ends = pull_many(
         outputs, cts, traced=True, create_graph=True, keep=True, targets=leaves, passed=between
     )
-    found = {key: ct for key, (_, ct) in ends.items()}
-    for each in inputs:
-        if id(each) in found:
-            graph.pair(each, found[id(each)])
-    return [found.get(id(operand)) for operand in inputs]
+    gradients_by_id = {key: ct for key, (_, ct) in ends.items()}
+    for value in inputs:
+        if id(value) in gradients_by_id:
+            graph.pair(value, gradients_by_id[id(value)])
+    return [gradients_by_id.get(id(operand)) for operand in inputs]
 
 
 def minimize(optimizer: Any, loss: Tensor, name: str = "train") -> Operation | None:
@@ -76,11 +76,11 @@ def minimize(optimizer: Any, loss: Tensor, name: str = "train") -> Operation | N
         loss.backward()
         optimizer.step()
         return None
-    found = gradients(loss, optimizer.parameters)
-    if all(each is None for each in found):
+    grads = gradients(loss, optimizer.parameters)
+    if all(gradient is None for gradient in grads):
         raise GradientError("minimize: the loss does not depend on any of the parameters",
                             source=where())  # fmt: skip
-    for parameter_, gradient in zip(optimizer.parameters, found, strict=True):
+    for parameter_, gradient in zip(optimizer.parameters, grads, strict=True):
         graph.write_grad(parameter_, gradient)
     with graph.updates() as nodes:
         optimizer.step()

@@ -129,12 +129,12 @@ class Graph(Lookup, Collections, Builder):
                 self._now[id(target)] = node.outputs[0]
                 self.follow[start] = node.id
             self.state_of[node.outputs[0]] = variable.value
-            for each in self._here.updates:
-                each.append(node)
+            for update in self._here.updates:
+                update.append(node)
             return result
         result = super().run(op, inputs, attrs)
-        for each in result if isinstance(result, tuple) else (result,):
-            self._register(each)
+        for tensor in result if isinstance(result, tuple) else (result,):
+            self._register(tensor)
         return result
 
     def store(self, target: Tensor, assigned: Tensor) -> None:
@@ -233,14 +233,14 @@ class Graph(Lookup, Collections, Builder):
             self.arrays[value] = array
         else:
             self.inputs.append(value)
-        found = make(Abstract(spec, self, value), edge, kind=op.name)
-        return self._register(found)  # type: ignore[no-any-return]
+        tensor = make(Abstract(spec, self, value), edge, kind=op.name)
+        return self._register(tensor)  # type: ignore[no-any-return]
 
     def labelled(self, op: Op, inputs: tuple[Any, ...], label: str) -> Tensor:
         """`run`, with a name for the node."""
-        for each in inputs:
-            if isinstance(each, Tensor):
-                self.value_of(each)  # what comes in now has a name of its own
+        for value in inputs:
+            if isinstance(value, Tensor):
+                self.value_of(value)  # what comes in now has a name of its own
         self._here.label = label
         try:
             return self.run(op, inputs, {})  # type: ignore[no-any-return]
@@ -251,8 +251,8 @@ class Graph(Lookup, Collections, Builder):
         """Know a node that a file brought, and take its name and those of its scopes."""
         self.by_name[node.name] = node
         self._names[node.name.lower()] = self._names.get(node.name.lower(), 0) + 1
-        for each in ancestors(node.scope):
-            self._names.setdefault(each.lower(), 1)
+        for ancestor in ancestors(node.scope):
+            self._names.setdefault(ancestor.lower(), 1)
         for value in node.outputs:
             self._producer[value] = node
 
@@ -275,8 +275,8 @@ class Graph(Lookup, Collections, Builder):
             value, node.name, spec, trainable and smooth, initializer.id
         )
         self.state_of[initializer.outputs[0]] = value
-        found = make(Abstract(spec, self, value), LEAF if smooth else None, kind="parameter")
-        return self._register(found)  # type: ignore[no-any-return]
+        tensor = make(Abstract(spec, self, value), LEAF if smooth else None, kind="parameter")
+        return self._register(tensor)  # type: ignore[no-any-return]
 
     # Control, devices, scopes
 
@@ -288,35 +288,35 @@ class Graph(Lookup, Collections, Builder):
             control_inputs: Operations and tensors of this graph, or None.
             reset: Whether variables are read again inside the block.
         """
-        here = self._here
+        context = self._here
         waits = None
         if control_inputs is not None:
-            waits = tuple(self.operation(each).id for each in control_inputs)
-        saved = here.reads
+            waits = tuple(self.operation(control).id for control in control_inputs)
+        saved = context.reads
         if reset:
-            here.reads = {}
-        here.control.append(waits)
+            context.reads = {}
+        context.control.append(waits)
         try:
             yield
         finally:
-            here.control.pop()
-            here.reads = saved
+            context.control.pop()
+            context.reads = saved
 
     def _waits(self) -> tuple[int, ...]:
-        found: list[int] = []
-        for each in reversed(self._here.control):
-            if each is None:
+        waits: list[int] = []
+        for controls in reversed(self._here.control):
+            if controls is None:
                 break
-            found.extend(each)
-        return tuple(sorted(set(found)))
+            waits.extend(controls)
+        return tuple(sorted(set(waits)))
 
     def control_inputs(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """See `Builder.control_inputs`; an input's maker runs before in any case."""
         waits = self._waits()
         if not waits:
             return ()
-        makers = {self.producer(each).id for each in inputs}
-        return tuple(each for each in waits if each not in makers)
+        makers = {self.producer(value).id for value in inputs}
+        return tuple(wait for wait in waits if wait not in makers)
 
     @contextlib.contextmanager
     def within_device(self, device: Any) -> Iterator[None]:
@@ -329,11 +329,13 @@ class Graph(Lookup, Collections, Builder):
 
     def device(self, op: str) -> str:
         """See `Builder.device`."""
-        found = ""
-        for each in self._here.devices:
-            given = each(op) if callable(each) else each
-            found = "" if given is None else merged(found, given)
-        return found or "cpu"
+        device = ""
+        for device_or_function in self._here.devices:
+            device_given = (
+                device_or_function(op) if callable(device_or_function) else device_or_function
+            )
+            device = "" if device_given is None else merged(device, device_given)
+        return device or "cpu"
 
     def enter_scope(self, scope: str, name: str) -> tuple[str, str]:
         """See `Builder.enter_scope`; each block has a name of its own."""
@@ -348,12 +350,12 @@ class Graph(Lookup, Collections, Builder):
     @contextlib.contextmanager
     def updates(self) -> Iterator[list[Node]]:
         """Collects the update nodes that this thread adds inside."""
-        found: list[Node] = []
-        self._here.updates.append(found)
+        updates: list[Node] = []
+        self._here.updates.append(updates)
         try:
-            yield found
+            yield updates
         finally:
-            self._here.updates.remove(found)
+            self._here.updates.remove(updates)
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:

@@ -101,13 +101,13 @@ class Lookup(Base):
             if data.graph is self:
                 return data.value
             raise foreign(f"the tensor {tensor.name!r}")
-        found = self.known(tensor)
-        if found is None:
+        value = self.known(tensor)
+        if value is None:
             raise UsageError(
                 "a tensor that was computed eagerly is not part of this graph", source=where(),
                 hint="make it inside `with graph.as_default():`",
             )  # fmt: skip
-        return found
+        return value
 
     @property
     def source(self) -> Operation:
@@ -125,9 +125,9 @@ class Lookup(Base):
         return edges_of(self)
 
 
-def foreign(what: str) -> UsageError:
+def foreign(subject: str) -> UsageError:
     """The error for something of another graph."""
     return UsageError(
-        f"{what} belongs to another graph", source=where(),
+        f"{subject} belongs to another graph", source=where(),
         hint="use it inside `with its_graph.as_default():` and in that graph's Session",
     )  # fmt: skip

@@ -44,8 +44,8 @@ def merged(outer: str, inner: str) -> str:
     A device is ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``.
     """
     parts: dict[str, str] = {}
-    for each in (outer, inner):
-        for part in filter(None, each.split("/")):
+    for device in (outer, inner):
+        for part in filter(None, device.split("/")):
             kind = "worker" if part.split(":")[0] == "worker" else "device"
             parts[kind] = part
     return "/".join(parts[kind] for kind in ("worker", "device") if kind in parts)

@@ -62,7 +62,7 @@ class Operation:
     def control_inputs(self) -> tuple[Operation, ...]:
         """Operations that run before it without giving it a value."""
         if self.node.id == SINK:
-            used = {each for node in self.graph.nodes for each in _before(self.graph, node)}
+            used = {node_id for node in self.graph.nodes for node_id in _before(self.graph, node)}
             ends = [node for node in self.graph.nodes if node.id not in used]
             return tuple(Operation(self.graph, node) for node in ends)
         waits = [Operation(self.graph, self.graph.nodes[i - 1]) for i in self.node.control_inputs]
@@ -75,10 +75,10 @@ class Operation:
         """Operations that wait for it without taking a value."""
         nodes = self.graph.nodes
         if self.node.id == SOURCE:
-            found = [node for node in nodes if not node.inputs and not node.control_inputs]
+            users = [node for node in nodes if not node.inputs and not node.control_inputs]
         else:
-            found = [node for node in nodes if self.node.id in node.control_inputs]
-        waiting = tuple(Operation(self.graph, node) for node in found)
+            users = [node for node in nodes if self.node.id in node.control_inputs]
+        waiting = tuple(Operation(self.graph, node) for node in users)
         if self in sink_of(self.graph).control_inputs and self.node.id > 0:
             return (*waiting, sink_of(self.graph))
         return waiting
@@ -139,14 +139,17 @@ def edges_of(graph: Builder) -> list[Edge]:
     place = {
         value: (node.name, port) for node in graph.nodes for port, value in enumerate(node.outputs)
     }
-    found = []
+    edges = []
     for node in graph.nodes:
-        found += [Edge(*place[value], node.name, port) for port, value in enumerate(node.inputs)]
-        found += [Edge(graph.nodes[each - 1].name, -1, node.name, -1)
-                  for each in node.control_inputs]  # fmt: skip
-    found += [Edge("_SOURCE", -1, each.name, -1) for each in source_of(graph).control_outputs]
-    found += [Edge(each.name, -1, "_SINK", -1) for each in sink_of(graph).control_inputs]
-    return found
+        edges += [Edge(*place[value], node.name, port) for port, value in enumerate(node.inputs)]
+        edges += [Edge(graph.nodes[control - 1].name, -1, node.name, -1)
+                  for control in node.control_inputs]  # fmt: skip
+    edges += [
+        Edge("_SOURCE", -1, control_output.name, -1)
+        for control_output in source_of(graph).control_outputs
+    ]
+    edges += [Edge(control.name, -1, "_SINK", -1) for control in sink_of(graph).control_inputs]
+    return edges
 
 
 def _before(graph: Builder, node: Node) -> list[int]:

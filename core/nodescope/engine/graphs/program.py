@@ -98,8 +98,8 @@ class Program:
     @functools.cached_property
     def parts(self) -> tuple[tuple[Partition, ...], tuple[Plan, ...]]:
         """The partitions, and their plans."""
-        found = cut(self.plan, self.homes)
-        return found, tuple(each.plan() for each in found)
+        parts = cut(self.plan, self.homes)
+        return parts, tuple(part.plan() for part in parts)
 
     def measured(self, peak_bytes: int) -> None:
         """Note what a run held at most."""
@@ -118,24 +118,26 @@ def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> Program:
     while True:
         nodes = needed(data, outputs, tuple(fed), tuple(also))
         used = {value for node in nodes for value in node.inputs}
-        more = {graph.follow[each] for each in used if each in graph.follow} - also
+        more = {graph.follow[value] for value in used if value in graph.follow} - also
         if not more:
             break
         also |= more
-    made = {value for node in nodes for value in node.outputs}
-    reads = tuple(each for each in graph.variables.values() if each.value in made - fed)
+    produced = {value for node in nodes for value in node.outputs}
+    reads = tuple(
+        variable for variable in graph.variables.values() if variable.value in produced - fed
+    )
     hosts = []
     rates: set[int] = set()
     for reader, ids in graph.hosts:
         mine = tuple(
             (name.rpartition(":")[0], value, np.dtype(graph.values[value - 1].spec.dtype))
             for name, value in ids.items()
-            if value in made
+            if value in produced
         )
         if mine:
             hosts.append((reader, mine))
-            rates.update(each[1] for each in mine)
-    known = {each.value for each in reads} | rates | fed
+            rates.update(item[1] for item in mine)
+    known = {read.value for read in reads} | rates | fed
     for node in nodes:
         if node.op == "placeholder" and node.outputs[0] not in known:
             made_at = f", made at {node.source}," if node.source else ""
@@ -143,10 +145,10 @@ def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> Program:
                 f"the placeholder {node.name!r}{made_at} must be fed",
                 source=where(), hint=f"run(fetches, {{{node.name}: value}})",
             )  # fmt: skip
-    order = (*fed, *(each.value for each in reads), *rates)
+    order = (*fed, *(read.value for read in reads), *rates)
     plan = Plan(data, graph.arrays, outputs, order, tuple(also))
     stateful = any(node.op in UPDATES or node.op == "read" for node in plan.nodes)
-    chained = any(each.chained for each in reads)
+    chained = any(read.chained for read in reads)
     names = tuple(call.node.name for call in plan.calls)
     homes = {
         node.id: graph.producer(graph.state_of.get(node.inputs[0], node.inputs[0])).id

@@ -68,15 +68,15 @@ def taken_apart(graph: Graph, session: Any = None) -> Parts:
         )  # fmt: skip
     arrays = dict(graph.arrays)
     variables = {}
-    for value, each in graph.variables.items():
-        variables[value] = [each.initializer, each.trainable, each.chained]
+    for value, variable in graph.variables.items():
+        variables[value] = [variable.initializer, variable.trainable, variable.chained]
         if value in known:
             arrays[value] = known[value]
-        elif each.outside is not None:
-            arrays[value] = each.outside.data
+        elif variable.outside is not None:
+            arrays[value] = variable.outside.data
     return Parts(
         msgspec.structs.replace(graph.finish(()), id=0), arrays, variables,
-        {name: [_item(graph, name, each) for each in graph.get_collection(name)]
+        {name: [_item(graph, name, item) for item in graph.get_collection(name)]
          for name in graph.get_all_collection_keys()},
     )  # fmt: skip
 
@@ -103,34 +103,34 @@ def put_together(parts: Parts) -> Graph:
     """
     data = archive.verified(parts.graph)
     if [node.id for node in data.nodes] != list(range(1, len(data.nodes) + 1)) or [
-        each.id for each in data.values
+        value.id for value in data.values
     ] != list(range(1, len(data.values) + 1)):
         raise GraphError("the ids of nodes and values must go from 1 up")
-    found = Graph()
-    found.nodes.extend(data.nodes)
-    found.values.extend(data.values)
-    found.inputs.extend(data.inputs)
+    graph = Graph()
+    graph.nodes.extend(data.nodes)
+    graph.values.extend(data.values)
+    graph.inputs.extend(data.inputs)
     for node in data.nodes:
-        found.adopt(node)
-    specs = {each.id: each.spec for each in data.values}
+        graph.adopt(node)
+    specs = {value.id: value.spec for value in data.values}
     for value, array in parts.arrays.items():
         spec = specs.get(value)
         if spec is None or (array.shape, array.dtype.name) != (spec.shape, spec.dtype):
             raise GraphError(f"the array of %{value} is not what the graph says")
     for value in data.constants:
-        if value not in parts.arrays or found.producer(value).op != "constant":
+        if value not in parts.arrays or graph.producer(value).op != "constant":
             raise GraphError(f"the constant %{value} has no array")
-        found.arrays[value] = parts.arrays[value]
+        graph.arrays[value] = parts.arrays[value]
     for node in data.nodes:
-        if node.op == "constant" and node.outputs[0] not in found.arrays:
+        if node.op == "constant" and node.outputs[0] not in graph.arrays:
             raise GraphError(f"the constant {node.name!r} has no array")
     for value, (initializer, trainable, chained) in parts.variables.items():
-        _variable(found, value, specs, initializer, bool(trainable), bool(chained))
+        _variable(graph, value, specs, initializer, bool(trainable), bool(chained))
         if value in parts.arrays:
-            found.saved[value] = parts.arrays[value]
-    _follow_states(found)
-    _fill_collections(found, parts.collections)
-    return found
+            graph.saved[value] = parts.arrays[value]
+    _follow_states(graph)
+    _fill_collections(graph, parts.collections)
+    return graph
 
 
 def _variable(
@@ -190,7 +190,7 @@ def save(graph: Graph, path: Any, session: Any = None) -> None:
     """`Graph.save`."""
     parts = taken_apart(graph, session)
     about = {
-        "variables": {str(value): each for value, each in parts.variables.items()},
+        "variables": {str(value): variable for value, variable in parts.variables.items()},
         "collections": parts.collections,
     }
     archive.write(path, "graph", parts.graph, parts.arrays, about)
@@ -217,17 +217,17 @@ def load_graph(path: Any) -> Graph | Program:
             Reading a file never runs code from it.
     """
     with archive.reading(path):
-        found = archive.read(path)
-        return _graph(found) if found.kind == "graph" else Program.of(found)
+        contents = archive.read(path)
+        return _graph(contents) if contents.kind == "graph" else Program.of(contents)
 
 
-def _graph(found: Archive) -> Graph:
-    about = archive.converted(found.about, _About)
+def _graph(contents: Archive) -> Graph:
+    about = archive.converted(contents.about, _About)
     return put_together(
         Parts(
-            found.graph, found.arrays,
-            {value: list(each) for value, each in about.variables.items()},
-            {name: list(each) for name, each in about.collections.items()},
+            contents.graph, contents.arrays,
+            {value: list(variable) for value, variable in about.variables.items()},
+            {name: list(collection) for name, collection in about.collections.items()},
         )
     )  # fmt: skip
 

@@ -112,14 +112,16 @@ class Session:
     ) -> Callable[..., Any]:
         """A function that runs ``fetches``, with the values for ``feed_list`` as its arguments."""
         self._check_open()
-        wanted, given = Fetches(self.graph, fetches), list(feed_list)
+        wanted, feed_values = Fetches(self.graph, fetches), list(feed_list)
 
         def call(*values: Any) -> Any:
             self._check_open()
-            if len(values) != len(given):
-                raise UsageError(f"this callable takes {len(given)} values, not {len(values)}",
-                                 source=where())  # fmt: skip
-            fed = self._fed(dict(zip(map(_Key, given), values, strict=True)))
+            if len(values) != len(feed_values):
+                raise UsageError(
+                    f"this callable takes {len(feed_values)} values, not {len(values)}",
+                    source=where(),
+                )
+            fed = self._fed(dict(zip(map(_Key, feed_values), values, strict=True)))
             return self._run(wanted, fed, options or RunOptions())
 
         return call
@@ -127,26 +129,26 @@ class Session:
     def variable_values(self) -> dict[int, Array]:
         """The arrays of the variables that have values, by value id."""
         with self._lock:
-            found = dict(self._values)
+            values = dict(self._values)
         for variable in self.graph.variables.values():
             if variable.outside is not None:
-                found[variable.value] = variable.outside.data
-        return found
+                values[variable.value] = variable.outside.data
+        return values
 
     def _fed(self, feed_dict: Mapping[Any, Any]) -> dict[int, Array]:
-        graph, found = self.graph, {}
-        for key, given in feed_dict.items():
+        graph, fed = self.graph, {}
+        for key, fed_value in feed_dict.items():
             item = key.item if isinstance(key, _Key) else key
             tensor = graph.get_tensor_by_name(item) if isinstance(item, str) else item
             if not isinstance(tensor, Tensor):
                 raise UsageError(f"feed_dict: {type(tensor).__name__} cannot be fed",
                                  source=where(), hint="feed tensors")  # fmt: skip
             value = graph.value_here(tensor)
-            if value in found:
+            if value in fed:
                 raise UsageError(f"feed_dict: {graph.producer(value).name!r} is fed twice",
                                  source=where())  # fmt: skip
-            found[value] = feed_array(graph.producer(value), graph.values[value - 1], given)
-        return found
+            fed[value] = feed_array(graph.producer(value), graph.values[value - 1], fed_value)
+        return fed
 
     # Programs
 
@@ -196,16 +198,16 @@ class Session:
             numbers = reader()
             for name, value, dtype in wanted:
                 values[value] = np.asarray(numbers[name], dtype)
-        feeds = [values[each] for each in program.plan.fed]
+        feeds = [values[value] for value in program.plan.fed]
         tracer = modes.observer()
         if tracer is not None:
-            found = execute_observed(
+            outputs = execute_observed(
                 tracer, program.plan, feeds, key=f"graph{self.graph.id}",
                 gradients=self.graph.gradients, effects=self._effects(program, observed=True),
             )  # fmt: skip
             if self.graph.losses and program.trains:
-                self._tell_losses(program, found)
-            return [each.data for each in found]
+                self._tell_losses(program, outputs)
+            return [output.data for output in outputs]
         effects = self._effects(program)
         program.metadata = replace(program.metadata, parallel=False)
         places = options.partition if options.partition is not None else program.several_devices
@@ -217,23 +219,23 @@ class Session:
             return self._tried(program, feeds, effects)
         return self._arrays(program, feeds, effects, threads=options.parallel is True)
 
-    def _tell_losses(self, program: Program, found: Sequence[Any]) -> None:
+    def _tell_losses(self, program: Program, outputs: Sequence[Any]) -> None:
         """Tell the losses that backward passes of the run began with, as far as they are fetched.
 
         Args:
             found: Arrays, or the tensors that an observer knows, of the program's outputs.
         """
         tracer, losses = modes.attending(), self.graph.losses
-        for value, each in zip(program.plan.outputs, found, strict=False):
+        for value, output in zip(program.plan.outputs, outputs, strict=False):
             if tracer is not None and value in losses:
-                tracer.began(each if each.__class__ is Tensor else make(each), losses[value])
+                tracer.began(output if output.__class__ is Tensor else make(output), losses[value])
 
     def _tried(self, program: Program, feeds: list[Array], effects: Effects) -> list[Array]:
         threads = program.trial.threads()
         start = time.perf_counter_ns()
-        found = self._arrays(program, feeds, effects, threads=threads)
+        arrays = self._arrays(program, feeds, effects, threads=threads)
         program.trial.took(threads, time.perf_counter_ns() - start)
-        return found
+        return arrays
 
     def _arrays(
         self, program: Program, feeds: list[Array], effects: Effects, *, threads: bool
@@ -258,22 +260,22 @@ class Session:
                 executed=tuple(call.node.name for plan in plans for call in plan.calls),
                 partitions=tuple(part.device for part in parts),
             )
-        found = dict(program.plan.constants)
+        values = dict(program.plan.constants)
         measure = program.measured if metadata.peak_bytes is None else None
         if parts:
-            found.update(run_partitions(parts, plans, feeds, self._effects(program), measure))
-        found.update(feeds)
-        return [found[value] for value in program.plan.outputs]
+            values.update(run_partitions(parts, plans, feeds, self._effects(program), measure))
+        values.update(feeds)
+        return [values[value] for value in program.plan.outputs]
 
     def _first_values(self, program: Program) -> set[int]:
         """Variables without a value that the run only assigns to."""
-        found = {each.value for each in program.reads if self._value(each) is None}
-        if not found:
-            return found
+        uninitialised = {read.value for read in program.reads if self._value(read) is None}
+        if not uninitialised:
+            return uninitialised
         for call in program.plan.calls:
             stateful = call.node.op == "read" or call.node.op in UPDATES
-            found.difference_update(call.node.inputs[1:] if stateful else call.node.inputs)
-        return found.difference(program.plan.outputs)
+            uninitialised.difference_update(call.node.inputs[1:] if stateful else call.node.inputs)
+        return uninitialised.difference(program.plan.outputs)
 
     def _value(self, variable: Variable) -> Array | None:
         if variable.outside is not None:
@@ -285,7 +287,7 @@ class Session:
         if not program.stateful:
             return Effects()
         graph = self.graph
-        held: dict[int, Tensor] = {}
+        variables: dict[int, Tensor] = {}
 
         def variable_of(node: Node) -> Variable:
             value = node.inputs[0]
@@ -300,7 +302,7 @@ class Session:
                 raise _uninitialised(graph, variable)
             if not observed:
                 return [array, *args[1:]]
-            known = held.get(variable.value, args[0])
+            known = variables.get(variable.value, args[0])
             if known is None or known.data is not array:
                 known = make(array, name=variable.name)
             return [known, *args[1:]]
@@ -310,7 +312,7 @@ class Session:
                 return
             variable = variable_of(call.node)
             if observed:
-                held[variable.value] = outputs[0]
+                variables[variable.value] = outputs[0]
             array = outputs[0].data if observed else outputs[0]
             if variable.outside is not None:
                 variable.outside.data = array

@@ -54,14 +54,14 @@ def variable(
         collections: Names of the collections that it is added to; ``GLOBAL_VARIABLES`` if None.
     """
     graph = building()
-    given = initial() if callable(initial) else initial
+    start_value = initial() if callable(initial) else initial
     if graph is None:
-        return grad.parameter(given, dtype, name=name)
+        return grad.parameter(start_value, dtype, name=name)
     label, scope = split_name(name, current().scope)
-    if isinstance(given, Tensor):
-        first = given
+    if isinstance(start_value, Tensor):
+        first = start_value
     else:
-        array = np.array(given, dtype=dtype)
+        array = np.array(start_value, dtype=dtype)
         check_dtype(array.dtype)
         first = make(array, kind="constant")
     spec = spec_of(first)
@@ -73,12 +73,12 @@ def variable(
         inputs = (value, first_value)
         setter = graph.add(ops.get("assign"), inputs, {}, (spec,), state, label="assign",
                            scope=node.name)  # fmt: skip
-        found = graph.keep(node, spec, trainable=trainable, initializer=setter)
+        tensor = graph.keep(node, spec, trainable=trainable, initializer=setter)
     keys = [GraphKeys.GLOBAL_VARIABLES] if collections is None else list(collections)
-    if trainable and found.dtype.kind in SMOOTH:
+    if trainable and tensor.dtype.kind in SMOOTH:
         keys.append(GraphKeys.TRAINABLE_VARIABLES)
-    graph.add_to_collections(keys, found)
-    return found
+    graph.add_to_collections(keys, tensor)
+    return tensor
 
 
 def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
@@ -103,11 +103,11 @@ def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tenso
             name = f"{name}_{count}" if count else name
     if building() is None:
         return grad.parameter(data, dtype, name=name)
-    found = variable(data, name.strip("/"), dtype=dtype)
-    if found.edge is not LEAF:
-        raise DtypeError(f"a tensor of {found.dtype} cannot require a gradient", source=where(),
+    tensor = variable(data, name.strip("/"), dtype=dtype)
+    if tensor.edge is not LEAF:
+        raise DtypeError(f"a tensor of {tensor.dtype} cannot require a gradient", source=where(),
                          hint="convert it to a floating-point dtype")  # fmt: skip
-    return found
+    return tensor
 
 
 _unnamed: dict[str, Iterator[int]] = {}
@@ -116,11 +116,11 @@ _unnamed: dict[str, Iterator[int]] = {}
 
 def _variable(tensor: Tensor) -> Variable:
     graph = needed("variable")
-    found = graph.variables.get(graph.value_here(tensor))
-    if found is None:
+    variable_ = graph.variables.get(graph.value_here(tensor))
+    if variable_ is None:
         raise UsageError(f"{tensor.name or 'a tensor'} is not a variable of this graph",
                          source=where())  # fmt: skip
-    return found
+    return variable_
 
 
 def _update(op: str, target: Tensor, value: Any) -> Any:
@@ -172,9 +172,9 @@ def variables_initializer(variables: Iterable[Tensor], name: str = "init") -> Op
     """An operation that assigns their initial values to these variables."""
     graph = needed("variables_initializer")
     setters = [
-        Operation(graph, graph.nodes[found.initializer - 1])
-        for found in map(_variable, variables)
-        if found.initializer
+        Operation(graph, graph.nodes[variable_.initializer - 1])
+        for variable_ in map(_variable, variables)
+        if variable_.initializer
     ]
     return group(*setters, name=name)
 

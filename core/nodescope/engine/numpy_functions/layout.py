@@ -89,9 +89,9 @@ def _order(axes_: Sequence[int], x: Tensor) -> Tensor:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
     """``np.swapaxes``."""
     x = tensor_of(a)
-    (first,), (two,) = axes("swapaxes", (axis1,), x.ndim), axes("swapaxes", (axis2,), x.ndim)
+    (first,), (second,) = axes("swapaxes", (axis1,), x.ndim), axes("swapaxes", (axis2,), x.ndim)
     order = list(range(x.ndim))
-    order[first], order[two] = order[two], order[first]
+    order[first], order[second] = order[second], order[first]
     return _order(order, x)
 
 
@@ -174,17 +174,17 @@ def flipud(m: Any) -> Tensor:
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """``np.rot90``."""
     x = tensor_of(m)
-    first, two = (axis % max(x.ndim, 1) for axis in axes)
-    if first == two or x.ndim < 2:
+    first, second = (axis % max(x.ndim, 1) for axis in axes)
+    if first == second or x.ndim < 2:
         raise shape_error(f"rot90: axes {tuple(axes)} do not span a plane in {x.ndim} dimensions")
     turns = k % 4
     if turns == 0:
         return x
     if turns == 2:
-        return call("flip", x, axis=(first, two))
+        return call("flip", x, axis=(first, second))
     if turns == 1:
-        return swapaxes(call("flip", x, axis=two), first, two)
-    return call("flip", swapaxes(x, first, two), axis=two)
+        return swapaxes(call("flip", x, axis=second), first, second)
+    return call("flip", swapaxes(x, first, second), axis=second)
 
 
 # Repeating

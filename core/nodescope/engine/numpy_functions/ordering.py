@@ -210,13 +210,13 @@ def intersect1d(
     """``np.intersect1d``: the shape of the result depends on values."""
     if return_indices:
         first_values, first = unique(ravel(ar1), return_index=True)
-        two, second = unique(ravel(ar2), return_index=True)
-        kept, others = isin(first_values, two), isin(two, first_values)
-        common = first_values[kept].astype(np.result_type(first_values.dtype, two.dtype))
+        second_values, second = unique(ravel(ar2), return_index=True)
+        kept, others = isin(first_values, second_values), isin(second_values, first_values)
+        common = first_values[kept].astype(np.result_type(first_values.dtype, second_values.dtype))
         return common, first[kept], second[others]
-    first_values, two = unique(ravel(ar1)), ravel(ar2)
-    return first_values[isin(first_values, two)].astype(
-        np.result_type(first_values.dtype, two.dtype)
+    first_values, second_values = unique(ravel(ar1)), ravel(ar2)
+    return first_values[isin(first_values, second_values)].astype(
+        np.result_type(first_values.dtype, second_values.dtype)
     )
 
 

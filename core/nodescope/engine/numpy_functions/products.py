@@ -93,13 +93,13 @@ def contracted(a: Tensor, b: Tensor, a_axes: tuple[int, ...], b_axes: tuple[int,
     if a.ndim + b.ndim - len(a_axes) > len(_LETTERS):
         raise ShapeError("products with this many dimensions are not traced", source=where())
     a_labels = list(_LETTERS[: a.ndim])
-    two = list(_LETTERS[a.ndim : a.ndim + b.ndim])
+    b_labels = list(_LETTERS[a.ndim : a.ndim + b.ndim])
     for i, j in zip(a_axes, b_axes, strict=True):
-        two[j] = a_labels[i]
+        b_labels[j] = a_labels[i]
     rest = [x for i, x in enumerate(a_labels) if i not in a_axes]
-    rest += [x for j, x in enumerate(two) if j not in b_axes]
+    rest += [x for j, x in enumerate(b_labels) if j not in b_axes]
     return call(  # type: ignore[no-any-return]
-        "einsum", a, b, subscripts=f"{''.join(a_labels)},{''.join(two)}->{''.join(rest)}"
+        "einsum", a, b, subscripts=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(rest)}"
     )
 
 
@@ -119,8 +119,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
             )
         pairs = tuple(range(a.ndim - n, a.ndim)), tuple(range(n))
     else:
-        a_axes, two = axes
-        pairs = _listed(a_axes, a), _listed(two, b)
+        a_axes, b_axes = axes
+        pairs = _listed(a_axes, a), _listed(b_axes, b)
     sizes = tuple(tuple(x.shape[i] for i in pair) for x, pair in zip((a, b), pairs, strict=True))
     if sizes[0] != sizes[1]:
         raise ShapeError(
@@ -222,12 +222,12 @@ def kron(a: Any, b: Any) -> Tensor:
     """``np.kron``: every element of ``a`` times all of ``b``."""
     a, b = tensor_of(a), tensor_of(b)
     ndim = max(a.ndim, b.ndim)
-    a_labels, two = _LETTERS[: a.ndim], _LETTERS[ndim : ndim + b.ndim]
+    a_labels, b_labels = _LETTERS[: a.ndim], _LETTERS[ndim : ndim + b.ndim]
     woven = ""
     for i in range(ndim):
         woven += a_labels[i - ndim + a.ndim : i - ndim + a.ndim + 1] if i >= ndim - a.ndim else ""
-        woven += two[i - ndim + b.ndim : i - ndim + b.ndim + 1] if i >= ndim - b.ndim else ""
-    product = call("einsum", a, b, subscripts=f"{a_labels},{two}->{woven}")
+        woven += b_labels[i - ndim + b.ndim : i - ndim + b.ndim + 1] if i >= ndim - b.ndim else ""
+    product = call("einsum", a, b, subscripts=f"{a_labels},{b_labels}->{woven}")
     sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (a, b)]
     return product.reshape(tuple(m * n for m, n in zip(*sizes, strict=True)))  # type: ignore[no-any-return]
 

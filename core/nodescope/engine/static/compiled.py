@@ -102,9 +102,9 @@ class Compiled:
         key = self._key(args, kwargs, leaves, state.recording)
         self._calls += 1
         entry = None
-        for each in self._entries.get(key, ()):
-            if not each.stale(leaves):
-                entry = each
+        for candidate in self._entries.get(key, ()):
+            if not candidate.stale(leaves):
+                entry = candidate
                 break
         while True:
             if entry is None:
@@ -130,12 +130,12 @@ class Compiled:
             called = [names[i] if i < len(names) else "" for i in range(len(args))]
             pairs = [*zip(called, args, strict=True), *sorted(kwargs.items())]
             parts = [
-                required_key(name, each) if name in static else key_of(each, leaves)
-                for name, each in pairs
+                required_key(name, value) if name in static else key_of(value, leaves)
+                for name, value in pairs
             ]
             key: Key = (recording, len(args), tuple(sorted(kwargs)), *parts)
         else:
-            key = (recording, *[key_of(each, leaves) for each in args])
+            key = (recording, *[key_of(arg, leaves) for arg in args])
         count = len(leaves)
         if count > 1:
             ids = [*map(id, leaves)]
@@ -150,9 +150,9 @@ class Compiled:
         leaves: list[Any],
     ) -> Entry:  # fmt: skip
         with self._lock:
-            for each in self._entries.get(key, ()):  # another thread was first
-                if not each.stale(leaves):
-                    return each
+            for existing in self._entries.get(key, ()):  # another thread was first
+                if not existing.stale(leaves):
+                    return existing
             form = form_of(self._names, self._static, args, kwargs)
             known = self._entries.get(key, ())
             reason = known[-1].stale(leaves) if known else self._new(form)
@@ -168,31 +168,31 @@ class Compiled:
     def _sized(self, owner: Any, form: Form, leaves: list[Any], reason: str) -> Entry | None:
         """A graph with a dynamic dimension put to the size that is wanted now."""
         dynamic, recording = self._dynamic, current().recording
-        found = dynamic.find(form, recording, leaves)
-        if found is not None:
-            return found[0]
+        sized = dynamic.find(form, recording, leaves)
+        if sized is not None:
+            return sized[0]
         start = time.perf_counter()
-        every = [each.entry for each in self._records if each.entry is not None]
-        entries = [each for each in every if not each.stale(leaves)]
+        all_entries = [record.entry for record in self._records if record.entry is not None]
+        entries = [entry for entry in all_entries if not entry.stale(leaves)]
         if not dynamic.grow(self._weak(owner), entries, form, recording):
             return None
-        found = dynamic.find(form, recording, leaves)
-        if found is not None:
+        sized = dynamic.find(form, recording, leaves)
+        if sized is not None:
             took = (time.perf_counter() - start) * 1e3
-            self._records.append(Record(found[0], reason, self._calls, where(), took, found[1]))
-            return found[0]
+            self._records.append(Record(sized[0], reason, self._calls, where(), took, sized[1]))
+            return sized[0]
         return None
 
     def _new(self, form: Form) -> str:
         """Why a call with these arguments needs a trace."""
         if not self._records:
             return "the first call"
-        said = [differences(record.form, form) for record in reversed(self._records)]
-        found = min(said, key=len)
+        reasons = [differences(record.form, form) for record in reversed(self._records)]
+        fewest = min(reasons, key=len)
         recorded = self._records[-1].recording
-        if not found and recorded is not current().recording:
+        if not fewest and recorded is not current().recording:
             return "gradients are now recorded" if not recorded else "gradients are not recorded"
-        return "; ".join(found) or "the same tensor appears at different places in the arguments"
+        return "; ".join(fewest) or "the same tensor appears at different places in the arguments"
 
     def _traced(
         self, owner: Any, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -202,23 +202,27 @@ class Compiled:
             began, start = time.perf_counter_ns(), time.perf_counter()
             form = form_of(self._names, self._static, args, kwargs)
             function = self._function(owner)
-            given = [(each.path, each.value) for each in form.arguments if each.spec is None]
-            guards = Guards(self.__wrapped__, owner, given)
+            static_values = [
+                (argument.path, argument.value)
+                for argument in form.arguments
+                if argument.spec is None
+            ]
+            guards = Guards(self.__wrapped__, owner, static_values)
             recording = current().recording
             before = pickle.dumps(np.random.get_state())
             traced = trace(function, form, recording)
             self._check_draws(guards, before)
             donated = self._given_away(form)
             entry = Entry(traced, guards, self.name, donated, wish=self._wish)
-            said = self._dynamic.begin(self._weak(owner), entry) if not self._records else ""
+            note = self._dynamic.begin(self._weak(owner), entry) if not self._records else ""
             took = (time.perf_counter() - start) * 1e3
             self._keep(key, (*self._entries.get(key, ()), entry)[-_MOST_VARIANTS:])
-            self._records.append(Record(entry, reason, self._calls, where(), took, said))
+            self._records.append(Record(entry, reason, self._calls, where(), took, note))
             self._warn()
             place = entry.lowering.place = defined_at(self.__wrapped__)
-            told = getattr(modes.attending(), "compiled", None)
-            if told is not None and place is not None:
-                told(self.name, place.file, place.line, began)
+            report = getattr(modes.attending(), "compiled", None)
+            if report is not None and place is not None:
+                report(self.name, place.file, place.line, began)
             return entry
 
     def _check_draws(self, guards: Guards, before: bytes) -> None:
@@ -247,49 +251,51 @@ class Compiled:
         if owner is None:
             return lambda: function
         try:
-            found = weakref.ref(owner)
+            reference = weakref.ref(owner)
         except TypeError:
             return lambda: types.MethodType(function, owner)
-        return lambda: types.MethodType(function, found())
+        return lambda: types.MethodType(function, reference())
 
     def _keep(self, key: Key, entries: tuple[Entry, ...]) -> None:
         """The entries of a key, from now on; others are let go, and only told of."""
-        gone = {id(each) for each in self._entries.get(key, ())} - {id(each) for each in entries}
+        evicted = {id(entry) for entry in self._entries.get(key, ())} - {
+            id(entry) for entry in entries
+        }
         self._entries[key] = entries
         for i, record in enumerate(self._records):
-            if record.entry is not None and id(record.entry) in gone:
+            if record.entry is not None and id(record.entry) in evicted:
                 record.let_go(i + 1)
 
     def _forget(self, key: Key, entry: Entry) -> None:
-        self._keep(key, tuple(each for each in self._entries[key] if each is not entry))
+        self._keep(key, tuple(entry_ for entry_ in self._entries[key] if entry_ is not entry))
 
     def _given_away(self, form: Form) -> tuple[int, ...]:
-        found = []
+        positions = []
         for position in form.dynamic:
             path = form.arguments[position].path
             if any(path == name or path.startswith((f"{name}[", f"{name}."))
                    for name in self._donate):  # fmt: skip
-                found.append(position)
-        return tuple(found)
+                positions.append(position)
+        return tuple(positions)
 
     def _warn(self) -> None:
         if len(self._records) != _WARN_AFTER:
             return
-        said = (
+        message = (
             f"{self.name} was traced {_WARN_AFTER} times, last because of: "
             f"{self._records[-1].reason}. Each trace takes time and memory; "
             f"print({self.name}.explain()) tells all"
         )
-        self._say(said)
+        self._say(message)
 
     @staticmethod
-    def _say(said: str) -> None:
+    def _say(message: str) -> None:
         """A warning at the user's line."""
         at = user_source()
         if at is None:
-            warnings.warn(said, UserWarning, stacklevel=2)
+            warnings.warn(message, UserWarning, stacklevel=2)
         else:
-            warnings.warn_explicit(said, UserWarning, at.file, at.line)
+            warnings.warn_explicit(message, UserWarning, at.file, at.line)
 
     # What a user asks for
 
@@ -316,7 +322,7 @@ class Compiled:
         return Explanation(
             self.name,
             self._calls,
-            tuple(each.said(i + 1) for i, each in enumerate(records)),
+            tuple(record.said(i + 1) for i, record in enumerate(records)),
             self._dynamic.notes(),
         )
 
@@ -327,18 +333,18 @@ class Compiled:
         if owner is None:
             return self
         key = id(owner)
-        found = self._bound.get(key)
-        if found is None:
+        bound = self._bound.get(key)
+        if bound is None:
             with self._lock:
-                found = self._bound.get(key)
-                if found is None:
+                bound = self._bound.get(key)
+                if bound is None:
                     own = Compiled(
                         self.__wrapped__, tuple(self._static), self._donate, self._wanted,
                         self.name, self._wish,
                     )  # fmt: skip
                     own._names = self._names[1:]
-                    found = self._bound[key] = (self._weakly(owner, key), own)
-        return Method(found[1], owner)
+                    bound = self._bound[key] = (self._weakly(owner, key), own)
+        return Method(bound[1], owner)
 
     def _weakly(self, owner: Any, key: int) -> Any:
         """Forgets the instance's traces when it is gone; one that cannot tell is kept."""
@@ -389,8 +395,10 @@ def defined_at(function: Callable[..., Any]) -> SourceLocation | None:
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names of the arguments, as far as they are known."""
     try:
-        found = inspect.signature(function).parameters.values()
+        signature_parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return ()
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return tuple(each.name for each in found if each.kind not in several)
+    return tuple(
+        parameter.name for parameter in signature_parameters if parameter.kind not in several
+    )

@@ -74,21 +74,21 @@ def compile(
             f"compile: {type(function).__name__} is not a function", source=where(),
             hint="use it as @nodescope.compile, or pass the function",
         )  # fmt: skip
-    static, given = _as_names(static_argnames), _as_names(donate)
+    static, donated = _as_names(static_argnames), _as_names(donate)
     wanted = check_wanted(dynamic)
     wish = wish_of(backend, passes, unsafe, memory_bytes)
     known = parameters_of(function)
     named = wanted if isinstance(wanted, tuple) else ()
     if known and not _takes_any(function):
-        for each in (*static, *given, *named):
-            if each not in known:
+        for argument_name in (*static, *donated, *named):
+            if argument_name not in known:
                 raise UsageError(
                     f"compile: {getattr(function, '__name__', 'the function')} has no argument "
-                    f"{each!r}",
+                    f"{argument_name!r}",
                     source=where(),
                     hint=f"it has {', '.join(known)}",
                 )
-    return Compiled(function, static, given, wanted, name, wish)
+    return Compiled(function, static, donated, wanted, name, wish)
 
 
 def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -96,5 +96,7 @@ def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _takes_any(function: Callable[..., Any]) -> bool:
-    found = inspect.signature(function).parameters.values()
-    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found)
+    signature_parameters = inspect.signature(function).parameters.values()
+    return any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature_parameters
+    )

@@ -104,8 +104,8 @@ class Family:
         """The graph for one size."""
         base = self.entry.traced
         nodes = [
-            node if (found := self.attrs.get(i)) is None
-            else dataclass_like(node, attrs=found(n))
+            node if (attrs_of := self.attrs.get(i)) is None
+            else dataclass_like(node, attrs=attrs_of(n))
             for i, node in enumerate(base.builder.nodes[: self.count])
         ]  # fmt: skip
         values = [
@@ -113,10 +113,10 @@ class Family:
             else dataclass_like(value, spec=TensorSpec(shape(n), value.spec.dtype))
             for i, value in enumerate(base.builder.values)
         ]  # fmt: skip
-        arrays = {value: found(n) for value, found in self.arrays.items()}
+        arrays = {value: array(n) for value, array in self.arrays.items()}
         results = [
-            (kind, self.static[i](n)) if i in self.static else (kind, each)
-            for i, (kind, each) in enumerate(base.results)
+            (kind, self.static[i](n)) if i in self.static else (kind, result)
+            for i, (kind, result) in enumerate(base.results)
         ]
         traced = dataclasses.replace(
             base, form=form.forgotten(), builder=Resized(base.builder, nodes, values, arrays),
@@ -134,9 +134,9 @@ class Family:
         base = self.entry.traced
         specs = {position: _with(base.form, position, n) for position in self.positions}
         traced = trace(self.function(), base.form, base.recording, specs=specs)
-        found = Joint.of(traced, self.entry.name, self.entry.lowering.wish)
-        assert found is not None
-        return found
+        joint = Joint.of(traced, self.entry.name, self.entry.lowering.wish)
+        assert joint is not None
+        return joint
 
 
 def dataclass_like(struct: Any, **changes: Any) -> Any:
@@ -244,11 +244,11 @@ def _with(form: Form, position: int, n: int) -> TensorSpec:
     return TensorSpec((n, *spec.shape[1:]), spec.dtype)
 
 
-def _alike(one: Form, other: Form, positions: tuple[int, ...]) -> bool:
+def _alike(first: Form, other: Form, positions: tuple[int, ...]) -> bool:
     """Whether two calls differ at most in the leading dimensions of some leaves."""
-    if (one.names, one.structures, one.same) != (other.names, other.structures, other.same):
+    if (first.names, first.structures, first.same) != (other.names, other.structures, other.same):
         return False
-    for i, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True)):
+    for i, (a, b) in enumerate(zip(first.arguments, other.arguments, strict=True)):
         if a.role != b.role or (a.spec is None) is not (b.spec is None):
             return False
         if a.spec is None or b.spec is None:
@@ -263,24 +263,26 @@ def _alike(one: Form, other: Form, positions: tuple[int, ...]) -> bool:
     return True
 
 
-def _differing(one: Form, other: Form) -> tuple[int, ...]:
+def _differing(first: Form, other: Form) -> tuple[int, ...]:
     """The leaves in which two calls differ, if it is one leading size, the same in all of them."""
-    if not differences(one, other) or len(one.arguments) != len(other.arguments):
+    if not differences(first, other) or len(first.arguments) != len(other.arguments):
         return ()
-    found = tuple(
-        i for i, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True))
+    differing = tuple(
+        i for i, (a, b) in enumerate(zip(first.arguments, other.arguments, strict=True))
         if a.spec != b.spec
     )  # fmt: skip
-    if not _alike(one, other, found) or not all(_may(one, i) and _may(other, i) for i in found):
+    if not _alike(first, other, differing) or not all(
+        _may(first, i) and _may(other, i) for i in differing
+    ):
         return ()
-    sizes = {(_shape(one, i)[0], _shape(other, i)[0]) for i in found}
-    return found if len(sizes) == 1 else ()
+    sizes = {(_shape(first, i)[0], _shape(other, i)[0]) for i in differing}
+    return differing if len(sizes) == 1 else ()
 
 
 def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Family:
     """Trace at several sizes and see what follows from them. Raises `Unfit`."""
     base = entry.traced
-    shapes = [each.spec.shape for each in base.builder.values]
+    shapes = [v.spec.shape for v in base.builder.values]
     own = _shape(base.form, positions[0])[0]
     count = base.mark
     if entry.joint is not None:
@@ -293,38 +295,42 @@ def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Fam
         traces.append(_tried(function, entry, positions, n, watch, shapes, count))
         if watch.noticed:
             raise Unfit(watch.noticed)
-    every = [base, *traces]
+    all_traces = [base, *traces]
     sizes = [own, *TRIED]
     if own in TRIED:
-        every, sizes = every[1:], sizes[1:]
-    for each in traces:
-        _check_alike(base, each, count)
-    nodes = [each.builder.nodes[:count] for each in every]
+        all_traces, sizes = all_traces[1:], sizes[1:]
+    for other in traces:
+        _check_alike(base, other, count)
+    nodes = [trace_.builder.nodes[:count] for trace_ in all_traces]
     attrs = {}
     for i, row in enumerate(zip(*nodes, strict=True)):
-        found = fit([node.attrs for node in row], sizes, _called(row[0], "a number"))
-        if found is not None:
-            attrs[i] = found
+        fitted = fit([node.attrs for node in row], sizes, _called(row[0], "a number"))
+        if fitted is not None:
+            attrs[i] = fitted
     moved = {}
     last = max((max(node.outputs, default=0) for node in nodes[0]), default=0)
     for i in range(last):
-        found = fit([each.builder.values[i].spec.shape for each in every], sizes, "a shape")
-        if found is not None:
-            moved[i] = found
+        fitted = fit(
+            [trace_.builder.values[i].spec.shape for trace_ in all_traces], sizes, "a shape"
+        )
+        if fitted is not None:
+            moved[i] = fitted
     arrays = {}
     for node in nodes[0]:
         if node.op == "constant":
             value = node.outputs[0]
-            held = [each.builder.arrays[value] for each in every]
-            found = fit_array(held, sizes, _called(node, "an array made"))
-            if found is not None:
-                arrays[value] = found
+            array_values = [trace_.builder.arrays[value] for trace_ in all_traces]
+            fitted = fit_array(array_values, sizes, _called(node, "an array made"))
+            if fitted is not None:
+                arrays[value] = fitted
     static = {}
     for i, (kind, _) in enumerate(base.results):
         if kind == "static":
-            found = fit([each.results[i][1] for each in every], sizes, "a number that it returns")
-            if found is not None:
-                static[i] = found
+            fitted = fit(
+                [trace_.results[i][1] for trace_ in all_traces], sizes, "a number that it returns"
+            )
+            if fitted is not None:
+                static[i] = fitted
     return Family(function, entry, positions, attrs, moved, static, arrays, count)
 
 
@@ -358,22 +364,22 @@ def _tried(
     except Unfit:
         raise
     except Exception as error:
-        said = error.message if isinstance(error, NodescopeError) else str(error)
+        problem = error.message if isinstance(error, NodescopeError) else str(error)
         raise Unfit(
-            watch.noticed or f"with size {n} it fails: {said} ({getattr(error, 'source', '')})"
+            watch.noticed or f"with size {n} it fails: {problem} ({getattr(error, 'source', '')})"
         ) from None
     return traced
 
 
 def _check_alike(base: Traced, other: Traced, count: int) -> None:
     """Whether two traces are the same but for numbers. Raises `Unfit`."""
-    one, two = base.builder.nodes[:count], other.builder.nodes
-    for a, b in zip(one, two, strict=False):
+    nodes, other_nodes = base.builder.nodes[:count], other.builder.nodes
+    for a, b in zip(nodes, other_nodes, strict=False):
         if (a.op, a.inputs, a.outputs, a.phase, a.scope, a.forward) != (
             b.op, b.inputs, b.outputs, b.phase, b.scope, b.forward,
         ):  # fmt: skip
             raise Unfit(_called(a, "the operation") + " depends on it")
-    if len(one) != len(two) or base.mark != other.mark:
+    if len(nodes) != len(other_nodes) or base.mark != other.mark:
         raise Unfit("the number of operations depends on it")
     if _state(base) != _state(other):
         raise Unfit("what it returns or changes depends on it")
@@ -386,14 +392,16 @@ def _state(traced: Traced) -> Any:
     value = traced.builder.value_of
     return (
         traced.structure,
-        [(kind, each if kind in ("leaf", "value") else kind) for kind, each in traced.results],
-        [(value(each), each.edge is None) for each in traced.tensors],
-        [(place(binding), each) for binding, each in traced.writes],
-        [(place(binding), each is None or value(each)) for binding, each in traced.grads],
-        [(place(binding), each is None or value(each)) for binding, each in traced.reads],
+        [(kind, result if kind in ("leaf", "value") else kind) for kind, result in traced.results],
+        [(value(tensor), tensor.edge is None) for tensor in traced.tensors],
+        [(place(binding), tensor) for binding, tensor in traced.writes],
+        [(place(binding), tensor is None or value(tensor)) for binding, tensor in traced.grads],
+        [(place(binding), tensor is None or value(tensor)) for binding, tensor in traced.reads],
         [place(binding) for binding, _ in traced.inputs],
     )
 
 
-def _called(node: Node, what: str) -> str:
-    return f"{what} of {node.name} ({node.source})" if node.source else f"{what} of {node.name}"
+def _called(node: Node, subject: str) -> str:
+    return (
+        f"{subject} of {node.name} ({node.source})" if node.source else f"{subject} of {node.name}"
+    )

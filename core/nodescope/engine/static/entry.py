@@ -70,17 +70,17 @@ class Entry:
         self.traced, self.guards, self.name = traced, guards, name
         builder = traced.builder
         self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
-        self.donated = tuple(self.order[each] for each in donated)
+        self.donated = tuple(self.order[leaf] for leaf in donated)
         self.given_away = donated
         self.joint = joint or Joint.of(traced, name, wish)
         residuals = self.joint.residuals if self.joint else ()
         self.outputs = (
-            *(builder.value_of(each) for each in traced.tensors),
+            *(builder.value_of(tensor) for tensor in traced.tensors),
             *(value for _, value in traced.writes),
         )
         nodes = tuple(builder.nodes[: traced.mark])
         last = max((max(node.outputs, default=0) for node in nodes), default=0)
-        self.inputs = tuple(each for each in builder.inputs if each <= last)
+        self.inputs = tuple(value for value in builder.inputs if value <= last)
         self.graph = Graph(
             id=builder.id, kind="static", inputs=self.inputs, outputs=self.outputs, nodes=nodes,
             values=tuple(builder.values[:last]),
@@ -97,19 +97,19 @@ class Entry:
             (reader, {key.rpartition(":")[0] for key in ids}) for reader, ids in builder.hosts
         ]
         self.owners: list[Any] = [_owner(reader) for reader, _ in builder.hosts]
-        self._owners = [each for each in self.owners if hasattr(each, "steps")]
+        self._owners = [owner for owner in self.owners if hasattr(owner, "steps")]
         self._held = tuple(
             (tensor, tensor.data.shape, tensor.edge is None)
-            for tensor in map(traced.binding, (each for each, _ in builder.captures))
+            for tensor in map(traced.binding, (tensor for tensor, _ in builder.captures))
             if isinstance(tensor, Tensor)
         )
-        self._held_ids = {id(each) for each, _, _ in self._held}
+        self._held_ids = {id(tensor) for tensor, _, _ in self._held}
         self._tied = tuple((self.order[position], tensor) for position, tensor in traced.tied)
         self._grads = tuple(
             (self._place(binding), None if stand_in is None else _form(stand_in))
             for binding, stand_in in traced.reads
         )
-        positions = {id(each): i for i, each in enumerate(traced.tensors)}
+        positions = {id(tensor): i for i, tensor in enumerate(traced.tensors)}
         self._gradients = [
             (self._place(binding), None if after is None else positions[id(after)])
             for binding, after in traced.grads
@@ -122,9 +122,12 @@ class Entry:
             for i, value in enumerate(self.outputs[: len(traced.tensors)])
             if value in begins
         )
-        self._freed = tuple(i for i, each in enumerate(traced.tensors) if freed_root(traced, each))
+        self._freed = tuple(
+            i for i, tensor in enumerate(traced.tensors) if freed_root(traced, tensor)
+        )
         self.results: list[tuple[str, Any]] = [
-            (kind, self.order[each] if kind == "leaf" else each) for kind, each in traced.results
+            (kind, self.order[result] if kind == "leaf" else result)
+            for kind, result in traced.results
         ]
         alone = traced.structure == TREE_LEAF and self.results[0][0] == "value"
         self._single: int | None = self.results[0][1] if alone else None
@@ -173,11 +176,11 @@ class Entry:
                 return f"captured {_called(tensor)} {change} a gradient"
         for place, form in self._grads:
             tensor = _of(place, leaves)
-            found = getattr(tensor, "_grad", None)
-            if (found is None) is not (form is None):
+            gradient = getattr(tensor, "_grad", None)
+            if (gradient is None) is not (form is None):
                 before = "None" if form is None else "set"
                 return f"{_called(tensor)}.grad was {before}, but is not now"
-            if found is not None and _form(found) != form:
+            if gradient is not None and _form(gradient) != form:
                 return f"{_called(tensor)}.grad has another shape or dtype"
         for i, tensor in self._tied:
             if leaves[i] is not tensor:
@@ -202,8 +205,8 @@ class Entry:
             feeds: list[Any] = []
             for kind, place, name in self.feeding:
                 if kind == FROM_LEAF:
-                    each = leaves[place]
-                    feeds.append(each.data if each.__class__ is Tensor else np.asarray(each))
+                    leaf = leaves[place]
+                    feeds.append(leaf.data if leaf.__class__ is Tensor else np.asarray(leaf))
                 elif kind == FROM_OUTSIDE:
                     feeds.append(place.data)
                 elif kind == FROM_RATE:
@@ -223,9 +226,9 @@ class Entry:
             for owner, steps in before:
                 owner.steps = steps
             if isinstance(error, Exception) and not isinstance(error, Stale):
-                said = self._suspected(error) if self.donated else self._located(error, feeds)
-                if said is not error:
-                    raise said from error
+                better = self._suspected(error) if self.donated else self._located(error, feeds)
+                if better is not error:
+                    raise better from error
             raise
         return self._finished(leaves, arrays, kept)
 
@@ -254,8 +257,8 @@ class Entry:
                 result.data = array
                 result.edge = None
                 tensors.append(result)
-        for each, vid in zip(tensors, ids, strict=False):
-            each._vid = vid
+        for tensor, vid in zip(tensors, ids, strict=False):
+            tensor._vid = vid
         if self._losses:
             self._tell_losses(tensors)
         for i in self._freed:
@@ -282,7 +285,7 @@ class Entry:
 
     def _set_grads(self, leaves: list[Any], tensors: list[Tensor]) -> None:
         """No gradient shares memory with another tensor, which writing to it would change."""
-        taken = {id(leaf.data) for leaf in leaves if leaf.__class__ is Tensor}
+        used = {id(leaf.data) for leaf in leaves if leaf.__class__ is Tensor}
         for place, position in self._gradients:
             target = settled(_of(place, leaves))
             if position is None:
@@ -290,28 +293,28 @@ class Entry:
                 continue
             gradient = tensors[position]
             data = gradient.data
-            if data.base is not None or id(data) in taken:
+            if data.base is not None or id(data) in used:
                 gradient.data = data = data.copy(order="K")
-            taken.add(id(data))
+            used.add(id(data))
             target._grad = gradient
 
     def _assembled(self, leaves: list[Any], tensors: list[Tensor]) -> Any:
-        found: list[Any] = []
-        for kind, each in self.results:
+        results: list[Any] = []
+        for kind, item in self.results:
             if kind == "value":
-                found.append(tensors[each])
+                results.append(tensors[item])
             elif kind == "leaf":
-                found.append(leaves[each])
+                results.append(leaves[item])
             elif kind == "made":
                 result = _new(Tensor)  # each call makes one, as the function does
-                result.data, result.edge = each.data.copy(order="K"), each.edge
-                found.append(result)
-            elif kind == "static" and each.__class__ is _ndarray:
-                found.append(each.copy())
+                result.data, result.edge = item.data.copy(order="K"), item.edge
+                results.append(result)
+            elif kind == "static" and item.__class__ is _ndarray:
+                results.append(item.copy())
             else:
-                found.append(each)
+                results.append(item)
         assert self.traced.structure is not None
-        return unflatten(self.traced.structure, found)
+        return unflatten(self.traced.structure, results)
 
     def _observed(self, leaves: list[Any], observer: Any) -> Any:
         """Through the tracer: kernel by kernel as it is compiled, or as the plain function runs."""
@@ -320,41 +323,41 @@ class Entry:
             return self._played(leaves)
         before = self._steps()
         try:
-            given = self._tensors(leaves)
-            tensors = watched.run(observer, given)
+            tensors_in = self._tensors(leaves)
+            tensors = watched.run(observer, tensors_in)
         except BaseException:
             for owner, steps in before:
                 owner.steps = steps
             raise
-        feeds = [each.data if each.__class__ is Tensor else each for each in given]
-        ids = [each._vid for each in tensors]
+        feeds = [tensor.data if tensor.__class__ is Tensor else tensor for tensor in tensors_in]
+        ids = [tensor._vid for tensor in tensors]
         known = {
-            value: getattr(each, "_vid", 0)
-            for value, each in zip((*self.inputs, *self.plan.outputs), (*given, *tensors),
+            value: getattr(tensor, "_vid", 0)
+            for value, tensor in zip((*self.inputs, *self.plan.outputs), (*tensors_in, *tensors),
                                    strict=True)
-            if each.__class__ is Tensor
+            if tensor.__class__ is Tensor
         }  # fmt: skip
-        found = self._finished(leaves, [each.data for each in tensors], feeds, ids, known)
+        outcome = self._finished(leaves, [tensor.data for tensor in tensors], feeds, ids, known)
         if self.donated:
             for position in self.donated:
                 if leaves[position].__class__ is Tensor:
                     donate(leaves[position], self.name)
-        return found
+        return outcome
 
     def _tensors(self, leaves: list[Any]) -> list[Any]:
         """What is fed, as tensors that an observer may know; numbers stay numbers."""
-        rates, found = self._rates(), []
+        rates, tensors = self._rates(), []
         for kind, place, name in self.feeding:
             if kind == FROM_LEAF:
-                each = leaves[place]
-                found.append(each if each.__class__ is Tensor else make(np.asarray(each)))
+                leaf = leaves[place]
+                tensors.append(leaf if leaf.__class__ is Tensor else make(np.asarray(leaf)))
             elif kind == FROM_OUTSIDE:
-                found.append(settled(place))
+                tensors.append(settled(place))
             elif kind == FROM_RATE:
-                found.append(rates[place][name])
+                tensors.append(rates[place][name])
             else:
-                found.append(_of(place, leaves)._grad)
-        return found
+                tensors.append(_of(place, leaves)._grad)
+        return tensors
 
     def _played(self, leaves: list[Any]) -> Any:
         """Node by node through the tracer, so that the run looks as the plain function's."""
@@ -367,14 +370,14 @@ class Entry:
                 owner.steps = steps
             raise
         tensors: list[Tensor] = []
-        taken = {id(leaf) for leaf in leaves}
-        for each, value in zip(self.traced.tensors, self.outputs, strict=False):
+        handled = {id(leaf) for leaf in leaves}
+        for output, value in zip(self.traced.tensors, self.outputs, strict=False):
             tensor = values[value]
-            if each.edge is None:
+            if output.edge is None:
                 tensor = tensor.detach()
-            elif id(tensor) in taken:
+            elif id(tensor) in handled:
                 tensor = alias_of(tensor)
-            taken.add(id(tensor))
+            handled.add(id(tensor))
             tensors.append(tensor)
         self._tell_losses(tensors)
         for i in self._freed:
@@ -392,7 +395,7 @@ class Entry:
 
     def _steps(self) -> list[tuple[Any, int]]:
         """The optimizers that count this call as a step, with their counts before it."""
-        return [(each, each.steps) for each in self._owners]
+        return [(owner, owner.steps) for owner in self._owners]
 
     def next_rates(self) -> list[dict[str, float]]:
         """The numbers of the next call, which does not happen."""
@@ -404,13 +407,13 @@ class Entry:
                 owner.steps = steps
 
     def _rates(self) -> list[dict[str, float]]:
-        found = []
+        all_rates = []
         for reader, names in self._hosts:
             rates = reader()
             if rates.keys() != names:
                 raise Stale("the optimizer's settings differ from those when it was traced")
-            found.append(rates)
-        return found
+            all_rates.append(rates)
+        return all_rates
 
     def _suspected(self, error: Exception) -> Exception:
         """The error with the lines that may have raised it: the arguments are gone for a retry."""
@@ -425,11 +428,11 @@ class Entry:
         if not lines:
             return error
         first, *more = dict.fromkeys(lines)
-        said = f"{self.name}: {error}, in {first}" + (
+        message = f"{self.name}: {error}, in {first}" + (
             f" or one of {len(more)} more" if more else ""
         )
         return BoundsError(
-            said, source=where(),
+            message, source=where(),
             hint="its arguments were donated, so it cannot be rerun for details: omit "
             "donate= for that; np.clip keeps indices in range",
         )  # fmt: skip
@@ -472,13 +475,13 @@ def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
     State has memory of its own, as `nodescope.assign` gives it: what is written into it later must
     not change an argument, a result, or what a derivative will need.
     """
-    made = {value: node for node in plan.graph.nodes for value in node.outputs}
-    held = Counter(root for each in plan.outputs for root in roots_of(made.get, each))
+    producers = {value: node for node in plan.graph.nodes for value in node.outputs}
+    root_counts = Counter(root for value in plan.outputs for root in roots_of(producers.get, value))
     return frozenset(
         i
-        for i, each in enumerate(written)
-        for root in roots_of(made.get, each)
-        if held[root] > 1 or is_leafs(made.get, root)
+        for i, value in enumerate(written)
+        for root in roots_of(producers.get, value)
+        if root_counts[root] > 1 or is_leafs(producers.get, root)
     )
 
 

@@ -91,7 +91,7 @@ class Trace:
             lines.append(f"  sets .grad of: {_listed(self.grads)}")
         if self.dynamic:
             lines.append(f"  {self.dynamic}")
-        lines.extend(f"  {line}" for each in self.compiled for line in str(each).split("\n"))
+        lines.extend(f"  {line}" for report in self.compiled for line in str(report).split("\n"))
         return "\n".join(lines)
 
 
@@ -171,11 +171,11 @@ def explained(number: int, record: Record) -> Trace:
                  tensor.data.nbytes, str(builder.producer(value).source or ""))
             for tensor, value in builder.captures if id(tensor) not in own
         ),
-        writes=tuple(_called(each, traced) for each, _ in traced.writes),
-        grads=tuple(_called(each, traced) for each, _ in traced.grads),
+        writes=tuple(_called(tensor, traced) for tensor, _ in traced.writes),
+        grads=tuple(_called(tensor, traced) for tensor, _ in traced.grads),
         phases=dict(Counter(node.phase for node in entry.graph.nodes)),
         dynamic=record.dynamic,
-        compiled=tuple(report_of(each, of) for of, each in entry.lowerings()),
+        compiled=tuple(report_of(lowering, of) for of, lowering in entry.lowerings()),
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Guards:
     """
 
     def __init__(
-        self, function: Any, owner: Any = None, given: Iterable[tuple[str, Any]] = ()
+        self, function: Any, owner: Any = None, static_values: Iterable[tuple[str, Any]] = ()
     ) -> None:
         self._found: list[Guard] = []
         self._seen: set[int] = set()
@@ -63,7 +63,7 @@ class Guards:
             owner, function = function.__self__, function.__func__
         if owner is not None:
             self._inside("self", owner, names, 0)
-        for path, value in given:
+        for path, value in static_values:
             self._inside(path, value, names, 0)
         if code is None:
             self._inside(getattr(function, "__name__", type(function).__name__), function, names, 0)
@@ -158,8 +158,8 @@ class Guards:
             members = frozenset(value)
             self._found.append((_MEMBERS, value, None, members, f"what {label} holds"))
         elif isinstance(value, functools.partial):
-            for each in (value.func, value.args, value.keywords):
-                self._inside(label, each, names, depth + 1)
+            for part in (value.func, value.args, value.keywords):
+                self._inside(label, part, names, depth + 1)
         elif isinstance(value, Module):
             self._module(label, value, names, depth)
         elif not _library(value):
@@ -175,17 +175,17 @@ class Guards:
                 if _counts(space[name]):
                     self._add(_ITEM, space, name, space[name], called, depth, names)
                 continue
-            found, place = inspect.getattr_static(value, name, _MISSING), value
-            if isinstance(found, types.MemberDescriptorType):
-                found = getattr(value, name, None)
-            elif hasattr(type(found), "__get__"):
+            attribute, place = inspect.getattr_static(value, name, _MISSING), value
+            if isinstance(attribute, types.MemberDescriptorType):
+                attribute = getattr(value, name, None)
+            elif hasattr(type(attribute), "__get__"):
                 continue  # a method or property: what they name is followed
-            elif found is not _MISSING and space.__class__ is dict:
+            elif attribute is not _MISSING and space.__class__ is dict:
                 # Of the class; so that the guard does not keep the instance.
                 self._found.append((_ITEM, space, name, _MISSING, called))
                 place = type(value)
-            if found is not _MISSING and _counts(found):
-                self._add(_ATTRIBUTE, place, name, found, called, depth, names)
+            if attribute is not _MISSING and _counts(attribute):
+                self._add(_ATTRIBUTE, place, name, attribute, called, depth, names)
 
     def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
         """The names, and those in the methods of a user's class that they name.
@@ -195,16 +195,21 @@ class Guards:
         kind = value if isinstance(value, type) else type(value)
         names |= {
             name
-            for each in kind.__mro__ if not _library(each)
-            for name, held in vars(each).items()
-            if name[:2] == "__" and name not in _NOT_CALLED and isinstance(held, types.FunctionType)
-        }  # fmt: skip
+            for base in kind.__mro__
+            if not _library(base)
+            for name, member in vars(base).items()
+            if name[:2] == "__"
+            and name not in _NOT_CALLED
+            and isinstance(member, types.FunctionType)
+        }
         done: set[str] = set()
         while todo := sorted(names - done):
             done.update(todo)
             for name in todo:
-                found = inspect.getattr_static(kind, name, None)
-                function = getattr(found, "fget", None) or getattr(found, "__func__", found)
+                attribute = inspect.getattr_static(kind, name, None)
+                function = getattr(attribute, "fget", None) or getattr(
+                    attribute, "__func__", attribute
+                )
                 function = getattr(function, "__wrapped__", function)
                 code: Any = getattr(function, "__code__", None)
                 if isinstance(function, types.FunctionType) and not is_internal(code.co_filename):
@@ -217,9 +222,9 @@ class Guards:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         if len(value) > _MOST:
             return
-        for key, each in items:
-            if _counts(each):
-                self._add(_ITEM, value, key, each, f"item {label}[{key!r}]", depth, names)
+        for key, item in items:
+            if _counts(item):
+                self._add(_ITEM, value, key, item, f"item {label}[{key!r}]", depth, names)
 
     def _module(self, label: str, value: Module, names: frozenset[str], depth: int) -> None:
         """All of a network's settings, parameters and parts, however deep."""
@@ -228,11 +233,11 @@ class Guards:
         training = getattr(value, "training", None)
         called = f"attribute {label}.training"
         self._add(_ATTRIBUTE, value, "training", training, called, depth, names)
-        for name, each in space.items():
-            if name != "training" and name not in _SILENT and _counts(each):
+        for name, item in space.items():
+            if name != "training" and name not in _SILENT and _counts(item):
                 # Parts of a network are followed all the way.
                 called = f"attribute {label}.{name}"
-                self._add(_ITEM, space, name, each, called, min(depth, _DEPTH - 2), names)
+                self._add(_ITEM, space, name, item, called, min(depth, _DEPTH - 2), names)
 
 
 _NOT_CALLED = {
@@ -246,8 +251,8 @@ def _appended(code: types.CodeType) -> frozenset[str]:
     uses: dict[str, bool] = {}
     if _GROWING.isdisjoint(_names(code)):
         return frozenset()  # as nearly all functions: reading their steps takes milliseconds
-    for each in _all(code):
-        steps = [i for i in dis.get_instructions(each) if i.opname not in ("CACHE", "PUSH_NULL")]
+    for code_ in _all(code):
+        steps = [i for i in dis.get_instructions(code_) if i.opname not in ("CACHE", "PUSH_NULL")]
         for now, following in itertools.pairwise(steps):
             if now.opname in _LOADS:
                 method = following.opname in ("LOAD_METHOD", "LOAD_ATTR")
@@ -263,9 +268,9 @@ _LOADS = {"LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_ATT
 def _all(code: types.CodeType) -> Iterator[types.CodeType]:
     """A function's code, and that of the functions defined inside."""
     yield code
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _all(each)
+    for co_const in code.co_consts:
+        if isinstance(co_const, types.CodeType):
+            yield from _all(co_const)
 
 
 def _nothing() -> None:
@@ -297,8 +302,8 @@ def _names(code: types.CodeType) -> frozenset[str]:
 def _named(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """Names of globals and of attributes: `types.CodeType.co_names` does not tell them apart."""
     spaces: tuple[set[str], set[str]] = (set(), set())
-    for each in _all(code):
-        steps, extended = each.co_code, 0
+    for code_ in _all(code):
+        steps, extended = code_.co_code, 0
         local: set[str] = set()  # of a class's body, which looks there before among the globals
         straight = True
         for at in range(0, len(steps), 2):
@@ -306,11 +311,11 @@ def _named(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
             extended = argument << 8 if step == _EXTENDED else 0
             straight = straight and step not in _JUMPS
             if step == _STORE_NAME and straight:
-                local.add(each.co_names[argument])
+                local.add(code_.co_names[argument])
             known = _NAMING.get(step)
             if known is not None:
                 space, shift = known
-                name = each.co_names[argument >> shift]
+                name = code_.co_names[argument >> shift]
                 if step != _LOAD_NAME or name not in local:
                     spaces[space].add(name)
     return frozenset(spaces[0]), frozenset(spaces[1])

@@ -80,21 +80,21 @@ class Joint:
         self.forward: Lowering | None = None
         self.order = {position: i for i, position in enumerate(traced.form.dynamic)}
         self.places = [
-            self.order[each] if isinstance(each, int) else each for each, _ in traced.inputs
+            self.order[place] if isinstance(place, int) else place for place, _ in traced.inputs
         ]
         self._lock = threading.RLock()
         self._backwards: dict[tuple[bool, ...], Backward] = {}
         self._elsewhere = elsewhere
-        everything = (True,) * len(roots)
+        all_present = (True,) * len(roots)
         if full is not None:
-            self._backwards[everything] = full
+            self._backwards[all_present] = full
         self.op = Op(
             name=name, family="layout", infer=_unknown, impl=_unknown, vjp=(self._rule,),
             variadic=True, joint=True, partial=True,
         )  # fmt: skip
         needed: set[int] = set()
         try:
-            self.full: Backward | None = self.backward(everything)
+            self.full: Backward | None = self.backward(all_present)
             needed.update(self.full.residuals)
         except GradientError:  # it matters only to those who ask for it
             self.full = None
@@ -111,7 +111,7 @@ class Joint:
         if not targets:
             return None
         roots = tuple(
-            i for i, each in enumerate(traced.tensors) if history(each, targets) == "whole"
+            i for i, tensor in enumerate(traced.tensors) if history(tensor, targets) == "whole"
         )
         return Joint(traced, roots, name, wish) if roots else None
 
@@ -132,11 +132,11 @@ class Joint:
             nodes=tuple(nodes), values=tuple(traced.builder.values),
             constants=full.graph.constants,
         )  # fmt: skip
-        found = Backward(
+        resized = Backward(
             graph, tuple(nodes[mark:]), full.residuals, full.cotangents, full.outputs,
             self._lowering(graph, traced.builder.arrays, patience=1),
         )  # fmt: skip
-        return Joint(traced, self.roots, self.op.name, self.wish, full=found, elsewhere=elsewhere)
+        return Joint(traced, self.roots, self.op.name, self.wish, full=resized, elsewhere=elsewhere)
 
     def _lowering(self, graph: Graph, arrays: Mapping[int, Any], patience: int = 0) -> Lowering:
         plan = Plan(graph, arrays, graph.outputs, graph.inputs)
@@ -167,28 +167,30 @@ class Joint:
         )
         saved = {**feeds, **dict(zip(self.residuals, arrays[count:], strict=True))}
         bundle = Bundle(
-            tuple(arrays[each] for each in self.roots),
+            tuple(arrays[root] for root in self.roots),
             (next_seq(), self.op, inputs, {"saved": saved, "known": known or {}}),
-            tuple(ids[each] for each in self.roots) if ids else (0,) * len(self.roots),
+            tuple(ids[root] for root in self.roots) if ids else (0,) * len(self.roots),
         )
         tensors = [make(array) for array in arrays[: len(self.traced.tensors)]]
-        for position, each in zip(self.roots, bundle.tensors(), strict=True):
-            tensors[position] = each
+        for position, tensor in zip(self.roots, bundle.tensors(), strict=True):
+            tensors[position] = tensor
         return tensors
 
     def lowerings(self) -> list[Lowering]:
         """The derivatives that have run."""
-        return [each.lowering for each in self._backwards.values() if each.lowering.lowered]
+        return [
+            backward.lowering for backward in self._backwards.values() if backward.lowering.lowered
+        ]
 
     def backward(self, present: tuple[bool, ...]) -> Backward:
         """The derivative for cotangents that come through some of the roots."""
         with self._lock:
-            found = self._backwards.get(present)
-            if found is None and self._elsewhere is not None:
-                found = self._backwards[present] = self._elsewhere().backward(present)
-            if found is None:
-                found = self._backwards[present] = self._trace(present)
-        return found
+            backward_pass = self._backwards.get(present)
+            if backward_pass is None and self._elsewhere is not None:
+                backward_pass = self._backwards[present] = self._elsewhere().backward(present)
+            if backward_pass is None:
+                backward_pass = self._backwards[present] = self._trace(present)
+        return backward_pass
 
     def _trace(self, present: tuple[bool, ...]) -> Backward:
         traced, builder = self.traced, self.traced.builder
@@ -202,7 +204,7 @@ class Joint:
             state = current()
             state.phase, state.scope = "backward", "backward"
             # On the tape, so that `play` knows what has a history when it is differentiated again.
-            cts = [builder.placeholder(spec_of(each), "cotangent", grad=True) for each in roots]
+            cts = [builder.placeholder(spec_of(root), "cotangent", grad=True) for root in roots]
             ends = pull_many(
                 roots, cts, traced=True, create_graph=True, keep=True, targets=targets,
                 conjugate=False,
@@ -227,30 +229,39 @@ class Joint:
     def _rule(
         self, F: Any, ct: Any, out: Any, *inputs: Any, saved: dict[int, Any], known: dict[int, int]
     ) -> Any:
-        found = self.backward(tuple(each is not None for each in ct))
-        given = [each for each in ct if each is not None]
-        kept = {each: saved[each] if each in saved else _blank(found, each)
-                for each in found.residuals}  # fmt: skip
+        backward_pass = self.backward(tuple(cotangent is not None for cotangent in ct))
+        cotangents = [cotangent for cotangent in ct if cotangent is not None]
+        kept = {residual: saved[residual] if residual in saved else _blank(backward_pass, residual)
+                for residual in backward_pass.residuals}  # fmt: skip
         if F is ops.RAW:
-            arrays = iter(found.lowering.run([*kept.values(), *given]))
-            return tuple(None if each is None else next(arrays) for each in found.outputs)
+            arrays = iter(backward_pass.lowering.run([*kept.values(), *cotangents]))
+            return tuple(None if value is None else next(arrays) for value in backward_pass.outputs)
         again, observer = current().recording, modes.observer()
         if not again and observer is not None:
-            watched = watched_of(found.lowering, self.traced.builder.gradients, self.forward)
+            watched = watched_of(
+                backward_pass.lowering, self.traced.builder.gradients, self.forward
+            )
             if watched is not None:
-                feeds = [_tensor(array, known.get(each, 0)) for each, array in kept.items()]
-                given_back = iter(watched.run(observer, [*feeds, *given]))
-                return tuple(None if each is None else next(given_back) for each in found.outputs)
+                feeds = [_tensor(array, known.get(value, 0)) for value, array in kept.items()]
+                given_back = iter(watched.run(observer, [*feeds, *cotangents]))
+                return tuple(
+                    None if value is None else next(given_back) for value in backward_pass.outputs
+                )
         if again:
-            behind = {value for node in found.nodes for value in node.inputs}
+            behind = {value for node in backward_pass.nodes for value in node.inputs}
             values = self._again(inputs, saved, behind)
         else:
-            values = {each: _tensor(array) for each, array in kept.items()}
-        values.update(zip(found.cotangents, given, strict=True))
-        constants = [node for node in found.graph.nodes if node.op == "constant"]
-        own = {node.id for node in found.nodes}
-        play(self.traced, [*(n for n in constants if n.id not in own), *found.nodes], values, own)
-        return tuple(None if each is None else values[each] for each in found.outputs)
+            values = {a: _tensor(array) for a, array in kept.items()}
+        values.update(zip(backward_pass.cotangents, cotangents, strict=True))
+        constants = [node for node in backward_pass.graph.nodes if node.op == "constant"]
+        own = {node.id for node in backward_pass.nodes}
+        play(
+            self.traced,
+            [*(n for n in constants if n.id not in own), *backward_pass.nodes],
+            values,
+            own,
+        )
+        return tuple(None if value is None else values[value] for value in backward_pass.outputs)
 
     def _again(
         self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any], wanted: set[int]
@@ -263,9 +274,9 @@ class Joint:
             values[value] = alias_of(tensor)
             values[value].data = saved[value]  # as it was then
         nodes = traced.builder.nodes[: traced.mark]
-        for value, each in saved.items():
+        for value, array in saved.items():
             if value not in values and value in traced.builder.inputs:
-                values[value] = _tensor(each)
+                values[value] = _tensor(array)
         play(traced, nodes, values, {node.id for node in nodes}, phase="recompute", wanted=wanted)
         return values
 
@@ -280,7 +291,7 @@ class Joint:
 
 def freed_root(traced: Traced, tensor: Tensor) -> bool:
     """Whether a result's history was used up inside the function."""
-    targets = {id(each): each for _, each in traced.inputs}
+    targets = {id(t): t for _, t in traced.inputs}
     return traced.recording and history(tensor, targets) == "freed"
 
 
@@ -294,40 +305,40 @@ def _residuals(
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.outputs):
             wanted.update(node.inputs)
-    return tuple(sorted(each for each in wanted if each <= last and each not in builder.arrays))
+    return tuple(sorted(value for value in wanted if value <= last and value not in builder.arrays))
 
 
 @contextlib.contextmanager
 def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
     """The eager pass runs the hooks of leaves when it arrives there; tracing must not."""
-    saved = [(each, each._hooks) for each in tensors.values() if hasattr(each, "_hooks")]
-    for each, _ in saved:
-        del each._hooks
+    saved = [(tensor, tensor._hooks) for tensor in tensors.values() if hasattr(tensor, "_hooks")]
+    for tensor, _ in saved:
+        del tensor._hooks
     try:
         yield
     finally:
-        for each, hooks in saved:
-            each._hooks = hooks
+        for tensor, hooks in saved:
+            tensor._hooks = hooks
 
 
-def _blank(found: Backward, value: int) -> Any:
+def _blank(backward_pass: Backward, value: int) -> Any:
     """Any array of a value's shape, for a value that the derivative for all results does not need.
 
     An op of several results whose cotangents do not all come takes zeros like the others.
     """
-    users = {node.op for node in found.nodes if value in node.inputs}
+    users = {node.op for node in backward_pass.nodes if value in node.inputs}
     assert users <= {"zeros_like"}, f"value {value} was not kept"
-    spec = found.graph.values[value - 1].spec
+    spec = backward_pass.graph.values[value - 1].spec
     return np.broadcast_to(np.zeros((), as_dtype(spec.dtype)), spec.shape)
 
 
 def _tensor(value: Any, known: int = 0) -> Any:
     if isinstance(value, float):
         return value
-    found = make(value)
+    tensor = make(value)
     if known:
-        found._vid = known
-    return found
+        tensor._vid = known
+    return tensor
 
 
 def _unknown(*_: Any, **__: Any) -> Any:

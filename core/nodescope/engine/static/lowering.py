@@ -92,21 +92,25 @@ def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | N
 def _check_rules(rules: frozenset[str]) -> None:
     if not rules:
         return
-    known = {r.name for each in all_passes() for r in each.rules if not r.exact} | {"all"}
+    known = {r.name for graph_pass in all_passes() for r in graph_pass.rules if not r.exact} | {
+        "all"
+    }
     for name in sorted(rules - known):
         near = did_you_mean(name, known) or _LISTED
         raise UsageError(f"compile: no unsafe rule named {name!r}", source=where(), hint=near)
 
 
-def _backend(name: Any, asked: str) -> backends.Backend:
-    known = ", ".join(repr(each.name) for each in backends.all_backends())
+def _backend(name: Any, asked_by: str) -> backends.Backend:
+    known = ", ".join(repr(backend.name) for backend in backends.all_backends())
     hint = f'one of {known}, or "{AUTO}"'
     if not isinstance(name, str):
-        raise UsageError(f"{asked}: a back end is a name, not {name!r}", source=where(), hint=hint)
+        raise UsageError(
+            f"{asked_by}: a back end is a name, not {name!r}", source=where(), hint=hint
+        )
     try:
         return backends.get(name)
     except RegistryError as error:
-        raise UsageError(f"{asked}: {error.message}", source=where(),
+        raise UsageError(f"{asked_by}: {error.message}", source=where(),
                          hint=error.hint or hint) from None  # fmt: skip
 
 
@@ -204,18 +208,18 @@ class Lowering:
         finally:
             self.tell(start)
 
-    def tell(self, start_ns: int, what: str = "") -> None:
+    def tell(self, start_ns: int, suffix: str = "") -> None:
         """Tell who observes that time went into compiling, at the function's line.
 
         Args:
             what: What else was done than to compile.
         """
         tracer = modes.attending()
-        told = getattr(tracer, "compiled", None)  # builders of graphs take no time down
-        if told is not None:
+        report = getattr(tracer, "compiled", None)  # builders of graphs take no time down
+        if report is not None:
             sources = (node.source for node in self.traced.nodes)
-            at = self.place or next((each for each in sources if each is not None), None)
-            told(f"{self.name}{what}", at.file if at else "", at.line if at else 0, start_ns)
+            at = self.place or next((source for source in sources if source is not None), None)
+            report(f"{self.name}{suffix}", at.file if at else "", at.line if at else 0, start_ns)
 
     def _built(self, chosen: backends.Backend, lowered: Lowered) -> tuple[str, Runner]:
         """By another back end if this one fails; the graph is right for any."""
@@ -234,10 +238,10 @@ class Lowering:
             fast = backends.get("c")
             missing = fast.missing()
             return (backends.get(DEFAULT), missing) if missing else (fast, "")
-        found = _backend(wanted, VARIABLE if os.environ.get(VARIABLE) else "compile")
-        missing = found.missing()
+        backend = _backend(wanted, VARIABLE if os.environ.get(VARIABLE) else "compile")
+        missing = backend.missing()
         if not missing:
-            return found, ""
+            return backend, ""
         _warn(f"the back end {wanted!r} cannot be used: {missing}; {DEFAULT!r} runs instead")
         return backends.get(DEFAULT), f"{wanted}: {missing}"
 
@@ -262,10 +266,10 @@ def closed(plan: Plan, nodes: Sequence[Any]) -> Graph:
     fed = set(plan.fed)
     kept = [node for node in nodes if fed.isdisjoint(node.outputs) or node.op == "placeholder"
             or node.op == "parameter"]  # fmt: skip
-    made = {value for node in kept for value in node.outputs}
-    used = made.union(plan.fed, plan.outputs, (v for node in kept for v in node.inputs))
+    produced = {value for node in kept for value in node.outputs}
+    used = produced.union(plan.fed, plan.outputs, (v for node in kept for v in node.inputs))
     return Graph(
         id=plan.graph.id, kind="static", inputs=plan.fed, outputs=plan.outputs,
-        nodes=tuple(kept), values=tuple(each for each in plan.graph.values if each.id in used),
-        constants=tuple(each for each in plan.graph.constants if each in made),
+        nodes=tuple(kept), values=tuple(value for value in plan.graph.values if value.id in used),
+        constants=tuple(constant for constant in plan.graph.constants if constant in produced),
     )  # fmt: skip

@@ -64,29 +64,29 @@ class Pace:
 
     def advance(self) -> dict[int, float]:
         """The numbers of the next call, by value id of the inputs that take them."""
-        found: dict[int, float] = {}
+        rates_by_value: dict[int, float] = {}
         for host in self.hosts:
             optimizer = self._optimizers[host.optimizer]
             optimizer.steps += 1
             rates: Mapping[str, float] = optimizer.rates()
-            found.update({value: float(rates[name]) for value, name in host.names.items()})
-        return found
+            rates_by_value.update({value: float(rates[name]) for value, name in host.names.items()})
+        return rates_by_value
 
     def plain(self) -> dict[str, Any]:
         """For a file. Raises `GraphError` for optimizers whose numbers a file cannot follow."""
-        found = []
-        for each in self._optimizers:
-            kind = _KINDS.get(type(each))
+        optimizers = []
+        for optimizer in self._optimizers:
+            kind = _KINDS.get(type(optimizer))
             if kind is None:
                 raise GraphError(
-                    f"a file cannot hold the steps of the optimizer {type(each).__name__}",
+                    f"a file cannot hold the steps of the optimizer {type(optimizer).__name__}",
                     source=where(), hint="save the program without its training part",
                 )  # fmt: skip
-            held = {name: getattr(each, name) for name in kind.__struct_fields__}
-            found.append({"kind": type(each).__name__, **held})
-        hosts = [{"optimizer": each.optimizer, "names": {str(k): v for k, v in each.names.items()}}
-                 for each in self.hosts]  # fmt: skip
-        return {"optimizers": found, "hosts": hosts}
+            settings = {name: getattr(optimizer, name) for name in kind.__struct_fields__}
+            optimizers.append({"kind": type(optimizer).__name__, **settings})
+        hosts = [{"optimizer": host.optimizer, "names": {str(k): v for k, v in host.names.items()}}
+                 for host in self.hosts]  # fmt: skip
+        return {"optimizers": optimizers, "hosts": hosts}
 
 
 def pace_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> Pace:
@@ -106,17 +106,17 @@ def pace_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> Pace:
 def read_pace(settings: Iterable[Settings], hosts: Iterable[Host], inputs: Iterable[int]) -> Pace:
     """A pace from a file. Raises `GraphError` if its parts do not fit together."""
     optimizers: list[Any] = []
-    for each in settings:
-        kind: Any = next(one for one, other in _KINDS.items() if other is type(each))
-        made = kind.__new__(kind)
-        vars(made).update(msgspec.structs.asdict(each))
-        optimizers.append(made)
-    found = Pace(optimizers, hosts)
+    for setting in settings:
+        kind: Any = next(k for k, other in _KINDS.items() if other is type(setting))
+        optimizer = kind.__new__(kind)
+        vars(optimizer).update(msgspec.structs.asdict(setting))
+        optimizers.append(optimizer)
+    pace = Pace(optimizers, hosts)
     known = set(inputs)
-    for host in found.hosts:
+    for host in pace.hosts:
         if not 0 <= host.optimizer < len(optimizers) or not known.issuperset(host.names):
             raise GraphError("a step of an optimizer is of an unknown optimizer or input")
         unknown = set(host.names.values()) - set(optimizers[host.optimizer].rates())
         if unknown:
             raise GraphError(f"the optimizer has no number {min(unknown)!r}")
-    return found
+    return pace

@@ -49,7 +49,7 @@ def play(
     base, recording = state.scope, state.recording
     stood: dict[int, tuple[str, int]] = {}
     pairs: dict[int, list[int]] = {}
-    taken = {value for node in nodes for value in node.inputs}.union(wanted)
+    used = {value for node in nodes for value in node.inputs}.union(wanted)
     if observer is not None:
         for value, gradient in traced.builder.gradients.items():
             pairs.setdefault(gradient, []).append(value)
@@ -58,12 +58,12 @@ def play(
             if node.op in LEAVES:
                 _leaf(traced, node, values, stood, observer)
                 continue
-            if node.id not in needed and not all(each in values for each in node.inputs):
+            if node.id not in needed and not all(value in values for value in node.inputs):
                 continue  # what it takes has failed
             _place(state, node, base, phase, stood, traced)
             state.recording = recording
             try:
-                results = _call(traced, node, values, state, taken)
+                results = _call(traced, node, values, state, used)
             except Exception:
                 if node.id in needed:
                     raise
@@ -81,7 +81,7 @@ def play(
 
 
 def _call(
-    traced: Traced, node: Node, values: Mapping[int, Any], state: State, taken: set[int]
+    traced: Traced, node: Node, values: Mapping[int, Any], state: State, used: set[int]
 ) -> Any:
     recorded, histories = traced.builder.taped.get(node.id, (False, ()))
     state.recording = state.recording and recorded
@@ -93,18 +93,18 @@ def _call(
             args.append(argument.value)
             continue
         value = values[argument]
-        held = value.__class__ is Tensor and value.edge is not None
-        if held and not all(histories[tensors : tensors + 1]):
+        has_edge = value.__class__ is Tensor and value.edge is not None
+        if has_edge and not all(histories[tensors : tensors + 1]):
             value = value.detach()
         tensors += 1
         args.append(value)
     inline, attrs = call.op.inline, call.attrs
     if attrs.get("kept"):
-        attrs = without_kept(node, attrs, taken)
-    found: Any = (
+        attrs = without_kept(node, attrs, used)
+    result: Any = (
         apply(call.op, tuple(args), attrs) if inline is None else inline(tuple(args), attrs)
     )
-    return found if isinstance(found, tuple) else (found,)
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _leaf(
@@ -114,17 +114,17 @@ def _leaf(
     value = node.outputs[0]
     if value not in values and node.op == "constant":
         original = traced.builder.originals[value]
-        found = _new(Tensor)
-        found.data, found.edge = original.data, None
+        new_tensor = _new(Tensor)
+        new_tensor.data, new_tensor.edge = original.data, None
         for slot in ("_kind", "_name"):
             if hasattr(original, slot):
-                setattr(found, slot, getattr(original, slot))
-        values[value] = found
+                setattr(new_tensor, slot, getattr(original, slot))
+        values[value] = new_tensor
         if observer is not None and id(original) in traced.builder.made:
-            observer.leaf(found)
-    given = values.get(value)
-    if observer is not None and given.__class__ is Tensor:
-        _seen(observer, node, given, stood)
+            observer.leaf(new_tensor)
+    tensor_now = values.get(value)
+    if observer is not None and tensor_now.__class__ is Tensor:
+        _seen(observer, node, tensor_now, stood)
 
 
 def _seen(observer: Any, node: Node, tensor: Any, stood: dict[int, tuple[str, int]]) -> None:

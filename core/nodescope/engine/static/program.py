@@ -84,7 +84,7 @@ class Program:
         self._writes, self._pace = writes, pace
         plan = Plan(graph, constants)
         self._lowering = Lowering(plan, closed(plan, graph.nodes), constants, Wish(), name, 1)
-        self._specs = {each.id: each.spec for each in graph.values}
+        self._specs = {value.id: value.spec for value in graph.values}
 
     def __str__(self) -> str:
         return print_graph(self.graph)
@@ -118,30 +118,30 @@ class Program:
                 hint=f"give {wanted}",
             )
         fed = dict(self.state)
-        for (path, value), each in zip(self._arguments, leaves, strict=True):
+        for (path, value), leaf in zip(self._arguments, leaves, strict=True):
             if value:
-                fed[value] = self._checked(path, value, each)
-        arrays = self._lowering.run([fed[each] for each in self.graph.inputs])
-        found = dict(zip(self.graph.outputs, arrays, strict=True))
-        given = [leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
-        held = [each for each in (*self.state.values(), *self.constants.values())
-                if isinstance(each, np.ndarray)]  # fmt: skip
-        asked = set(_values_of(self._results))
+                fed[value] = self._checked(path, value, leaf)
+        arrays = self._lowering.run([fed[value] for value in self.graph.inputs])
+        results_by_value = dict(zip(self.graph.outputs, arrays, strict=True))
+        inputs = [leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
+        held_arrays = [array for array in (*self.state.values(), *self.constants.values())
+                if isinstance(array, np.ndarray)]  # fmt: skip
+        returned = set(_values_of(self._results))
         results = {
-            value: _apart(each, held)
-            for value, each in {**self.state, **found}.items()
-            if value in asked
+            value: _apart(array, held_arrays)
+            for value, array in {**self.state, **results_by_value}.items()
+            if value in returned
         }
-        shared = [*given, *results.values(), *held]
+        shared = [*inputs, *results.values(), *held_arrays]
         for value, becomes in self._writes.items():
-            self.state[value] = _apart(found[becomes], shared)
+            self.state[value] = _apart(results_by_value[becomes], shared)
         self.state.update(self._pace.advance())
         return _built(self._results, results, leaves)
 
     run = __call__
 
-    def _checked(self, path: str, value: int, given: Any) -> Array:
-        data: Array = given.data if isinstance(given, Tensor) else np.asarray(given)
+    def _checked(self, path: str, value: int, argument: Any) -> Array:
+        data: Array = argument.data if isinstance(argument, Tensor) else np.asarray(argument)
         spec = self._specs[value]
         if data.shape != tuple(spec.shape):
             raise ShapeError(
@@ -183,11 +183,11 @@ class Program:
             return Program.of(archive.read(path, "program"))
 
     @staticmethod
-    def of(found: archive.Archive) -> Program:
+    def of(contents: archive.Archive) -> Program:
         """The program in an archive. Raises `GraphError` if its parts do not fit together."""
-        about = archive.converted(found.about, _About)
-        graph = archive.verified(found.graph)
-        state: dict[int, Any] = dict(found.arrays)
+        about = archive.converted(contents.about, _About)
+        graph = archive.verified(contents.graph)
+        state: dict[int, Any] = dict(contents.arrays)
         for value in graph.constants:
             if value not in state:
                 raise GraphError(f"the constant %{value} has no array")
@@ -210,10 +210,10 @@ def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
     missing = set(graph.inputs) - {*fed, *state}
     if missing:
         raise GraphError(f"the input %{min(missing)} has no array")
-    odd = {each for each in state if each >= 0} - set(graph.inputs)
+    odd = {value for value in state if value >= 0} - set(graph.inputs)
     if odd:
         raise GraphError(f"%{min(odd)} has an array, but is not an input")
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.spec for value in graph.values}
     for value, becomes in about.writes.items():
         if value not in state or becomes not in graph.outputs:
             raise GraphError(f"%{value} cannot become %{becomes}")
@@ -236,13 +236,13 @@ def program_of(entry: Entry) -> Program:
     ]
     entry.next_rates()  # refuses settings that are other than when it was traced
     names: list[dict[int, str]] = [{} for _ in entry.owners]
-    held: dict[int, int] = {}
+    values_by_place: dict[int, int] = {}
     for value, (kind, place, name) in zip(entry.inputs, entry.feeding, strict=True):
         if kind == FROM_LEAF:
             arguments[place] = (arguments[place][0], value)
         elif kind == FROM_OUTSIDE:
             state[value] = place.data.copy(order="K")
-            held[id(place)] = value
+            values_by_place[id(place)] = value
         elif kind == FROM_RATE:
             names[place][value] = name
         elif isinstance(place, Tensor) and place._grad is not None:
@@ -254,32 +254,32 @@ def program_of(entry: Entry) -> Program:
     written = {place if isinstance(place, int) else id(place): value
                for place, value in entry.writes}  # fmt: skip
     leaves: list[Any] = []
-    for what, each in entry.results:
-        if what == "value":
-            leaves.append({"value": outputs[each]})
-        elif what == "static":
-            leaves.append({"static": each})
-        elif (place := each if what == "leaf" else id(each)) in written:
+    for result_kind, item in entry.results:
+        if result_kind == "value":
+            leaves.append({"value": outputs[item]})
+        elif result_kind == "static":
+            leaves.append({"static": item})
+        elif (place := item if result_kind == "leaf" else id(item)) in written:
             leaves.append({"value": written[place]})  # as it is when the function returns
-        elif what == "leaf":
-            leaves.append({"argument": each})
-        elif id(each) in held:
-            leaves.append({"value": held[id(each)]})
+        elif result_kind == "leaf":
+            leaves.append({"argument": item})
+        elif id(item) in values_by_place:
+            leaves.append({"value": values_by_place[id(item)]})
         else:
             # Returned as it is, without being a value of the graph.
             beside = -1 - sum(key < 0 for key in state)
-            state[beside] = each.data.copy(order="K")
+            state[beside] = item.data.copy(order="K")
             leaves.append({"value": beside})
-    asked = {value: None for leaf in leaves if (value := leaf.get("value", -1)) not in state}
-    asked.pop(-1, None)
+    returned = {value: None for leaf in leaves if (value := leaf.get("value", -1)) not in state}
+    returned.pop(-1, None)
     writes = {
-        held[id(place)]: value
+        values_by_place[id(place)]: value
         for place, value in entry.writes
-        if isinstance(place, Tensor) and id(place) in held
+        if isinstance(place, Tensor) and id(place) in values_by_place
     }
     graph = Graph(
         id=entry.graph.id, kind="static", inputs=entry.graph.inputs,
-        outputs=tuple(dict.fromkeys((*asked, *outputs))), nodes=entry.graph.nodes,
+        outputs=tuple(dict.fromkeys((*returned, *outputs))), nodes=entry.graph.nodes,
         values=entry.graph.values, constants=entry.graph.constants,
     )  # fmt: skip
     constants = {constant: builder.arrays[constant] for constant in graph.constants}
@@ -296,73 +296,73 @@ def described(structure: Any, leaves: Any) -> Any:
         return next(leaves)
     if kind is type(None):
         return {"none": True}
-    children = [described(each, leaves) for each in structure.children]
+    children = [described(child, leaves) for child in structure.children]
     name = "dict" if issubclass(kind, dict) else "list" if issubclass(kind, list) else "tuple"
     keys = list(structure.keys) if name == "dict" else []
     return {"kind": name, "keys": keys, "children": children}
 
 
-def _built(what: Any, values: dict[int, Any], leaves: list[Any]) -> Any:
-    if "kind" in what:
-        children = [_built(each, values, leaves) for each in what["children"]]
-        if what["kind"] == "dict":
-            return dict(zip(what["keys"], children, strict=True))
-        return _CONTAINERS[what["kind"]](children)
-    if "value" in what:
-        return make(values[what["value"]])
-    if "argument" in what:
-        return leaves[what["argument"]]
-    return what.get("static")
+def _built(tree: Any, values: dict[int, Any], leaves: list[Any]) -> Any:
+    if "kind" in tree:
+        children = [_built(child, values, leaves) for child in tree["children"]]
+        if tree["kind"] == "dict":
+            return dict(zip(tree["keys"], children, strict=True))
+        return _CONTAINERS[tree["kind"]](children)
+    if "value" in tree:
+        return make(values[tree["value"]])
+    if "argument" in tree:
+        return leaves[tree["argument"]]
+    return tree.get("static")
 
 
-def _leaves(what: Any) -> Iterable[dict[str, Any]]:
+def _leaves(tree: Any) -> Iterable[dict[str, Any]]:
     """The leaves of a description. Raises `GraphError` for what is none."""
-    if not isinstance(what, dict):
+    if not isinstance(tree, dict):
         raise GraphError("a result is not described by an object")
-    if "kind" not in what:
-        if set(what) not in _LEAVES:
-            raise GraphError(f"{sorted(what)} do not describe a result")
-        yield what
+    if "kind" not in tree:
+        if set(tree) not in _LEAVES:
+            raise GraphError(f"{sorted(tree)} do not describe a result")
+        yield tree
         return
-    kind, keys, children = what["kind"], what.get("keys"), what.get("children")
+    kind, keys, children = tree["kind"], tree.get("keys"), tree.get("children")
     if kind not in _CONTAINERS or not isinstance(keys, list) or not isinstance(children, list):
         raise GraphError(f"a result is an unknown container, {kind!r}")
     if not all(isinstance(key, _KEYS) for key in keys):
         raise GraphError("a key of a result is not a plain value")
     if kind == "dict" and len(keys) != len(children):
         raise GraphError("a result has more or fewer keys than values")
-    for each in children:
-        yield from _leaves(each)
+    for child in children:
+        yield from _leaves(child)
 
 
-def _values_of(what: Any) -> Iterable[int]:
-    return _numbers(what, "value")
+def _values_of(tree: Any) -> Iterable[int]:
+    return _numbers(tree, "value")
 
 
-def _arguments_of(what: Any) -> Iterable[int]:
-    return _numbers(what, "argument")
+def _arguments_of(tree: Any) -> Iterable[int]:
+    return _numbers(tree, "argument")
 
 
-def _numbers(what: Any, kind: str) -> Iterable[int]:
-    for each in _leaves(what):
-        if kind in each:
-            if type(each[kind]) is not int:
-                raise GraphError(f"{each[kind]!r} is no {kind}")
-            yield each[kind]
+def _numbers(tree: Any, kind: str) -> Iterable[int]:
+    for leaf in _leaves(tree):
+        if kind in leaf:
+            if type(leaf[kind]) is not int:
+                raise GraphError(f"{leaf[kind]!r} is no {kind}")
+            yield leaf[kind]
 
 
-def _plain(name: str, what: Any) -> Any:
+def _plain(name: str, tree: Any) -> Any:
     """A description, if JSON can hold it as it is. Raises `GraphError`."""
-    for each in _leaves(what):
-        if not isinstance(each.get("static"), _KEYS):
+    for leaf in _leaves(tree):
+        if not isinstance(leaf.get("static"), _KEYS):
             raise GraphError(
-                f"{name}: a result cannot be saved: it is a {type(each['static']).__name__}",
+                f"{name}: a result cannot be saved: it is a {type(leaf['static']).__name__}",
                 source=where(), hint="return tensors, numbers and strings",
             )  # fmt: skip
-    return what
+    return tree
 
 
-def _apart(array: Array, held: Iterable[Array]) -> Array:
+def _apart(array: Array, arrays: Iterable[Array]) -> Array:
     """The array, or a copy where it shares memory with one of others."""
-    shared = any(np.may_share_memory(array, each) for each in held)
+    shared = any(np.may_share_memory(array, other) for other in arrays)
     return array.copy(order="K") if shared else array

@@ -110,24 +110,24 @@ class Report:
         lines.extend(_indented(self._kernels()))
         if self.unfused:
             lines.append(f"  not fused: {len(self.unfused)} pairs of neighbouring nodes")
-            lines.extend(f"    {each}" for each in self.unfused[:_MOST_REASONS])
+            lines.extend(f"    {reason}" for reason in self.unfused[:_MOST_REASONS])
             if len(self.unfused) > _MOST_REASONS:
                 lines.append(f"    and {len(self.unfused) - _MOST_REASONS} more")
         return "\n".join(lines)
 
     def _passes(self) -> list[str]:
         rows = []
-        for each in self.passes:
-            if each.rules:
+        for graph_pass in self.passes:
+            if graph_pass.rules:
                 rules = ", ".join(f"{name} ×{n}" if n > 1 else name
-                                  for name, n in each.rules.items())  # fmt: skip
-                change = f"{each.before} → {each.after}"
-                rows.append((each.name, change, f"{each.took_ms:.1f} ms", rules))
-        idle = [each.name for each in self.passes if not each.rules]
+                                  for name, n in graph_pass.rules.items())  # fmt: skip
+                change = f"{graph_pass.before} → {graph_pass.after}"
+                rows.append((graph_pass.name, change, f"{graph_pass.took_ms:.1f} ms", rules))
+        idle = [graph_pass.name for graph_pass in self.passes if not graph_pass.rules]
         known = {row[0] for row in rows}
-        idle = [each for each in dict.fromkeys(idle) if each not in known]
-        found = _table(("pass", "nodes", "time", "what it did"), rows, right={1, 2})
-        return [*found, f"nothing to do for: {', '.join(idle)}"] if idle else found
+        idle = [name for name in dict.fromkeys(idle) if name not in known]
+        table = _table(("pass", "nodes", "time", "what it did"), rows, right={1, 2})
+        return [*table, f"nothing to do for: {', '.join(idle)}"] if idle else table
 
     def _kernels(self) -> list[str]:
         rows = [
@@ -141,7 +141,7 @@ class Report:
         lines = _table(head, rows, right={2, 3, 4, 6})
         if len(self.kernels) > _MOST_KERNELS:
             rest = self.kernels[_MOST_KERNELS:]
-            least = sum(each.least_us for each in rest)
+            least = sum(kernel.least_us for kernel in rest)
             lines.append(f"and {len(rest)} more, at least {least:.1f} us in total")
         if self.machine is not None:
             lines.append(
@@ -164,7 +164,7 @@ def report_of(lowering: Lowering, of: str) -> Report:
         fallback=lowering.reason,
         passes=tuple(map(_pass, lowered.stages)),
         fates=dict(Counter(fate.kind for fate in lowered.provenance.fates.values()).most_common()),
-        kernels=tuple(sorted(_kernels(lowered, machine), key=lambda each: -each.least_us)),
+        kernels=tuple(sorted(_kernels(lowered, machine), key=lambda kernel: -kernel.least_us)),
         memory=runner.memory,
         unfused=tuple(reasons_of(lowered)),
         lower_ms=lowering.lower_ns / 1e6,
@@ -202,7 +202,7 @@ def _kernels(lowered: Lowered, machine: Machine) -> Iterable[Kernel]:
         body: Graph | None = node.attrs["body"] if node.op == "fused" else None
         yield Kernel(
             node.name, node.attrs["pattern"] if body else node.op,
-            tuple(each.name for each in body.nodes) if body else (),
+            tuple(n.name for n in body.nodes) if body else (),
             work.flops, work.moved, work.intensity, where.bound, where.least_s * 1e6,
             str(node.source or ""),
         )  # fmt: skip

@@ -51,12 +51,12 @@ class Same:
 def role(tensor: Tensor) -> int:
     """One of `PLAIN`, `WANTS`, `ASKS`, `OWN`, `HELD`."""
     edge = tensor.edge
-    held = getattr(tensor, "_kind", "") == "parameter"
+    is_parameter = getattr(tensor, "_kind", "") == "parameter"
     if edge is None:
-        return HELD if held else PLAIN
+        return HELD if is_parameter else PLAIN
     if edge is not LEAF:
         return WANTS
-    return OWN if held else ASKS
+    return OWN if is_parameter else ASKS
 
 
 def key_of(value: Any, leaves: list[Any]) -> Key:
@@ -81,9 +81,9 @@ def key_of(value: Any, leaves: list[Any]) -> Key:
         leaves.append(value)
         return value.shape, value.dtype, "array"
     if kind is tuple or kind is list:
-        return (kind, *[key_of(each, leaves) for each in value])
+        return (kind, *[key_of(item, leaves) for item in value])
     if kind is dict:
-        return (dict, tuple(value), *[key_of(each, leaves) for each in value.values()])
+        return (dict, tuple(value), *[key_of(item, leaves) for item in value.values()])
     return _other(value, leaves)
 
 
@@ -98,9 +98,9 @@ def _other(value: Any, leaves: list[Any]) -> Key:
         leaves.append(value)
         return value.shape, value.dtype, kind
     if isinstance(value, dict):
-        return (kind, tuple(value), *[key_of(each, leaves) for each in value.values()])
+        return (kind, tuple(value), *[key_of(item, leaves) for item in value.values()])
     if isinstance(value, tuple | list):
-        return (kind, *[key_of(each, leaves) for each in value])
+        return (kind, *[key_of(item, leaves) for item in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [f.name for f in dataclasses.fields(value) if f.init]
         return (kind, *[key_of(getattr(value, name), leaves) for name in fields])
@@ -203,9 +203,9 @@ class Form:
         """The same without the arrays that it was called with; of parameters, too, if asked."""
         leaves = tuple(
             _Absent(self.same[i])
-            if each.spec is not None and (everything or each.role not in (OWN, HELD))
+            if argument.spec is not None and (everything or argument.role not in (OWN, HELD))
             else leaf
-            for i, (leaf, each) in enumerate(zip(self.leaves, self.arguments, strict=True))
+            for i, (leaf, argument) in enumerate(zip(self.leaves, self.arguments, strict=True))
         )
         return dataclasses.replace(self, leaves=leaves)
 
@@ -227,20 +227,20 @@ def form_of(
     """
     called = [names[i] if i < len(names) else f"args[{i}]" for i in range(len(args))]
     leaves: list[Any] = []
-    found: list[Argument] = []
+    arguments: list[Argument] = []
     structures = []
     for name, value in [*zip(called, args, strict=True), *sorted(kwargs.items())]:
         inner, structure = ([value], TREE_LEAF) if name in static else flatten(value)
-        inner = [settled(each) for each in inner]
+        inner = [settled(leaf) for leaf in inner]
         structures.append(structure)
         leaves.extend(inner)
-        found.extend(
-            _argument(path, each, name in static)
-            for path, each in zip(structure.paths(name), inner, strict=True)
+        arguments.extend(
+            _argument(path, v, name in static)
+            for path, v in zip(structure.paths(name), inner, strict=True)
         )
     ids = [*map(id, leaves)]
     return Form(
-        (*called, *sorted(kwargs)), len(called), tuple(structures), tuple(leaves), tuple(found),
+        (*called, *sorted(kwargs)), len(called), tuple(structures), tuple(leaves), tuple(arguments),
         tuple(map(ids.index, ids)),
     )  # fmt: skip
 
@@ -259,20 +259,20 @@ def _argument(path: str, value: Any, static: bool) -> Argument:
 def differences(before: Form, now: Form) -> list[str]:
     """In words, how the arguments of two calls differ, as far as a trace depends on it."""
     old, new = ({argument.path: argument for argument in form.arguments} for form in (before, now))
-    said = [f"{path}: newly given" for path in new if path not in old]
-    said += [f"{path}: no longer given" for path in old if path not in new]
-    for path, each in new.items():
-        said += _difference(old[path], each) if path in old else []
-    found = said
-    if not found and before.structures != now.structures:
-        found = ["the containers of the arguments have different types"]
-    if not found and before.names != now.names:
-        found = [f"arguments {', '.join(now.names)} instead of {', '.join(before.names)}"]
-    if not found and before.positional != now.positional:
+    lines = [f"{path}: newly given" for path in new if path not in old]
+    lines += [f"{path}: no longer given" for path in old if path not in new]
+    for path, argument in new.items():
+        lines += _difference(old[path], argument) if path in old else []
+    reasons = lines
+    if not reasons and before.structures != now.structures:
+        reasons = ["the containers of the arguments have different types"]
+    if not reasons and before.names != now.names:
+        reasons = [f"arguments {', '.join(now.names)} instead of {', '.join(before.names)}"]
+    if not reasons and before.positional != now.positional:
         first, last = sorted((before.positional, now.positional))
         how = "by name" if now.positional == first else "by position"
-        found = [f"{', '.join(now.names[first:last])}: given {how} now"]
-    return found
+        reasons = [f"{', '.join(now.names[first:last])}: given {how} now"]
+    return reasons
 
 
 def _difference(old: Argument, new: Argument) -> list[str]:
@@ -287,16 +287,16 @@ def _difference(old: Argument, new: Argument) -> list[str]:
                 f"np.{'float32' if isinstance(new.value, float) else 'int64'}(...) to trace it)"
             )
         return [f"argument {path}: {old.value!r} → {new.value!r}{hint}"]
-    found = []
+    reasons = []
     if old.role != new.role:
-        found.append(f"{path}: {_kind(old)} → {_kind(new)}")
+        reasons.append(f"{path}: {_kind(old)} → {_kind(new)}")
     if old.spec is not None and new.spec is not None:
         if old.spec.shape != new.spec.shape:
             before, after = shape_words(old.spec.shape), shape_words(new.spec.shape)
-            found.append(f"{path}: shape {before} → {after}")
+            reasons.append(f"{path}: shape {before} → {after}")
         if old.spec.dtype != new.spec.dtype:
-            found.append(f"{path}: dtype {old.spec.dtype} → {new.spec.dtype}")
-    return found
+            reasons.append(f"{path}: dtype {old.spec.dtype} → {new.spec.dtype}")
+    return reasons
 
 
 _ROLES: dict[int | str, str] = {
@@ -310,7 +310,7 @@ _ROLES: dict[int | str, str] = {
 }
 
 
-def _kind(each: Argument) -> str:
-    return f"the {type(each.value).__name__} {each.value!r}" if each.spec is None else (
-        _ROLES[each.role]
+def _kind(argument: Argument) -> str:
+    return f"the {type(argument.value).__name__} {argument.value!r}" if argument.spec is None else (
+        _ROLES[argument.role]
     )  # fmt: skip

@@ -242,7 +242,7 @@ def trace(
         TraceError: The function does what a graph cannot; or what the function raises.
     """
     builder = Tracing(limit)
-    found = Traced(form.forgotten(), recording, builder)
+    traced = Traced(form.forgotten(), recording, builder)
     with modes.building(builder):
         current().recording = recording
         leaves: list[Any] = list(form.leaves)
@@ -251,7 +251,7 @@ def trace(
         for position in form.dynamic:
             value, argument = leaves[position], form.arguments[position]
             if argument.role in (OWN, HELD):
-                found.own.setdefault(id(value), position)
+                traced.own.setdefault(id(value), position)
                 continue
             known = stand_ins.get(form.same[position])
             if known is None:
@@ -259,26 +259,30 @@ def trace(
                 assert spec is not None
                 known = builder.placeholder(spec, _label(argument.path))
                 stand_ins[form.same[position]] = known
-                found.fed[_value(known)] = position
+                traced.fed[_value(known)] = position
                 if value.__class__ is Tensor:
                     builder.arguments[id(value)] = known
                 if argument.role == ASKS:
                     known.edge = LEAF
                     known._grad = getattr(value, "_grad", None)
-                    found.own[id(known)] = position
+                    traced.own[id(known)] = position
                 elif argument.role == WANTS and recording:
                     _with_history(known, builder, value)
                 if argument.role in (ASKS, WANTS) and recording:
-                    found.inputs.append((position, known))
+                    traced.inputs.append((position, known))
             leaves[position] = known
         args, kwargs = _arguments(form, leaves)
         result = function(*args, **kwargs)
-        _results(found, result, {id(each): found.fed[_value(each)] for each in stand_ins.values()})
-        _state(found)
-        found.mark = len(builder.nodes)
+        _results(
+            traced,
+            result,
+            {id(stand_in): traced.fed[_value(stand_in)] for stand_in in stand_ins.values()},
+        )
+        _state(traced)
+        traced.mark = len(builder.nodes)
     # The others may be gone when a derivative is traced, and a tensor of it may have their id.
     builder.arguments = {key: builder.arguments[key] for key in builder.tied}
-    return found
+    return traced
 
 
 def _with_history(stand_in: Tensor, builder: Tracing, value: Any) -> None:
@@ -292,7 +296,7 @@ def _with_history(stand_in: Tensor, builder: Tracing, value: Any) -> None:
 
 def _arguments(form: Form, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
     following = iter(leaves)
-    values = [unflatten(each, following) for each in form.structures]
+    values = [unflatten(structure, following) for structure in form.structures]
     count = form.positional
     return values[:count], dict(zip(form.names[count:], values[count:], strict=True))
 
@@ -311,65 +315,67 @@ def _value(tensor: Tensor) -> int:
     return data.value  # type: ignore[no-any-return]
 
 
-def _results(found: Traced, result: Any, stand_ins: dict[int, int]) -> None:
-    leaves, found.structure = flatten(result)
+def _results(traced: Traced, result: Any, stand_ins: dict[int, int]) -> None:
+    leaves, traced.structure = flatten(result)
     positions: dict[int, int] = {}
-    for given in leaves:
-        each = settled(given)
-        if each.__class__ is not Tensor:
-            found.results.append(("static", each))
-        elif id(each) in stand_ins:
-            found.results.append(("leaf", stand_ins[id(each)]))
-        elif id(each) in found.own:
-            found.results.append(("leaf", found.own[id(each)]))
-        elif _unknown(each):
-            found.builder.value_of(each)  # raises for a value of another graph
-            found.results.append(("value", _position(found, each, positions)))
+    for leaf in leaves:
+        leaf_ = settled(leaf)
+        if leaf_.__class__ is not Tensor:
+            traced.results.append(("static", leaf_))
+        elif id(leaf_) in stand_ins:
+            traced.results.append(("leaf", stand_ins[id(leaf_)]))
+        elif id(leaf_) in traced.own:
+            traced.results.append(("leaf", traced.own[id(leaf_)]))
+        elif _unknown(leaf_):
+            traced.builder.value_of(leaf_)  # raises for a value of another graph
+            traced.results.append(("value", _position(traced, leaf_, positions)))
         else:
-            made = id(given) in found.builder.made
-            found.results.append(("made", each) if made else ("outside", given))
+            made_here = id(leaf) in traced.builder.made
+            traced.results.append(("made", leaf_) if made_here else ("outside", leaf))
 
 
-def _position(found: Traced, tensor: Tensor, positions: dict[int, int]) -> int:
+def _position(traced: Traced, tensor: Tensor, positions: dict[int, int]) -> int:
     position = positions.get(id(tensor))
     if position is None:
-        position = positions[id(tensor)] = len(found.tensors)
-        found.tensors.append(tensor)
+        position = positions[id(tensor)] = len(traced.tensors)
+        traced.tensors.append(tensor)
     return position
 
 
-def _state(found: Traced) -> None:
-    builder = found.builder
-    found.tied = [
-        (found.fed[_value(builder.arguments[key])], tensor) for key, tensor in builder.tied.items()
+def _state(traced: Traced) -> None:
+    builder = traced.builder
+    traced.tied = [
+        (traced.fed[_value(builder.arguments[key])], tensor) for key, tensor in builder.tied.items()
     ]
-    made = builder.made
-    found.writes = [
-        (found.binding(tensor), value) for tensor, value in builder.writes if id(tensor) not in made
+    tensors_made = builder.made
+    traced.writes = [
+        (traced.binding(tensor), value)
+        for tensor, value in builder.writes
+        if id(tensor) not in tensors_made
     ]
-    found.reads = [
-        (found.binding(tensor), stand_in)
+    traced.reads = [
+        (traced.binding(tensor), stand_in)
         for tensor, stand_in in builder.grads_read
-        if id(tensor) not in made
+        if id(tensor) not in tensors_made
     ]
-    positions = {id(each): i for i, each in enumerate(found.tensors)}
+    positions = {id(tensor): i for i, tensor in enumerate(traced.tensors)}
     for tensor, gradient in builder.grads:
-        if id(tensor) in made:
+        if id(tensor) in tensors_made:
             continue
         if gradient is not None:
             if not _unknown(gradient):
                 gradient = builder.current_of(gradient)
                 builder._kept.append(gradient)
-            _position(found, gradient, positions)
-        found.grads.append((found.binding(tensor), gradient))
-    if found.recording:
-        for position, tensor in found.tied:
+            _position(traced, gradient, positions)
+        traced.grads.append((traced.binding(tensor), gradient))
+    if traced.recording:
+        for position, tensor in traced.tied:
             if tensor.edge is not None:
-                found.inputs.append((position, tensor))
-        seen = {id(tensor) for _, tensor in found.inputs}
+                traced.inputs.append((position, tensor))
+        seen = {id(tensor) for _, tensor in traced.inputs}
         for tensor, _ in builder.captures:
             if tensor.edge is not None and id(tensor) not in seen:
-                found.inputs.append((found.binding(tensor), tensor))
+                traced.inputs.append((traced.binding(tensor), tensor))
 
 
 def history(tensor: Tensor, inputs: dict[int, Tensor]) -> str:
@@ -380,11 +386,11 @@ def history(tensor: Tensor, inputs: dict[int, Tensor]) -> str:
     seen = {id(tensor)}
     reached = False
     while todo:
-        each = todo.pop()
-        if id(each) in inputs:
+        ancestor = todo.pop()
+        if id(ancestor) in inputs:
             reached = True
             continue
-        edge = each.edge
+        edge = ancestor.edge
         if edge is None or edge is LEAF:
             continue
         if edge[0] < 0:

@@ -118,11 +118,11 @@ class Watched:
             lowering = self.lowering
             assert lowering.lowered is not None
             start = time.perf_counter_ns()
-            taken: list[int] = []
+            graph_ids: list[int] = []
 
             def new_id() -> int:
-                taken.append(tracer.graph_id())
-                return taken[-1]
+                graph_ids.append(tracer.graph_id())
+                return graph_ids[-1]
 
             for event in events_of(
                 lowering.lowered, lowering.name, new_id, backend=lowering.backend,
@@ -131,7 +131,7 @@ class Watched:
                 compile_ns=lowering.lower_ns + lowering.build_ns,
             ):  # fmt: skip
                 tracer.bus.emit(event)
-            graph = taken[-1]
+            graph = graph_ids[-1]
             lowering.tell(start, " (its graph is recorded)")
             self._told = (weakref.ref(tracer), graph)
         return graph
@@ -144,8 +144,8 @@ class Watched:
         """The id, in a run, of the node that does the work of a traced one in a call."""
         assert self.lowering.lowered is not None
         fate = self.lowering.lowered.provenance.fates.get(traced)
-        for each in () if fate is None else fate.into:
-            known = self.entries(self.by_id[each], tracer, key, base)
+        for node_id in () if fate is None else fate.into:
+            known = self.entries(self.by_id[node_id], tracer, key, base)
             if known:
                 return known[0].node.id
         before = self.forward
@@ -161,8 +161,8 @@ def watched_of(
     if lowering.watched is None and lowering.ready() is not None:
         before = None if forward is None else forward.watched
         lowering.watched = Watched(lowering, gradients, before)
-    found: Watched | None = lowering.watched
-    return found
+    observed: Watched | None = lowering.watched
+    return observed
 
 
 def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
@@ -175,13 +175,13 @@ def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
     for value, i in last.items():
         if value not in graph.outputs:
             ends.setdefault(i, []).append(value)
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.spec for value in graph.values}
     for i, call in enumerate(calls):
         node = call.node
-        given = tuple(specs[value] for value in node.outputs)
+        output_specs = tuple(specs[value] for value in node.outputs)
         op = dataclasses.replace(
             call.op, impl=_impl(call, runner.kernels[node.id]), vjp=None, inline=None,
-            infer=_constantly(given if call.op.outputs != 1 else given[0]),
+            infer=_constantly(output_specs if call.op.outputs != 1 else output_specs[0]),
         )  # fmt: skip
         yield _Step(node, call, op, shown(node, call.attrs), tuple(ends.get(i, ())))
 
@@ -191,11 +191,11 @@ def shown(node: Node, attrs: Mapping[str, Any]) -> dict[str, Any]:
     if node.op != "fused":
         return dict(attrs)
     body: Graph = attrs["body"]
-    return {"pattern": attrs["pattern"], "covers": [each.name for each in body.nodes]}
+    return {"pattern": attrs["pattern"], "covers": [n.name for n in body.nodes]}
 
 
-def _constantly(found: Any) -> Any:
-    return lambda specs, attrs: found
+def _constantly(inferred: Any) -> Any:
+    return lambda specs, attrs: inferred
 
 
 def _impl(call: Call, kernel: Kernel) -> Any:
@@ -205,9 +205,9 @@ def _impl(call: Call, kernel: Kernel) -> Any:
 
     def impl(*args: Any, **attrs: Any) -> Any:
         took.span = None
-        found = kernel(*args) if plain else kernel(*[args[i] for i in ports])
+        result = kernel(*args) if plain else kernel(*[args[i] for i in ports])
         current().ran = took.span
-        return found if several else found[0]
+        return result if several else result[0]
 
     return impl
 
@@ -228,31 +228,31 @@ class _Run:
         state.recording = False
         try:
             values = self._leaves(feeds)
-            given = tuple(getattr(values[each], "_vid", 0) for each in watched.graph.inputs)
+            input_ids = tuple(getattr(values[value], "_vid", 0) for value in watched.graph.inputs)
             known = watched.entered.get(self.key)
             demand = tracer.bus.demand
             seen = demand.arrays or demand.starts or demand.opened
-            if not seen and known and known[0] == given:
-                found = self._timed(known[1], values)
-                if found is not None:
-                    return found
+            if not seen and known and known[0] == input_ids:
+                results = self._timed(known[1], values)
+                if results is not None:
+                    return results
             for step in watched.steps:
                 args = tuple(argument.value if isinstance(argument, Scalar) else values[argument]
                              for argument in step.call.args)  # fmt: skip
                 if self._opened(step):
                     self._open(step, args)
                 self._place(step.node)
-                made: Any = tracer.run(step.op, args, step.attrs)
-                outputs = made if made.__class__ is tuple else (made,)
+                result: Any = tracer.run(step.op, args, step.attrs)
+                outputs = result if result.__class__ is tuple else (result,)
                 for value, output in zip(step.node.outputs, outputs, strict=True):
                     values[value] = output
                     for of in watched.gradients.get(value, ()):
                         self._pair(of, output, values)
-                for each in step.drop:
-                    values.pop(each, None)
+                for dropped in step.drop:
+                    values.pop(dropped, None)
             ran = tuple(self._entries(step.node)[0] for step in watched.steps)
-            watched.entered[self.key] = (given, ran)
-            return [values[each] for each in watched.graph.outputs]
+            watched.entered[self.key] = (input_ids, ran)
+            return [values[value] for value in watched.graph.outputs]
         finally:
             (state.scope, state.phase, state.cursor, state.forward, state.source,
              state.recording, state.cursors) = saved  # fmt: skip
@@ -266,8 +266,10 @@ class _Run:
         runner = watched.lowering.runner
         assert runner is not None
         stamps = np.zeros(2 * len(entries), np.int64)
-        feeds = [each.data if (each := values[value]).__class__ is Tensor else each
-                 for value in watched.graph.inputs]  # fmt: skip
+        feeds = [
+            timed_step.data if (timed_step := values[value]).__class__ is Tensor else timed_step
+            for value in watched.graph.inputs
+        ]
         try:
             arrays = runner.run_timed(feeds, stamps)
         except Exception:
@@ -275,15 +277,15 @@ class _Run:
         times = (stamps - bus.origin_ns).tolist()
         step, thread = tracer.step, self.state.thread
         ids: dict[int, int] = {}
-        for i, (each, entry) in enumerate(zip(watched.steps, entries, strict=True)):
-            ids.update(zip(each.node.outputs, entry.outputs, strict=True))
+        for i, (timed_step, entry) in enumerate(zip(watched.steps, entries, strict=True)):
+            ids.update(zip(timed_step.node.outputs, entry.outputs, strict=True))
             bus.emit(NodeFinished(entry.node, (), (), step, thread, times[2 * i], times[2 * i + 1]))
-        found: list[Any] = []
+        outputs: list[Any] = []
         for value, array in zip(watched.graph.outputs, arrays, strict=True):
             tensor = make(array)
             tensor._vid = ids.get(value) or values[value]._vid
-            found.append(tensor)
-        return found
+            outputs.append(tensor)
+        return outputs
 
     # Standing where a node stands
 
@@ -300,8 +302,8 @@ class _Run:
         cursor.device, cursor.origin, cursor.graph = node.device, node.origin, self.graph
         cursor.control = tuple(
             known[0].node.id
-            for each in node.control_inputs
-            if each in watched.by_id and (known := self._entries(watched.by_id[each]))
+            for control in node.control_inputs
+            if control in watched.by_id and (known := self._entries(watched.by_id[control]))
         )
         state.cursor, state.scope, state.phase = cursor, scope, node.phase
         state.source, state.forward = node.source, None
@@ -315,28 +317,28 @@ class _Run:
         for value, array in watched.constants.items():
             node = watched.producers[value]
             values[value] = make(array, kind="constant", name=node.name)
-        for value, each in values.items():
+        for value, tensor in values.items():
             node_of = watched.producers.get(value)
-            if each.__class__ is not Tensor or getattr(each, "_vid", 0) > tracer.base:
+            if tensor.__class__ is not Tensor or getattr(tensor, "_vid", 0) > tracer.base:
                 continue
             state.cursor, state.scope, state.phase = None, self.base, "forward"
             if node_of is not None:
                 state.scope, state.phase = place(node_of, self.base), node_of.phase
                 state.source = node_of.source
-            tracer.leaf(each)
+            tracer.leaf(tensor)
         return values
 
     def _pair(self, value: int, gradient: Any, values: Mapping[int, Any]) -> None:
-        held = values.get(value)
-        if held is None:
+        leaf = values.get(value)
+        if leaf is None:
             node = self.watched.producers[value]
             known = self._entries(node)
             if not known:
                 return
-            held = Tensor.__new__(Tensor)
-            held._vid = known[0].outputs[node.outputs.index(value)]
-        if held.__class__ is Tensor:
-            self.tracer.pair(held, gradient)
+            leaf = Tensor.__new__(Tensor)
+            leaf._vid = known[0].outputs[node.outputs.index(value)]
+        if leaf.__class__ is Tensor:
+            self.tracer.pair(leaf, gradient)
 
     # Opened kernels
 
@@ -347,8 +349,8 @@ class _Run:
         if not wanted or not (node.op == "fused" or step.call.op.inline is not None):
             return False
         inside: tuple[Node, ...] = node.attrs["body"].nodes if node.op == "fused" else ()
-        named = [self._named(each) for each in (node, *inside)]
-        return any(wants(each) for wants in wanted for each in named)
+        named = [self._named(node_) for node_ in (node, *inside)]
+        return any(wants(name) for wants in wanted for name in named)
 
     def _named(self, node: Node) -> Node:
         """A node as it is called where this call stands."""
@@ -360,24 +362,24 @@ class _Run:
         """Run what a kernel holds node by node, on what it is about to get."""
         state, tracer, node = self.state, self.tracer, step.node
         self._place(node)
-        given = tuple(
+        body_inputs = tuple(
             argument.detach() if argument.__class__ is Tensor else argument for argument in args
         )
-        for mine, each in zip(given, args, strict=True):
+        for mine, arg in zip(body_inputs, args, strict=True):
             if mine.__class__ is Tensor:
-                mine._vid = getattr(each, "_vid", 0)
+                mine._vid = getattr(arg, "_vid", 0)
         if node.op != "fused":
             state.cursor, state.scope, state.cursors = None, join(self.base, node.name), {}
             assert step.call.op.inline is not None
-            step.call.op.inline(given, step.call.attrs)
+            step.call.op.inline(body_inputs, step.call.attrs)
             return
         body: Graph = node.attrs["body"]
-        values = dict(zip(body.inputs, given, strict=True))
+        values = dict(zip(body.inputs, body_inputs, strict=True))
         for member in body.nodes:
             self._place(member)
             call = call_of(member)
-            taken = tuple(argument.value if isinstance(argument, Scalar) else values[argument]
+            operands = tuple(argument.value if isinstance(argument, Scalar) else values[argument]
                           for argument in call.args)  # fmt: skip
-            found: Any = tracer.run(call.op, taken, call.attrs)
-            outputs = found if found.__class__ is tuple else (found,)
+            result: Any = tracer.run(call.op, operands, call.attrs)
+            outputs = result if result.__class__ is tuple else (result,)
             values.update(zip(member.outputs, outputs, strict=True))

@@ -19,12 +19,12 @@ def _copied(self: Tensor, memo: Any = None) -> Tensor:
     """``copy.copy`` and ``copy.deepcopy``: a leaf stays a leaf, what was computed has a history."""
     if self.edge is not None and self.edge is not LEAF:
         return self.copy()
-    found = alias(settled(self), self.edge)
-    if isinstance(found.data, np.ndarray):
-        found.data = found.data.copy(order="K")
-    if hasattr(found, "_vid"):
-        del found._vid  # another value
-    return found
+    copy = alias(settled(self), self.edge)
+    if isinstance(copy.data, np.ndarray):
+        copy.data = copy.data.copy(order="K")
+    if hasattr(copy, "_vid"):
+        del copy._vid  # another value
+    return copy
 
 
 def _reduced(self: Tensor, protocol: Any) -> Any:

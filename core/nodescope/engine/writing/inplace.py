@@ -69,20 +69,20 @@ def write(target: Tensor, result: Tensor) -> None:
         _write_traced(target, result, builder)
         return
     _check_history(target)
-    others = [] if unshared(target) or taped(target, result) else sharers(target)
+    sharers_now = [] if unshared(target) or taped(target, result) else sharers(target)
     old, detached = target.data, settled(target).edge is None
-    seen = [(each, _seen(each, old, result, detached)) for each in others]
-    arrays = [old, *(each.data for each in others)]
-    values = [result.data, *(each.data if new is None else new.data for each, new in seen)]
+    seen = [(sharer, _seen(sharer, old, result, detached)) for sharer in sharers_now]
+    arrays = [old, *(sharer.data for sharer in sharers_now)]
+    values = [result.data, *(tensor.data if new is None else new.data for tensor, new in seen)]
     placed = _placed(arrays, values)
     result.data = placed[0]
     _rebind(target, result)
-    for (each, new), array in zip(seen, placed[1:], strict=True):
+    for (tensor, new), array in zip(seen, placed[1:], strict=True):
         if new is None:
-            settled(each).data = array  # the same elements, in the memory that they share now
+            settled(tensor).data = array  # the same elements, in the memory that they share now
         else:
             new.data = array
-            _rebind(each, new)
+            _rebind(tensor, new)
 
 
 def _check_history(target: Tensor) -> None:
@@ -142,19 +142,19 @@ def _replaced(
         )
     flat = apply(_RESHAPE, (result,), {"shape": (result.size,)})
     template, indices = index_template(index)
-    found = apply(_GETITEM, (flat, *indices), {"index": template})
+    selected = apply(_GETITEM, (flat, *indices), {"index": template})
     if hit.all():
-        return found
-    return apply(_WHERE, (operand(hit), found, settled(other)), NO_ATTRS)
+        return selected
+    return apply(_WHERE, (operand(hit), selected, settled(other)), NO_ATTRS)
 
 
 def _places(array: Array) -> Array:
     """The address of every element."""
-    found = np.full(array.shape, array.__array_interface__["data"][0], np.int64)
+    addresses = np.full(array.shape, array.__array_interface__["data"][0], np.int64)
     for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
         steps = np.arange(size, dtype=np.int64) * stride
-        found += steps.reshape((size,) + (1,) * (array.ndim - 1 - axis))
-    return found
+        addresses += steps.reshape((size,) + (1,) * (array.ndim - 1 - axis))
+    return addresses
 
 
 def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
@@ -163,12 +163,12 @@ def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
     fresh = new.base is None and new.flags.writeable
     if len(arrays) == 1 and (not old.size or (fresh and new.strides == old.strides)):
         return [new]
-    bounds = [np.lib.array_utils.byte_bounds(each) for each in arrays if each.size]
+    bounds = [np.lib.array_utils.byte_bounds(array) for array in arrays if array.size]
     if not bounds:
         return values
     low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
     memory = np.empty(high - low, np.uint8)
-    found = []
+    placed = []
     for array, value in zip(arrays, values, strict=True):
         if array.size:
             at = array.__array_interface__["data"][0] - low
@@ -177,8 +177,8 @@ def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
             place.flags.writeable = array.flags.writeable
         else:
             place = value
-        found.append(place)
-    return found
+        placed.append(place)
+    return placed
 
 
 def _rebind(target: Tensor, result: Tensor) -> None:
@@ -213,12 +213,13 @@ def _write_traced(target: Tensor, result: Tensor, builder: Any) -> None:
             store(target, apply(_ASSIGN, (target, result), NO_ATTRS))
         return
     detached = settled(target).edge is None
-    memory, places, others = shared(target, builder)
+    memory, places, sharing = shared(target, builder)
     seen = [
-        (other, _replaced(other, places, shown, result, detached), shown) for other, shown in others
+        (other, _replaced(other, places, shown, result, detached), shown)
+        for other, shown in sharing
     ]
     _rebind(target, result)
-    if others:
+    if sharing:
         builder.shown[builder.value_of(target)] = (memory, places)
     for other, new, shown in seen:
         if new is not None:
@@ -230,17 +231,17 @@ def _write_traced(target: Tensor, result: Tensor, builder: Any) -> None:
 
 
 def _operator(op: Op, sign: str) -> Callable[[Tensor, Any], Any]:
-    what = f"x {sign} y"
+    expression = f"x {sign} y"
 
     def operator(self: Tensor, other: Any) -> Any:
         if passing(self, sys._getframe(1)):
-            found = binary(op, self, other)
-            return found if found is NotImplemented else fitted(self, found, what)
-        check_writable(self, what)
-        found = binary(op, self, other)
-        if found is NotImplemented:
-            return found
-        write(self, fitted(self, found, what))
+            result = binary(op, self, other)
+            return result if result is NotImplemented else fitted(self, result, expression)
+        check_writable(self, expression)
+        result = binary(op, self, other)
+        if result is NotImplemented:
+            return result
+        write(self, fitted(self, result, expression))
         return self
 
     return operator
@@ -253,15 +254,15 @@ def _setitem(self: Tensor, index: Any, value: Any) -> None:
 
 def updated(target: Tensor, index: Any, value: Any) -> Tensor:
     """A copy of ``target`` in which ``copy[index] = value`` was done."""
-    given = operand(value)
-    if given is None:
+    new_value = operand(value)
+    if new_value is None:
         raise UnsupportedError(
             f"x[i] = y: cannot take a {type(value).__name__}",
             source=where(),
             hint="give a tensor, an array or a number",
         )
     template, arrays = index_template(index)
-    return apply(_SET, (settled(target), given, *arrays), {"index": template})
+    return apply(_SET, (settled(target), new_value, *arrays), {"index": template})
 
 
 def _sort(
@@ -327,8 +328,8 @@ _OWN = {
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Written, *args: Any, **kwargs: Any) -> Any:
         now = settled(self)
-        found = getattr(Tensor, name)(now, *args, **kwargs)
-        return self if found is now else found
+        result = getattr(Tensor, name)(now, *args, **kwargs)
+        return self if result is now else result
 
     method.__name__ = name
     return method
@@ -337,8 +338,8 @@ def _method(name: str) -> Callable[..., Any]:
 def _property(name: str) -> property:
     def read(self: Written) -> Any:
         now = settled(self)
-        found = getattr(now, name)
-        return self if found is now else found
+        value = getattr(now, name)
+        return self if value is now else value
 
     return property(read, lambda self, value: setattr(settled(self), name, value))
 

@@ -30,10 +30,10 @@ from nodescope.ops.op import Array
 
 def owner(array: Array) -> Any:
     """What owns the memory of an array: the end of its chain of bases."""
-    found: Any = array
-    while (base := getattr(found, "base", None)) is not None:
-        found = base
-    return found
+    root: Any = array
+    while (base := getattr(root, "base", None)) is not None:
+        root = base
+    return root
 
 
 def _counts(tensor: Tensor) -> tuple[int, int]:
@@ -111,7 +111,7 @@ def taped(tensor: Tensor, result: Tensor) -> bool:
         return False
     root = id(now.data if base is None else base)
     del base  # it would be counted
-    held: dict[int, int] = {}
+    references: dict[int, int] = {}
     near: dict[int, Tensor] = {id(now): now}
     seen: set[int] = set()
     todo: deque[Any] = deque((result,))
@@ -120,41 +120,41 @@ def taped(tensor: Tensor, result: Tensor) -> bool:
         if edge is None or id(edge[2]) in seen:
             continue
         seen.add(id(edge[2]))
-        for each in edge[2]:
-            if each.__class__ is Written:
-                todo.append(each._history[0])  # what the tape means by it
+        for operand in edge[2]:
+            if operand.__class__ is Written:
+                todo.append(operand._history[0])  # what the tape means by it
                 continue
-            held[id(each)] = held.get(id(each), 0) + 1
-            if each.__class__ is Tensor and root in (id(each.data), id(each.data.base)):
-                near[id(each)] = each
-            todo.append(each)
+            references[id(operand)] = references.get(id(operand), 0) + 1
+            if operand.__class__ is Tensor and root in (id(operand.data), id(operand.data.base)):
+                near[id(operand)] = operand
+            todo.append(operand)
     todo.clear()
-    each = edge = None  # they would be counted, too
+    operand = edge = None  # they would be counted, too
     if now is not tensor:
-        held[id(now)] = held.get(id(now), 0) + 1  # by the tensor that was written to
+        references[id(now)] = references.get(id(now), 0) + 1  # by the tensor that was written to
     shared = [*near.values()]
     near.clear()
     del now
-    return _all_known(tensor, shared, root, held)
+    return _all_known(tensor, shared, root, references)
 
 
-def _all_known(tensor: Tensor, shared: list[Tensor], root: int, held: dict[int, int]) -> bool:
+def _all_known(tensor: Tensor, shared: list[Tensor], root: int, references: dict[int, int]) -> bool:
     """Whether ``shared`` hold all of the memory, and the tape and ``tensor`` all of them."""
-    users = Counter(id(each.data) for each in shared)
+    users = Counter(id(t.data) for t in shared)
     users[root] += len(users.keys() - {root})  # views hold what they are views of
-    for each in shared:
-        if _array_count(each) - _ARRAY_ONCE + 1 != users[id(each.data)]:
+    for sharer in shared:
+        if _array_count(sharer) - _ARRAY_ONCE + 1 != users[id(sharer.data)]:
             return False
-        if each.data.base is not None and _root_count(each) - _ROOT_ONCE + 1 != users[root]:
+        if sharer.data.base is not None and _root_count(sharer) - _ROOT_ONCE + 1 != users[root]:
             return False
-    del each
+    del sharer
     shared.append(Tensor.__new__(Tensor))  # nobody else holds this one
-    counts = [sys.getrefcount(each) for each in shared]
+    counts = [sys.getrefcount(t) for t in shared]
     probe = counts.pop()
     shared.pop()
     return all(
-        each is tensor or count - held.get(id(each), 0) == probe
-        for each, count in zip(shared, counts, strict=True)
+        t is tensor or count - references.get(id(t), 0) == probe
+        for t, count in zip(shared, counts, strict=True)
     )
 
 
@@ -187,7 +187,7 @@ def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
         value = data.value
         while (node := builder.producer(value)).op in _VIEWS and node.inputs:
             if value in builder.shown or any(
-                isinstance(each, Port) for each in node.attrs.get("index", ())
+                isinstance(item, Port) for item in node.attrs.get("index", ())
             ):
                 break
             value = node.inputs[0]
@@ -198,8 +198,8 @@ def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
     wanted = root(tensor.data)
     # A graph that is built by hand knows its tensors by name: there a name is its node's value.
     known: dict[int, Tensor] = getattr(builder, "tensors", {})
-    found = _reachable(tensor, lambda data: root(data) == wanted, known)
-    return [each for each in found if each is not settled(tensor)]
+    reachable = _reachable(tensor, lambda data: root(data) == wanted, known)
+    return [t for t in reachable if t is not settled(tensor)]
 
 
 def _reachable(tensor: Tensor, shares: Any, known: dict[int, Tensor] = _NONE) -> list[Tensor]:
@@ -209,53 +209,57 @@ def _reachable(tensor: Tensor, shares: Any, known: dict[int, Tensor] = _NONE) ->
             source=where(),
             hint="write to a copy: x = x.copy()",
         )
-    everything = gc.get_referrers(Tensor, Written, Bundle)
-    found = [
-        each
-        for each in everything
-        if (each.__class__ is Tensor or each.__class__ is Written)
-        and each is not tensor
-        and shares(getattr(each, "data", None))
+    candidates = gc.get_referrers(Tensor, Written, Bundle)
+    reachable = [
+        candidate
+        for candidate in candidates
+        if (candidate.__class__ is Tensor or candidate.__class__ is Written)
+        and candidate is not tensor
+        and shares(getattr(candidate, "data", None))
     ]
-    if not found:
-        return found
-    held = dict.fromkeys(map(id, found), 0)
+    if not reachable:
+        return reachable
+    reference_counts = dict.fromkeys(map(id, reachable), 0)
     seen: set[int] = set()
-    for each in everything:
-        kind = each.__class__
+    for candidate_ in candidates:
+        kind = candidate_.__class__
         if kind is Written:
-            for state in each._history:
-                if id(state) in held:
-                    held[id(state)] += 1
+            for state in candidate_._history:
+                if id(state) in reference_counts:
+                    reference_counts[id(state)] += 1
         if kind is Written or (kind is not Tensor and kind is not Bundle):
             continue
-        edge = getattr(each, "edge", None)
+        edge = getattr(candidate_, "edge", None)
         if edge is None or id(edge[2]) in seen:
             continue
         seen.add(id(edge[2]))
-        for one in edge[2]:
-            if id(one) in held:
-                held[id(one)] += 1
-    for one in known.values():
-        if id(one) in held:
-            held[id(one)] += 1
-    del everything
-    each = state = one = None  # they would be counted
-    found.append(Tensor.__new__(Tensor))  # nobody else holds this one
-    counts = [sys.getrefcount(each) for each in found]
+        for tensor_ in edge[2]:
+            if id(tensor_) in reference_counts:
+                reference_counts[id(tensor_)] += 1
+    for tensor_ in known.values():
+        if id(tensor_) in reference_counts:
+            reference_counts[id(tensor_)] += 1
+    del candidates
+    candidate_ = state = tensor_ = None  # they would be counted
+    reachable.append(Tensor.__new__(Tensor))  # nobody else holds this one
+    counts = [sys.getrefcount(candidate) for candidate in reachable]
     probe = counts.pop()
-    found.pop()
-    del each
-    return [one for one, count in zip(found, counts, strict=True) if count - held[id(one)] > probe]
+    reachable.pop()
+    del candidate_
+    return [
+        tensor_
+        for tensor_, count in zip(reachable, counts, strict=True)
+        if count - reference_counts[id(tensor_)] > probe
+    ]
 
 
 # x[i] += y
 
 
 _INPLACE = dis.opmap.get("BINARY_OP", -1)
-_MOVES = {dis.opmap[each] for each in ("SWAP", "CACHE", "ROT_TWO", "ROT_THREE")
-          if each in dis.opmap}  # fmt: skip
-_STORES = {dis.opmap[each] for each in ("STORE_SUBSCR", "STORE_SLICE") if each in dis.opmap}
+_MOVES = {dis.opmap[opcode] for opcode in ("SWAP", "CACHE", "ROT_TWO", "ROT_THREE")
+          if opcode in dis.opmap}  # fmt: skip
+_STORES = {dis.opmap[opcode] for opcode in ("STORE_SUBSCR", "STORE_SLICE") if opcode in dis.opmap}
 
 
 def passing(tensor: Tensor, frame: FrameType) -> bool:
@@ -264,11 +268,11 @@ def passing(tensor: Tensor, frame: FrameType) -> bool:
     Python takes ``x[i]``, writes to it, and then puts it to ``x[i]``. It is the last that counts:
     what is written to is gone afterwards.
     """
-    others = sys.getrefcount(tensor) - _PASSING
-    if others == 1 and isinstance(data := tensor.data, Abstract):
+    references = sys.getrefcount(tensor) - _PASSING
+    if references == 1 and isinstance(data := tensor.data, Abstract):
         # A graph that is built by hand knows its tensors by name.
-        others -= getattr(data.graph, "tensors", _NONE).get(data.value) is tensor
-    return others <= 0 and _stores(frame)
+        references -= getattr(data.graph, "tensors", _NONE).get(data.value) is tensor
+    return references <= 0 and _stores(frame)
 
 
 def _stores(frame: FrameType) -> bool:

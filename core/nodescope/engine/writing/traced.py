@@ -42,23 +42,23 @@ def shared(target: Tensor, builder: Any) -> tuple[int, Array, list[tuple[Tensor,
         TraceError: It is not known, or somebody shares it who cannot be given new elements.
         UnsupportedError: ``target`` is a read-only view.
     """
-    others = traced_sharers(target, builder)
-    if not others:
+    sharers = traced_sharers(target, builder)
+    if not sharers:
         return 0, np.zeros(0, np.intp), []
     root, places = _places(target, builder)
-    found = []
-    for other in others:
+    shown_sharers = []
+    for other in sharers:
         of, shown = _places(other, builder)
         if of != root:
             continue
         if _outside(other, builder):
             raise _refusal()
-        found.append((other, shown))
-    if found and any(node.op in _READ_ONLY for node in _views(target, builder)[1]):
+        shown_sharers.append((other, shown))
+    if shown_sharers and any(node.op in _READ_ONLY for node in _views(target, builder)[1]):
         raise UnsupportedError(
             "the tensor is a read-only view", source=where(), hint="copy it: x = x.copy()"
         )
-    return root, places, found
+    return root, places, shown_sharers
 
 
 def _outside(tensor: Tensor, builder: Any) -> bool:
@@ -87,7 +87,7 @@ def _views(tensor: Tensor, builder: Any) -> tuple[int, list[Node]]:
         node = builder.producer(value)
         if not (node.op in _ALWAYS or node.op in ("reshape", "getitem", "real", "imag")):
             break
-        if any(isinstance(each, Port) for each in node.attrs.get("index", ())) or not node.inputs:
+        if any(isinstance(item, Port) for item in node.attrs.get("index", ())) or not node.inputs:
             break
         nodes.append(node)
         value = node.inputs[0]

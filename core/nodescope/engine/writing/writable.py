@@ -22,7 +22,7 @@ from nodescope.ops.lowprecision import low
 _ASTYPE, _BROADCAST = ops.get("astype"), ops.get("broadcast_to")
 
 
-def check_writable(target: Tensor, what: str) -> None:
+def check_writable(target: Tensor, subject: str) -> None:
     """Refuse to write where it could not be right.
 
     Args:
@@ -37,11 +37,11 @@ def check_writable(target: Tensor, what: str) -> None:
     data: Any = target.data
     builder = modes.builder()
     if data.__class__ is Abstract:
-        _check_traced(target, what, builder)
+        _check_traced(target, subject, builder)
     if target.edge is LEAF and current().recording:
         name = f" {target.name!r}" if target.name else ""
         raise GradientError(
-            f"{what} would write to the leaf{name}, whose gradient is wanted",
+            f"{subject} would write to the leaf{name}, whose gradient is wanted",
             source=where(),
             hint="make a new tensor, as in x = x + y; or use nodescope.assign, or write inside "
             "`with nodescope.no_grad():`",
@@ -49,39 +49,41 @@ def check_writable(target: Tensor, what: str) -> None:
     if data.__class__ is Abstract:
         return
     if builder is not None:
-        _check_traced(target, what, builder)
+        _check_traced(target, subject, builder)
     elif not data.flags.writeable:
         raise UnsupportedError(
-            f"{what}: the tensor is a read-only view", source=where(), hint="copy it: x = x.copy()"
+            f"{subject}: the tensor is a read-only view",
+            source=where(),
+            hint="copy it: x = x.copy()",
         )
 
 
-def _check_traced(target: Tensor, what: str, builder: Any) -> None:
+def _check_traced(target: Tensor, subject: str, builder: Any) -> None:
     data: Any = target.data
     if data.__class__ is not Abstract:
         if id(target) not in builder.made and not is_state(target):
             raise TraceError(
-                f"{what} would write to a tensor from outside of the graph",
+                f"{subject} would write to a tensor from outside of the graph",
                 source=where(),
                 hint="return the new value; or make it a parameter and use nodescope.assign",
             )
         return
     if data.graph is not builder:
         raise TraceError(
-            f"{what} would write to a value of another graph, or of the graph around this body",
+            f"{subject} would write to a value of another graph, or of the graph around this body",
             source=where(),
             hint="make a new tensor, as in x = x + y, and return it",
         )
     producer = builder.producer(data.value).op
     if producer == "parameter":
         raise TraceError(
-            f"{what} would write to a variable of the graph",
+            f"{subject} would write to a variable of the graph",
             source=where(),
             hint="use nodescope.assign, which makes the update a node",
         )
     if producer == "placeholder":
         raise TraceError(
-            f"{what} would write to an argument of the graph",
+            f"{subject} would write to an argument of the graph",
             source=where(),
             hint="make a new tensor, as in x = x + y, or copy it first: x = x.copy()",
         )
@@ -92,7 +94,7 @@ def is_state(target: Tensor) -> bool:
     return target.edge is LEAF or getattr(target, "_kind", "") == "parameter"
 
 
-def fitted(target: Tensor, result: Tensor, what: str, *, wider: bool = False) -> Tensor:
+def fitted(target: Tensor, result: Tensor, subject: str, *, wider: bool = False) -> Tensor:
     """A result in the shape and dtype of what it is written to.
 
     Args:
@@ -108,7 +110,8 @@ def fitted(target: Tensor, result: Tensor, what: str, *, wider: bool = False) ->
     if result.shape != target.shape:
         if not wider or not _broadcasts(result.shape, target.shape):
             raise ShapeError(
-                f"{what}: a result of shape {result.shape} does not fit into shape {target.shape}",
+                f"{subject}: a result of shape {result.shape} "
+                f"does not fit into shape {target.shape}",
                 source=where(),
                 hint="make a new tensor, as in x = x + y",
             )
@@ -117,7 +120,7 @@ def fitted(target: Tensor, result: Tensor, what: str, *, wider: bool = False) ->
     if old != new:
         if not _same_kind(new, old):
             raise DtypeError(
-                f"{what}: a tensor of {old} cannot hold {new}",
+                f"{subject}: a tensor of {old} cannot hold {new}",
                 source=where(),
                 hint=f"make a new tensor, as in x = x + y, or convert: x = x.astype({new.name!r})",
             )

@@ -59,9 +59,9 @@ class Finder:
 
     def either(self, node: Node) -> Iterator[tuple[Operand, Operand]]:
         """Both operands of a node, in both orders."""
-        first, two = self.args(node)
-        yield first, two
-        yield two, first
+        first, second = self.args(node)
+        yield first, second
+        yield second, first
 
     def spec(self, value: int) -> TensorSpec:
         """Shape and dtype."""

@@ -87,10 +87,10 @@ def _extension() -> str:
 def _plain_bits() -> int:
     """Integers of a BLAS whose names do not tell: of 64 bits if it was configured so."""
     try:
-        found = str(np.show_config(mode="dicts"))
+        build_config = str(np.show_config(mode="dicts"))
     except (TypeError, ValueError):
         return 32
-    return 64 if "ilp64" in found.lower() or "USE64BITINT" in found else 32
+    return 64 if "ilp64" in build_config.lower() or "USE64BITINT" in build_config else 32
 
 
 def _test_gemm(function: Any, integer: Any, dtype: str) -> bool:

@@ -62,10 +62,10 @@ class Cache:
         path = self.path(key)
         try:
             content = read_plain(path, _LARGEST)
-            told = read_plain(self.sum(key), _DIGEST)
+            digest = read_plain(self.sum(key), _DIGEST)
         except OSError:
             return None
-        if len(told) != _DIGEST or hashlib.sha256(content).digest() != told:
+        if len(digest) != _DIGEST or hashlib.sha256(content).digest() != digest:
             self.drop(key)
             return None
         try:
@@ -126,25 +126,25 @@ class Cache:
         Returns:
             How many were removed.
         """
-        found: list[tuple[float, int, str]] = []
+        files: list[tuple[float, int, str]] = []
         for entry in os.scandir(self.folder):
             try:
                 info = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # another process was here
             if entry.name.endswith(".so"):
-                found.append((info.st_mtime, info.st_size, entry.name[: -len(".so")]))
+                files.append((info.st_mtime, info.st_size, entry.name[: -len(".so")]))
             elif entry.name.endswith(".plan"):
-                found.append((info.st_mtime, info.st_size, entry.name[: -len(".plan")]))
+                files.append((info.st_mtime, info.st_size, entry.name[: -len(".plan")]))
             elif entry.name.endswith(".tmp") and now - info.st_mtime > 6 * _IN_USE_S:
                 Path(entry.path).unlink(missing_ok=True)  # of a process that was killed
-        found.sort()
-        size, count, removed = sum(each[1] for each in found), len(found), 0
-        for used, held, key in found:
+        files.sort()
+        size, count, removed = sum(entry_[1] for entry_ in files), len(files), 0
+        for used, nbytes, key in files:
             if (size <= MOST_BYTES and count <= MOST_FILES) or now - used < _IN_USE_S:
                 break
             self.drop(key)
-            size, count, removed = size - held, count - 1, removed + 1
+            size, count, removed = size - nbytes, count - 1, removed + 1
         return removed
 
 
@@ -153,9 +153,9 @@ def opened(folder: Path) -> tuple[Cache | None, str]:
     try:
         # One by one: those above are made with the mode that the user's umask gives.
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
-        for each in (folder.parent, folder):
-            each.mkdir(mode=0o700, exist_ok=True)
-            reason = _distrusted(each, stat.S_IWOTH if each is not folder else _OTHERS)
+        for directory in (folder.parent, folder):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            reason = _distrusted(directory, stat.S_IWOTH if directory is not folder else _OTHERS)
             if reason:
                 return None, reason
         handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
@@ -169,13 +169,13 @@ def opened(folder: Path) -> tuple[Cache | None, str]:
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def _distrusted(folder: Path, others: int) -> str:
+def _distrusted(folder: Path, other_bits: int) -> str:
     """Why libraries from a folder must not be loaded, or ``""``: who can write it can run as us."""
     if not hasattr(os, "geteuid"):
         return ""
     info = folder.stat()
     if info.st_uid not in (os.geteuid(), 0):
         return f"the cache {folder} belongs to another user (id {info.st_uid})"
-    if info.st_mode & others and (others == _OTHERS or not info.st_mode & stat.S_ISVTX):
+    if info.st_mode & other_bits and (other_bits == _OTHERS or not info.st_mode & stat.S_ISVTX):
         return f"the cache {folder} can be written by others (mode {info.st_mode & 0o777:o})"
     return ""

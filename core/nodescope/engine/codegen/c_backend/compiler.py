@@ -76,9 +76,9 @@ def find(environ: Mapping[str, str]) -> tuple[str, ...]:
         if program is None:
             raise CompilerError(f"NODESCOPE_CC names {words[0]!r}, which is not a program")
         return (program, *words[1:])
-    for each in (environ.get("CC", "").strip(), "cc", "gcc", "clang"):
-        if each:
-            words = _words(each)
+    for candidate in (environ.get("CC", "").strip(), "cc", "gcc", "clang"):
+        if candidate:
+            words = _words(candidate)
             program = shutil.which(words[0], path=path)
             if program is not None:
                 return (program, *words[1:])
@@ -136,10 +136,10 @@ def libc() -> str:
 
 def vector_functions() -> int:
     """How much of libmvec the C library has: 0, 1 (glibc 2.22) or 2 (glibc 2.35)."""
-    found = re.fullmatch(r"glibc (\d+)\.(\d+)", libc())
-    if found is None or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
+    version_match = re.fullmatch(r"glibc (\d+)\.(\d+)", libc())
+    if version_match is None or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
         return 0
-    version = (int(found[1]), int(found[2]))
+    version = (int(version_match[1]), int(version_match[2]))
     return 2 if version >= (2, 35) else 1 if version >= (2, 22) else 0
 
 
@@ -166,19 +166,19 @@ def attempts(cpu: str, version: str) -> list[tuple[tuple[str, ...], tuple[str, .
     if steady_ticks():
         native = (*native, "-DNS_TSC")
     level = vector_functions()
-    found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    flag_sets: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     if level:
-        found.append(((*EXACT, *native, f"-DNS_LIBMVEC={level}"), ("-lmvec", "-lm")))
-    found.append(((*EXACT, *native), ("-lm",)))
-    found.append((EXACT, ("-lm",)))
-    return found
+        flag_sets.append(((*EXACT, *native, f"-DNS_LIBMVEC={level}"), ("-lmvec", "-lm")))
+    flag_sets.append(((*EXACT, *native), ("-lm",)))
+    flag_sets.append((EXACT, ("-lm",)))
+    return flag_sets
 
 
 def version_of(command: tuple[str, ...]) -> str:
     """What it says of itself, and the machine that it compiles for. Raises `CompilerError`."""
-    said = run((*command, "--version"), Path.cwd()).strip().splitlines()
+    output = run((*command, "--version"), Path.cwd()).strip().splitlines()
     target = run((*command, "-dumpmachine"), Path.cwd()).strip()
-    return f"{said[0] if said else command[0]} [{target}]"
+    return f"{output[0] if output else command[0]} [{target}]"
 
 
 def run(words: tuple[str, ...], folder: Path) -> str:
@@ -203,15 +203,15 @@ def run(words: tuple[str, ...], folder: Path) -> str:
     finally:
         if process.returncode is None:  # with those that it started: they hold the pipe, too
             _kill(process)
-    said = printed.decode("utf-8", "replace")
+    output = printed.decode("utf-8", "replace")
     if process.returncode:
         status = process.returncode
         how = f"failed with status {status}" if status > 0 else f"was ended by signal {-status}"
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         # gcc goes on to show the place; what is wrong stands before.
-        told = "; ".join(([line for line in lines if _FAULT.search(line)] or lines)[-_SAID:])
-        raise CompilerError(f"{name} {how}" + (f": {told}" if told else ""))
-    return said
+        faults = "; ".join(([line for line in lines if _FAULT.search(line)] or lines)[-_SAID:])
+        raise CompilerError(f"{name} {how}" + (f": {faults}" if faults else ""))
+    return output
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

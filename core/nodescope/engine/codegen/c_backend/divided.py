@@ -48,10 +48,10 @@ class Divided(Walk):
         written += [target for _, target in self.sums if target is not None]
         fold = self._foldable()
         if fold:
-            written = [each for each in written if any(each.strides[i] for i in self.inner)]
-        elif any(target is None and self.level[each.out] == 3 for each, target in self.sums):
+            written = [access for access in written if any(access.strides[i] for i in self.inner)]
+        elif any(target is None and self.level[sum_.out] == 3 for sum_, target in self.sums):
             return
-        reduced = any(self.level[each.out] == 1 or self._within(each) for each, _ in self.sums)
+        reduced = any(self.level[sum_.out] == 1 or self._within(sum_) for sum_, _ in self.sums)
         loops = [(f"r{d}", size, walk) for d, (size, walk) in enumerate(self._walk_rows)]
         if not reduced or fold:
             loops += [(f"i{d}", size, walk) for d, (size, walk) in enumerate(self._walk_inner)]
@@ -60,7 +60,7 @@ class Divided(Walk):
             grain = max(1, PART * size // total)
             if innermost:
                 grain = max(grain // 64, 1) * 64  # of whole vectors
-            if size >= 2 * grain and all(walk[id(each)] for each in written):
+            if size >= 2 * grain and all(walk[id(access)] for access in written):
                 self._cut = "j" if innermost else name
                 self.parts = -(-size // grain)
                 self.grain = grain
@@ -71,7 +71,7 @@ class Divided(Walk):
                 )
                 if fold:
                     self._fold = "part"
-                    self.partial = {each: self._partial(each) for each, _ in self.sums}
+                    self.partial = {sum_: self._partial(sum_) for sum_, _ in self.sums}
                 return
             if fold:
                 return  # sums have their order from the outermost loop
@@ -82,7 +82,7 @@ class Divided(Walk):
         """Whether one sweep gives sums over everything, after which single numbers are left."""
         if self._walk_rows or not self.sums or self.keep:
             return False
-        if any(self.level[each.out] != 1 or self.phase[each.out] != 1 for each, _ in self.sums):
+        if any(self.level[sum_.out] != 1 or self.phase[sum_.out] != 1 for sum_, _ in self.sums):
             return False
         for member in self.members:
             if isinstance(member, Map) and self.level[member.out] == 2 and self.phase[member.out]:
@@ -93,25 +93,31 @@ class Divided(Walk):
                 return False
         return True
 
-    def _within(self, each: Reduce) -> bool:
+    def _within(self, reduction: Reduce) -> bool:
         """Whether all of a row goes into one element."""
-        return set(self.inner) <= self.group.reduced[each.out]
+        return set(self.inner) <= self.group.reduced[reduction.out]
 
-    def _partial(self, each: Reduce) -> tuple[str, str, str]:
+    def _partial(self, reduction: Reduce) -> tuple[str, str, str]:
         def memory(dtype: str) -> str:
-            found: Val = self.scratch((self.parts,), dtype)
-            return self.pointer(found)
+            buffer: Val = self.scratch((self.parts,), dtype)
+            return self.pointer(buffer)
 
-        total = memory("float64" if wide(each) == "f64" else each.out.dtype)
-        error = memory("float64") if each.how == "sum" and each.out.dtype == "float64" else ""
-        nan = memory(f"uint{bits(each)}") if each.how in ("max", "min") and of_floats(each) else ""
+        total = memory("float64" if wide(reduction) == "f64" else reduction.out.dtype)
+        error = (
+            memory("float64") if reduction.how == "sum" and reduction.out.dtype == "float64" else ""
+        )
+        nan = (
+            memory(f"uint{bits(reduction)}")
+            if reduction.how in ("max", "min") and of_floats(reduction)
+            else ""
+        )
         return total, error, nan
 
     def _kept_part(self) -> list[str]:
         """Leave what a part found."""
         lines = []
-        for each, (total, error, nan) in self.partial.items():
-            number = each.out.id
+        for reduction, (total, error, nan) in self.partial.items():
+            number = reduction.out.id
             lines.append(f"{total}[part] = w{number};")
             if error:
                 lines.append(f"{error}[part] = c{number};")
@@ -122,10 +128,10 @@ class Divided(Walk):
     def _joined_parts(self) -> list[str]:
         """Put together what all parts found, in order."""
         lines = [f"for (i64 part = 0; part < {self.parts}; part++) {{"]
-        for each, (total, error, nan) in self.partial.items():
-            lines.append(carried(each, f"{total}[part]"))
+        for reduction, (total, error, nan) in self.partial.items():
+            lines.append(carried(reduction, f"{total}[part]"))
             if error:
-                lines.append(f"c{each.out.id} += {error}[part];")
+                lines.append(f"c{reduction.out.id} += {error}[part];")
             if nan:
-                lines.append(f"n{each.out.id} |= {nan}[part];")
+                lines.append(f"n{reduction.out.id} |= {nan}[part];")
         return [*lines, "}"]

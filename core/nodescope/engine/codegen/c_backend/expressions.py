@@ -54,7 +54,7 @@ class Expression:
 
     def fill(self, *operands: str) -> str:
         """The C text for operands that are expressions of the right types themselves."""
-        return _FIELD.sub(lambda found: f"({operands[int(found[1])]})", self.text)
+        return _FIELD.sub(lambda slot: f"({operands[int(slot[1])]})", self.text)
 
 
 def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) -> Expression | None:
@@ -71,7 +71,7 @@ def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) ->
     if not isinstance(out, TensorSpec) or out.dtype not in CTYPES:
         return None
     dtypes = _operand_dtypes(op, operands, out)
-    if dtypes is None or any(each not in CTYPES for each in dtypes):
+    if dtypes is None or any(dtype not in CTYPES for dtype in dtypes):
         return None
     for operand, dtype in zip(operands, dtypes, strict=True):
         if isinstance(operand, TensorSpec):
@@ -92,7 +92,7 @@ def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) ->
     if any(function not in FUNCTIONS for function in functions):
         return None
     called = {name for function in functions for name in needs(function)}
-    bounded = op.name in _POWER or any(_stem(each) in ULPS for each in called)
+    bounded = op.name in _POWER or any(_stem(name) in ULPS for name in called)
     exact = not bounded or np.dtype(out.dtype).kind != "f"
     return Expression(text, dtypes, out.dtype, functions, exact)
 
@@ -112,11 +112,11 @@ _POWERS: dict[float, str] = {
 def _root(ufunc: Any) -> str:
     """The exponent 1/2: newer loops of NumPy take the square root, which differs below 0."""
     with np.errstate(invalid="ignore"):
-        found = ufunc(np.array([-math.inf]), 0.5)[0]
-    return "ns_root_{T}({0})" if found > 0 else "ns_sqrt_{T}({0})"
+        root = ufunc(np.array([-math.inf]), 0.5)[0]
+    return "ns_root_{T}({0})" if root > 0 else "ns_sqrt_{T}({0})"
 
 
-_ROOTS: dict[str, str] = {each.__name__: _root(each) for each in (np.power, np.float_power)}
+_ROOTS: dict[str, str] = {ufunc.__name__: _root(ufunc) for ufunc in (np.power, np.float_power)}
 
 
 def _template(op: Op, operands: Sequence[Operand], kind: str) -> str:
@@ -137,13 +137,13 @@ _SAME = {"assign", "copy", "astype", "zeros_like", "ones_like"}  # take what the
 def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tuple[str, ...] | None:
     """The dtypes that NumPy converts the operands to before it computes."""
     if isinstance(op.impl, np.ufunc):
-        given = tuple(dtype_of(operand) for operand in operands)
-        if any(isinstance(each, np.dtype) and each.name not in CTYPES for each in given):
+        dtypes = tuple(dtype_of(operand) for operand in operands)
+        if any(isinstance(dtype, np.dtype) and dtype.name not in CTYPES for dtype in dtypes):
             return None
-        loop = op.impl.resolve_dtypes((*given, *(None,) * op.impl.nout))[: len(given)]
+        loop = op.impl.resolve_dtypes((*dtypes, *(None,) * op.impl.nout))[: len(dtypes)]
         # Comparisons of signed with unsigned numbers are by value, which C's are not.
-        mixed = {each.kind for each in loop} >= {"i", "u"}
-        return None if mixed else tuple(each.name for each in loop)
+        mixed = {dtype.kind for dtype in loop} >= {"i", "u"}
+        return None if mixed else tuple(dtype.name for dtype in loop)
     if op.name == "where":
         return ("bool", out.dtype, out.dtype)
     if op.name == "keep":
@@ -158,12 +158,12 @@ def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tup
     return (out.dtype,) * len(operands)
 
 
-def castable(given: str, wanted: str) -> bool:
+def castable(source: str, wanted: str) -> bool:
     """Whether C converts as NumPy does, bit by bit, for every value.
 
     What a float that does not fit becomes as a small or unsigned integer is up to the compiler.
     """
-    kinds = np.dtype(given).kind + np.dtype(wanted).kind
+    kinds = np.dtype(source).kind + np.dtype(wanted).kind
     return kinds not in ("fi", "fu") or wanted in ("int32", "int64")
 
 
@@ -223,11 +223,11 @@ def _rendered(template: str, attrs: Mapping[str, Any], dtype: str) -> str | None
     """The template with dtype and attributes filled in, the operands left open."""
     missing = False
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(placeholder: re.Match[str]) -> str:
         nonlocal missing
-        name, default = found[1], found[2]
+        name, default = placeholder[1], placeholder[2]
         if name.isdigit():
-            return found[0]
+            return placeholder[0]
         if name == "T":
             return CTYPES[dtype]
         if name not in attrs and default is not None:

@@ -177,7 +177,7 @@ class _Planner:
     def _add(self, node: Node) -> None:
         call = call_of(node)
         inputs = tuple(self.spots[argument] for argument in call.args if isinstance(argument, int))
-        outs = tuple(self.specs[each] for each in node.outputs)
+        outs = tuple(self.specs[value] for value in node.outputs)
         view = self._view(node, call, inputs, outs)
         if view is not None:
             self.spots[node.outputs[0]] = view
@@ -204,10 +204,10 @@ class _Planner:
         if x.spec.dtype not in CTYPES:
             return None
         shape = tuple(out.shape)
-        found = layouts.viewed(node.op, call.attrs, tuple(x.spec.shape), x.strides, shape)
-        if found is None:
+        layout = layouts.viewed(node.op, call.attrs, tuple(x.spec.shape), x.strides, shape)
+        if layout is None:
             return None
-        return Spot(x.root, out, found[0], x.offset + found[1])
+        return Spot(x.root, out, layout[0], x.offset + layout[1])
 
     def _function(
         self, node: Node, call: Call, inputs: tuple[Spot, ...], outs: tuple[TensorSpec, ...]
@@ -222,11 +222,11 @@ class _Planner:
             env: dict[int, Val] = {}
             for value, spot in zip(values, inputs, strict=True):
                 strides = None if spot.loose else spot.strides
-                given = unit.input(spot.spec, strides, spot.loose)
-                env.setdefault(value, given)
+                operand = unit.input(spot.spec, strides, spot.loose)
+                env.setdefault(value, operand)
             specs = {v: self.specs[v] for v in (*values, *node.outputs)}
             primitives.lower_node(unit, call, env, specs)
-            unit.outputs = [env[each] for each in node.outputs]
+            unit.outputs = [env[value] for value in node.outputs]
             kernel.settle(unit)
             body = kernel.compose(unit)
         return self._registered(body, node)
@@ -267,11 +267,11 @@ class _Planner:
         kernel.settle(unit)
         function = self._registered(kernel.compose(unit), None)
         root = 1 + max((*self.specs, *self.spots, *self.plan.results, 0))
-        found = Spot(root, spot.spec, compact(spot.spec.shape))
-        self.spots[root] = found
-        self.plan.steps.append(Step(None, None, function, (spot,), (found,)))
+        copy = Spot(root, spot.spec, compact(spot.spec.shape))
+        self.spots[root] = copy
+        self.plan.steps.append(Step(None, None, function, (spot,), (copy,)))
         self.plan.results.append(root)
-        return found
+        return copy
 
     # Memory
 
@@ -316,9 +316,9 @@ class _Planner:
         shares: list[list[str]] = [[] for _ in range(texts.shares(self.bodies))]
         names: list[list[str]] = [[] for _ in shares]
         weights = [0] * len(shares)
-        for lines, (function, told) in self.bodies.items():
+        for lines, (function, notes) in self.bodies.items():
             text = "\n".join((*lines, "")).replace("@k", function.name)
-            words = "".join(f"\n * {each}" for each in told)
+            words = "".join(f"\n * {note}" for note in notes)
             parts += [f"\n/*{words}\n */\n" if words else "\n", text]
             lightest = weights.index(min(weights))
             weights[lightest] += texts.weight(lines)
@@ -338,8 +338,8 @@ class _Planner:
             runs.append("\n".join(run + closing))
         if plan.segments:
             runs.append(texts.CALL)
-        plan.linked = tuple(tuple(each) for each in names[1:])
-        link = texts.link([name for each in plan.linked for name in each])
+        plan.linked = tuple(tuple(group) for group in names[1:])
+        link = texts.link([name for names_of in plan.linked for name in names_of])
         plan.texts = tuple(
             self._complete("\n".join([*share, *([link, texts.TAKE, *runs] if not k else [])]))
             for k, share in enumerate(shares)
@@ -348,9 +348,9 @@ class _Planner:
 
     def _complete(self, body: str) -> str:
         """A text with all that it calls before it."""
-        used = [each for each in self.needs if texts.marker(each) in body]
-        helping = helpers.text({*used, *(f"0columns_{each[-3:]}" for each in used
-                                         if each.startswith("conv"))})  # fmt: skip
+        used = [need for need in self.needs if texts.marker(need) in body]
+        helping = helpers.text({*used, *(f"0columns_{need[-3:]}" for need in used
+                                         if need.startswith("conv"))})  # fmt: skip
         gemms = "ns_sgemm(" in body + helping or "ns_dgemm(" in body + helping
         head = (products.HEAD if gemms else "") + (pool.SPLIT if "ns_split(" in body else "")
         head += helping

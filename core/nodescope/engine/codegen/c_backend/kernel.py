@@ -47,19 +47,19 @@ class Body:
 
 def settle(unit: Unit) -> None:
     """Give each output memory of its own, fold products, drop what nobody reads."""
-    taken = {value.base for value in unit.inputs}
+    bases = {value.base for value in unit.inputs}
     for i, v in enumerate(unit.outputs):
         own = v.base is not v and v.compact and v.size == v.base.size and v.offset == 0
-        if v.base in taken or not (v.base is v or own) or v.loose:
+        if v.base in bases or not (v.base is v or own) or v.loose:
             v = unit.outputs[i] = unit.map("copy", v)
-        taken.add(v.base)
+        bases.add(v.base)
     products.fold(unit)
     wanted = {value.base for value in unit.outputs}
     kept = []
     for prim in reversed(unit.prims):
         if any(out.base in wanted for out in prim.writes):
             kept.append(prim)
-            wanted.update(each.base for each in prim.reads)
+            wanted.update(read.base for read in prim.reads)
     unit.prims = kept[::-1]
 
 
@@ -70,8 +70,8 @@ class Memory:
         given: Names of pointers that are known, by base.
     """
 
-    def __init__(self, given: dict[Val, str], first: int) -> None:
-        self.names = dict(given)
+    def __init__(self, names: dict[Val, str], first: int) -> None:
+        self.names = dict(names)
         self.extent: dict[Val, list[int]] = {}
         self.sizes: dict[Val, int] = {}
         self.now = 0
@@ -113,13 +113,13 @@ class Memory:
 def compose(unit: Unit) -> Body:
     """The body of a unit whose outputs are settled."""
     lines = []
-    given: dict[Val, str] = {}
+    base_names: dict[Val, str] = {}
     for i, v in enumerate((*unit.inputs, *unit.outputs)):
         base = v.base
-        given[base] = f"m{base.id}"
+        base_names[base] = f"m{base.id}"
         const = "const " if i < len(unit.inputs) else ""
         lines.append(f"{const}{base.stored} *const m{base.id} = ({base.stored} *)p[{i}];")
-    memory = Memory(given, unit.count)
+    memory = Memory(base_names, unit.count)
     stages = schedule(unit)
     parts: list[list[str]] = []
     count = 0
@@ -187,11 +187,11 @@ def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
     for stage in stages:
         if isinstance(stage, Group):
             for prim in stage.members:
-                needed.update(each.base for each in prim.reads if stage.register(each) is None)
+                needed.update(read.base for read in prim.reads if stage.register(read) is None)
                 if isinstance(prim, Place):
                     needed.add(prim.out.base)
         else:
-            needed.update(each.base for each in (*stage.reads, *stage.writes))
+            needed.update(access.base for access in (*stage.reads, *stage.writes))
     return needed
 
 

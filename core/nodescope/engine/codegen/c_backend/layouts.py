@@ -31,31 +31,31 @@ def indexed(
     shape: Sizes, strides: Sizes, index: tuple[Any, ...]
 ) -> tuple[Sizes, Sizes, int] | None:
     """What ``x[index]`` is for ints, slices, None and ``...``; None for any other index."""
-    used = sum(each is not None and each is not Ellipsis for each in index)
+    used = sum(item is not None and item is not Ellipsis for item in index)
     full: list[Any] = []
-    for each in index:
-        if each is Ellipsis:
+    for item in index:
+        if item is Ellipsis:
             full += [slice(None)] * (len(shape) - used)
         else:
-            full.append(each)
+            full.append(item)
     if Ellipsis not in index:
         full += [slice(None)] * (len(shape) - used)
     sizes: list[int] = []
     steps: list[int] = []
     offset, axis = 0, 0
-    for each in full:
-        if each is None:
+    for item in full:
+        if item is None:
             sizes.append(1)
             steps.append(0)
             continue
-        if isinstance(each, slice):
-            start, stop, step = each.indices(shape[axis])
+        if isinstance(item, slice):
+            start, stop, step = item.indices(shape[axis])
             count = len(range(start, stop, step))
             sizes.append(count)
             steps.append(strides[axis] * step)
             offset += strides[axis] * start if count else 0
-        elif isinstance(each, int) and not isinstance(each, bool):
-            offset += strides[axis] * (each % shape[axis] if shape[axis] else 0)
+        elif isinstance(item, int) and not isinstance(item, bool):
+            offset += strides[axis] * (item % shape[axis] if shape[axis] else 0)
         else:
             return None
         axis += 1
@@ -69,20 +69,22 @@ def viewed(
     from nodescope.engine.codegen.c_backend.unit import reshaped
 
     if name in ("reshape", "squeeze", "expand_dims"):
-        found = reshaped(shape, strides, out)
-        return None if found is None else (found, 0)
+        layout = reshaped(shape, strides, out)
+        return None if layout is None else (layout, 0)
     if name == "transpose":
         order = attrs["axes"]
         order = tuple(range(len(shape)))[::-1] if order is None else order
         return tuple(strides[i] for i in order), 0
     if name == "broadcast_to":
         lead = len(out) - len(shape)
-        found = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-        return found, 0
+        layout = (0,) * lead + tuple(
+            0 if n == 1 else s for n, s in zip(shape, strides, strict=True)
+        )
+        return layout, 0
     if name == "flip":
-        gone = axes_of("flip", attrs["axis"], len(shape))
-        offset = sum(strides[i] * (shape[i] - 1) for i in gone if shape[i])
-        return tuple(-s if i in gone else s for i, s in enumerate(strides)), offset
+        flipped = axes_of("flip", attrs["axis"], len(shape))
+        offset = sum(strides[i] * (shape[i] - 1) for i in flipped if shape[i])
+        return tuple(-s if i in flipped else s for i, s in enumerate(strides)), offset
     if name == "getitem":
         view = indexed(shape, strides, attrs["index"])
         return None if view is None or view[0] != out else (view[1], view[2])
@@ -98,14 +100,14 @@ def _view(name: str) -> Lower:
         x, out = args[0], tuple(outs[0].shape)
         if len(args) > 1:
             return (_taken(unit, args, attrs, out),)
-        found = viewed(name, attrs, x.shape, x.strides, out)
-        if found is None:
+        layout = viewed(name, attrs, x.shape, x.strides, out)
+        if layout is None:
             if name not in _SAME:
                 raise NoKernel(f"{name} with such an index")
             return (unit.reshape(x, out),)
         if name in _SAME and out == x.shape:
             return (x,)
-        return (unit.view(x, out, found[0], found[1], same=name in _SAME),)
+        return (unit.view(x, out, layout[0], layout[1], same=name in _SAME),)
 
     return lower
 
@@ -113,7 +115,7 @@ def _view(name: str) -> Lower:
 def _taken(unit: Unit, args: Any, attrs: Any, out: Sizes) -> Val:
     """Rows taken by one index array in front: ``x[i]``."""
     if len(args) != 2 or attrs["index"][:1] != (Port(0),) or any(
-        each != slice(None) and each is not Ellipsis for each in attrs["index"][1:]
+        item != slice(None) and item is not Ellipsis for item in attrs["index"][1:]
     ):  # fmt: skip
         raise NoKernel("getitem with such an index")
     return rows(unit, args[0], args[1], out, "getitem")
@@ -124,13 +126,13 @@ def rows(unit: Unit, x: Val, index: Val, out: Sizes, name: str) -> Val:
     if index.dtype not in OK_INDEX or x.dtype == "bool" or not x.shape:
         raise NoKernel(f"{name} by {index.dtype}")
     x, index = unit.dense(x), unit.cast(unit.dense(index), "int64")
-    found = unit.fresh(out, x.dtype)
+    result = unit.fresh(out, x.dtype)
     width = math.prod(x.shape[1:])
     unit.prims.append(
-        Call((found,), (x, index), f"NS_ROWS({x.stored}, {{o0}}, {{i0}}, {{i1}}, {index.size}, "
+        Call((result,), (x, index), f"NS_ROWS({x.stored}, {{o0}}, {{i0}}, {{i1}}, {index.size}, "
              f"{x.shape[0]}, {width});", ("rows",), fails=True)
     )  # fmt: skip
-    return found
+    return result
 
 
 def along(unit: Unit, x: Val, index: Val, axis: int, name: str) -> Val:
@@ -219,7 +221,7 @@ def _index_add(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
 
 def _rows_add(unit: Unit, ct: Val, index: list[Val], attrs: Any, shape: Sizes) -> Val:
     if len(index) != 1 or attrs["index"][:1] != (Port(0),) or any(
-        each != slice(None) and each is not Ellipsis for each in attrs["index"][1:]
+        item != slice(None) and item is not Ellipsis for item in attrs["index"][1:]
     ):  # fmt: skip
         raise NoKernel("index_add with such an index")
     return rows_added(unit, ct, index[0], shape, "index_add")

@@ -152,33 +152,39 @@ class Loops(Divided):
             (value, place, plus) for value, place, _, plus in self.stores
             if self._at(value)[1] == phase and any(place.strides[i] for i in self.inner)
         ]  # fmt: skip
-        sums = [(each, target) for each, target in self.sums
-                if self.phase[each.out] == phase + 1]  # fmt: skip
+        sums = [(reduction, target) for reduction, target in self.sums
+                if self.phase[reduction.out] == phase + 1]  # fmt: skip
         kept = [(v, place) for v, place in self.keep.items()
                 if self.phase[v] == phase and place is not None
                 and all(place is not other for _, other, _ in stores)]  # fmt: skip
         if not stores and not sums and not kept:
             return
         outer = set(self.done)
-        rows = [(each, target) for each, target in sums if self.level[each.out] == 1
-                or self._within(each)]  # fmt: skip
+        rows = [(reduction, target) for reduction, target in sums if self.level[reduction.out] == 1
+                or self._within(reduction)]  # fmt: skip
         lines = self.lines
-        block = min((BLOCK.get(each.out.dtype, 1 << 62) for each, _ in rows if each.how == "sum"),
-                    default=0)  # fmt: skip
+        block = min(
+            (
+                BLOCK.get(reduction.out.dtype, 1 << 62)
+                for reduction, _ in rows
+                if reduction.how == "sum"
+            ),
+            default=0,
+        )
         nested = len(self._walk_inner) > 1
         last = self._walk_inner[-1][0] if self._walk_inner else 1
         blocks = nested or (0 < block < last) or self._fold != ""
-        for each, _ in rows:
-            lines.append(f"{wide(each) if blocks else CTYPES[each.out.dtype]} "
-                         f"w{each.out.id} = {start(each)};")  # fmt: skip
-            if each.how in ("max", "min") and of_floats(each):
-                lines.append(f"u{bits(each)} n{each.out.id} = 0;")
-            if blocks and each.how == "sum" and each.out.dtype == "float64":
-                lines.append(f"f64 c{each.out.id} = 0;")
+        for reduction, _ in rows:
+            lines.append(f"{wide(reduction) if blocks else CTYPES[reduction.out.dtype]} "
+                         f"w{reduction.out.id} = {start(reduction)};")  # fmt: skip
+            if reduction.how in ("max", "min") and of_floats(reduction):
+                lines.append(f"u{bits(reduction)} n{reduction.out.id} = 0;")
+            if blocks and reduction.how == "sum" and reduction.out.dtype == "float64":
+                lines.append(f"f64 c{reduction.out.id} = 0;")
         if self._fold == "rest" and phase == 0:
             lines += self._joined_parts()
-            for each, target in rows:
-                self._finished(each, target, blocks)
+            for reduction, target in rows:
+                self._finished(reduction, target, blocks)
             return
         depth = 0
         for d, (size, _) in enumerate(self._walk_inner[:-1]):
@@ -199,14 +205,14 @@ class Loops(Divided):
             low, high = "j0", "j1"
             depth += 1
         clauses = []
-        for each, _ in rows:
-            name = f"w{each.out.id}"
+        for reduction, _ in rows:
+            name = f"w{reduction.out.id}"
             if blocks:
-                name = f"a{each.out.id}"
-                lines.append(f"{CTYPES[each.out.dtype]} {name} = {start(each)};")
-            clauses.append(f"reduction({CLAUSE[each.how]}:{name})")
-            if each.how in ("max", "min") and of_floats(each):
-                clauses.append(f"reduction(|:n{each.out.id})")
+                name = f"a{reduction.out.id}"
+                lines.append(f"{CTYPES[reduction.out.dtype]} {name} = {start(reduction)};")
+            clauses.append(f"reduction({CLAUSE[reduction.how]}:{name})")
+            if reduction.how in ("max", "min") and of_floats(reduction):
+                clauses.append(f"reduction(|:n{reduction.out.id})")
         lines.append(f"#pragma omp simd {' '.join(clauses)}".rstrip())
         lines.append(f"for (i64 j = {low}; j < {high}; j++) {{")
         for value, place, plus in stores:
@@ -215,25 +221,28 @@ class Loops(Divided):
         for v, place in kept:
             self._element(v, phase)
             self._write(v, place, self._inner_index(place), False, named=True)
-        for each, target in sums:
-            self._element(each.arg, phase)
-            x = self._name(each.arg, each.out.dtype if each.how not in ("any", "all") else "bool")
-            if self.level[each.out] == 3 and not self._within(each):
+        for reduction, target in sums:
+            self._element(reduction.arg, phase)
+            x = self._name(
+                reduction.arg,
+                reduction.out.dtype if reduction.how not in ("any", "all") else "bool",
+            )
+            if self.level[reduction.out] == 3 and not self._within(reduction):
                 assert target is not None
                 at = f"p{target.name}[{self._inner_index(target)}]"
-                lines.append(f"{at} = {joined(each, at, x)};")
+                lines.append(f"{at} = {joined(reduction, at, x)};")
             else:
-                lines.append(added(each, f"{'a' if blocks else 'w'}{each.out.id}", x))
+                lines.append(added(reduction, f"{'a' if blocks else 'w'}{reduction.out.id}", x))
         lines.append("}")
         if blocks:
-            lines += [carried(each, f"a{each.out.id}") for each, _ in rows]
+            lines += [carried(reduction, f"a{reduction.out.id}") for reduction, _ in rows]
         lines += ["}"] * depth
         self.done = outer
         if self._fold == "part":
             lines += self._kept_part()
             return
-        for each, target in rows:
-            self._finished(each, target, blocks)
+        for reduction, target in rows:
+            self._finished(reduction, target, blocks)
 
     def _pieces(self, stores: Sequence[tuple[Val, Access, bool]], phase: int) -> list[list[str]]:
         """The statements for one element, cut into loops of their own where that is faster."""
@@ -251,33 +260,33 @@ class Loops(Divided):
         self.lines = lines
         return cuts
 
-    def _finished(self, each: Reduce, target: Access | None, blocks: bool) -> None:
-        kind, number = CTYPES[each.out.dtype], each.out.id
+    def _finished(self, reduction: Reduce, target: Access | None, blocks: bool) -> None:
+        kind, number = CTYPES[reduction.out.dtype], reduction.out.id
         value = f"w{number}"
-        if blocks and each.how == "sum" and each.out.dtype == "float64":
+        if blocks and reduction.how == "sum" and reduction.out.dtype == "float64":
             value = f"(w{number} - w{number} == 0 ? w{number} + c{number} : w{number})"
-        if each.how in ("max", "min") and of_floats(each):
+        if reduction.how in ("max", "min") and of_floats(reduction):
             value = f"(n{number} ? ({kind})NAN : w{number})"
-        if self.level[each.out] == 1:
+        if self.level[reduction.out] == 1:
             self.lines.append(f"const {kind} v{number} = ({kind}){value};")
             if target is not None:
-                self._write(each.out, target, self._row_index(target), False)
+                self._write(reduction.out, target, self._row_index(target), False)
             return
         if target is None:
-            self.lines.append(grown(each, f"t{number}", f"c{number}", value))
+            self.lines.append(grown(reduction, f"t{number}", f"c{number}", value))
             return
         at = f"{target.pointer}[{self._row_index(target)}]"
-        self.lines.append(f"{at} = {joined(each, at, f'({kind}){value}')};")
+        self.lines.append(f"{at} = {joined(reduction, at, f'({kind}){value}')};")
 
     def _end(self) -> None:
-        for each, target in self.sums:
-            if self.level[each.out] == 3 and target is None:
-                number, kind = each.out.id, CTYPES[each.out.dtype]
+        for reduction, target in self.sums:
+            if self.level[reduction.out] == 3 and target is None:
+                number, kind = reduction.out.id, CTYPES[reduction.out.dtype]
                 value = f"t{number}"
-                if each.how == "sum" and kind == "f64":
+                if reduction.how == "sum" and kind == "f64":
                     value = f"(t{number} - t{number} == 0 ? t{number} + c{number} : t{number})"
                 self.lines.append(
-                    f"{self.pointer(each.out.base)}[{each.out.offset}] = ({kind}){value};"
+                    f"{self.pointer(reduction.out.base)}[{reduction.out.offset}] = ({kind}){value};"
                 )
 
     # Elements
@@ -295,22 +304,22 @@ class Loops(Divided):
         """Make sure that an element of a value has a name."""
         if not isinstance(v, Val):
             return
-        held = self._held(v)
-        if held is None:
+        register = self._held(v)
+        if register is None:
             load = self._load(v)
             if self._level_of(load.strides) == 2 and load.name not in self.done:
                 self._read(load, self._inner_index(load), named=True)
             return
-        if self.level[held] != 2 or f"v{held.id}" in self.done:
+        if self.level[register] != 2 or f"v{register.id}" in self.done:
             return
-        place = self.keep.get(held)
-        if place is not None and self.phase[held] < phase:
+        place = self.keep.get(register)
+        if place is not None and self.phase[register] < phase:
             at = f"p{place.name}[{self._inner_index(place)}]"
-            test = " != 0" if held.dtype == "bool" else ""
-            self.lines.append(f"const {CTYPES[held.dtype]} v{held.id} = {at}{test};")
-            self.done.add(f"v{held.id}")
+            test = " != 0" if register.dtype == "bool" else ""
+            self.lines.append(f"const {CTYPES[register.dtype]} v{register.id} = {at}{test};")
+            self.done.add(f"v{register.id}")
             return
-        producer = self.producer[held]
+        producer = self.producer[register]
         assert isinstance(producer, Map)
         for arg in producer.args:
             self._element(arg, phase)
@@ -324,25 +333,25 @@ class Loops(Divided):
         self.lines.append(f"const {kind} {load.name} = {at}{test};")
         self.done.add(load.name)
 
-    def _compute(self, each: Map) -> None:
-        name = f"v{each.out.id}"
+    def _compute(self, prim: Map) -> None:
+        name = f"v{prim.out.id}"
         if name in self.done:
             return
         operands = [
-            self._name(arg, dtype) for arg, dtype in zip(each.args, each.how.operands, strict=True)
+            self._name(arg, dtype) for arg, dtype in zip(prim.args, prim.how.operands, strict=True)
         ]
-        self.lines.append(f"const {CTYPES[each.out.dtype]} {name} = {each.how.fill(*operands)};")
+        self.lines.append(f"const {CTYPES[prim.out.dtype]} {name} = {prim.how.fill(*operands)};")
         self.done.add(name)
 
     def _name(self, v: Arg, dtype: str) -> str:
         """An argument as an expression of a dtype."""
         if not isinstance(v, Val):
-            found = literal(v, dtype)
-            assert found is not None
-            return found
-        held = self._held(v)
-        name = self._load(v).name if held is None else f"v{held.id}"
-        own = "float64" if v.loose and held is None else v.dtype
+            text = literal(v, dtype)
+            assert text is not None
+            return text
+        register = self._held(v)
+        name = self._load(v).name if register is None else f"v{register.id}"
+        own = "float64" if v.loose and register is None else v.dtype
         return name if own == dtype else f"({CTYPES[dtype]}){name}"
 
     def _write(

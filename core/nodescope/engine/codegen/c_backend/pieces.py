@@ -43,9 +43,9 @@ def cut(lines: Sequence[str]) -> list[list[str]]:
     weights = [weight(line) for line in lines]
     runs: list[list[str]] = [[]]
     done, left = 0, sum(weights)
-    for line, each in zip(lines, weights, strict=True):
+    for line, weight_ in zip(lines, weights, strict=True):
         runs[-1].append(line)
-        done, left = done + each, left - each
+        done, left = done + weight_, left - weight_
         if done >= _ENOUGH and left >= _WORTH:
             runs.append([])
             done = 0
@@ -54,18 +54,18 @@ def cut(lines: Sequence[str]) -> list[list[str]]:
 
 def staged(runs: Sequence[Sequence[str]], low: str, high: str) -> list[str]:
     """The loops over ``j`` from ``low`` to ``high``, block by block."""
-    made: dict[str, tuple[int, str, str]] = {}  # by name: its run, C type, statement
+    definitions: dict[str, tuple[int, str, str]] = {}  # by name: its run, C type, statement
     for i, run in enumerate(runs):
         for line in run:
-            found = _STATEMENT.fullmatch(line)
-            if found is not None:
-                made[found[2]] = i, found[1], line
+            definition = _STATEMENT.fullmatch(line)
+            if definition is not None:
+                definitions[definition[2]] = i, definition[1], line
     bodies: list[list[str]] = []
     kept: dict[str, str] = {}
     for i, run in enumerate(runs):
         head: dict[str, None] = {}
         for name in dict.fromkeys(_NAME.findall("\n".join(run))):
-            home, kind, line = made.get(name, (i, "", ""))
+            home, kind, line = definitions.get(name, (i, "", ""))
             if home == i:
                 continue
             if name[0] == "l":
@@ -76,7 +76,7 @@ def staged(runs: Sequence[Sequence[str]], low: str, high: str) -> list[str]:
             head[f"const {kind} {name} = k{name}[j - j0]{test};"] = None
         bodies.append([*head, *run])
     for name in kept:
-        bodies[made[name][0]].append(f"k{name}[j - j0] = {name};")
+        bodies[definitions[name][0]].append(f"k{name}[j - j0] = {name};")
     lines = ["{", *(f"{kind} k{name}[{BLOCK}];" for name, kind in kept.items())]
     lines.append(f"for (i64 j0 = {low}; j0 < {high}; j0 += {BLOCK}) {{")
     lines.append(f"const i64 j1 = j0 + {BLOCK} < {high} ? j0 + {BLOCK} : {high};")

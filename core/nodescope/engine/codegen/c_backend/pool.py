@@ -114,9 +114,9 @@ def threads(environ: Mapping[str, str]) -> int:
     except (AttributeError, OSError):
         most = os.cpu_count() or 1
     for name in ("NODESCOPE_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        said = environ.get(name, "").split(",")[0].strip()
-        if said.isdigit() and int(said):
-            most = min(most, int(said))
+        setting = environ.get(name, "").split(",")[0].strip()
+        if setting.isdigit() and int(setting):
+            most = min(most, int(setting))
             break
     return max(1, min(most, _MOST))
 

@@ -231,16 +231,16 @@ def _vectors() -> str:
 
     Their arguments may be any: what is out of range they hand to the scalar function.
     """
-    found = ['#define NS_VECTOR __attribute__((simd("notinbranch"), const))']
+    lines = ['#define NS_VECTOR __attribute__((simd("notinbranch"), const))']
     for level, names in ((1, _OLD), (2, sorted({n for n, _ in _CALLED.values()} - {*_OLD}))):
-        found.append(f"#if defined(NS_LIBMVEC) && NS_LIBMVEC >= {level}")
+        lines.append(f"#if defined(NS_LIBMVEC) && NS_LIBMVEC >= {level}")
         for name in names:
             count = 2 if name in ("pow", "atan2", "hypot") else 1
             for kind, suffix in (("float", "f"), ("double", "")):
                 arguments = ", ".join([kind] * count)
-                found.append(f"NS_VECTOR {kind} {name}{suffix}({arguments});")
-        found.append("#endif")
-    return "\n".join(found) + "\n"
+                lines.append(f"NS_VECTOR {kind} {name}{suffix}({arguments});")
+        lines.append("#endif")
+    return "\n".join(lines) + "\n"
 
 
 VECTORS = _vectors()
@@ -250,7 +250,7 @@ def _calls(kind: str, suffix: str) -> str:
     lines = []
     for name, (called, count) in _CALLED.items():
         names = "xy"[:count]
-        parameters = ", ".join(f"{kind} {each}" for each in names)
+        parameters = ", ".join(f"{kind} {n}" for n in names)
         lines.append(
             f"NS_INLINE {kind} ns_{name}_{kind}({parameters}) "
             f"{{ return {called}{suffix}({', '.join(names)}); }}"
@@ -276,7 +276,7 @@ _START = re.compile(
     r"^(?:#ifdef[^\n]*\n)?NS_INLINE \w+ (ns_\w+)\(.*?(?:\}\n(?=NS_INLINE|#ifdef|\n|\Z)|#endif\n)",
     re.M | re.S,
 )
-_DEFINED = {found[1]: found[0] for found in _START.finditer(_all() + "\n")}
+_DEFINED = {match[1]: match[0] for match in _START.finditer(_all() + "\n")}
 FUNCTIONS = frozenset(_DEFINED)
 """Names of all functions."""
 
@@ -288,11 +288,11 @@ _STAMPED = re.compile(r"\bns_(stamp|settle)\(")
 @cache
 def needs(name: str) -> tuple[str, ...]:
     """A function of the prelude and all that it calls, those first."""
-    found: dict[str, None] = {}
-    for each in _CALL.findall(_DEFINED[name]):
-        if each != name and each in _DEFINED:
-            found.update(dict.fromkeys(needs(each)))
-    return (*found, name)
+    names: dict[str, None] = {}
+    for called in _CALL.findall(_DEFINED[name]):
+        if called != name and called in _DEFINED:
+            names.update(dict.fromkeys(needs(called)))
+    return (*names, name)
 
 
 def complete(text: str) -> str:

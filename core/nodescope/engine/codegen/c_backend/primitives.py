@@ -42,15 +42,15 @@ def lower_node(
     args = tuple(
         argument.value if isinstance(argument, Scalar) else env[argument] for argument in call.args
     )
-    outs = tuple(specs[each] for each in node.outputs)
+    outs = tuple(specs[value] for value in node.outputs)
     if call.op.name == "fused":
         inner: Sequence[Val] = lower_graph(unit, call.attrs["body"], args)
     else:
         inner = _lowered(unit, call, args, outs)
-    for value, spec, found in zip(node.outputs, outs, inner, strict=True):
-        if found.shape != tuple(spec.shape) or found.dtype != spec.dtype:
-            raise NoKernel(f"{node.op} would give {found.spec} for {spec}")
-        env[value] = found
+    for value, spec, result in zip(node.outputs, outs, inner, strict=True):
+        if result.shape != tuple(spec.shape) or result.dtype != spec.dtype:
+            raise NoKernel(f"{node.op} would give {result.spec} for {spec}")
+        env[value] = result
 
 
 def _lowered(
@@ -140,8 +140,8 @@ def _logsumexp(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     safe = unit.map("where", unit.map("isfinite", top), top, 0.0)
     raised = unit.map("exp", unit.map("subtract", x, safe))
     total = unit.map("log", unit.reduce("sum", raised, axes, True, x.dtype))
-    found = unit.map("add", total, safe)
-    return (unit.reshape(found, tuple(outs[0].shape)),)
+    result = unit.map("add", total, safe)
+    return (unit.reshape(result, tuple(outs[0].shape)),)
 
 
 def _arg(name: str) -> Lower:
@@ -216,14 +216,14 @@ def _norm(kind: str) -> Lower:
             centred = unit.map("subtract", x, mean)
         variance = _mean(unit, unit.map("square", centred), axes, True, dtype)
         inverse = unit.map("divide", 1.0, unit.map("sqrt", unit.map("add", variance, attrs["eps"])))
-        found = unit.map("multiply", centred, inverse)
-        for name, each in zip(("multiply", "add"), params, strict=False):
-            found = unit.map(name, found, unit.reshape(each, spread))
-        found = unit.reshape(found, shape)
+        result = unit.map("multiply", centred, inverse)
+        for name, param in zip(("multiply", "add"), params, strict=False):
+            result = unit.map(name, result, unit.reshape(param, spread))
+        result = unit.reshape(result, shape)
         if kind != "batch_norm":
-            return (found,)
+            return (result,)
         assert mean is not None
-        return found, unit.reshape(mean, shape[1:2]), unit.reshape(variance, shape[1:2])
+        return result, unit.reshape(mean, shape[1:2]), unit.reshape(variance, shape[1:2])
 
     return lower
 
@@ -238,10 +238,10 @@ def _norm_given(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     if params:
         inverse = unit.map("multiply", inverse, unit.reshape(params[0], column))
     centred = unit.map("subtract", x, unit.reshape(mean, column))
-    found = unit.map("multiply", centred, inverse)
+    result = unit.map("multiply", centred, inverse)
     if len(params) > 1:
-        found = unit.map("add", found, unit.reshape(params[1], column))
-    return (found,)
+        result = unit.map("add", result, unit.reshape(params[1], column))
+    return (result,)
 
 
 # Losses
@@ -250,8 +250,8 @@ def _norm_given(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
 def _mse(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     difference = unit.map("subtract", *args)
     square = unit.map("square", difference)
-    every = tuple(range(len(square.shape)))
-    return (_mean(unit, square, every, False, outs[0].dtype),)
+    all_axes = tuple(range(len(square.shape)))
+    return (_mean(unit, square, all_axes, False, outs[0].dtype),)
 
 
 def _classes(name: str) -> Lower:
@@ -281,10 +281,10 @@ def _classes(name: str) -> Lower:
         reduction = attrs.get("reduction", "mean")
         if reduction == "none":
             return (losses,)
-        every = tuple(range(len(losses.shape)))
+        all_axes = tuple(range(len(losses.shape)))
         if reduction == "sum":
-            return (unit.reduce("sum", losses, every, False, dtype),)
-        return (_mean(unit, losses, every, False, dtype),)
+            return (unit.reduce("sum", losses, all_axes, False, dtype),)
+        return (_mean(unit, losses, all_axes, False, dtype),)
 
     return lower
 

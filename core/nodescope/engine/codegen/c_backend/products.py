@@ -153,21 +153,21 @@ def fold(unit: Unit) -> None:
     looped = {
         v.base for prim in unit.prims if not isinstance(prim, (Gemm, Call)) for v in prim.reads
     }
-    made = {prim.out.base: prim for prim in unit.prims if isinstance(prim, Gemm)}
+    gemms = {prim.out.base: prim for prim in unit.prims if isinstance(prim, Gemm)}
     scaled: dict[Val, Map] = {}
     for prim in unit.prims:
         if not isinstance(prim, Map):
             continue
-        if prim.how.text == "{0} * {1}" and _product(prim.args[0], made, users) is not None:
+        if prim.how.text == "{0} * {1}" and _product(prim.args[0], gemms, users) is not None:
             scaled[prim.out] = prim
         elif prim.how.text in ("{0} + {1}", "{0} - {1}"):
             if prim.out.base in looped:
                 continue  # a loop that reads it adds on its way
-            _folded(unit, prim, made, scaled, users)
+            _folded(unit, prim, gemms, scaled, users)
 
 
 def _folded(
-    unit: Unit, prim: Map, made: dict[Val, Gemm], scaled: dict[Val, Map], users: dict[Val, int]
+    unit: Unit, prim: Map, gemms: dict[Val, Gemm], scaled: dict[Val, Map], users: dict[Val, int]
 ) -> None:
     minus = prim.how.text == "{0} - {1}"
     for gemm_at in (1,) if minus else (1, 0):
@@ -177,13 +177,13 @@ def _folded(
         if isinstance(part, Val) and part in scaled and users.get(part.base, 0) == 1:
             times = scaled[part]
             part, factor = times.args
-        gemm = _product(part, made, users)
+        gemm = _product(part, gemms, users)
         if gemm is None or not isinstance(rest, Val) or not _number(factor):
             continue
         assert isinstance(part, Val)
         if part.shape != prim.out.shape or part.dtype != prim.out.dtype != "bool":
             continue
-        if gemm.out.dtype != prim.out.dtype or (rest.base in made and rest.base is gemm.out.base):
+        if gemm.out.dtype != prim.out.dtype or (rest.base in gemms and rest.base is gemm.out.base):
             continue
         at = unit.prims.index(gemm)
         if not _before(unit, rest, at) or not _before(unit, factor, at):
@@ -206,11 +206,11 @@ def _folded(
         return
 
 
-def _product(v: Arg, made: dict[Val, Gemm], users: dict[Val, int]) -> Gemm | None:
+def _product(v: Arg, gemms: dict[Val, Gemm], users: dict[Val, int]) -> Gemm | None:
     """The product whose result this is, all of it and for nobody else."""
-    if not isinstance(v, Val) or v.base not in made or users.get(v.base, 0) != 1:
+    if not isinstance(v, Val) or v.base not in gemms or users.get(v.base, 0) != 1:
         return None
-    gemm = made[v.base]
+    gemm = gemms[v.base]
     whole = v.size == gemm.out.size == v.base.size and v.compact and not gemm.add
     return gemm if whole else None
 

@@ -18,54 +18,54 @@ BLOCK = {"float32": 256, "float64": 128}
 CLAUSE = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
 
 
-def of_floats(each: Reduce) -> bool:
+def of_floats(reduction: Reduce) -> bool:
     """Whether it reduces floats."""
-    return each.out.dtype.startswith("float")
+    return reduction.out.dtype.startswith("float")
 
 
-def bits(each: Reduce) -> str:
+def bits(reduction: Reduce) -> str:
     """The width of its elements, 32 or 64."""
-    return "32" if each.out.dtype == "float32" else "64"
+    return "32" if reduction.out.dtype == "float32" else "64"
 
 
-def wide(each: Reduce) -> str:
+def wide(reduction: Reduce) -> str:
     """The C type in which parts of a reduction are added up."""
-    return "f64" if each.how == "sum" and of_floats(each) else CTYPES[each.out.dtype]
+    return "f64" if reduction.how == "sum" and of_floats(reduction) else CTYPES[reduction.out.dtype]
 
 
-def start(each: Reduce) -> str:
+def start(reduction: Reduce) -> str:
     """What it gives for no elements, in C."""
-    kind = CTYPES[each.out.dtype]
+    kind = CTYPES[reduction.out.dtype]
     return {"sum": "0", "prod": "1", "any": "0", "all": "1", "max": f"NS_LEAST_{kind}",
-            "min": f"NS_MOST_{kind}"}[each.how]  # fmt: skip
+            "min": f"NS_MOST_{kind}"}[reduction.how]  # fmt: skip
 
 
-def added(each: Reduce, total: str, x: str) -> str:
+def added(reduction: Reduce, total: str, x: str) -> str:
     """One more element, in the form that vector lanes know."""
-    if each.how in ("max", "min"):
-        sign = ">" if each.how == "max" else "<"
+    if reduction.how in ("max", "min"):
+        sign = ">" if reduction.how == "max" else "<"
         text = f"{total} = {x} {sign} {total} ? {x} : {total};"
-        return text + (f" n{each.out.id} |= {x} != {x};" if of_floats(each) else "")
-    return f"{total} {'&' if each.how == 'all' else CLAUSE[each.how]}= {x};"
+        return text + (f" n{reduction.out.id} |= {x} != {x};" if of_floats(reduction) else "")
+    return f"{total} {'&' if reduction.how == 'all' else CLAUSE[reduction.how]}= {x};"
 
 
-def carried(each: Reduce, part: str) -> str:
+def carried(reduction: Reduce, part: str) -> str:
     """What a block or an inner loop found, into the row's total."""
-    return grown(each, f"w{each.out.id}", f"c{each.out.id}", part)
+    return grown(reduction, f"w{reduction.out.id}", f"c{reduction.out.id}", part)
 
 
-def grown(each: Reduce, total: str, error: str, part: str) -> str:
+def grown(reduction: Reduce, total: str, error: str, part: str) -> str:
     """A part into a total; a sum of doubles keeps the rounding error beside it."""
-    if each.how == "sum" and each.out.dtype == "float64":
+    if reduction.how == "sum" and reduction.out.dtype == "float64":
         return (
             f"{{ const f64 x = {part}, s = {total} + x, z = s - {total}; "
             f"{error} += ({total} - (s - z)) + (x - z); {total} = s; }}"
         )
-    return f"{total} = {joined(each, total, part)};"
+    return f"{total} = {joined(reduction, total, part)};"
 
 
-def joined(each: Reduce, one: str, two: str) -> str:
+def joined(reduction: Reduce, first: str, second: str) -> str:
     """Two parts as one."""
-    if each.how in ("max", "min"):
-        return f"ns_{each.how}imum_{CTYPES[each.out.dtype]}({one}, {two})"
-    return f"{one} {CLAUSE[each.how]} {two}"
+    if reduction.how in ("max", "min"):
+        return f"ns_{reduction.how}imum_{CTYPES[reduction.out.dtype]}({first}, {second})"
+    return f"{first} {CLAUSE[reduction.how]} {second}"

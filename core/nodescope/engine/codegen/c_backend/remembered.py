@@ -42,10 +42,10 @@ def plan_for(lowered: Lowered) -> Plan:
         path = toolchain.folder() / f"{key_of(lowered)}.plan"
     except (GraphError, CompilerError):
         return plan_of(lowered)
-    found = _read(path)
-    if found is not None:
+    stored_plan = _read(path)
+    if stored_plan is not None:
         try:
-            return _restored(lowered, found)
+            return _restored(lowered, stored_plan)
         except (ValueError, TypeError, LookupError):
             pass  # not ours, whatever it is
     plan = plan_of(lowered)
@@ -53,9 +53,9 @@ def plan_for(lowered: Lowered) -> Plan:
     return plan
 
 
-def sealed(told: tuple[Any, ...]) -> bytes:
+def sealed(record: tuple[Any, ...]) -> bytes:
     """Numbers and texts as bytes, behind their checksum."""
-    content = marshal.dumps(told)
+    content = marshal.dumps(record)
     return hashlib.sha256(content).digest() + content
 
 
@@ -70,7 +70,7 @@ def key_of(lowered: Lowered) -> str:
 
 def _add(graph: Graph, words: list[Any], names: set[str]) -> None:
     words += [graph.inputs, graph.outputs]
-    words += [(each.id, each.spec.shape, each.spec.dtype) for each in graph.values]
+    words += [(value.id, value.spec.shape, value.spec.dtype) for value in graph.values]
     for node in graph.nodes:
         names.add(node.op)
         words.append((node.id, node.name, node.op, node.family, node.inputs, node.outputs))
@@ -97,8 +97,8 @@ def _ourselves() -> str:
                 if entry.name.endswith(".py"):
                     info = entry.stat()
                     files.append((folder.name, entry.name, info.st_mtime_ns, info.st_size))
-    told = (sorted(files), np.__version__, sys.version, sys.platform)
-    return hashlib.sha256(repr(told).encode()).hexdigest()
+    record = (sorted(files), np.__version__, sys.version, sys.platform)
+    return hashlib.sha256(repr(record).encode()).hexdigest()
 
 
 def _read(path: Path) -> Any:
@@ -121,7 +121,7 @@ def _told(plan: Plan) -> tuple[Any, ...]:
     functions: dict[Function, int] = {}
 
     def number(spots: tuple[Spot, ...]) -> tuple[int, ...]:
-        return tuple(numbers.setdefault(each, len(numbers)) for each in spots)
+        return tuple(numbers.setdefault(spot, len(numbers)) for spot in spots)
 
     steps = [
         (
@@ -143,20 +143,20 @@ def _told(plan: Plan) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _restored(lowered: Lowered, told: tuple[Any, ...]) -> Plan:
-    spots, functions, steps, outputs, segments, slots, results, memory, *rest = told
+def _restored(lowered: Lowered, record: tuple[Any, ...]) -> Plan:
+    spots, functions, steps, outputs, segments, slots, results, memory, *rest = record
     places = [
         Spot(root, TensorSpec(shape, dtype), strides, offset, loose)
         for root, shape, dtype, strides, offset, loose in spots
     ]
-    made = [*(Function(*each) for each in functions), None]
-    nodes = iter([each for each in lowered.graph.nodes if each.op not in LEAVES])
+    functions_made = [*(Function(*function) for function in functions), None]
+    nodes = iter([n for n in lowered.graph.nodes if n.op not in LEAVES])
     plan = Plan(lowered, segments=segments, slots=slots, results=results)
     for of_node, function, inputs, outs, reason in steps:
         node = next(nodes) if of_node else None
         plan.steps.append(
             Step(
-                node, None if node is None else call_of(node), made[function],
+                node, None if node is None else call_of(node), functions_made[function],
                 tuple([places[i] for i in inputs]), tuple([places[i] for i in outs]), reason,
             )
         )  # fmt: skip

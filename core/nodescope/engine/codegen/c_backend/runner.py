@@ -82,13 +82,14 @@ class CRunner:
         graph = lowered.graph
         specs = {value.id: value.tensor for value in graph.values}
         self.constants = {
-            root: np.require(each, None, ("C", "A")) for root, each in plan.constants.items()
+            root: np.require(constant, None, ("C", "A"))
+            for root, constant in plan.constants.items()
         }
         # A view has the root of what it views, and another shape.
-        made = (each for each in plan.steps if each.function is not None)
-        spots = {spot.root: spot for step in made for spot in step.outputs}
+        compiled_steps = (step for step in plan.steps if step.function is not None)
+        spots = {spot.root: spot for step in compiled_steps for spot in step.outputs}
         made_specs = [spots[root].spec for root in plan.results]
-        self._makers = [spare.maker(each) for each in made_specs]
+        self._makers = [spare.maker(made_spec) for made_spec in made_specs]
         self._feeds = tuple(specs[value] for value in graph.inputs)
         self.loose = [
             i for i, spec in enumerate(self._feeds)
@@ -97,9 +98,9 @@ class CRunner:
         loose = set(self.loose)
         kinds = [0 if i in loose else id(np.dtype(spec.dtype)) if _plain(spec.dtype) else 0
                  for i, spec in enumerate(self._feeds)]  # fmt: skip
-        kinds += [id(np.dtype(each.dtype)) for each in made_specs]
-        self._held = [np.dtype(each.dtype) for each in (*self._feeds, *made_specs)
-                      if _plain(each.dtype)]  # fmt: skip
+        kinds += [id(np.dtype(made_spec.dtype)) for made_spec in made_specs]
+        self._held = [np.dtype(spec.dtype) for spec in (*self._feeds, *made_specs)
+                      if _plain(spec.dtype)]  # fmt: skip
         self._kinds = (_POINTER * max(len(kinds), 1))(*kinds)
         self.fixed = (ctypes.addressof(self._kinds), id(np.ndarray))
         self._pool: list[_State] = []
@@ -108,14 +109,14 @@ class CRunner:
             memory.arena_bytes, memory.unplanned_peak, memory.total_bytes, len(memory.in_place)
         )
         self._outputs = self._sources(graph.inputs)
-        self._results = [each for kind, each in self._outputs if kind == "list"]
+        self._results = [result for kind, result in self._outputs if kind == "list"]
         self._plain = len(self._results) == len(self._outputs) and min(
             self._results, default=0
         ) >= len(self._feeds)  # fmt: skip
         self._open()
         self.kernels: Mapping[int, Kernel] = _Kernels(self)
-        self.python = {each.node.id: each.reason for each in plan.steps
-                       if each.node is not None and each.reason}  # fmt: skip
+        self.python = {step.node.id: step.reason for step in plan.steps
+                       if step.node is not None and step.reason}  # fmt: skip
 
     @functools.cached_property
     def source(self) -> str:
@@ -126,11 +127,11 @@ class CRunner:
         build, address = self.libraries[0].function, ctypes.c_void_p
         for text, library in zip(self.plan.texts, self.libraries, strict=True):
             if "ns_bind(" in text:
-                found = [blas.gemm(each) for each in ("float32", "float64")]
-                if any(each is None or each.bits != 64 for each in found):
+                symbols = [blas.gemm(dtype) for dtype in ("float32", "float64")]
+                if any(symbol is None or symbol.bits != 64 for symbol in symbols):
                     raise CompilerError(blas.missing() or "the BLAS of NumPy has 32-bit integers")
                 bind = library.function("ns_bind", address, address)
-                bind(*(each.address for each in found if each))
+                bind(*(symbol.address for symbol in symbols if symbol))
             if "ns_share(" in text and self.threads > 1:
                 shared = pool.library().address("ns_pool")
                 library.function("ns_share", address, ctypes.c_int64)(shared, self.threads)
@@ -159,18 +160,18 @@ class CRunner:
 
     def _sources(self, fed: Sequence[int]) -> list[tuple[str, Any]]:
         """Where each output comes from: a feed, a constant, a result, or a Python node."""
-        found: list[tuple[str, Any]] = []
+        sources: list[tuple[str, Any]] = []
         for spot in self.plan.outputs:
             root = spot.root
             if root in self.plan.results:
-                found.append(("list", len(fed) + self.plan.results.index(root)))
+                sources.append(("list", len(fed) + self.plan.results.index(root)))
             elif root in fed:
-                found.append(("list", list(fed).index(root)))
+                sources.append(("list", list(fed).index(root)))
             elif root in self.plan.constants:
-                found.append(("constant", self.plan.constants[root]))
+                sources.append(("constant", self.plan.constants[root]))
             else:
-                found.append(("python", root))
-        return found
+                sources.append(("python", root))
+        return sources
 
     # Running
 
@@ -200,39 +201,43 @@ class CRunner:
             state = self._pool.pop()
         except IndexError:
             state = _State(self)
-        given = None if self._plain else [*objects]
+        given_feeds = None if self._plain else [*objects]
         i = self._take(objects, state.address, 0)
         while i >= 0:
-            objects[i] = held = self._native(objects[i], i)
-            state.put(1 + i, held.ctypes.data)
+            objects[i] = native = self._native(objects[i], i)
+            state.put(1 + i, native.ctypes.data)
             i = self._take(objects, state.address, i + 1)
         for number, place in enumerate(self.loose):
             state.numbers[number] = objects[place]
-        made: dict[int, Array] = {}
+        python_results: dict[int, Array] = {}
         if self._whole is not None:
             failed = self._whole(state.address, at)
         else:
-            failed = self._piecewise(state, objects, made, at, stamps)
+            failed = self._piecewise(state, objects, python_results, at, stamps)
         self._pool.append(state)
         if failed:
             raise IndexError("an index is out of range")
-        if given is None:
+        if given_feeds is None:
             return [objects[result] for result in self._results]
         return [
-            given[each] if kind == "list" else made[each] if kind == "python" else each
-            for kind, each in self._outputs
-        ]  # fmt: skip
+            given_feeds[item]
+            if kind == "list"
+            else python_results[item]
+            if kind == "python"
+            else item
+            for kind, item in self._outputs
+        ]
 
-    def _native(self, given: Any, i: int) -> Array:
+    def _native(self, feed: Any, i: int) -> Array:
         """A feed in C order and of this machine's byte order."""
-        found: Array = np.require(given, np.dtype(self._feeds[i].dtype), ("C", "A"))
-        return found.view(np.ndarray)
+        native: Array = np.require(feed, np.dtype(self._feeds[i].dtype), ("C", "A"))
+        return native.view(np.ndarray)
 
     def _piecewise(
         self,
         state: _State,
         objects: list[Any],
-        made: dict[int, Array],
+        python_results: dict[int, Array],
         at: int,
         stamps: Array | None,
     ) -> int:
@@ -246,28 +251,30 @@ class CRunner:
                 failed: int = self._segments[k](state.address, at)
                 if failed:
                     return failed
-                place += sum(each.node is not None for each in steps[i:last])
+                place += sum(s.node is not None for s in steps[i:last])
                 i = last
                 continue
             step = steps[i]
-            given = [self._array(spot, state, objects, made) for spot in step.inputs]
+            operands = [self._array(spot, state, objects, python_results) for spot in step.inputs]
             if stamps is not None:
                 stamps[2 * place] = time.perf_counter_ns()
-            found = in_python(step, given)
+            results = in_python(step, operands)
             if stamps is not None:
                 stamps[2 * place + 1] = time.perf_counter_ns()
-            for spot, each in zip(step.outputs, found, strict=True):
-                made[spot.root] = each
-                state.put(self.plan.slots[spot.root], each.ctypes.data)
+            for spot, result in zip(step.outputs, results, strict=True):
+                python_results[spot.root] = result
+                state.put(self.plan.slots[spot.root], result.ctypes.data)
             i, place = i + 1, place + 1
         return 0
 
-    def _array(self, spot: Spot, state: _State, objects: list[Any], made: dict[int, Array]) -> Any:
+    def _array(
+        self, spot: Spot, state: _State, objects: list[Any], python_results: dict[int, Array]
+    ) -> Any:
         """A value of the plan for a node in Python, in C order."""
         root, slots = spot.root, self.plan.slots
         inputs = self.plan.lowered.graph.inputs
-        if root in made:
-            whole: Any = made[root]
+        if root in python_results:
+            whole: Any = python_results[root]
         elif root in self.constants:
             whole = self.constants[root]
         elif root in slots:
@@ -305,15 +312,19 @@ def _plain(dtype: str) -> bool:
     return True
 
 
-def in_python(step: Step, given: Sequence[Any]) -> list[Array]:
+def in_python(step: Step, operands: Sequence[Any]) -> list[Array]:
     """The results of a node that C cannot do, in C order, in memory of their own."""
     assert step.call is not None
     kernel = kernel_of(step.call)
-    found = []
-    for each in kernel(*(_dense(x) for x in given)):
-        own = each.flags.owndata and each.flags.c_contiguous and all(each is not x for x in given)
-        found.append(each if own else np.array(each, order="C"))
-    return found
+    outputs = []
+    for output in kernel(*(_dense(x) for x in operands)):
+        own = (
+            output.flags.owndata
+            and output.flags.c_contiguous
+            and all(output is not x for x in operands)
+        )
+        outputs.append(output if own else np.array(output, order="C"))
+    return outputs
 
 
 def _dense(x: Any) -> Any:
@@ -350,9 +361,9 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
     scratch, elements = step.function.scratch, step.function.count
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
-        held = [laid_out(x, spot) for x, spot in zip(inputs, step.inputs, strict=True)]
+        arrays = [laid_out(x, spot) for x, spot in zip(inputs, step.inputs, strict=True)]
         outputs = [np.empty(value.spec.shape, np.dtype(value.spec.dtype)) for value in step.outputs]
-        pointers = (_POINTER * count)(*(each.ctypes.data for each in (*held, *outputs)))
+        pointers = (_POINTER * count)(*(array.ctypes.data for array in (*arrays, *outputs)))
         work = _aligned(scratch)
         where, room = ctypes.addressof(pointers), elements or work.ctypes.data
         start = time.perf_counter_ns()
@@ -370,9 +381,9 @@ def _alone(step: Step) -> Kernel:
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
         start = time.perf_counter_ns()
-        found = tuple(in_python(step, inputs))
+        outputs = tuple(in_python(step, inputs))
         took.span = (start, time.perf_counter_ns() if step.reason else start)
-        return found
+        return outputs
 
     return kernel
 
@@ -390,6 +401,6 @@ def laid_out(x: Any, spot: Spot) -> Array:
     reach = [(n - 1) * s for n, s in zip(spot.spec.shape, spot.strides, strict=True)]
     low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
     memory = np.empty(max(high - low + 1, 1), dtype)
-    found: Array = np.lib.stride_tricks.as_strided(memory[-low:], spot.spec.shape, wanted)
-    found[...] = array
-    return found
+    view: Array = np.lib.stride_tricks.as_strided(memory[-low:], spot.spec.shape, wanted)
+    view[...] = array
+    return view

@@ -66,26 +66,26 @@ class _Scan:
         self.unit = Unit()
         self.values = [self._value(j) for j in range(len(inputs))]
         self.ends = primitives.lower_graph(self.unit, attrs["body"], self.values)
-        if any(isinstance(each, Call) and each.fails for each in self.unit.prims):
+        if any(isinstance(prim, Call) and prim.fails for prim in self.unit.prims):
             raise NoKernel("a scan whose body takes elements by number")
         self.before: list[Gemm] = []
         self.after: list[tuple[int, Gemm]] = []  # number of the carry
         self.stacks: list[tuple[Val, Val]] = []  # a value of the body, and all of its steps
         self.hoisted: list[tuple[Val, Val]] = []
         self.whole = {
-            value.base: Val(-1 - j, tuple(each.spec.shape), each.spec.dtype, strides=each.strides,
-                            loose=each.loose)
-            for j, (value, each) in enumerate(zip(self.values, inputs, strict=True))
+            value.base: Val(-1 - j, tuple(v.spec.shape), v.spec.dtype, strides=v.strides,
+                            loose=v.loose)
+            for j, (value, v) in enumerate(zip(self.values, inputs, strict=True))
         }  # fmt: skip
 
     def _value(self, j: int) -> Val:
-        each = self.inputs[j]
-        spec, strides = each.spec, each.strides
+        operand = self.inputs[j]
+        spec, strides = operand.spec, operand.strides
         if j < self.carries:
             return self.unit.input(spec)
         if j < self.carries + self.columns:
             return self.unit.input(TensorSpec(spec.shape[1:], spec.dtype), strides[1:])
-        return self.unit.input(spec, None if each.loose else strides, each.loose)
+        return self.unit.input(spec, None if operand.loose else strides, operand.loose)
 
     # Products that leave the loop
 
@@ -101,9 +101,9 @@ class _Scan:
         for prim in list(unit.prims):
             if isinstance(prim, Gemm) and prim.b.base in around:
                 self._hoist(prim)
-        made = {prim.out.base: prim for prim in unit.prims if isinstance(prim, Gemm)}
+        gemms = {prim.out.base: prim for prim in unit.prims if isinstance(prim, Gemm)}
         for i in range(self.carries):
-            self._sink(i, made, reads)
+            self._sink(i, gemms, reads)
 
     def _column(self, v: Val, axis: int) -> Val | None:
         """All steps of a matrix from a column, as one with its rows (columns) joined; or None."""
@@ -123,9 +123,9 @@ class _Scan:
             return None
         shape, strides = list(v.shape), list(v.strides)
         shape[axis], strides[axis] = size * self.length, stride
-        found = Val(base.id, tuple(shape), v.dtype, base=base, strides=tuple(strides),
+        joined = Val(base.id, tuple(shape), v.dtype, base=base, strides=tuple(strides),
                     offset=v.offset)  # fmt: skip
-        return found if products.leading(found) is not None else None
+        return joined if products.leading(joined) is not None else None
 
     def _hoist(self, gemm: Gemm) -> None:
         a = self._column(gemm.a, 0)
@@ -141,7 +141,7 @@ class _Scan:
         self.unit.prims.remove(gemm)
         self.hoisted.append((base, stack))
 
-    def _sink(self, i: int, made: dict[Val, Gemm], reads: dict[Val, int]) -> None:
+    def _sink(self, i: int, gemms: dict[Val, Gemm], reads: dict[Val, int]) -> None:
         """Take a carry to which only a product is added out of the loop."""
         carry, end = self.values[i], self.ends[i]
         add = next((p for p in self.unit.prims if isinstance(p, Map) and p.out is end), None)
@@ -150,9 +150,9 @@ class _Scan:
         if carry not in add.args or reads.get(end.base) != 1:
             return
         other = next((argument for argument in add.args if argument is not carry), None)
-        if not isinstance(other, Val) or other.base not in made or reads.get(other.base) != 1:
+        if not isinstance(other, Val) or other.base not in gemms or reads.get(other.base) != 1:
             return
-        gemm = made[other.base]
+        gemm = gemms[other.base]
         if gemm.add or len(gemm.out.shape) != 2 or gemm.out.shape != carry.shape:
             return
         a, b = self._all_steps(gemm.a, 1), self._all_steps(gemm.b, 0)
@@ -172,10 +172,10 @@ class _Scan:
             return None
         known = next((stack for value, stack in self.stacks if value is base), None)
         stack = known or self._fresh((self.length, *base.shape), base.dtype)
-        found = self._joined(v, axis, base.size, stack)
-        if found is not None and known is None:
+        joined = self._joined(v, axis, base.size, stack)
+        if joined is not None and known is None:
             self.stacks.append((base, stack))
-        return found
+        return joined
 
     def _fresh(self, shape: Sizes, dtype: str) -> Val:
         self.unit.count += 1
@@ -188,13 +188,13 @@ class _Scan:
         self._leave()
         unit, length = self.unit, self.length
         left = {i for i, _ in self.after}
-        given = [i for i in range(len(self.ends)) if i not in left]
-        unit.outputs = [self.ends[i] for i in given] + [value for value, _ in self.stacks]
+        kept = [i for i in range(len(self.ends)) if i not in left]
+        unit.outputs = [self.ends[i] for i in kept] + [value for value, _ in self.stacks]
         unit.inputs += [base for base, _ in self.hoisted]
         kernel.settle(unit)
         values = list(unit.outputs)
         memory = Memory(
-            {each.base: f"m{each.base.id}" for each in (*unit.inputs, *values)}, unit.count
+            {value.base: f"m{value.base.id}" for value in (*unit.inputs, *values)}, unit.count
         )
         inside = kernel.staged(schedule(unit), values, memory)
         declared, scratch = memory.declared()
@@ -215,22 +215,22 @@ class _Scan:
             lines.append(f"{kind} *const {name} = ({kind} *)(w + {scratch});")
             scratch += -(-max(size, 1) * np.dtype(dtype).itemsize // ALIGN) * ALIGN
 
-        for stack in [each for _, each in (*self.hoisted, *self.stacks)]:
+        for stack in [value for _, value in (*self.hoisted, *self.stacks)]:
             names[stack] = f"h{stack.id}"
             room(names[stack], stack.size, stack.dtype, stack.stored)
-        for i in given:
+        for i in kept:
             if i < self.carries:
-                room(f"c{i}", values[given.index(i)].size, self.outs[i].dtype, kinds[i])
+                room(f"c{i}", values[kept.index(i)].size, self.outs[i].dtype, kinds[i])
         for gemm in self.before:
             lines += products.text(gemm, names.__getitem__)
         starts = [f"q{i}" for i in range(self.carries)]
-        for i, each in enumerate(self.inputs[: self.carries]):
-            shape = tuple(each.spec.shape)
-            if each.loose or not same_strides(shape, each.strides, compact(shape)):
+        for i, value in enumerate(self.inputs[: self.carries]):
+            shape = tuple(value.spec.shape)
+            if value.loose or not same_strides(shape, value.strides, compact(shape)):
                 starts[i] = f"d{i}"
-                room(starts[i], math.prod(shape), each.spec.dtype, self.values[i].stored)
-                lines += _copied(each, f"q{i}", starts[i])
-        for i in given:
+                room(starts[i], math.prod(shape), value.spec.dtype, self.values[i].stored)
+                lines += _copied(value, f"q{i}", starts[i])
+        for i in kept:
             if i < self.carries:
                 carry = self.values[i]
                 lines.append(f"const {carry.stored} *m{carry.base.id} = {starts[i]};")
@@ -248,14 +248,14 @@ class _Scan:
             lines.append(
                 f"const {base.stored} *const m{base.id} = {names[stack]} + row * {base.size};"
             )
-        for i, v in zip(given, values, strict=False):
+        for i, v in zip(kept, values, strict=False):
             where = f"o{i} + row * {v.size}" if i >= self.carries else (
                 f"({length - 1} - at) & 1 ? c{i} : o{i}")  # fmt: skip
             lines.append(f"{v.stored} *const m{v.base.id} = {where};")
-        for (_, stack), v in zip(self.stacks, values[len(given) :], strict=True):
+        for (_, stack), v in zip(self.stacks, values[len(kept) :], strict=True):
             lines.append(f"{v.stored} *const m{v.base.id} = {names[stack]} + row * {v.size};")
         lines += inside
-        for i, v in zip(given, values, strict=False):
+        for i, v in zip(kept, values, strict=False):
             if i < self.carries:
                 lines.append(f"m{self.values[i].base.id} = m{v.base.id};")
         lines.append("}")
@@ -264,15 +264,15 @@ class _Scan:
             lines.append(f"memcpy(o{i}, {starts[i]}, {size} * sizeof({kinds[i]}));")
             names[gemm.out] = f"o{i}"
             lines += products.text(gemm, names.__getitem__)
-        needs = frozenset(name for each in unit.prims if isinstance(each, Call)
-                          for name in each.needs)  # fmt: skip
+        needs = frozenset(name for prim in unit.prims if isinstance(prim, Call)
+                          for name in prim.needs)  # fmt: skip
         return Body(tuple(lines), scratch, needs, False)
 
 
-def _copied(given: Operand, source: str, target: str) -> list[str]:
+def _copied(operand: Operand, source: str, target: str) -> list[str]:
     """Copying a carry to where it lies densely."""
     unit = Unit()
-    v = unit.input(given.spec, None if given.loose else given.strides, given.loose)
+    v = unit.input(operand.spec, None if operand.loose else operand.strides, operand.loose)
     unit.outputs = [v]
     kernel.settle(unit)
     memory = Memory({v: source, unit.outputs[0].base: target}, unit.count)

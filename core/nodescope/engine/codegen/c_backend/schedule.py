@@ -48,14 +48,14 @@ class Group:
 
     def register(self, v: Val) -> Val | None:
         """What holds the value in a register, under whatever shape, or None."""
-        each: Val | None = v
+        value: Val | None = v
         wanted = self.aligned(v.shape)
-        while each is not None and wanted is not None:
-            held = self.registers.get(each)
-            if held is not None:
-                fits = all(a in (1, b) for a, b in zip(held, wanted, strict=True))
-                return each if fits else None
-            each = each.source
+        while value is not None and wanted is not None:
+            register_shape = self.registers.get(value)
+            if register_shape is not None:
+                fits = all(a in (1, b) for a, b in zip(register_shape, wanted, strict=True))
+                return value if fits else None
+            value = value.source
         return None
 
     def accepts(self, prim: Map | Reduce | Place, ready: Iterable[Val]) -> bool:
@@ -73,25 +73,25 @@ class Group:
             return False
         before = self.space, self.registers, self.split
         if grown != self.space:
-            self.registers = {each: (1,) * len(grown) for each in self.registers}
+            self.registers = {register: (1,) * len(grown) for register in self.registers}
             self.space = grown
         used: set[Val] = set()
-        known = {id(each) for each in ready}
-        for each in prim.reads:
-            held = self.register(each)
-            if held is None and id(each) not in known:
+        known = {id(value) for value in ready}
+        for read in prim.reads:
+            register = self.register(read)
+            if register is None and id(read) not in known:
                 self.space, self.registers, self.split = before
                 return False
-            if held is not None and held in self.reduced:
-                used.add(held)
+            if register is not None and register in self.reduced:
+                used.add(register)
         own = self.aligned(shape)
         assert own is not None
         reduced = dict(self.reduced)
         if isinstance(prim, Reduce):
             more = len(grown) - len(prim.arg.shape)
-            gone = frozenset(i + more for i in prim.axes if prim.arg.shape[i] != 1)
-            reduced[prim.out] = gone
-            own = tuple(1 if i in gone else n for i, n in enumerate(grown))
+            reduced_axes = frozenset(i + more for i in prim.axes if prim.arg.shape[i] != 1)
+            reduced[prim.out] = reduced_axes
+            own = tuple(1 if i in reduced_axes else n for i, n in enumerate(grown))
         split = _split(grown, reduced, self.exact | used)
         small = own != grown and not isinstance(prim, Reduce)
         if split is None or (small and not self._scalar(prim, own, split)):
@@ -108,15 +108,15 @@ class Group:
         """The space that it would go over together with this one, or None."""
         if not self.members or shape == self.space:
             return shape
-        held = self.aligned(shape)
-        if held == self.space:
+        aligned_space = self.aligned(shape)
+        if aligned_space == self.space:
             return self.space
         alone = all(n == 1 for n in self.space)
         if alone and not self.reduced and all(isinstance(m, Map) for m in self.members):
             return shape if len(shape) >= len(self.space) else None
-        if held is None or isinstance(prim, (Reduce, Place)):
+        if aligned_space is None or isinstance(prim, (Reduce, Place)):
             return None
-        fits = all(a in (1, b) for a, b in zip(held, self.space, strict=True))
+        fits = all(a in (1, b) for a, b in zip(aligned_space, self.space, strict=True))
         return self.space if fits else None
 
     def _scalar(self, prim: Map | Reduce | Place, own: Sizes, split: int) -> bool:
@@ -125,8 +125,10 @@ class Group:
             return False
         if all(n == 1 for n in own):
             return True
-        held = [self.register(each) for each in prim.reads]
-        return any(each is not None and self.registers[each] == own for each in held)
+        registers = [self.register(read) for read in prim.reads]
+        return any(
+            register is not None and self.registers[register] == own for register in registers
+        )
 
 
 Stage = Group | Gemm | Call
@@ -153,8 +155,10 @@ def _split(space: Sizes, reduced: dict[Val, frozenset[int]], exact: set[Val]) ->
     for k in [0, *(i + 1 for i in real[:-1])]:
         inner = {i for i in real if i >= k}
         if all(
-            (inner == gone) if v in exact else (inner <= gone or not inner & gone)
-            for v, gone in reduced.items()
+            (inner == reduced_axes)
+            if v in exact
+            else (inner <= reduced_axes or not inner & reduced_axes)
+            for v, reduced_axes in reduced.items()
         ):
             return k
     return None
@@ -191,8 +195,8 @@ def schedule(unit: Unit) -> list[Stage]:
                 break
         else:
             group = Group()
-            taken = group.accepts(prim, args)
-            assert taken, "a group takes its first primitive"
+            accepted = group.accepts(prim, args)
+            assert accepted, "a group takes its first primitive"
             stages.append(group)
         base = prim.out.base
         ready[base] = max(place, ready.get(base, -1))
@@ -203,9 +207,9 @@ def _clash(group: Group, target: Val) -> bool:
     """Whether something in the group may have written to the same elements."""
     for member in group.members:
         if isinstance(member, Place) and member.out.base is target.base:
-            one, two = member.out, target
-            apart = one.offset != two.offset and one.strides == two.strides
-            if not apart or not (_within(one) and _within(two)):
+            first, second = member.out, target
+            apart = first.offset != second.offset and first.strides == second.strides
+            if not apart or not (_within(first) and _within(second)):
                 return True
     return False
 

@@ -56,18 +56,18 @@ def check(function: Callable[..., Any], flushed: bool) -> None:
         raise CompilerError("loading code from the C compiler turns off denormals")
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     run = function("ns_test", pointer, pointer, integer)
-    given = np.array(_GIVEN, np.float32)
-    found = np.zeros((len(given), 5), np.float32)
-    run(given.ctypes.data, found.ctypes.data, len(given))
+    samples = np.array(_GIVEN, np.float32)
+    results = np.zeros((len(samples), 5), np.float32)
+    run(samples.ctypes.data, results.ctypes.data, len(samples))
     with np.errstate(all="ignore"):
         half, big = np.float32(0.5), np.float32(1e8)
-        exact = np.stack([np.maximum(given, 0), (given + big) - big, given * half], axis=1)
-        close = np.stack([np.tanh(given), np.sin(given)], axis=1)
-    mine, bits = found[:, [0, 2, 3]], np.uint32
+        exact = np.stack([np.maximum(samples, 0), (samples + big) - big, samples * half], axis=1)
+        close = np.stack([np.tanh(samples), np.sin(samples)], axis=1)
+    mine, bits = results[:, [0, 2, 3]], np.uint32
     same = (mine.view(bits) == exact.view(bits)) | (np.isnan(mine) & np.isnan(exact))
     if not same.all():
         raise CompilerError("code from the C compiler computes wrong results")
-    if not np.allclose(found[:, [1, 4]], close, rtol=1e-5, atol=0, equal_nan=True):
+    if not np.allclose(results[:, [1, 4]], close, rtol=1e-5, atol=0, equal_nan=True):
         raise CompilerError("math functions in code from the C compiler are wrong")
     integers = function("ns_test_integers", ctypes.c_int32, integer, result=integer)
     if integers(2**31 - 1, 5) != 15 or integers(0, 5) != 5:

@@ -43,8 +43,8 @@ def maker(spec: TensorSpec) -> Callable[[], Array]:
         if not _LOCK.acquire(blocking=False):
             return np.empty(shape, dtype)
         try:
-            found = _free(key)
-            return _kept(key, size) if found is None else found
+            array = _free(key)
+            return _kept(key, size) if array is None else array
         finally:
             _LOCK.release()
 
@@ -60,10 +60,10 @@ def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
     arrays = _KEPT.get(key, [])
     for i in range(len(arrays)):
         if sys.getrefcount(arrays[i]) == _ALONE and not weakref.getweakrefcount(arrays[i]):
-            found = arrays[i]
-            flags = found.flags
-            if (found.shape, found.dtype.str) == key and flags.carray and flags.owndata:
-                return found
+            array = arrays[i]
+            flags = array.flags
+            if (array.shape, array.dtype.str) == key and flags.carray and flags.owndata:
+                return array
     return None
 
 
@@ -73,7 +73,7 @@ def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
     if len(arrays) >= _EACH:
         del arrays[0]
     while kept_bytes() + size > MOST_BYTES:
-        oldest = next(each for each, held in _KEPT.items() if held)
+        oldest = next(key_ for key_, pool in _KEPT.items() if pool)
         del _KEPT[oldest][0]
         if not _KEPT[oldest] and oldest != key:
             del _KEPT[oldest]
@@ -84,4 +84,4 @@ def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
 
 def kept_bytes() -> int:
     """How much is kept, held by somebody else or not."""
-    return sum(each.nbytes for arrays in _KEPT.values() for each in arrays)
+    return sum(array.nbytes for arrays in _KEPT.values() for array in arrays)

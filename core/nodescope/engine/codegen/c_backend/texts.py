@@ -73,7 +73,7 @@ def told(node: Node) -> str:
     text = f"{node.name}: {node.op}"
     if node.op == "fused":
         body = node.attrs["body"]
-        members = " ".join(each.op for each in body.nodes if not each.is_leaf)
+        members = " ".join(n.op for n in body.nodes if not n.is_leaf)
         text = f"{node.name}: {node.attrs['pattern']} ({members})"
     return text.replace("*/", "* /").replace("/*", "/ *")
 

@@ -58,9 +58,9 @@ class Library:
             symbol = getattr(self.handle, name)
         except AttributeError:
             raise CompilerError(f"the compiled library has no {name}") from None
-        found = ctypes.cast(symbol, ctypes.c_void_p).value
-        assert found is not None
-        return found
+        address = ctypes.cast(symbol, ctypes.c_void_p).value
+        assert address is not None
+        return address
 
     def function(
         self, name: str, *arguments: Any, result: Any = None, locked: bool = False
@@ -147,8 +147,8 @@ def build(source: str, *, openmp: bool = False) -> Library:
 
 def build_all(sources: Sequence[str]) -> tuple[Library, ...]:
     """The libraries of several texts, compiled side by side. Raises `CompilerError`."""
-    if sum(not present(each) for each in sources) < 2:
-        return tuple([build(each) for each in sources])
+    if sum(not present(source) for source in sources) < 2:
+        return tuple([build(source) for source in sources])
     with concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
         return tuple(pool.map(build, sources))
 
@@ -202,11 +202,14 @@ def _compiler() -> Compiler:
     home = _cache()
     note = home.folder / f"{name}.json"
     try:
-        found = json.loads(read_plain(note, _MOST_NOTE))
+        note_of_compiler = json.loads(read_plain(note, _MOST_NOTE))
         return Compiler(
-            tuple(found["command"]), found["version"], tuple(found["flags"]),
-            tuple(found["libraries"]), found["key"],
-        )  # fmt: skip
+            tuple(note_of_compiler["command"]),
+            note_of_compiler["version"],
+            tuple(note_of_compiler["flags"]),
+            tuple(note_of_compiler["libraries"]),
+            note_of_compiler["key"],
+        )
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not there, or not whole
     version = compilers.version_of(command)
@@ -240,14 +243,14 @@ def _compiler() -> Compiler:
 def _cache() -> Cache:
     """The cache, or a private folder if there can be none; the user is told why."""
     folder = caches.folder_of(os.environ)
-    found = _state.caches.get(folder)
-    if found is None:
+    cache = _state.caches.get(folder)
+    if cache is None:
         opened, reason = caches.opened(folder)
         if opened is None:
             opened = _private()
             warn_once(f"{reason}; compiled code is not cached for other processes")
-        found = _state.caches[folder] = opened
-    return found
+        cache = _state.caches[folder] = opened
+    return cache
 
 
 def _private() -> Cache:
@@ -369,7 +372,7 @@ def _child() -> None:
     global _state
     parent, _state = _state, _State()
     _state.libraries, _state.compilers = dict(parent.libraries), dict(parent.compilers)
-    _state.caches = {k: each for k, each in parent.caches.items() if not each.private}
+    _state.caches = {k: cache for k, cache in parent.caches.items() if not cache.private}
     _state.said = set(parent.said)
 
 

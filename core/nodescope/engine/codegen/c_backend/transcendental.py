@@ -216,7 +216,7 @@ def _polynomial(name: str, kind: str, coefficients: tuple[float, ...]) -> str:
     suffix = "f" if kind == "f32" else ""
     lines = [f"NS_INLINE {kind} ns_erf_{name}_{kind}({kind} u) {{"]
     lines.append(f"  {kind} p = u * {coefficients[-1]!r}{suffix};")
-    lines += [f"  p = (p + {each!r}{suffix}) * u;" for each in coefficients[-2:0:-1]]
+    lines += [f"  p = (p + {coefficient!r}{suffix}) * u;" for coefficient in coefficients[-2:0:-1]]
     lines.append(f"  return p + {coefficients[0]!r}{suffix};\n}}")
     return "\n".join(lines)
 

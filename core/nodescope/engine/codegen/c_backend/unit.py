@@ -201,9 +201,9 @@ class Unit:
 
     def input(self, spec: TensorSpec, strides: Sizes | None = None, loose: bool = False) -> Val:
         """A new input."""
-        found = self.fresh(spec.shape, spec.dtype, strides=strides, loose=loose)
-        self.inputs.append(found)
-        return found
+        value = self.fresh(spec.shape, spec.dtype, strides=strides, loose=loose)
+        self.inputs.append(value)
+        return value
 
     def view(
         self,
@@ -253,16 +253,21 @@ class Unit:
 
     def _put_together(self, *args: Arg) -> Val | None:
         """The sum of values that are zero but for parts that do not meet."""
-        one, two = args
-        if not isinstance(one, Val) or not isinstance(two, Val):
+        first, second = args
+        if not isinstance(first, Val) or not isinstance(second, Val):
             return None
-        left, right = self.parts.get(one), self.parts.get(two)
-        if left is None or right is None or one.shape != two.shape or one.dtype != two.dtype:
+        left, right = self.parts.get(first), self.parts.get(second)
+        if (
+            left is None
+            or right is None
+            or first.shape != second.shape
+            or first.dtype != second.dtype
+        ):
             return None
         pieces = (*left, *right)
-        if not apart([to for to, _ in pieces], one.shape):
+        if not apart([to for to, _ in pieces], first.shape):
             return None
-        return self.put(one.shape, one.dtype, pieces, plus=True)
+        return self.put(first.shape, first.dtype, pieces, plus=True)
 
     def fill(self, shape: Sizes, value: float, dtype: str) -> Val:
         """The same number everywhere."""
@@ -284,14 +289,14 @@ class Unit:
         """A reduction over axes that are not negative."""
         axes = tuple(sorted(axes))
         kept = tuple(1 if i in axes else n for i, n in enumerate(v.shape))
-        gone = tuple(n for i, n in enumerate(v.shape) if i not in axes)
+        reduced_shape = tuple(n for i, n in enumerate(v.shape) if i not in axes)
         if all(v.shape[i] == 1 for i in axes):
             if how == "sum" and dtype.startswith("float"):
                 v = self.map("add", self.cast(v, dtype), 0.0)  # 0.0 for -0.0, as sums begin at 0
-            return self.reshape(self.cast(v, dtype), kept if keepdims else gone)
+            return self.reshape(self.cast(v, dtype), kept if keepdims else reduced_shape)
         out = self.fresh(kept, dtype)
         self.prims.append(Reduce(out, v, axes, how))
-        return out if keepdims else self.reshape(out, gone)
+        return out if keepdims else self.reshape(out, reduced_shape)
 
     def reshape(self, v: Val, shape: Sizes) -> Val:
         """The same elements in another shape; copied if they cannot stay where they are."""
@@ -338,10 +343,10 @@ def expressed(
         if len(_MAPS) > 4096:
             _MAPS.clear()
         _MAPS[key] = _expressed(name, operands, attrs)
-    found = _MAPS[key]
-    if found is None:
+    expression_ = _MAPS[key]
+    if expression_ is None:
         raise NoKernel(f"{name} has no form in C for these dtypes")
-    return found
+    return expression_
 
 
 def _expressed(
@@ -387,11 +392,11 @@ def compact(shape: Sizes) -> Sizes:
     return tuple(reversed(strides))
 
 
-def same_strides(shape: Sizes, one: Sizes, two: Sizes) -> bool:
+def same_strides(shape: Sizes, first: Sizes, second: Sizes) -> bool:
     """Whether strides mean the same; those along sizes of 1 do not count."""
-    if one == two or 0 in shape:
+    if first == second or 0 in shape:
         return True
-    return all(n == 1 or a == b for n, a, b in zip(shape, one, two, strict=True))
+    return all(n == 1 or a == b for n, a, b in zip(shape, first, second, strict=True))
 
 
 def reshaped(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
@@ -399,11 +404,11 @@ def reshaped(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
     if 0 in shape:
         return compact(wanted)
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
-    found: list[int] = []
+    new_strides: list[int] = []
     i, left, inner = 0, 1, 0  # of the run of old dimensions that is being split: size, last stride
     for n in wanted:
         if n == 1:
-            found.append(0)
+            new_strides.append(0)
             continue
         if left == 1:
             left, inner = old[i]
@@ -414,5 +419,5 @@ def reshaped(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
                 return None
             left, inner, i = left * size, stride, i + 1
         left //= n
-        found.append(inner * left)
-    return tuple(found)
+        new_strides.append(inner * left)
+    return tuple(new_strides)

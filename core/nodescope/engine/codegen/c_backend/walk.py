@@ -73,18 +73,18 @@ class Walk:
     def _load(self, v: Val) -> Access:
         strides = self._strides(v)
         key = (v.base.id, v.offset, strides)
-        found = self.loads.get(key)
-        if found is None:
-            found = self._access(v, strides)
-            found.name = f"l{len(self.loads)}"
-            self.loads[key] = found
-        return found
+        access = self.loads.get(key)
+        if access is None:
+            access = self._access(v, strides)
+            access.name = f"l{len(self.loads)}"
+            self.loads[key] = access
+        return access
 
     def _access(self, v: Val, strides: Sizes) -> Access:
-        found = Access(self.pointer(v.base), v.base.stored, v.offset, strides,
+        access = Access(self.pointer(v.base), v.base.stored, v.offset, strides,
                         boolean=v.dtype == "bool")  # fmt: skip
-        self.accesses.append(found)
-        return found
+        self.accesses.append(access)
+        return access
 
     def _strides(self, v: Val) -> Sizes:
         rank = len(self.space)
@@ -107,29 +107,31 @@ class Walk:
         """Level and sweep of an argument."""
         if not isinstance(v, Val):
             return 0, 0
-        held = self._held(v)
-        if held is None:
+        register = self._held(v)
+        if register is None:
             return self._level_of(self._load(v).strides), 0
-        return self.level[held], self.phase[held]
+        return self.level[register], self.phase[register]
 
     def _analyse(self) -> None:
-        for each in self.members:
-            at = [self._at(arg) for arg in (each.args if isinstance(each, Map) else (each.arg,))]
+        for member in self.members:
+            at = [
+                self._at(arg) for arg in (member.args if isinstance(member, Map) else (member.arg,))
+            ]
             phase = max((p for _, p in at), default=0)
-            if isinstance(each, Reduce):
-                gone = self.group.reduced[each.out]
-                exact = gone == set(self.inner)
-                self.level[each.out] = 1 if exact else 3
-                self.phase[each.out] = phase + 1
-                self.producer[each.out] = each
-            elif isinstance(each, Map):
-                own = self.group.registers[each.out]
-                self.level[each.out] = (
+            if isinstance(member, Reduce):
+                reduced_axes = self.group.reduced[member.out]
+                exact = reduced_axes == set(self.inner)
+                self.level[member.out] = 1 if exact else 3
+                self.phase[member.out] = phase + 1
+                self.producer[member.out] = member
+            elif isinstance(member, Map):
+                own = self.group.registers[member.out]
+                self.level[member.out] = (
                     2 if any(own[i] != 1 for i in self.inner)
                     else max((n for n, _ in at), default=0) if all(n == 1 for n in own) else 1
                 )  # fmt: skip
-                self.phase[each.out] = phase
-                self.producer[each.out] = each
+                self.phase[member.out] = phase
+                self.producer[member.out] = member
         self.sweeps = 1 + max(self.phase.values(), default=0)
 
     def _prepare(self) -> None:
@@ -169,7 +171,7 @@ class Walk:
         walk: list[tuple[int, dict[int, int]]] = []
         for i in axes:
             size = self.space[i]
-            steps = {id(each): each.strides[i] for each in self.accesses}
+            steps = {id(access): access.strides[i] for access in self.accesses}
             if walk and all(walk[-1][1][key] == step * size for key, step in steps.items()):
                 walk[-1] = (walk[-1][0] * size, steps)
             else:
@@ -183,11 +185,11 @@ class Walk:
         def want(v: Arg, phase: int) -> None:
             if not isinstance(v, Val):
                 return
-            held = self._held(v)
-            if held is None or self.level[held] != 2:
+            register = self._held(v)
+            if register is None or self.level[register] != 2:
                 return
-            if phase > wanted.get(held, -1):
-                wanted[held] = phase
+            if phase > wanted.get(register, -1):
+                wanted[register] = phase
 
         for member in self.members:
             args = member.args if isinstance(member, Map) else (member.arg,)
@@ -199,34 +201,34 @@ class Walk:
             for arg in args:
                 want(arg, phase)
         stored = {
-            each: place for each, place, spec, plus in self.stores
-            if not plus and spec is each and self.level.get(each) == 2
+            value: place for value, place, spec, plus in self.stores
+            if not plus and spec is value and self.level.get(value) == 2
         }  # fmt: skip
         # Later sweeps first: what is computed again there needs its arguments there, too.
-        for each in reversed(self.members):
-            if not isinstance(each, Map) or self.level[each.out] != 2:
+        for member in reversed(self.members):
+            if not isinstance(member, Map) or self.level[member.out] != 2:
                 continue
-            last, here = wanted.get(each.out, -1), self.phase[each.out]
-            if last <= here:
+            last, phase_here = wanted.get(member.out, -1), self.phase[member.out]
+            if last <= phase_here:
                 continue
-            if self._cost(each.out) <= _AGAIN:
-                for arg in each.args:
+            if self._cost(member.out) <= _AGAIN:
+                for arg in member.args:
                     want(arg, last)
-            elif each.out in stored:
-                self.keep[each.out] = stored[each.out]
+            elif member.out in stored:
+                self.keep[member.out] = stored[member.out]
             else:
-                self.keep[each.out] = self._buffer(each.out)
+                self.keep[member.out] = self._buffer(member.out)
 
     def _cost(self, v: Val) -> float:
         """Operations to compute a value again."""
-        each = self.producer[v]
-        if not isinstance(each, Map) or DEAR.search(each.how.text):
+        producer = self.producer[v]
+        if not isinstance(producer, Map) or DEAR.search(producer.how.text):
             return math.inf
         total = 1.0
-        for arg in each.args:
-            held = self._held(arg) if isinstance(arg, Val) else None
-            if held is not None and self.level[held] == 2:
-                total += self._cost(held)
+        for arg in producer.args:
+            register = self._held(arg) if isinstance(arg, Val) else None
+            if register is not None and self.level[register] == 2:
+                total += self._cost(register)
         return total
 
     def _buffer(self, v: Val) -> Access:
@@ -241,6 +243,6 @@ class Walk:
         else:
             name = self.pointer(self.scratch((self.length,), v.dtype))
             self.scratched = True
-        found = Access(name, kind, 0, tuple(strides))
-        self.accesses.append(found)
-        return found
+        access = Access(name, kind, 0, tuple(strides))
+        self.accesses.append(access)
+        return access

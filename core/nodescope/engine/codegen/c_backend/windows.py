@@ -198,7 +198,7 @@ def _conv(way: str) -> Lower:
         kind = _floats(name, outs[0].dtype, args)
         dense = [unit.dense(argument) for argument in args]
         out: Sizes = tuple(outs[0].shape)
-        if 0 in out or any(0 in each.shape for each in dense):
+        if 0 in out or any(0 in value.shape for value in dense):
             raise NoKernel("images of no elements")
         first, second = dense[0].shape, dense[1].shape
         image, weight, result = {
@@ -211,9 +211,9 @@ def _conv(way: str) -> Lower:
         (top, _), (left, _) = pair_padding(attrs["padding"])
         groups = attrs["groups"]
         taps = weight[1] * kh * kw
-        one = taps * oh * ow * (4 if kind == "f32" else 8)
-        part = max(1, min(image[0], _PART_BYTES // one))
-        found = unit.fresh(out, outs[0].dtype)
+        bytes_per_image = taps * oh * ow * (4 if kind == "f32" else 8)
+        part = max(1, min(image[0], _PART_BYTES // bytes_per_image))
+        image_out = unit.fresh(out, outs[0].dtype)
         columns = unit.fresh((taps * oh * ow * part,), outs[0].dtype)
         rows = unit.fresh((weight[0] // groups * oh * ow * part,), outs[0].dtype)
         bias = "" if way == "weight" else ", {i2}" if len(dense) > 2 else ", 0"
@@ -223,8 +223,8 @@ def _conv(way: str) -> Lower:
             f"ns_{name}_{kind}({{o0}}, {{i0}}, {{i1}}{bias}, {{o1}}, {{o2}}, {_listed(numbers)});"
         )
         needs = (f"0columns_{kind}", f"{name}_{kind}")
-        unit.prims.append(Call((found, columns, rows), tuple(dense), text, needs))
-        return (found,)
+        unit.prims.append(Call((image_out, columns, rows), tuple(dense), text, needs))
+        return (image_out,)
 
     return lower
 
@@ -255,15 +255,15 @@ def _pool(way: str) -> Lower:
         )
         count = image[0] * image[1]
         numbers = (count, height, width, kh, kw, sh, sw, dh, dw, top, left, inside, oh, ow)
-        found = unit.fresh(outs[0].shape, outs[0].dtype)
-        given = ", ".join(f"{{i{i}}}" for i in range(len(dense)))
-        results: tuple[Val, ...] = (found,)
+        image_out = unit.fresh(outs[0].shape, outs[0].dtype)
+        operands = ", ".join(f"{{i{i}}}" for i in range(len(dense)))
+        results: tuple[Val, ...] = (image_out,)
         if way:
-            results = (found, unit.fresh((oh * ow,), "uint8"))
-            given += ", {o1}"
-        text = f"ns_{name}_{kind}({{o0}}, {given}, {_listed(numbers)});"
+            results = (image_out, unit.fresh((oh * ow,), "uint8"))
+            operands += ", {o1}"
+        text = f"ns_{name}_{kind}({{o0}}, {operands}, {_listed(numbers)});"
         unit.prims.append(Call(results, tuple(dense), text, (f"{name}_{kind}",)))
-        return (found,)
+        return (image_out,)
 
     return lower
 

@@ -33,10 +33,10 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
         if impl is np.add and _boxes_apart(args):
             return _add_boxes
         return lambda rec, *args: rec.into(impl, *args, elementwise=impl.signature is None)
-    found = _TABLE.get(op.name)
-    if found is None:
+    expansion_ = _TABLE.get(op.name)
+    if expansion_ is None:
         return None
-    fits, expand = found
+    fits, expand = expansion_
     return expand if fits(args, attrs) else None
 
 
@@ -101,21 +101,21 @@ def _flip(rec: Any, x: Value, axis: Any) -> Value:
 
 
 def _getitem(rec: Any, x: Value, index: tuple[Any, ...]) -> Value:
-    inside = "".join(f"{_index(each)}, " for each in index) or "()"
+    inside = "".join(f"{_index(item)}, " for item in index) or "()"
     return rec.view(lambda a: a[index], x, f"{{0}}[{inside.rstrip()}]")  # type: ignore[no-any-return]
 
 
-def _index(each: Any) -> str:
-    if isinstance(each, slice):
-        parts = ["" if p is None else repr(int(p)) for p in (each.start, each.stop, each.step)]
+def _index(item: Any) -> str:
+    if isinstance(item, slice):
+        parts = ["" if p is None else repr(int(p)) for p in (item.start, item.stop, item.step)]
         return ":".join(parts if parts[2] else parts[:2])
-    return "..." if each is Ellipsis else "None" if each is None else repr(int(each))
+    return "..." if item is Ellipsis else "None" if item is None else repr(int(item))
 
 
 def _is_basic_index(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     kinds = (int, np.integer, slice, type(None), type(Ellipsis))
     return _basic(args, attrs) and all(
-        isinstance(each, kinds) and each.__class__ is not bool for each in attrs["index"]
+        isinstance(item, kinds) and item.__class__ is not bool for item in attrs["index"]
     )
 
 
@@ -148,17 +148,17 @@ def stack(*parts: Any, axis: int, out: Any = None) -> Any:
 
 
 def _index_add(rec: Any, x: Value, index: tuple[Any, ...], shape: tuple[int, ...]) -> Value:
-    found: Value = rec.put(
+    result: Value = rec.put(
         get("index_add").impl, (x,), ((_box(index, shape), x),),
         plus=False, index=index, shape=shape,
     )  # fmt: skip
-    return found
+    return result
 
 
 def _box(index: tuple[Any, ...], shape: tuple[int, ...]) -> Box:
     whole = (slice(None),) * (len(shape) - len(index))
     return tuple(
-        slice(*each.indices(n)[:2]) for each, n in zip((*index, *whole), shape, strict=True)
+        slice(*item.indices(n)[:2]) for item, n in zip((*index, *whole), shape, strict=True)
     )
 
 
@@ -173,18 +173,18 @@ def _boxes_apart(args: tuple[Any, ...]) -> bool:
     """Whether the sum of these is their boxes beside each other."""
     if not all(argument.__class__ is Value and argument.boxes is not None for argument in args):
         return False
-    one, other = args
+    first, other = args
     return (
-        one.dtype == other.dtype and one.shape == other.shape
-        and disjoint([box for box, _ in (*one.boxes, *other.boxes)])
+        first.dtype == other.dtype and first.shape == other.shape
+        and disjoint([box for box, _ in (*first.boxes, *other.boxes)])
     )  # fmt: skip
 
 
-def _add_boxes(rec: Any, one: Value, other: Value) -> Value:
-    found: Value = rec.put(
-        np.add, (one, other), (*(one.boxes or ()), *(other.boxes or ())), plus=True
+def _add_boxes(rec: Any, first: Value, other: Value) -> Value:
+    result: Value = rec.put(
+        np.add, (first, other), (*(first.boxes or ()), *(other.boxes or ())), plus=True
     )
-    return found
+    return result
 
 
 # Products
@@ -193,8 +193,8 @@ def _add_boxes(rec: Any, one: Value, other: Value) -> Value:
 def _matmul(rec: Any, a: Value, b: Value) -> Value:
     if len(a.shape) > 2 and len(b.shape) == 2 and a.array.flags.c_contiguous and a.array.size:
         flat = _reshape(rec, a, (-1, a.shape[-1]))
-        found = _product(rec, flat, b)
-        return _reshape(rec, found, (*a.shape[:-1], found.shape[-1]))
+        product = _product(rec, flat, b)
+        return _reshape(rec, product, (*a.shape[:-1], product.shape[-1]))
     return _product(rec, a, b)
 
 
@@ -285,10 +285,10 @@ def _choose(rec: Any, condition: Any, x: Any, y: Any) -> Value:
 def _keep(rec: Any, x: Value, condition: Value) -> Value:
     word = WORDS[x.dtype.itemsize]
     bits = rec.into(np.negative, rec.copy(condition, word))
-    here = rec.view(lambda a: a.view(word), x, f"{{0}}.view(np.{word.__name__})", True)
-    found = rec.into(np.bitwise_and, here, bits)
+    bits_view = rec.view(lambda a: a.view(word), x, f"{{0}}.view(np.{word.__name__})", True)
+    masked = rec.into(np.bitwise_and, bits_view, bits)
     kind = x.dtype
-    return rec.view(lambda a: a.view(kind), found, f"{{0}}.view(np.{kind.name})", True)  # type: ignore[no-any-return]
+    return rec.view(lambda a: a.view(kind), masked, f"{{0}}.view(np.{kind.name})", True)  # type: ignore[no-any-return]
 
 
 def _keeps(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
@@ -301,11 +301,11 @@ def _keeps(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
-def _then(rec: Any, ufunc: np.ufunc, x: Value, *others: Any) -> Value:
+def _then(rec: Any, ufunc: np.ufunc, x: Value, *operands: Any) -> Value:
     """A ufunc of what nothing else reads."""
-    found: Value = rec.into(ufunc, x, *others)
+    result: Value = rec.into(ufunc, x, *operands)
     rec.free(x)
-    return found
+    return result
 
 
 def _gelu(rec: Any, x: Value, approximate: str) -> Value:
@@ -371,12 +371,12 @@ def _normed(centred: bool) -> Expansion:
         variance = _mean(rec, squares, axes, True)
         rec.free(squares)
         inverse = rec.into(np.divide, 1.0, rec.into(np.sqrt, rec.into(np.add, variance, eps)))
-        found: Value = rec.into(np.multiply, x, inverse)
+        result: Value = rec.into(np.multiply, x, inverse)
         if centred:
             rec.free(x)
-        for how, each in zip((np.multiply, np.add), params, strict=False):
-            found = _then(rec, how, found, each)
-        return found
+        for how, param in zip((np.multiply, np.add), params, strict=False):
+            result = _then(rec, how, result, param)
+        return result
 
     return expand
 

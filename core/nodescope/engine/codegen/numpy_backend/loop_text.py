@@ -15,18 +15,18 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
     turns = w.placed.turns[loop]
     for value, at in turns.offsets.items():
         w.planned(value, base + at)
-    stacks = [_stack(w, each) for each in loop.stacks]
+    stacks = [_stack(w, stack) for stack in loop.stacks]
     columns = [_along(w, column, loop) for column in loop.columns]
     rows = {v: f"s{loop.stacks[at].id}" for v, at in turns.rows.items()}
     before = _hoisted(loop)
     for view in before:
         w.view(view)
     names = [f"v{carry.id}" for carry in loop.carries]
-    first = [w.operand(each) for each in loop.start]
+    first = [w.operand(value) for value in loop.start]
     w.names.update(zip(loop.carries, names, strict=True))
     w.names.update((row, f"v{row.id}") for row in loop.rows)
-    for value, (one, other) in turns.flips.items():
-        w.planned(value, base + one, f"p{value.id}_0")
+    for value, (first_slot, other) in turns.flips.items():
+        w.planned(value, base + first_slot, f"p{value.id}_0")
         w.planned(value, base + other, f"p{value.id}_1")
         w.names[value] = f"p{value.id}"
         w.bound.discard(value)  # which of the two it is changes
@@ -34,8 +34,8 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
     skip = _peel(w, loop, names, first, stacks)
     if loop.peeled is None and names:
         w.line(f"{', '.join(names)} = {', '.join(first)}")
-    along = [f"v{row.id}" for row in loop.rows] + [f"s{each.id}" for each in loop.stacks]
-    sources = columns + [_stack_rows(w, each, loop) for each in loop.stacks]
+    along = [f"v{row.id}" for row in loop.rows] + [f"s{stack.id}" for stack in loop.stacks]
+    sources = columns + [_stack_rows(w, stack, loop) for stack in loop.stacks]
     _for(w, loop, along, sources, skip)
     keep, w.indent = w.indent, w.indent + "    "
     begin = len(w.body)
@@ -87,22 +87,22 @@ def _stack_rows(w: Writer, value: Value, loop: Loop) -> str:
 
 
 def _listed(w: Writer, name: str, value: Value) -> str:
-    made = f"l{value.id}_{len(w.bind)}"
-    w.bind.append(f"    {made} = list({name})")
-    return made
+    list_name = f"l{value.id}_{len(w.bind)}"
+    w.bind.append(f"    {list_name} = list({name})")
+    return list_name
 
 
 def _hoisted(loop: Loop) -> list[Step]:
     """Views of what does not change from iteration to iteration."""
-    found: list[Step] = []
+    hoisted: list[Step] = []
     outside: set[Value] = set()
     for step in loop.steps:
         if isinstance(step, Step) and step.kind == VIEW:
             x = step.args[0]
             if x.loop is not loop or x in outside:
-                found.append(step)
+                hoisted.append(step)
                 outside.add(step.outs[0])
-    return found
+    return hoisted
 
 
 def _peel(w: Writer, loop: Loop, names: list[str], first: list[str], stacks: list[str]) -> int:
@@ -113,17 +113,19 @@ def _peel(w: Writer, loop: Loop, names: list[str], first: list[str], stacks: lis
     w.space[run] = loop.peeled
     at = loop.length - 1 if loop.backwards else 0
     rows = [f"{w.names[column]}[{at}]" for column in loop.columns]
-    around = [w.operand(each) for each in loop.around]
-    made = [f"s{each.id}" for each in loop.stacks]
-    w.line(f"{', '.join([*names, *made])}, = {run}(({', '.join([*first, *rows, *around])},))")
-    for stack, row in zip(stacks, made, strict=True):
+    around = [w.operand(value) for value in loop.around]
+    stack_names = [f"s{stack.id}" for stack in loop.stacks]
+    w.line(
+        f"{', '.join([*names, *stack_names])}, = {run}(({', '.join([*first, *rows, *around])},))"
+    )
+    for stack, row in zip(stacks, stack_names, strict=True):
         w.line(f"{stack}[{at}] = {row}")
     return 1
 
 
 def _for(w: Writer, loop: Loop, along: list[str], sources: list[str], skip: int) -> None:
     if skip:
-        sources = [f"{each}[1:]" for each in sources]
+        sources = [f"{source}[1:]" for source in sources]
     if not along:
         w.line(f"for _ in range({loop.length - skip}):")
     elif len(along) == 1:

@@ -81,15 +81,15 @@ class Recorder:
         """A new value."""
         self._count += 1
         loop = self._loops[-1] if self._loops and not outside else None
-        made = Value(self._count, array, roots, loop)
-        self._fresh.append(made)
-        return made
+        value = Value(self._count, array, roots, loop)
+        self._fresh.append(value)
+        return value
 
     def constant(self, array: Array) -> Value:
         """An array that is part of the program."""
-        made = self.value(array, outside=True)
-        self.program.constants[made] = array
-        return made
+        value = self.value(array, outside=True)
+        self.program.constants[value] = array
+        return value
 
     # Steps, for expansions
 
@@ -98,23 +98,23 @@ class Recorder:
     ) -> Value:
         """A function that takes ``out=``; a ufunc unless ``elementwise`` is False."""
         args = boxed(fn, args)
-        found = fn(*map(_given, args), **keywords)
-        return self._add(INTO, fn, text or fn.__name__, args, keywords, found, elementwise)
+        result = fn(*map(_given, args), **keywords)
+        return self._add(INTO, fn, text or fn.__name__, args, keywords, result, elementwise)
 
-    def over(self, fn: Any, x: Value, *others: Any) -> Value:
+    def over(self, fn: Any, x: Value, *operands: Any) -> Value:
         """A ufunc whose result takes the place of ``x``, which was made for that only."""
-        others = boxed(fn, (x, *others))[1:]
-        found = fn(x.array, *map(_given, others), out=x.array)
-        made = self.value(found, x.roots)
-        self._steps.append(Step(OVER, fn, fn.__name__, (x, *others), {}, (made,)))
-        return made
+        operands = boxed(fn, (x, *operands))[1:]
+        result = fn(x.array, *map(_given, operands), out=x.array)
+        value = self.value(result, x.roots)
+        self._steps.append(Step(OVER, fn, fn.__name__, (x, *operands), {}, (value,)))
+        return value
 
     def free(self, *values: Value) -> None:
         """Let go of what no later step of the node reads: the next may have its memory, which is
         in the caches, and which the system need not provide first."""
-        for each in values:
-            if each not in self.program.constants:
-                each.array = None
+        for value in values:
+            if value not in self.program.constants:
+                value.array = None
 
     def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, Value], ...], *,
             plus: bool, **keywords: Any) -> Value:  # fmt: skip
@@ -127,45 +127,45 @@ class Recorder:
             plus: 0 was added to each, which makes -0 a 0.
             keywords: Further arguments of ``fn``.
         """
-        made = self.value(np.asarray(fn(*map(_given, args), **keywords)))
-        made.boxes = boxes
+        value = self.value(np.asarray(fn(*map(_given, args), **keywords)))
+        value.boxes = boxes
         where = {"boxes": tuple(box for box, _ in boxes), "plus": plus}
         values = tuple(value for _, value in boxes)
-        self._steps.append(Step(PUT, fn, "put", values, where, (made,)))
-        return made
+        self._steps.append(Step(PUT, fn, "put", values, where, (value,)))
+        return value
 
     def copy(self, x: Value, dtype: Any = None) -> Value:
         """A copy, in C order; with a dtype, a conversion that keeps the order."""
         if dtype is None:
             return self._add(COPY, np.copyto, "copy", (x,), {}, x.array.copy(), True)
-        found = x.array.astype(dtype)
-        return self._add(COPY, np.copyto, "astype", (x,), {"dtype": np.dtype(dtype)}, found, True)
+        copy = x.array.astype(dtype)
+        return self._add(COPY, np.copyto, "astype", (x,), {"dtype": np.dtype(dtype)}, copy, True)
 
     def view(
         self, fn: Callable[[Any], Any], x: Value, text: str, elementwise: bool = False
     ) -> Value:
         """What may share the memory of ``x``; elementwise: of the same elements in their places."""
-        found = np.asarray(fn(x.array))
-        if fn is not _itself and not shared(found, x.array):
-            return self._add(CALL, fn, text, (x,), {}, found, False)
-        made = self.value(found, x.roots)
-        self._steps.append(Step(VIEW, fn, text, (x,), {}, (made,), elementwise))
-        return made
+        view = np.asarray(fn(x.array))
+        if fn is not _itself and not shared(view, x.array):
+            return self._add(CALL, fn, text, (x,), {}, view, False)
+        value = self.value(view, x.roots)
+        self._steps.append(Step(VIEW, fn, text, (x,), {}, (value,), elementwise))
+        return value
 
     def call(
         self, fn: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], *,
         maybe: bool = False, text: str = "", elementwise: bool = False,
     ) -> tuple[Value, ...]:  # fmt: skip
         """Any function; ``maybe``: another time its results may be what it was given."""
-        given = list(map(_given, args))
-        made = fn(*given, **keywords)
-        several = made.__class__ is tuple
-        found = as_arrays(made)
+        arguments = list(map(_given, args))
+        result = fn(*arguments, **keywords)
+        several = result.__class__ is tuple
+        arrays = as_arrays(result)
         operands = [argument for argument in args if argument.__class__ is Value]
         outs = []
-        for each in found:
-            owners = [r for v in operands if maybe or shared(each, v.array) for r in v.roots]
-            out = self.value(each)
+        for array in arrays:
+            owners = [r for v in operands if maybe or shared(array, v.array) for r in v.roots]
+            out = self.value(array)
             out.roots = (out, *dict.fromkeys(owners))
             outs.append(out)
         name = text or getattr(fn, "__name__", "call")
@@ -175,22 +175,22 @@ class Recorder:
         return tuple(outs)
 
     def _add(
-        self, kind: str, fn: Any, text: str, args: Any, keywords: Any, found: Any, elementwise: bool
+        self, kind: str, fn: Any, text: str, args: Any, keywords: Any, array: Any, elementwise: bool
     ) -> Value:
-        made = self.value(np.asarray(found))
-        self._steps.append(Step(kind, fn, text, tuple(args), keywords, (made,), elementwise))
-        return made
+        value = self.value(np.asarray(array))
+        self._steps.append(Step(kind, fn, text, tuple(args), keywords, (value,), elementwise))
+        return value
 
     # Nodes
 
     def run(self, plan: Plan, feeds: list[Any]) -> list[Array]:
         """Run a plan, noting everything. The outputs; the list of feeds is emptied."""
         env: dict[int, Value] = {v: self.constant(a) for v, a in plan.constants.items()}
-        for number, given in zip(plan.fed, feeds, strict=True):
-            env[number] = self.value(given)
+        for number, feed in zip(plan.fed, feeds, strict=True):
+            env[number] = self.value(feed)
             self.program.feeds.append(env[number])
         feeds.clear()
-        given = None
+        feed = None
         for number, call in enumerate(plan.calls):
             self._fresh = []
             self._steps = []
@@ -199,46 +199,46 @@ class Recorder:
             group = Group(number, title(call.node), self._steps, outs)
             group.whole = all(isinstance(s, Step) and s.elementwise for s in self._steps)
             self.program.groups.append(group)
-            for each in self._fresh:
-                if each not in outs and each not in self.program.constants:
-                    each.array = None
+            for fresh in self._fresh:
+                if fresh not in outs and fresh not in self.program.constants:
+                    fresh.array = None
             for value in call.drop:
                 env.pop(value).array = None
-        self.program.outputs = [env[each] for each in plan.outputs]
-        found = [each.array for each in self.program.outputs]
-        for each in env.values():
-            each.array = None
+        self.program.outputs = [env[value] for value in plan.outputs]
+        outputs = [value.array for value in self.program.outputs]
+        for computed in env.values():
+            computed.array = None
         _drop_unused(self.program)
-        return found
+        return outputs
 
     def node(self, call: Call, env: Mapping[int, Value]) -> tuple[Value, ...]:
         """Run one node. No output is a value that there was before."""
         args = tuple(e.value if isinstance(e, Scalar) else env[e] for e in call.args)
         outs = self._node(call, args)
         known: set[Value] = {argument for argument in args if argument.__class__ is Value}
-        found = []
-        for each in outs:
-            found.append(
-                self.view(_itself, each, "{0}", elementwise=True) if each in known else each
+        results = []
+        for out in outs:
+            results.append(
+                self.view(_itself, out, "{0}", elementwise=True) if out in known else out
             )
-            known.add(each)
-        return tuple(found)
+            known.add(out)
+        return tuple(results)
 
     def _node(self, call: Call, args: tuple[Any, ...]) -> tuple[Value, ...]:
         if call.node.op == "fused":
             return self._members(call.node.attrs["body"], args)
         scan = call.node.op == "scan" and call.attrs["length"] >= _SHORT
         if scan and all(argument.__class__ is Value for argument in args):
-            found = self._scan(args, call.attrs)
-            if found is not None:
-                return found
+            results = self._scan(args, call.attrs)
+            if results is not None:
+                return results
         if all(
             argument.__class__ is not Value or argument.strides is not None for argument in args
         ):
             how = expansion(call.op, args, call.attrs)
             if how is not None:
-                made = how(self, *args, **call.attrs)
-                return made if isinstance(made, tuple) else (made,)
+                result = how(self, *args, **call.attrs)
+                return result if isinstance(result, tuple) else (result,)
         elif isinstance(call.op.impl, np.ufunc) and call.op.impl.nout == 1:
             return (self.into(call.op.impl, *args),)
         return self.call(
@@ -258,7 +258,7 @@ class Recorder:
                 for value in (*node.inputs, *node.outputs):
                     if last[value] == node.id and value not in kept:
                         self.free(env[value])
-        return tuple(env[each] for each in body.outputs)
+        return tuple(env[value] for value in body.outputs)
 
     # Loops
 
@@ -271,47 +271,47 @@ class Recorder:
         around = args[carries + columns :]
         loop = Loop(length, attrs["reverse"], start, along, around=around)
         order = range(length - 1, -1, -1) if loop.backwards else range(length)
-        outside = [each.array for each in around]
+        outside = [value.array for value in around]
 
         def rows(i: int) -> list[Any]:
-            return [each.array[i] for each in along]
+            return [value.array[i] for value in along]
 
-        first = run((*(each.array for each in start), *rows(order[0]), *outside))
+        first = run((*(value.array for value in start), *rows(order[0]), *outside))
         outer_steps, outer_fresh = self._steps, self._fresh
         self._steps, self._fresh = loop.steps, []
         self._loops.append(loop)
-        loop.carries = tuple(self.value(each, ()) for each in first[:carries])
-        loop.rows = tuple(self.value(each, ()) for each in rows(order[1]))
-        for each in (*loop.carries, *loop.rows):
-            each.roots = (each,)
+        loop.carries = tuple(self.value(array, ()) for array in first[:carries])
+        loop.rows = tuple(self.value(row, ()) for row in rows(order[1]))
+        for fed in (*loop.carries, *loop.rows):
+            fed.roots = (fed,)
         env = dict(zip(body.inputs, (*loop.carries, *loop.rows, *around), strict=True))
         for value, array in constants_of(body).items():
             env[value] = self.constant(array)
         plan = plan_of(body)
         for call in plan.calls:
             env.update(zip(call.node.outputs, self.node(call, env), strict=True))
-        found = [env[each] for each in plan.outputs]
+        ends = [env[value] for value in plan.outputs]
         self._loops.pop()
-        loop.ends, loop.results = tuple(found[:carries]), tuple(found[carries:])
-        second = [each.array for each in found]
-        for each in self._fresh:
-            if each not in self.program.constants:
-                each.array = None
+        loop.ends, loop.results = tuple(ends[:carries]), tuple(ends[carries:])
+        second = [value.array for value in ends]
+        for fresh in self._fresh:
+            if fresh not in self.program.constants:
+                fresh.array = None
         self._steps, self._fresh = outer_steps, outer_fresh
-        if [each.strides for each in loop.ends] != [carry.strides for carry in loop.carries]:
+        if [end.strides for end in loop.ends] != [carry.strides for carry in loop.carries]:
             return None
         if any(not s.plain for s in loop.ends):
             return None
-        if [each.strides for each in start] != [carry.strides for carry in loop.carries]:
+        if [value.strides for value in start] != [carry.strides for carry in loop.carries]:
             loop.peeled = run
-        specs = {each.id: each.spec for each in body.values}
+        specs = {value.id: value.spec for value in body.values}
         stacks = [
             np.empty((length, *specs[v].shape), e.dtype)
             for v, e in zip(body.outputs[carries:], loop.results, strict=True)
         ]
         if not self._loops and not loop.unsure and length * len(plan.calls) >= _LONG:
             loop.finals = tuple(map(self.value, as_arrays(tuple(second[:carries]))))
-            loop.stacks = tuple(self.value(each) for each in stacks)
+            loop.stacks = tuple(self.value(stack) for stack in stacks)
             self._run_loop(loop)
             self._steps.append(loop)
             return loop.outs
@@ -324,7 +324,7 @@ class Recorder:
             for stack, row in zip(stacks, now[carries:], strict=True):
                 stack[i] = row
         loop.finals = tuple(map(self.value, as_arrays(tuple(now[:carries]))))
-        loop.stacks = tuple(self.value(each) for each in stacks)
+        loop.stacks = tuple(self.value(stack) for stack in stacks)
         self._steps.append(loop)
         return (*loop.finals, *loop.stacks)
 
@@ -332,13 +332,13 @@ class Recorder:
         """Run a loop as it will run from now on."""
         program, known = Program(), self.program.constants
         reads = dict.fromkeys(loop.reads)
-        program.constants = {each: known[each] for each in reads if each in known}
-        program.feeds = [each for each in reads if each not in known]
+        program.constants = {read: known[read] for read in reads if read in known}
+        program.feeds = [read for read in reads if read not in known]
         program.groups = [Group(0, "a loop", [loop], loop.outs)]
         program.outputs = [*loop.outs]
         _drop_unused(program)
-        found = self._once(program, [each.array for each in program.feeds])
-        for value, array in zip(loop.outs, found, strict=True):
+        results = self._once(program, [feed.array for feed in program.feeds])
+        for value, array in zip(loop.outs, results, strict=True):
             value.array = array
 
 
@@ -347,7 +347,7 @@ def _drop_unused(program: Program) -> None:
     used = set(program.outputs)
 
     def kept(steps: list[Step | Loop]) -> list[Step | Loop]:
-        found = []
+        kept_steps = []
         for step in reversed(steps):
             if isinstance(step, Loop):
                 used.update((*step.ends, *step.results))
@@ -355,8 +355,8 @@ def _drop_unused(program: Program) -> None:
             elif step.kind in (PUT, VIEW) and used.isdisjoint(step.outs):
                 continue
             used.update(step.reads)
-            found.append(step)
-        return found[::-1]
+            kept_steps.append(step)
+        return kept_steps[::-1]
 
     for group in reversed(program.groups):
         group.steps = kept(group.steps)
@@ -373,7 +373,9 @@ def _given(arg: Any) -> Any:
 def title(node: Node) -> str:
     """What the generated text says of a node."""
     covers = [member.id for member in node.attrs["body"].nodes] if node.op == "fused" else []
-    what = f"{node.op} {node.attrs['pattern']}" if node.op == "fused" else node.op
-    inside = f", members {', '.join(f'@{each}' for each in covers)}" if covers else ""
-    origin = f", of {', '.join(f'@{each}' for each in node.origin)}" if node.origin else ""
-    return f"@{node.id} {what} {node.name!r}{inside}{origin}"
+    kind = f"{node.op} {node.attrs['pattern']}" if node.op == "fused" else node.op
+    inside = f", members {', '.join(f'@{cover}' for cover in covers)}" if covers else ""
+    origin = (
+        f", of {', '.join(f'@{traced_id}' for traced_id in node.origin)}" if node.origin else ""
+    )
+    return f"@{node.id} {kind} {node.name!r}{inside}{origin}"

@@ -122,7 +122,7 @@ def place(program: Program) -> Placed:
             items.append((group, [*tiled.before, tiled, *tiled.after]))
     turns: dict[Loop, Turns] = {}
     kept = {root for value in program.outputs for root in value.roots}
-    offsets, scratch, memory = _plan([i for _, each in items for i in each], kept, turns)
+    offsets, scratch, memory = _plan([i for _, i_ in items for i in i_], kept, turns)
     return Placed(items, offsets, scratch, turns, memory)
 
 
@@ -151,7 +151,7 @@ def _plan(
     owners: dict[int, Tiled | Loop] = {}
     extra = itertools.count(-1, -1)
     for item in items:
-        makes = [each.id for each in item.outs]
+        makes = [out.id for out in item.outs]
         for value in (*item.outs, *item.reads):
             values[value.id] = value
             if value.roots != (value,):
@@ -159,7 +159,7 @@ def _plan(
         for value in item.outs:
             if _placeable(item, value) and value not in outside:
                 sizes[value.id] = value.nbytes
-        reads = [each.id for each in item.reads]
+        reads = [read.id for read in item.reads]
         if not isinstance(item, Step):
             if isinstance(item, Loop):
                 turns[item] = _turns(item, turns)
@@ -172,7 +172,7 @@ def _plan(
                 sizes[number] = size
                 makes.append(number)
         moments.append(Moment(tuple(makes), tuple(reads), tuple(_replaces(item))))
-    moments.append(Moment((), tuple(each.id for each in also)))
+    moments.append(Moment((), tuple(value.id for value in also)))
     plan = plan_memory(moments, sizes, bases)
     offsets = {values[v]: at for v, at in plan.offsets.items() if v >= 0}
     scratch = {owners[v]: at for v, at in plan.offsets.items() if v < 0}
@@ -203,49 +203,49 @@ def _replaces(item: Item) -> list[tuple[int, int]]:
         if len(item.needed) != 1 or final.kind != INTO or final.outs[0] is not item.needed[0]:
             return []
         out = item.needed[0]
-    return [(out.id, each.id) for each in item.reads if same_layout(out, each)]
+    return [(out.id, read.id) for read in item.reads if same_layout(out, read)]
 
 
 # Loops
 
 
 def _turns(loop: Loop, turns: dict[Loop, Turns]) -> Turns:
-    found = Turns()
-    made = {
+    result = Turns()
+    produced = {
         value
         for step in loop.steps if isinstance(step, Step) and step.kind in MADE
         for value in step.outs if value.roots == (value,) and value.plain and value.nbytes
     }  # fmt: skip
     for at, value in enumerate(loop.results):
-        if value in made and value.contiguous and value.shape and value not in found.rows:
-            found.rows[value] = at
+        if value in produced and value.contiguous and value.shape and value not in result.rows:
+            result.rows[value] = at
         else:
-            found.copied.append(at)
+            result.copied.append(at)
     handed_on = {root for value in loop.ends for root in value.roots}
     natural: set[Value] = set()
     flips = []
     for value in loop.ends:
-        if value in found.rows or value in flips:
+        if value in result.rows or value in flips:
             continue
         # What held it in this iteration must not be held any longer: its buffer is next in turn.
         holders = {c for c, e in zip(loop.carries, loop.ends, strict=True) if value in e.roots}
-        if value in made and not holders & handed_on:
+        if value in produced and not holders & handed_on:
             flips.append(value)
         else:
             natural.update(value.roots)
-    kept = {*natural, *found.rows, *flips}
-    after = {loop.results[at] for at in found.copied} | set(loop.ends)
-    found.offsets, scratch, plan = _plan(loop.steps, kept, turns, after)
+    kept = {*natural, *result.rows, *flips}
+    after = {loop.results[at] for at in result.copied} | set(loop.ends)
+    result.offsets, scratch, plan = _plan(loop.steps, kept, turns, after)
     size = plan.arena_bytes
     for value in flips:
         step = -(-value.nbytes // ALIGNMENT) * ALIGNMENT
-        found.flips[value] = (size, size + step)
+        result.flips[value] = (size, size + step)
         size += 2 * step
-    found.scratch = size
+    result.scratch = size
     for inner, at in scratch.items():
         if isinstance(inner, Loop):
             _shift(inner, turns, at)
-    return found
+    return result
 
 
 def _shift(loop: Loop, turns: dict[Loop, Turns], by: int) -> None:
@@ -262,7 +262,7 @@ def _shift(loop: Loop, turns: dict[Loop, Turns], by: int) -> None:
 
 def tiling(group: Group) -> Tiled | None:
     """How a node runs tile by tile, or None if it should not."""
-    steps = [each for each in group.steps if isinstance(each, Step)]
+    steps = [step for step in group.steps if isinstance(step, Step)]
     if not group.whole or sum(step.kind != VIEW for step in steps) < 2:
         return None
     shape = max((v.shape for s in steps for v in s.outs), key=math.prod)
@@ -281,10 +281,10 @@ def tiling(group: Group) -> Tiled | None:
     for value in group.outs:
         if value not in own:
             continue
-        made = own[value]
-        if made.kind == VIEW and made.args[0] in own and value.roots == (made.args[0],):
-            after.append(made)
-            value = made.args[0]
+        producer = own[value]
+        if producer.kind == VIEW and producer.args[0] in own and value.roots == (producer.args[0],):
+            after.append(producer)
+            value = producer.args[0]
         if value.roots != (value,):
             return None
         needed.append(value)
@@ -300,9 +300,9 @@ def tiling(group: Group) -> Tiled | None:
         size = max(elements // (inner * whole), 1) * whole
     if extent < 2 * size:
         return None
-    found = Tiled(before, inside, after, tuple(dict.fromkeys(needed)), flat, shape, size)
-    _plan_tile(found, size * inner)
-    return found
+    tile = Tiled(before, inside, after, tuple(dict.fromkeys(needed)), flat, shape, size)
+    _plan_tile(tile, size * inner)
+    return tile
 
 
 def _plan_tile(tiled: Tiled, elements: int) -> None:

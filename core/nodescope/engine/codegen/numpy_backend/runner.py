@@ -59,10 +59,10 @@ class Variant:
             run = free.pop()
         except IndexError:
             run = self._bind(self._arena())
-        found = run(feeds.copy() if self._unsure else feeds)
+        results = run(feeds.copy() if self._unsure else feeds)
         if len(free) < self._most:
             free.append(run)
-        return found
+        return results
 
     def run_timed(self, feeds: list[Any], stamps: Array, at: Sequence[int]) -> list[Array]:
         """The outputs; begin and end of each node that runs, whose numbers are ``at``."""
@@ -73,10 +73,10 @@ class Variant:
             run = self._timed_free.pop()
         except IndexError:
             run = self._timed(self._arena())
-        found = run(feeds.copy() if self._unsure else feeds, stamps)
+        results = run(feeds.copy() if self._unsure else feeds, stamps)
         if len(self._timed_free) < min(self._most, 1):
             self._timed_free.append(run)
-        return found
+        return results
 
     def _arena(self) -> Array:
         # Of its own alignment: lines of the cache begin where values begin.
@@ -114,15 +114,15 @@ class NumpyRunner:
     def run(self, feeds: Iterable[Any]) -> list[Array]:
         """See `Runner.run`. An iterator may let go of what it gives."""
         feeds = list(feeds)
-        key = [getattr(each, "strides", None) for each in feeds]
+        key = [getattr(feed, "strides", None) for feed in feeds]
         last = self._last
         if last is not None and last[0] == key:
             variant = last[1]
         else:
-            found = self._variants.get(tuple(key))
-            if found is None:
+            known_variant = self._variants.get(tuple(key))
+            if known_variant is None:
                 return self._first(key, feeds)
-            variant = found
+            variant = known_variant
             self._last = (key, variant)
         try:
             return variant.run(feeds)
@@ -132,7 +132,7 @@ class NumpyRunner:
     def run_timed(self, feeds: Iterable[Any], stamps: Array) -> list[Array]:
         """See `Runner.run_timed`."""
         feeds = list(feeds)
-        variant = self._variants.get(tuple([getattr(each, "strides", None) for each in feeds]))
+        variant = self._variants.get(tuple([getattr(feed, "strides", None) for feed in feeds]))
         if variant is not None:
             stamps[:] = time.perf_counter_ns()
             try:
@@ -146,7 +146,7 @@ class NumpyRunner:
         if len(self._variants) >= LAYOUTS:
             return self._plain.run(feeds)
         recorder = Recorder(self._once)
-        found = recorder.run(self._plan, feeds)
+        results = recorder.run(self._plan, feeds)
         with self._lock:
             if key not in self._variants and len(self._variants) < LAYOUTS:
                 number = len(self._variants)
@@ -157,7 +157,7 @@ class NumpyRunner:
                 self.source, self.memory = variant.source, MemoryReport(
                     plan.arena_bytes, plan.unplanned_peak, plan.total_bytes, len(plan.in_place)
                 )  # fmt: skip
-        return found
+        return results
 
     def _once(self, program: Program, feeds: list[Any]) -> list[Array]:
         """Run a part of a program that is still observed."""

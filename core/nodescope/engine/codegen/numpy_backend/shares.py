@@ -32,9 +32,9 @@ _lock = threading.Lock()
 def threads(environ: Mapping[str, str]) -> int:
     """How many threads a kernel may use: by the same variables as in C, with nothing loaded."""
     for name in ("NODESCOPE_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        said = environ.get(name, "").split(",")[0].strip()
-        if said.isdigit() and int(said):
-            return min(cores(), int(said))
+        setting = environ.get(name, "").split(",")[0].strip()
+        if setting.isdigit() and int(setting):
+            return min(cores(), int(setting))
     return cores()
 
 
@@ -59,9 +59,9 @@ def run_shares(work: Callable[[Any, Iterator[int]], None], parts: Sequence[Seque
 
         def taken() -> Iterator[int]:
             nonlocal now
-            for each in left:
-                now = each
-                yield each
+            for index in left:
+                now = index
+                yield index
 
         try:
             work(part, taken())
@@ -71,9 +71,9 @@ def run_shares(work: Callable[[Any, Iterator[int]], None], parts: Sequence[Seque
 
     later = [_begun(share, part) for part in parts[1:]]
     share(parts[0])
-    for each in later:
-        if each is not None and not each.cancel():
-            each.result()
+    for future in later:
+        if future is not None and not future.cancel():
+            future.result()
     if errors:
         raise errors[min(errors)]
 

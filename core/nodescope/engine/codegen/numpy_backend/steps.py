@@ -167,16 +167,16 @@ class Loop:
         return [*self.start, *self.columns, *self.around, *inner, *self._outer_ends()]
 
     def _outer_ends(self) -> list[Value]:
-        return [each for each in (*self.ends, *self.results) if each.loop is not self]
+        return [end for end in (*self.ends, *self.results) if end.loop is not self]
 
 
 def c_strides(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
     """The strides of an array in C order, as NumPy gives them to a fresh one."""
-    found, step = [], dtype.itemsize
+    strides, step = [], dtype.itemsize
     for size in reversed(shape):
-        found.append(step)
+        strides.append(step)
         step *= max(size, 1)
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
 def dense(value: Value) -> bool:
@@ -192,22 +192,24 @@ def dense(value: Value) -> bool:
     return True
 
 
-def same_layout(one: Value, other: Value) -> bool:
+def same_layout(first: Value, other: Value) -> bool:
     """Whether two values have one dtype, shape and strides."""
-    return one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
+    return (
+        first.dtype == other.dtype and first.shape == other.shape and first.strides == other.strides
+    )
 
 
 def disjoint(boxes: Sequence[Box]) -> bool:
     """Whether no element lies in two of them; steps are 1."""
     return all(
-        any(a.stop <= b.start or b.stop <= a.start for a, b in zip(one, other, strict=True))
-        for one, other in itertools.combinations(boxes, 2)
+        any(a.stop <= b.start or b.stop <= a.start for a, b in zip(first_slice, other, strict=True))
+        for first_slice, other in itertools.combinations(boxes, 2)
     )
 
 
 def volume(box: Box) -> int:
     """How many elements a box has."""
-    return math.prod(max(each.stop - each.start, 0) for each in box)
+    return math.prod(max(slice_.stop - slice_.start, 0) for slice_ in box)
 
 
 def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -239,24 +241,24 @@ def _box(number: Any, dtype: np.dtype[Any], kinds: tuple[Any, ...]) -> Any:
         return number
     try:
         with np.errstate(all="ignore"):
-            made = dtype.type(number)
+            converted = dtype.type(number)
     except (OverflowError, ValueError):
         return number
     if dtype.kind == "f":
         # Whole numbers may be too large for NumPy to ask about; they are finite.
-        exact = np.isfinite(made) or (number.__class__ is float and not math.isfinite(number))
-        return made if exact else number
-    return made if made == number else number
+        exact = np.isfinite(converted) or (number.__class__ is float and not math.isfinite(number))
+        return converted if exact else number
+    return converted if converted == number else number
 
 
-def shared(one: Any, other: Any) -> bool:
+def shared(first: Any, other: Any) -> bool:
     """Whether two arrays may share memory."""
     return (
-        isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
-        and one.size > 0 and other.size > 0 and bool(np.may_share_memory(one, other))
+        isinstance(first, np.ndarray) and isinstance(other, np.ndarray)
+        and first.size > 0 and other.size > 0 and bool(np.may_share_memory(first, other))
     )  # fmt: skip
 
 
-def as_arrays(found: Any) -> tuple[Array, ...]:
+def as_arrays(result: Any) -> tuple[Array, ...]:
     """What an impl gives, as arrays."""
-    return tuple(map(np.asarray, found)) if found.__class__ is tuple else (np.asarray(found),)
+    return tuple(map(np.asarray, result)) if result.__class__ is tuple else (np.asarray(result),)

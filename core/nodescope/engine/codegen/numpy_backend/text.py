@@ -44,11 +44,11 @@ def text_of(
     last = _last_uses(program, placed)
     for at, (group, items) in enumerate(w.placed.items):
         _group(w, at, group, items, last, None if timed is None else timed[at])
-    results = ", ".join(w.names[each] for each in program.outputs)
-    taken = [f"        [{', '.join(feeds)}] = F", "        F.clear()"]
+    results = ", ".join(w.names[value] for value in program.outputs)
+    unpacking = [f"        [{', '.join(feeds)}] = F", "        F.clear()"]
     return "\n".join([
         "def bind(arena):", *w.bind,
-        f"    def run(F{', T' if timed is not None else ''}):", *taken, *w.body,
+        f"    def run(F{', T' if timed is not None else ''}):", *unpacking, *w.body,
         f"        return [{results}]", "    return run", "",
     ]), w.space  # fmt: skip
 
@@ -73,12 +73,14 @@ def _group(
             write_loop(w, item, w.placed.scratch.get(item, 0))
     if stamp is not None:
         w.line(f"T[{2 * stamp + 1}] = clock()")
-    gone = [v for v, end in last.items() if end == at and v not in w.bound]
-    if gone:
+    last_read = [v for v, end in last.items() if end == at and v not in w.bound]
+    if last_read:
         # What was computed in the place of an operand goes by the operand's name.
-        held = {w.names[v] for item in items for v in item.outs if v in w.names and v not in gone}
-        gone_by = dict.fromkeys(w.names[v] for v in gone if v in w.names)
-        names = " = ".join(each for each in gone_by if each not in held)
+        names_held = {
+            w.names[v] for item in items for v in item.outs if v in w.names and v not in last_read
+        }
+        gone_by = dict.fromkeys(w.names[v] for v in last_read if v in w.names)
+        names = " = ".join(name for name in gone_by if name not in names_held)
         if names:
             w.body.append(f"{w.indent}{names} = None")
 
@@ -100,5 +102,5 @@ def compiled(text: str, space: dict[str, Any], name: str) -> Callable[[Any], Cal
     """What the text defines."""
     scope = dict(space)
     exec(compile(text, f"<nodescope {name}>", "exec"), scope)
-    made: Callable[[Any], Callable[..., Any]] = scope["bind"]
-    return made
+    bind: Callable[[Any], Callable[..., Any]] = scope["bind"]
+    return bind

@@ -37,24 +37,27 @@ def write_tiled(w: Writer, tiled: Tiled) -> None:
     extent = math.prod(tiled.shape) if tiled.flat else tiled.shape[0]
     kinds = "".join(f"({offset + at}, {w.constant(v.dtype)}), " for v, at in temps)
     steps, full = _filled(tiled)
-    kinds += "".join(f"(None, {w.constant(each)}), " for each in full)
+    kinds += "".join(f"(None, {w.constant(constant)}), " for constant in full)
     count = shares(math.prod(tiled.shape))
     w.space["tiles"] = tiles
-    made = f"tiles(arena, {extent}, {tiled.size}, {inner!r}, [{kinds}])"
+    tiles_text = f"tiles(arena, {extent}, {tiled.size}, {inner!r}, [{kinds}])"
     if count > 1:
         w.space |= {"split": split, "run_shares": run_shares}
-        made = f"split({made}, {count}, [{kinds}])"
-    w.bind.append(f"    tiles{number} = {made}")
+        tiles_text = f"split({tiles_text}, {count}, [{kinds}])"
+    w.bind.append(f"    tiles{number} = {tiles_text}")
     for value, _ in temps:
         w.names[value] = f"t{value.id}"
-    for i, each in enumerate(full.values()):
-        w.names[each] = f"o{i}"
+    for i, value in enumerate(full.values()):
+        w.names[value] = f"o{i}"
     keep, source = w.indent, f"tiles{number}"
     if count > 1:
         w.line(f"def share{number}(part, turns):")
         w.indent, source = w.indent + "    ", "map(part.__getitem__, turns)"
-    given = [*(f"t{value.id}" for value, _ in temps), *(w.names[each] for each in full.values())]
-    w.line(f"for {', '.join(['i', 'j', *given])} in {source}:")
+    loop_names = [
+        *(f"t{value.id}" for value, _ in temps),
+        *(w.names[value] for value in full.values()),
+    ]
+    w.line(f"for {', '.join(['i', 'j', *loop_names])} in {source}:")
     w.indent += "    "
     for name, whole in cut:
         w.line(f"{name} = {whole}[i:j]")
@@ -75,7 +78,7 @@ _SLOW_SCALAR = (np.minimum, np.maximum, np.fmin, np.fmax)
 def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, Value]]:
     """The steps, some with arrays that are full of a number in the place of that number."""
     full: dict[Any, Value] = {}
-    found = []
+    steps = []
     for step in tiled.steps:
         out = step.outs[0]
         if step.fn in _SLOW_SCALAR and all(
@@ -92,8 +95,8 @@ def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, Value]]:
                 for argument in step.args
             ]
             step = dataclasses.replace(step, args=tuple(args))
-        found.append(step)
-    return found, {value.array: value for value in full.values()}
+        steps.append(step)
+    return steps, {value.array: value for value in full.values()}
 
 
 @functools.cache
@@ -107,17 +110,17 @@ def zeros_alike(ufunc: np.ufunc, dtype: np.dtype[Any], negative: bool) -> bool:
         return True
     x = np.where(np.arange(200) % 3 == 0, -0.0, 0.0).astype(dtype)
     return all(
-        np.array_equal(np.signbit(one), np.signbit(other))
+        np.array_equal(np.signbit(left_part), np.signbit(other))
         for part in (x[begin:end] for begin in (0, 1) for end in (*range(2, 20), 33, 70, 200))
         for full in (np.full(len(part), number),)
-        for one, other in ((ufunc(part, number), ufunc(part, full)),
+        for left_part, other in ((ufunc(part, number), ufunc(part, full)),
                            (ufunc(number, part), ufunc(full, part)))
     )  # fmt: skip
 
 
-def _number(full: dict[Any, Value], each: Any) -> Value:
-    key = (each.dtype, each.tobytes())
-    return full.setdefault(key, Value(-1, each, None, None))
+def _number(full: dict[Any, Value], array: Any) -> Value:
+    key = (array.dtype, array.tobytes())
+    return full.setdefault(key, Value(-1, array, None, None))
 
 
 def _cut(w: Writer, tiled: Tiled, value: Value, cut: list[tuple[str, str]]) -> None:
@@ -147,11 +150,11 @@ def _tile_step(w: Writer, step: Step, tiled: Tiled) -> None:
     elif step.kind in MADE:
         w.line(w.into(step, w.names[out]))
     else:
-        made = f"{w.function(step)}({w.arguments(step)})"
+        expression = f"{w.function(step)}({w.arguments(step)})"
         if out in tiled.needed:
-            w.line(f"{w.names[out]}[...] = {made}")
+            w.line(f"{w.names[out]}[...] = {expression}")
         else:
-            w.line(f"{w.new(out)} = {made}")
+            w.line(f"{w.new(out)} = {expression}")
 
 
 def tiles(
@@ -164,16 +167,16 @@ def tiles(
             full of.
     """
     whole = [
-        np.full((size, *inner), each) if at is None else
-        np.ndarray((size, *inner), each, arena, at) for at, each in kinds
+        np.full((size, *inner), dtype) if at is None else
+        np.ndarray((size, *inner), dtype, arena, at) for at, dtype in kinds
     ]  # fmt: skip
-    found: list[tuple[Any, ...]] = [
+    tiles_made: list[tuple[Any, ...]] = [
         (i, i + size, *whole) for i in range(0, extent - size + 1, size)
     ]
     rest = extent % size
     if rest:
-        found.append((extent - rest, extent, *(each[:rest] for each in whole)))
-    return found
+        tiles_made.append((extent - rest, extent, *(array[:rest] for array in whole)))
+    return tiles_made
 
 
 def split(
@@ -181,16 +184,16 @@ def split(
 ) -> list[list[tuple[Any, ...]]]:
     """The tiles for each of several threads, with temporaries of its own."""
     first = whole[0][2:]
-    sizes = [0 if at is None else at + each.nbytes
-             for (at, _), each in zip(kinds, first, strict=True)]  # fmt: skip
+    sizes = [0 if at is None else at + array.nbytes
+             for (at, _), array in zip(kinds, first, strict=True)]  # fmt: skip
     low = min((at for at, _ in kinds if at is not None), default=0)
-    found = [whole]
+    parts = [whole]
     for _ in range(min(count, len(whole)) - 1):
         arena = np.empty(max([low, *sizes]) - low, np.uint8)
         own = [
             # Some take the place of others in the arena, and do so here.
-            each if at is None else np.ndarray(each.shape, each.dtype, arena, at - low)
-            for (at, _), each in zip(kinds, first, strict=True)
+            spec if at is None else np.ndarray(spec.shape, spec.dtype, arena, at - low)
+            for (at, _), spec in zip(kinds, first, strict=True)
         ]
-        found.append([(i, j, *(each[: j - i] for each in own)) for i, j, *_ in whole])
-    return found
+        parts.append([(i, j, *(array[: j - i] for array in own)) for i, j, *_ in whole])
+    return parts

@@ -83,28 +83,28 @@ class Writer:
         name = self.names[value] = f"v{value.id}"
         return name
 
-    def operand(self, each: Any) -> str:
+    def operand(self, operand: Any) -> str:
         """The name of a value, or a constant."""
-        return self.names[each] if each.__class__ is Value else self.constant(each)
+        return self.names[operand] if operand.__class__ is Value else self.constant(operand)
 
-    def constant(self, each: Any) -> str:
+    def constant(self, operand: Any) -> str:
         """A number as it stands in the text, or a name for what does not."""
-        if each is None or each.__class__ in (bool, int) or (
-            each.__class__ is float and math.isfinite(each)
+        if operand is None or operand.__class__ in (bool, int) or (
+            operand.__class__ is float and math.isfinite(operand)
         ):  # fmt: skip
-            return repr(each)
-        if isinstance(each, np.generic):
-            key: tuple[Any, ...] = (each.dtype, each.tobytes())
-        elif isinstance(each, np.dtype):
-            key = ("dtype", each)
+            return repr(operand)
+        if isinstance(operand, np.generic):
+            key: tuple[Any, ...] = (operand.dtype, operand.tobytes())
+        elif isinstance(operand, np.dtype):
+            key = ("dtype", operand)
         else:
-            key = (id(each),)
+            key = (id(operand),)
         name = self._constants.get(key)
         if name is None:
             name = self._constants[key] = f"c{len(self._constants)}"
-            self.space[name] = each
-            if isinstance(each, np.generic):
-                self.bind.append(f"    # {name} is {clean(repr(each))}")
+            self.space[name] = operand
+            if isinstance(operand, np.generic):
+                self.bind.append(f"    # {name} is {clean(repr(operand))}")
         return name
 
     def function(self, step: Step) -> str:
@@ -141,17 +141,17 @@ class Writer:
             if out in self.names:
                 self.line(self.into(step, self.names[out]))
             else:
-                made = self._fresh(step)
-                self.line(f"{self.new(out)} = {made}")
+                expression = self._fresh(step)
+                self.line(f"{self.new(out)} = {expression}")
         else:
-            made = f"{self.function(step)}({self.arguments(step)})"
+            expression = f"{self.function(step)}({self.arguments(step)})"
             if not step.several:
-                self.line(f"{self.new(step.outs[0])} = asarray({made})")
+                self.line(f"{self.new(step.outs[0])} = asarray({expression})")
             else:
-                names = "".join(f"{self.new(each)}, " for each in step.outs)
-                self.line(f"{names.rstrip()} = map(asarray, {made})")
-            for each in step.outs if step.unsure else ():
-                self.line(f"if {self.names[each]}.strides != {each.strides!r}:")
+                names = "".join(f"{self.new(o)}, " for o in step.outs)
+                self.line(f"{names.rstrip()} = map(asarray, {expression})")
+            for output in step.outs if step.unsure else ():
+                self.line(f"if {self.names[output]}.strides != {output.strides!r}:")
                 self.line("    raise OtherLayout")
 
     def _put(self, step: Step) -> None:
@@ -165,7 +165,7 @@ class Writer:
         name = self.names[out]
         zero = self.constant(out.dtype.type(0))
         for box, x in zip(boxes, step.args, strict=True):
-            index = ", ".join(f"{each.start}:{each.stop}" for each in box)
+            index = ", ".join(f"{box_slice.start}:{box_slice.stop}" for box_slice in box)
             part = f"{name}[{index}]"
             if out in self.bound:
                 self._count += 1
@@ -190,14 +190,14 @@ class Writer:
     def arguments(self, step: Step) -> str:
         """Operands and further arguments of a step's call."""
         parts = [self.operand(argument) for argument in step.args]
-        for key, each in step.keywords.items():
-            parts.append(f"{key}={self._plain(each)}")
+        for key, operand in step.keywords.items():
+            parts.append(f"{key}={self._plain(operand)}")
         return ", ".join(parts)
 
-    def _plain(self, each: Any) -> str:
-        if isinstance(each, tuple) and all(part.__class__ is int for part in each):
-            return repr(each)
-        return self.constant(each)
+    def _plain(self, operand: Any) -> str:
+        if isinstance(operand, tuple) and all(part.__class__ is int for part in operand):
+            return repr(operand)
+        return self.constant(operand)
 
     def into(self, step: Step, out: str) -> str:
         """The call that writes into memory that there is."""
@@ -215,12 +215,12 @@ class Writer:
         x = self.operand(step.args[0])
         if step.kind == COPY:
             if "dtype" in step.keywords:
-                made = f"{x}.astype({self.constant(step.keywords['dtype'])})"
+                expression = f"{x}.astype({self.constant(step.keywords['dtype'])})"
             else:
-                made = f"{x}.copy()"
+                expression = f"{x}.copy()"
         else:
-            made = f"{self.function(step)}({self.arguments(step)})"
-        return made if step.outs[0].shape else f"asarray({made})"
+            expression = f"{self.function(step)}({self.arguments(step)})"
+        return expression if step.outs[0].shape else f"asarray({expression})"
 
 
 def planned(
