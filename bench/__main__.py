@@ -29,10 +29,10 @@ def main() -> int:
                         help="print instead where the time of a compiled program goes: chain, mlp, "
                         "lstm, cnn, transformer")  # fmt: skip
     parser.add_argument("--threads", type=int, default=1, help="for --profile; default: 1")
-    given = parser.parse_args()
-    if given.profile:
-        return _profile(given.profile, given.threads)
-    chosen = given.groups or GROUPS
+    options = parser.parse_args()
+    if options.profile:
+        return _profile(options.profile, options.threads)
+    chosen = options.groups or GROUPS
     if unknown := set(chosen) - set(GROUPS):
         parser.error(f"no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     note = machine_note()
@@ -55,10 +55,15 @@ def _said() -> str:
 def _write(group: str, rows: list[dict[str, object]]) -> None:
     """Into the file, in the place of what the group gave before."""
     known = json.loads(LATEST.read_text()) if LATEST.is_file() else {}
-    found = {**known, group: rows}
+    figures = {**known, group: rows}
     LATEST.parent.mkdir(exist_ok=True)
-    LATEST.write_text(json.dumps({each: found[each] for each in GROUPS if each in found},
-                                 indent=1) + "\n")  # fmt: skip
+    LATEST.write_text(
+        json.dumps(
+            {group_name: figures[group_name] for group_name in GROUPS if group_name in figures},
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def _profile(program: str, threads: int) -> int:
@@ -77,8 +82,8 @@ def _line(row: Row) -> str:
     met = {None: "", True: "yes", False: "NO"}[row.reaches(row.must)]
     if row.reaches(row.aim):
         met = "aim"
-    beside = ", ".join(f"{_number(each, 'x')} {peer}" for peer, each in row.beside.items())
-    detail = "; ".join(each for each in (row.detail, beside) if each)
+    beside = ", ".join(f"{_number(ratio, 'x')} {peer}" for peer, ratio in row.beside.items())
+    detail = "; ".join(part for part in (row.detail, beside) if part)
     return (
         f"{row.name:52} {row.peer:22} {_number(row.figure, row.unit):>14} "
         f"{_number(row.must):>9} {_number(row.aim):>9}  {met:4} {detail}"

@@ -30,9 +30,9 @@ KINDS = {"numpy": (NUMPY, 20.0, 5.0), "C, cold": (C, 300.0, 150.0), "C, warm": (
 
 def rows() -> Iterator[Row]:
     loaded: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for program, which in MEASURED.items():
-        name = programs.cases(program)[which].name
-        found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    for program, index in MEASURED.items():
+        name = programs.cases(program)[index].name
+        answers: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
         broken = ""
         for _ in range(REPEATS):
             with tempfile.TemporaryDirectory() as cache:
@@ -45,15 +45,15 @@ def rows() -> Iterator[Row]:
                     except RuntimeError as error:
                         broken = str(error)
                     else:
-                        found[kind].append(answer)
+                        answers[kind].append(answer)
                         loaded[kind].append(answer["loading"])
         for kind in KINDS:
-            yield _row(name, kind, found[kind], broken)
+            yield _row(name, kind, answers[kind], broken)
     for kind, times in loaded.items():
         if times:
-            said = f"first compiled function of a process, {kind}"
+            description = f"first compiled function of a process, {kind}"
             yield Row(
-                said,
+                description,
                 "",
                 statistics.median(times),
                 "ms",
@@ -61,13 +61,13 @@ def rows() -> Iterator[Row]:
             )
 
 
-def _row(name: str, kind: str, found: list[dict[str, Any]], broken: str) -> Row:
+def _row(name: str, kind: str, answers: list[dict[str, Any]], broken: str) -> Row:
     _, must, aim = KINDS[kind]
-    missing = next((each["missing"] for each in found if each["missing"]), broken)
+    missing = next((answer["missing"] for answer in answers if answer["missing"]), broken)
     figure, detail = None, missing
     if not missing:
-        figure = statistics.median(each["took"] for each in found)
-        parts = {part: statistics.median(each[part] for each in found)
+        figure = statistics.median(answer["took"] for answer in answers)
+        parts = {part: statistics.median(answer[part] for answer in answers)
                  for part in ("processor time", "passes", "back end", "run")}  # fmt: skip
         detail = ", ".join(f"{part} {took:.1f} ms" for part, took in parts.items())
     return Row(f"compiling, {name}, {kind}", "", figure, "ms", must=must, aim=aim, detail=detail)
@@ -79,13 +79,13 @@ def measured(program: str, backend: str) -> dict[str, Any]:
     case: Case = programs.cases(program)[MEASURED[program]]
     contender = case.makers[backend]()
     first, usual, compiled = _first((contender.compiled, contender.inputs))
-    found = lowering_of(compiled)
+    lowering = lowering_of(compiled)
     return {
         "loading": loading,
         "took": first[0] - usual[0],
         "processor time": first[1] - usual[1],
-        "passes": found.lower_ns / 1e6,
-        "back end": found.build_ns / 1e6,
+        "passes": lowering.lower_ns / 1e6,
+        "back end": lowering.build_ns / 1e6,
         "run": usual[0],
         "missing": not_as_asked(compiled, BACKENDS[backend]),
     }
@@ -112,5 +112,5 @@ def _first(function: tuple[Any, tuple[Any, ...]]) -> tuple[list[float], list[flo
     gc.collect()
     first = spent(lambda: compiled(*inputs), 1)
     later = [spent(lambda: compiled(*inputs), 1) for _ in range(5)]
-    usual = [statistics.median(each) for each in zip(*later, strict=True)]
-    return [each * 1e3 for each in first], [each * 1e3 for each in usual], compiled
+    usual = [statistics.median(times) for times in zip(*later, strict=True)]
+    return [times * 1e3 for times in first], [times * 1e3 for times in usual], compiled

@@ -26,8 +26,8 @@ def _call() -> Iterator[Row]:
     """What a call costs beyond its one operation."""
     f = ns.compile(lambda a, b, c: a + b)
     a, b, c = (ns.tensor(np.ones(4, np.float32)) for _ in range(3))
-    one, two = a.data, b.data
-    times = paired({"compiled": lambda: f(a, b, c), "numpy": lambda: one + two})
+    first, two = a.data, b.data
+    times = paired({"compiled": lambda: f(a, b, c), "numpy": lambda: first + two})
     both = zip(times["compiled"], times["numpy"], strict=True)
     beyond = statistics.median((ours - plain) * 1e6 for ours, plain in both)
     yield Row("call of a compiled function, 3 tensors", "", beyond, unit="us", must=15.0,
@@ -37,12 +37,12 @@ def _call() -> Iterator[Row]:
 def _trace() -> Iterator[Row]:
     """The first half of compiling: from the function to its graph."""
     case = mlp.case(64)
-    taken = []
+    times = []
     for _ in range(15):
         contender = case.makers[NUMPY]()
         start = time.perf_counter()
         contender.compiled.graph(*contender.inputs)
-        taken.append((time.perf_counter() - start) * 1e3)
+        times.append((time.perf_counter() - start) * 1e3)
     nodes = len(contender.compiled.graph(*contender.inputs).nodes)
-    yield Row(f"tracing, {case.name}", "", statistics.median(taken), unit="ms", must=20.0, aim=5.0,
+    yield Row(f"tracing, {case.name}", "", statistics.median(times), unit="ms", must=20.0, aim=5.0,
               detail=f"{nodes} nodes")  # fmt: skip

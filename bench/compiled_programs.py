@@ -32,21 +32,26 @@ def rows() -> Iterator[Row]:
 
 def of_program(program: str, threads: int) -> Iterator[Row]:
     """The rows of one program with a number of threads."""
-    found: dict[str, Any] = {}
+    measured_programs: dict[str, Any] = {}
     broken = ""
     try:
-        found = processes.measured("compiled_programs", threads, program)
+        measured_programs = processes.measured("compiled_programs", threads, program)
     except RuntimeError as error:
         broken = str(error)
     for case in programs.cases(program):
-        taken, first, left_out = found.get(case.name, ({}, {}, dict.fromkeys(case.makers, broken)))
-        times = {name: Times(**each) for name, each in taken.items()}
+        measured_times, first, left_out = measured_programs.get(
+            case.name, ({}, {}, dict.fromkeys(case.makers, broken))
+        )
+        times = {name: Times(**fields) for name, fields in measured_times.items()}
         for backend in OURS:
             row = _row(case, backend, processes.said(threads), times, left_out)
-            began = [f"{who} {first[who]:.2g} s" for who in (backend, TORCH_COMPILE, JAX)
-                     if who in first]  # fmt: skip
-            said = f"{row.detail}; first call: {', '.join(began)}" if began else row.detail
-            yield replace(row, detail=said)
+            began = [
+                f"{contender} {first[contender]:.2g} s"
+                for contender in (backend, TORCH_COMPILE, JAX)
+                if contender in first
+            ]
+            detail = f"{row.detail}; first call: {', '.join(began)}" if began else row.detail
+            yield replace(row, detail=detail)
 
 
 def _row(
@@ -55,23 +60,31 @@ def _row(
     """The ratio of a back end to its peer, if both were measured, and to all others."""
     limit = case.limits[backend]
     name = f"{case.name}, {backend}, {threads}"
-    missing = next((each for each in (backend, limit.peer) if each not in times), None)
-    why = [f"{who}: {reason}" for who, reason in left_out.items() if who not in OURS]
+    missing = next(
+        (contender for contender in (backend, limit.peer) if contender not in times), None
+    )
+    why = [
+        f"{contender}: {reason}" for contender, reason in left_out.items() if contender not in OURS
+    ]
     if missing is not None:
         why = list(dict.fromkeys([f"{missing}: {left_out[missing]}", *why]))
     if backend not in times:
         return Row(name, limit.peer, None, must=limit.must, aim=limit.aim, detail="; ".join(why))
-    wall = {who: each.wall for who, each in times.items()}
-    others = {who: ratio(wall, backend, who) for who in times if who not in (backend, limit.peer)}
+    wall = {contender: c.wall for contender, c in times.items()}
+    other_ratios = {
+        contender: ratio(wall, backend, contender)
+        for contender in times
+        if contender not in (backend, limit.peer)
+    }
     detail = [f"{statistics.median(wall[backend]) * 1e3:.3g} ms"]
     figure = None
     if limit.peer in times:
         figure = ratio(wall, backend, limit.peer)
-        cpu = ratio({who: each.cpu for who, each in times.items()}, backend, limit.peer)
+        cpu = ratio({contender: c.cpu for contender, c in times.items()}, backend, limit.peer)
         detail += [f"{limit.peer} {statistics.median(wall[limit.peer]) * 1e3:.3g} ms",
                    f"processor time {cpu:.3g} x"]  # fmt: skip
     return Row(name, limit.peer, figure, must=limit.must, aim=limit.aim,
-               detail="; ".join([", ".join(detail), *why]), beside=others)  # fmt: skip
+               detail="; ".join([", ".join(detail), *why]), beside=other_ratios)  # fmt: skip
 
 
 def measured(program: str) -> dict[str, Any]:
@@ -81,17 +94,18 @@ def measured(program: str) -> dict[str, Any]:
 
 
 def _times(case: Case) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
-    field = line_up(case, [each for each in case.makers if each != PLAIN])
-    runs = {name: each.run for name, each in field.contenders.items()}
+    field = line_up(case, [maker for maker in case.makers if maker != PLAIN])
+    runs = {name: contender.run for name, contender in field.contenders.items()}
     for run in runs.values():  # the first runs compile, and fill caches and pools
         run()
         run()
     gc.collect()
     gc.freeze()  # the modules of all libraries: a collection in each round is short without them
     block = sum(
-        max(2 * each, each + BLOCK_S) for each in (seconds(run, 1) for run in runs.values())
+        max(2 * seconds_, seconds_ + BLOCK_S)
+        for seconds_ in (seconds(run, 1) for run in runs.values())
     )
     rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(CASE_S / max(block, 1e-3))))
     times = paired_times(runs, rounds=rounds, budget_s=BLOCK_S, warm=True)
     gc.unfreeze()
-    return {name: vars(each) for name, each in times.items()}, field.first_s, field.left_out
+    return {name: vars(times_) for name, times_ in times.items()}, field.first_s, field.left_out

@@ -110,9 +110,9 @@ def rows() -> Iterator[Row]:
         session = ns.Session(graph)
         expected = session.run(fetches, feeds, IN_ORDER)
         for options in (FORCED, BY_ITSELF):
-            found = session.run(fetches, feeds, options)
-            for one, other in zip(_flat(expected), _flat(found), strict=True):
-                if one.tobytes() != other.tobytes():
+            outputs = session.run(fetches, feeds, options)
+            for first, other in zip(_flat(expected), _flat(outputs), strict=True):
+                if first.tobytes() != other.tobytes():
                     raise AssertionError(f"{name}: threads changed the result")
         for _ in range(8):  # warm, and the session has made up its mind
             for options in (IN_ORDER, FORCED, BY_ITSELF):

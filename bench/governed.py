@@ -28,11 +28,11 @@ PAIRS: Final = 5
 def rows() -> Iterator[Row]:
     for name, options in PROGRAMS:
         pairs: dict[float, list[float]] = {limit: [] for limit in LIMITS}
-        said: dict[float, str] = {}
+        notes: dict[float, str] = {}
         for _ in range(PAIRS):
             for limit in LIMITS:  # each beside an unobserved run of the same moment
                 free, _ = _run(name, options, None)
-                took, said[limit] = _run(name, options, limit)
+                took, notes[limit] = _run(name, options, limit)
                 pairs[limit].append(took / free)
         for limit in LIMITS:
             yield Row(
@@ -41,7 +41,7 @@ def rows() -> Iterator[Row]:
                 statistics.median(pairs[limit]),
                 must=1.1 * limit,
                 aim=limit,
-                detail=said[limit],
+                detail=notes[limit],
             )
 
 
@@ -49,8 +49,8 @@ def _run(name: str, options: tuple[str, ...], limit: float | None) -> tuple[floa
     """The seconds of the training loop in a process of its own, and what the governor said."""
     call = [sys.executable, "-m", "bench.governed", json.dumps([name, options, limit])]
     done = subprocess.run(call, check=True, capture_output=True, text=True, cwd=SAMPLES.parent)
-    took, said = json.loads(done.stdout.splitlines()[-1])
-    return took, said
+    took, note = json.loads(done.stdout.splitlines()[-1])
+    return took, note
 
 
 def _measure(name: str, options: list[str], limit: float | None) -> tuple[float, str]:
@@ -75,12 +75,12 @@ def _measure(name: str, options: list[str], limit: float | None) -> tuple[float,
         with ns.record(path, "values", max_slowdown=limit):
             runpy.run_path(str(sample), run_name="__main__")
         with Recording.open(path) as recording:
-            found = recording.governed()
-    said = "" if found is None else (
-        f"it says {found.slowdown:.2f}x; left out: {found.steps_left_out:,} of {found.steps:,} "
-        f"steps, {found.arrays:,} arrays, {found.summaries:,} statistics"
+            governed = recording.governed()
+    note = "" if governed is None else (
+        f"it says {governed.slowdown:.2f}x; left out: {governed.steps_left_out:,} of "
+        f"{governed.steps:,} steps, {governed.arrays:,} arrays, {governed.summaries:,} statistics"
     )  # fmt: skip
-    return marks[-1] - marks[0], said
+    return marks[-1] - marks[0], note
 
 
 if __name__ == "__main__":

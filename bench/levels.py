@@ -103,11 +103,11 @@ def _per_node() -> Iterator[Row]:
         )
         recorder.close()
     base = median_ns(times, "plain", OPS)
-    for name, which, must, aim in (
+    for name, probe, must, aim in (
         ("timing level, per node, before the stream", "before", 350, 230),
         ("timing level, per node, with the stream", "stream", 2000, 1000),
     ):
-        extra = median_ns(times, which, OPS) - base
+        extra = median_ns(times, probe, OPS) - base
         yield Row(name, "unobserved op", extra, "ns", must, aim, detail=f"op {base:.0f} ns")
 
 
@@ -136,11 +136,11 @@ def _summaries() -> Iterator[Row]:
             )
             exp = median_ns(times, "exp")
             lost = _lost(recorder) - before
-            for name, which, must, aim in (
+            for name, probe, must, aim in (
                 ("summary level, the program's thread", "emit", 1, 0.65),
                 ("summary itself, the writer's thread", "summarise", None, None),
             ):
-                took = median_ns(times, which)
+                took = median_ns(times, probe)
                 note = f"; the queue was full {lost:,} times: dropped, not copied" if lost else ""
                 yield Row(
                     f"{name}, {size:,} float32",
@@ -149,7 +149,7 @@ def _summaries() -> Iterator[Row]:
                     must=must,
                     aim=aim,
                     detail=f"{took / 1e3:.1f} us, np.exp {exp / 1e3:.1f} us"
-                    + (note if which == "emit" else ""),
+                    + (note if probe == "emit" else ""),
                 )
         recorder.close(timeout_s=30)
 

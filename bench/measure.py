@@ -122,8 +122,8 @@ def paired(
     within: Mapping[str, Callable[[], AbstractContextManager[object]]] | None = None,
 ) -> dict[str, list[float]]:
     """Wall seconds per call by name and round; see `paired_times`."""
-    found = paired_times(contenders, rounds=rounds, budget_s=budget_s, within=within)
-    return {name: each.wall for name, each in found.items()}
+    times_by_name = paired_times(contenders, rounds=rounds, budget_s=budget_s, within=within)
+    return {name: times.wall for name, times in times_by_name.items()}
 
 
 def ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:
@@ -143,7 +143,7 @@ def machine_note() -> str:
     if info.is_file():
         lines = info.read_text().splitlines()
         model = next(
-            (each.split(":", 1)[1].strip() for each in lines if each.startswith("model name")),
+            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
             model,
         )
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")

@@ -33,19 +33,19 @@ RUNS = 3
 def rows() -> Iterator[Row]:
     for program in programs.PROGRAMS:
         name = programs.cases(program)[-1].name
-        found = {form: _of(program, form) for form in (EAGER, PLAIN, *OURS)}
+        memory = {form: _of(program, form) for form in (EAGER, PLAIN, *OURS)}
         for backend in OURS:
-            yield _row(f"memory, {name}, {backend}", found[backend], found[PLAIN], found[EAGER])
+            yield _row(f"memory, {name}, {backend}", memory[backend], memory[PLAIN], memory[EAGER])
 
 
 def _of(program: str, form: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     try:
-        for what in MEASURES:
-            found.update(processes.measured("memory", 1, what, program, form))
+        for figure in MEASURES:
+            figures.update(processes.measured("memory", 1, figure, program, form))
     except RuntimeError as error:
         return {"missing": str(error)}
-    return found
+    return figures
 
 
 def _row(name: str, ours: dict[str, Any], plain: dict[str, Any], eager: dict[str, Any]) -> Row:
@@ -57,7 +57,7 @@ def _row(name: str, ours: dict[str, Any], plain: dict[str, Any], eager: dict[str
         f"grew by {ours['grown'] / MB:.3g} MB, {plain['grown'] / MB:.3g} MB"
     )
     if ours["planned"] is not None:
-        planned, unplanned, total = (each / MB for each in ours["planned"])
+        planned, unplanned, total = (nbytes / MB for nbytes in ours["planned"])
         detail += (
             f"; intermediate results {planned:.3g} MB, {unplanned:.3g} MB if not planned, "
             f"{total:.3g} MB if none were let go"
@@ -67,9 +67,9 @@ def _row(name: str, ours: dict[str, Any], plain: dict[str, Any], eager: dict[str
                beside=beside)  # fmt: skip
 
 
-def measured(what: str, program: str, form: str) -> dict[str, Any]:
+def measured(figure: str, program: str, form: str) -> dict[str, Any]:
     """In a process of its own: one of the measures."""
-    return MEASURES[what](programs.cases(program)[-1], form)
+    return MEASURES[figure](programs.cases(program)[-1], form)
 
 
 def _grown(case: Case, form: str) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def _grown(case: Case, form: str) -> dict[str, Any]:
 
 def _largest() -> int:
     """The most bytes that this process has had in memory so far."""
-    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found if sys.platform == "darwin" else found * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _forget_largest() -> None:
@@ -110,20 +110,20 @@ def _arrays(case: Case, form: str) -> dict[str, Any]:
     before, _ = _traced()
     contender.run()  # compiles; what it keeps is counted below
     gc.collect()
-    _, others = _traced()
+    _, traced_bytes = _traced()
     tracemalloc.reset_peak()
     contender.run()
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return {"arrays": most - others - before}
+    return {"arrays": most - traced_bytes - before}
 
 
 def _traced() -> tuple[int, int]:
     """Bytes of arrays, and of everything else."""
     domain = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
     snapshot = tracemalloc.take_snapshot()
-    arrays = sum(each.size for each in snapshot.filter_traces([domain]).traces)
-    return arrays, sum(each.size for each in snapshot.traces) - arrays
+    arrays = sum(trace.size for trace in snapshot.filter_traces([domain]).traces)
+    return arrays, sum(trace.size for trace in snapshot.traces) - arrays
 
 
 MEASURES = {"arrays": _arrays, "growth": _grown}

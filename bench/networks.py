@@ -37,7 +37,7 @@ def _measured() -> Iterator[tuple[str, str, float, Any]]:
             if field.left_out:
                 print(f"  {case.name} is left out: {field.left_out}", file=sys.stderr)
                 continue
-            runs = {name: each.run for name, each in field.contenders.items()}
+            runs = {name: contender.run for name, contender in field.contenders.items()}
             times = paired(runs, rounds=25, budget_s=0.05)
             detail = ", ".join(f"{name} {median_ns(times, name) / 1e6:.2f} ms" for name in times)
             yield program, case.name, ratio(times, EAGER, TORCH), detail

@@ -33,12 +33,12 @@ def plan_of(case: Case, name: str) -> Plan:
     contender.run()
     if missing := not_as_asked(contender.compiled, BACKENDS[name]):
         raise RuntimeError(missing)
-    found = lowering_of(contender.compiled)
-    assert found.lowered is not None
-    assert found.runner is not None
+    lowering = lowering_of(contender.compiled)
+    assert lowering.lowered is not None
+    assert lowering.runner is not None
     program = contender.compiled.graph(*contender.inputs)
-    given = dict(program.state)
-    for (_, value), each in zip(program._arguments, contender.inputs, strict=True):
-        given[value] = each.data
-    feeds = [given[each] for each in found.lowered.graph.inputs]
-    return Plan(found.lowered, found.runner, feeds)
+    values = dict(program.state)
+    for (_, value), operand in zip(program._arguments, contender.inputs, strict=True):
+        values[value] = operand.data
+    feeds = [values[value] for value in lowering.lowered.graph.inputs]
+    return Plan(lowering.lowered, lowering.runner, feeds)

@@ -24,7 +24,7 @@ ONE_THREAD_FLAGS = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 
 def thread_counts() -> tuple[int, ...]:
     """One and two, as far as there are cores."""
-    return tuple(each for each in (1, 2) if each <= (os.cpu_count() or 1))
+    return tuple(count for count in (1, 2) if count <= (os.cpu_count() or 1))
 
 
 def said(threads: int) -> str:
@@ -44,7 +44,7 @@ def measured(
         RuntimeError: The process failed, or took longer than ``limit_s``; the text says which.
     """
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "bench.processes", module, str(threads), *args],
             cwd=Path(__file__).resolve().parents[1],
             env={**os.environ, **(environment or {})},
@@ -54,9 +54,9 @@ def measured(
         )
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"took longer than {limit_s:.0f} s") from None
-    if found.returncode:
-        raise RuntimeError(f"its process ended with {found.returncode}")
-    return json.loads(found.stdout)
+    if process.returncode:
+        raise RuntimeError(f"its process ended with {process.returncode}")
+    return json.loads(process.stdout)
 
 
 def confine(threads: int) -> None:
@@ -85,9 +85,9 @@ def main() -> None:
     answer = os.dup(1)
     os.dup2(2, 1)
     assert "numpy" not in sys.modules, "it was loaded before its threads were set"
-    found = importlib.import_module(f"bench.{module}").measured(*args)
+    measured_ = importlib.import_module(f"bench.{module}").measured(*args)
     with os.fdopen(answer, "w") as out:
-        json.dump(found, out)
+        json.dump(measured_, out)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def lines(program: str) -> Iterator[str]:
 
 
 def _table(case: Case, backend: str, plan: Plan) -> Iterator[str]:
-    nodes = [each for each in plan.lowered.graph.nodes if each.family != "leaf"]
+    nodes = [n for n in plan.lowered.graph.nodes if n.family != "leaf"]
     stamps = np.zeros((RUNS, 2 * len(nodes)), np.int64)
     plan.runner.run_timed(plan.feeds, stamps[0])
     for row in stamps:
@@ -51,11 +51,12 @@ def _table(case: Case, backend: str, plan: Plan) -> Iterator[str]:
         f"  {len(nodes)} kernels {total:.1f} us; first to last {span:.1f} us; "
         f"a run {alone:.1f} us; a call {call:.1f} us"
     )
-    specs = {each.id: each.spec for each in plan.lowered.graph.values}
+    specs = {value.id: value.spec for value in plan.lowered.graph.values}
     for i in np.argsort(-took)[:MOST]:
         node = nodes[i]
-        made = ", ".join(f"{specs[v].dtype}{list(specs[v].shape)}" for v in node.outputs)
-        yield f"  {took[i]:10.1f} us {took[i] / total:6.1%}  %{node.id:<5} {_what(node)}  -> {made}"
+        outputs = ", ".join(f"{specs[v].dtype}{list(specs[v].shape)}" for v in node.outputs)
+        share = f"{took[i]:10.1f} us {took[i] / total:6.1%}"
+        yield f"  {share}  %{node.id:<5} {_what(node)}  -> {outputs}"
     if len(nodes) > MOST:
         rest = float(np.sort(took)[:-MOST].sum())
         yield f"  {rest:10.1f} us {rest / total:6.1%}  {len(nodes) - MOST} more"
@@ -70,5 +71,5 @@ def _what(node: Node) -> str:
     body = node.attrs.get("body")
     if node.op != "fused" or not isinstance(body, Graph):
         return f"{node.op}  {node.scope}".rstrip()
-    members = [each.op for each in body.nodes if each.family != "leaf"]
+    members = [n.op for n in body.nodes if n.family != "leaf"]
     return f"{node.attrs['pattern']}({', '.join(members)})  {node.scope}".rstrip()

@@ -35,17 +35,24 @@ def rows() -> Iterator[Row]:
         rounds=31,
     )
     # The least of the rounds: these are tens of nanoseconds, and whatever else runs adds to them.
-    each = {name: min(found) / CALLS * 1e9 for name, found in times.items()}
-    gate = each["none"] - each["nothing"]
+    per_call = {name: min(times_) / CALLS * 1e9 for name, times_ in times.items()}
+    gate = per_call["none"] - per_call["nothing"]
     yield Row("the gate, per node, no breakpoint", "", gate, "ns",
               detail="with its event, beyond an empty call")  # fmt: skip
-    for name, said in (("armed", "armed elsewhere"), ("scope", "on a scope elsewhere")):
-        yield Row(f"a breakpoint {said}, per node", "no breakpoint", each[name] - each["none"],
-                  "ns", must=50)  # fmt: skip
-    extra = each["condition"] - each["none"] - (each["array work"] - each["nothing"])
+    for name, description in (("armed", "armed elsewhere"), ("scope", "on a scope elsewhere")):
+        yield Row(
+            f"a breakpoint {description}, per node",
+            "no breakpoint",
+            per_call[name] - per_call["none"],
+            "ns",
+            must=50,
+        )
+    extra = (
+        per_call["condition"] - per_call["none"] - (per_call["array work"] - per_call["nothing"])
+    )
     yield Row(
         "a condition on a value, per node", "no breakpoint", extra / 1000, "us", must=3,
-        detail=f"beyond its array work, the largest of 3 elements: {each['array work']:.0f} ns",
+        detail=f"beyond its array work, the largest of 3 elements: {per_call['array work']:.0f} ns",
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def _forward() -> Iterator[Row]:
     }
     if torch := _module("torch"):
         torch.set_num_threads(1)
-        tx, ty = (torch.from_numpy(each.copy()).requires_grad_() for each in (X, Y))
+        tx, ty = (torch.from_numpy(array.copy()).requires_grad_() for array in (X, Y))
         contenders["torch"] = lambda: body(tx, ty)
     times = paired(contenders)
     ours = f"{median_ns(times, 'nodescope', OPS):.0f} ns per op"
@@ -70,7 +70,7 @@ def _forward_and_backward() -> Iterator[Row]:
 
     contenders: dict[str, Callable[[], object]] = {"nodescope": ours}
     if torch := _module("torch"):
-        tx, ty = (torch.from_numpy(each.copy()).requires_grad_() for each in (X, Y))
+        tx, ty = (torch.from_numpy(array.copy()).requires_grad_() for array in (X, Y))
 
         def torchs() -> object:
             tx.grad = ty.grad = None
@@ -100,10 +100,10 @@ def _forward_and_backward() -> Iterator[Row]:
         contenders["mygrad"] = mygrads
     expected = np.asarray(ours().numpy())  # type: ignore[attr-defined]
     for name, call in contenders.items():
-        found = call()
-        found = found[0] if isinstance(found, tuple) else found
-        found = found.numpy() if hasattr(found, "numpy") else np.asarray(found)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, err_msg=name)
+        result = call()
+        result = result[0] if isinstance(result, tuple) else result
+        result = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
+        np.testing.assert_allclose(result, expected, rtol=1e-4, err_msg=name)
     times = paired(contenders)
     limits = {"torch": (0.5, 0.33), "autograd": (0.2, 0.125), "mygrad": (0.2, 0.125)}
     mine = f"{median_ns(times, 'nodescope', OPS):.0f} ns per op"

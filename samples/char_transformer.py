@@ -93,7 +93,7 @@ def main() -> None:
 
     print(f"loss {np.mean(losses[-20:]):.4f}")
     prompt = np.array([alphabet.index(letter) for letter in "Shall I "])
-    print("".join(alphabet[each] for each in write(model, prompt, options.letters, rng)))
+    print("".join(alphabet[letter] for letter in write(model, prompt, options.letters, rng)))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ class Classifier(nn.Module):
         self.output = nn.Linear(32 * 2 * 2, 10, rng=rng, init=nn.glorot)
 
     def forward(self, images: ns.Tensor) -> ns.Tensor:
-        found = self.block_2(self.block_1(images))
-        return self.output(found.reshape(len(found), -1))
+        features = self.block_2(self.block_1(images))
+        return self.output(features.reshape(len(features), -1))
 
 
 class Block(nn.Module):

@@ -30,9 +30,9 @@ MEMBERS = 34
 def shares() -> np.ndarray:
     """(34, 34): entry (i, j) is the share of j's rank that goes to i."""
     links = np.zeros((MEMBERS, MEMBERS))
-    for one, others in FRIENDS.items():
-        for other in others:
-            links[one, other] = links[other, one] = 1
+    for member, friends in FRIENDS.items():
+        for other in friends:
+            links[member, other] = links[other, member] = 1
     return links / links.sum(axis=0)
 
 
@@ -46,8 +46,8 @@ def build() -> ns.Graph:
             with ns.device(f"cpu:{number}"), ns.name_scope(f"half_{number}"):
                 halves.append(ns.constant(rows, name="shares") @ rank)
         with ns.name_scope("step"):
-            found = np.concatenate(halves) * damping + (1 - damping) / MEMBERS
-            following = ns.identity(found, name="following")
+            ranks = np.concatenate(halves) * damping + (1 - damping) / MEMBERS
+            following = ns.identity(ranks, name="following")
             change = ns.identity(np.max(np.abs(following - rank)), name="change")
             with ns.control_dependencies([change.op]):  # measured before it is overwritten
                 update = ns.assign(rank, following)

@@ -40,8 +40,8 @@ def eager(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         with ns.GradientTape() as tape:
             loss = error(w, b, xs, ys)
         slopes = tape.gradient(loss, [w, b])
-        for each, slope in zip((w, b), slopes, strict=True):
-            ns.assign(each, each - RATE * slope)
+        for weight, slope in zip((w, b), slopes, strict=True):
+            ns.assign(weight, weight - RATE * slope)
     return w.item(), b.item()
 
 
@@ -51,7 +51,7 @@ def static(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     @ns.compile
     def step(weights: dict, xs: ns.Tensor, ys: ns.Tensor) -> dict:
         slopes = ns.grad(lambda weights: error(weights["w"], weights["b"], xs, ys))(weights)
-        return {name: each - RATE * slopes[name] for name, each in weights.items()}
+        return {name: weight - RATE * slopes[name] for name, weight in weights.items()}
 
     weights = {"w": ns.tensor(0.0, name="w"), "b": ns.tensor(0.0, name="b")}
     xs, ys = ns.tensor(x, name="x"), ns.tensor(y, name="y")

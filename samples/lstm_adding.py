@@ -75,7 +75,7 @@ def main() -> None:
             errors.setdefault(sequence.shape[1], []).append(float(np.mean((guess - answer) ** 2)))
     for length in sorted(errors):
         print(f"length {length:2d}  error {np.mean(errors[length]):.4f}")
-    print(f"error {np.mean([each for found in errors.values() for each in found]):.4f}")
+    print(f"error {np.mean([error for row in errors.values() for error in row]):.4f}")
 
 
 if __name__ == "__main__":

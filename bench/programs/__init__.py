@@ -16,11 +16,11 @@ PROGRAMS = ("chain", "mlp", "lstm", "cnn", "transformer")
 
 def cases(program: str) -> tuple[Case, ...]:
     """The cases of a program that are measured."""
-    found: tuple[Case, ...] = importlib.import_module(f"bench.programs.{program}").cases()
-    return found
+    all_cases: tuple[Case, ...] = importlib.import_module(f"bench.programs.{program}").cases()
+    return all_cases
 
 
 def tiny(program: str) -> Case:
     """A case of a program that takes milliseconds in every library."""
-    found: Case = importlib.import_module(f"bench.programs.{program}").tiny()
-    return found
+    case: Case = importlib.import_module(f"bench.programs.{program}").tiny()
+    return case

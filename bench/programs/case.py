@@ -87,21 +87,21 @@ class Field:
 
 def line_up(case: Case, names: Sequence[str] | None = None) -> Field:
     """Make the contenders and run each once; those stay that give the reference's numbers."""
-    expected = [np.asarray(each) for each in case.reference()]
-    found = Field()
+    expected = [np.asarray(array) for array in case.reference()]
+    fields = Field()
     first: dict[str, list[Array]] = {}
     for name in names or tuple(case.makers):
         start = time.perf_counter()
         try:
             contender = case.makers[name]()
-            first[name] = [np.array(each) for each in contender.arrays(contender.run())]
-            taken = time.perf_counter() - start
+            first[name] = [np.array(array) for array in contender.arrays(contender.run())]
+            elapsed = time.perf_counter() - start
         except ImportError as missing:
-            found.left_out[name] = f"{missing.name or missing} is not installed"
+            fields.left_out[name] = f"{missing.name or missing} is not installed"
             continue
         except Exception as error:  # the table says so; one contender does not end the others
-            said = str(error).strip().splitlines() or [""]
-            found.left_out[name] = f"{type(error).__name__}: {said[0]}"
+            message = str(error).strip().splitlines() or [""]
+            fields.left_out[name] = f"{type(error).__name__}: {message[0]}"
             continue
         instead = ""
         if contender.compiled is not None:
@@ -110,32 +110,32 @@ def line_up(case: Case, names: Sequence[str] | None = None) -> Field:
         if not wrong and name in (PLAIN, NUMPY) and case.exact and EAGER in first:
             wrong = other_bits(first[name], first[EAGER])
         if wrong:
-            found.left_out[name] = wrong
+            fields.left_out[name] = wrong
         else:
-            found.contenders[name] = contender
-            found.first_s[name] = taken
-    return found
+            fields.contenders[name] = contender
+            fields.first_s[name] = elapsed
+    return fields
 
 
-def difference(got: Sequence[Array], expected: Sequence[Array], tolerance: float) -> str:
+def difference(results: Sequence[Array], expected: Sequence[Array], tolerance: float) -> str:
     """How results differ from the reference, beyond rounding; ``""`` if they do not."""
-    if len(got) != len(expected):
-        return f"gives {len(got)} results instead of {len(expected)}"
-    for i, (one, right) in enumerate(zip(got, expected, strict=True)):
-        if one.dtype != np.float32:
-            return f"its result {i} is {one.dtype}, not float32"
-        if one.shape != right.shape:
-            return f"its result {i} has the shape {one.shape}, not {right.shape}"
-        far = float(np.abs(one.astype(np.float64) - right).max(initial=0.0))
+    if len(results) != len(expected):
+        return f"gives {len(results)} results instead of {len(expected)}"
+    for i, (result, right) in enumerate(zip(results, expected, strict=True)):
+        if result.dtype != np.float32:
+            return f"its result {i} is {result.dtype}, not float32"
+        if result.shape != right.shape:
+            return f"its result {i} has the shape {result.shape}, not {right.shape}"
+        far = float(np.abs(result.astype(np.float64) - right).max(initial=0.0))
         scale = float(np.abs(right).max(initial=0.0))
         if not far <= tolerance * scale + 1e-7:  # true for NaN, too
             return f"its result {i} is off by {far:.2g}, where the largest element is {scale:.2g}"
     return ""
 
 
-def other_bits(got: Sequence[Array], expected: Sequence[Array]) -> str:
+def other_bits(results: Sequence[Array], expected: Sequence[Array]) -> str:
     """Which result has other bits than eagerly; ``""`` if none."""
-    for i, (one, other) in enumerate(zip(got, expected, strict=True)):
-        if one.tobytes() != other.tobytes():
+    for i, (result, other) in enumerate(zip(results, expected, strict=True)):
+        if result.tobytes() != other.tobytes():
             return f"its result {i} has other bits than eagerly"
     return ""

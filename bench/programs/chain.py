@@ -75,7 +75,7 @@ def case(size: int) -> Case:
     return Case(
         f"chain of 12, {size:.0e}".replace("e+0", "e"),
         makers,
-        lambda: [chain(np, *(each.astype(np.float64) for each in data()))],
+        lambda: [chain(np, *(array.astype(np.float64) for array in data()))],
         LIMITS.get(size, NO_LIMITS),
         tolerance=1e-5,
     )

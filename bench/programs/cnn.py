@@ -61,12 +61,12 @@ def _pooled(a: Array) -> Array:
 
 def _unpooled(a: Array, largest: Array, slope: Array) -> Array:
     """The slope of (n, h, w, c) before pooling, where it was positive and the largest."""
-    found = np.empty_like(a)
+    gradient = np.empty_like(a)
     for i in range(2):
         for j in range(2):
             part = a[:, i::2, j::2]
-            found[:, i::2, j::2] = slope * ((part == largest) & (part > 0))
-    return found
+            gradient[:, i::2, j::2] = slope * ((part == largest) & (part > 0))
+    return gradient
 
 
 def by_hand(parameters: Sequence[Array], inputs: Sequence[Array]) -> tuple[Any, list[Array]]:

@@ -51,13 +51,13 @@ def by_hand(parameters: Sequence[Array], inputs: Sequence[Array]) -> tuple[Any, 
     x, r = inputs
     steps, batch, width = x.shape
     n = len(u)
-    one = x.dtype.type(1)
+    unity = x.dtype.type(1)
     h = c = np.zeros((batch, n), x.dtype)
     from_x = (x.reshape(-1, width) @ w + b).reshape(steps, batch, 4 * n)
     kept = []
     for t in range(steps):
         z = from_x[t] + h @ u
-        gates = one / (one + np.exp(-z[:, : 3 * n]))
+        gates = unity / (unity + np.exp(-z[:, : 3 * n]))
         i, f, o = gates[:, :n], gates[:, n : 2 * n], gates[:, 2 * n :]
         g = np.tanh(z[:, 3 * n :])
         before = c
@@ -72,16 +72,16 @@ def by_hand(parameters: Sequence[Array], inputs: Sequence[Array]) -> tuple[Any, 
     turned = np.ascontiguousarray(u.T)
     for t in reversed(range(steps)):
         _, before, i, f, o, g, squashed = kept[t]
-        dc = dc + dh * o * (one - squashed * squashed)
+        dc = dc + dh * o * (unity - squashed * squashed)
         dz = slopes[t]
-        dz[:, :n] = dc * g * i * (one - i)
-        dz[:, n : 2 * n] = dc * before * f * (one - f)
-        dz[:, 2 * n : 3 * n] = dh * squashed * o * (one - o)
-        dz[:, 3 * n :] = dc * i * (one - g * g)
+        dz[:, :n] = dc * g * i * (unity - i)
+        dz[:, n : 2 * n] = dc * before * f * (unity - f)
+        dz[:, 2 * n : 3 * n] = dh * squashed * o * (unity - o)
+        dz[:, 3 * n :] = dc * i * (unity - g * g)
         dc = dc * f
         dh = dz @ turned
     flat = slopes.reshape(-1, 4 * n)
-    states = np.concatenate([each[0] for each in kept])
+    states = np.concatenate([item[0] for item in kept])
     return loss, [x.reshape(-1, width).T @ flat, states.T @ flat, flat.sum(0)]
 
 
@@ -107,19 +107,19 @@ def _torch_cell(torch: Any, x: Any, h: Any, c: Any, w: Any, u: Any, b: Any) -> A
 
 def _torch_loop(cell: Callable[..., Any], parameters: Any, x: Any, r: Any) -> Any:
     h = c = x.new_zeros(r.shape)
-    for each in x.unbind():
-        h, c = cell(each, h, c, *parameters)
+    for row in x.unbind():
+        h, c = cell(row, h, c, *parameters)
     return (h * r).mean()
 
 
 def torch_loss(torch: Any, parameters: Any, x: Any, r: Any) -> Any:
-    return _torch_loop(lambda *given: _torch_cell(torch, *given), parameters, x, r)
+    return _torch_loop(lambda *arguments: _torch_cell(torch, *arguments), parameters, x, r)
 
 
 def torch_parts(torch: Any) -> Callable[..., Any]:
     """The loop of a compiled cell."""
-    cell = torch.compile(lambda *given: _torch_cell(torch, *given), dynamic=False)
-    return lambda *given: _torch_loop(cell, *given)
+    cell = torch.compile(lambda *arguments: _torch_cell(torch, *arguments), dynamic=False)
+    return lambda *arguments: _torch_loop(cell, *arguments)
 
 
 def jax_loss(jax: Any, parameters: Any, x: Any, r: Any) -> Any:

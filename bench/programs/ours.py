@@ -11,14 +11,14 @@ from nodescope.engine.static.lowering import Lowering
 
 def lowering_of(compiled: Compiled) -> Lowering:
     """What the last trace of a function became."""
-    entries = [each.entry for each in compiled._records if each.entry is not None]
-    found: Lowering = entries[-1].lowering
-    return found
+    entries = [record.entry for record in compiled._records if record.entry is not None]
+    lowering: Lowering = entries[-1].lowering
+    return lowering
 
 
 def not_as_asked(compiled: Compiled, backend: str) -> str:
     """Why a function that has run did so without the back end it was compiled for, or ``""``."""
-    found = lowering_of(compiled)
-    if found.runner is not None and found.backend == backend:
+    lowering = lowering_of(compiled)
+    if lowering.runner is not None and lowering.backend == backend:
         return ""
-    return found.reason or f"ran with {found.backend or 'no back end'}"
+    return lowering.reason or f"ran with {lowering.backend or 'no back end'}"

@@ -62,11 +62,11 @@ class Setup:
 
     def results(self, loss: Any, arrays: Sequence[Any]) -> list[Array]:
         """Loss and gradients, from the gradients or from the parameters after the step."""
-        found = [np.asarray(each) for each in arrays]
+        arrays_ = [np.asarray(array) for array in arrays]
         if self.rate is not None:
-            found = [(p - q) / np.float32(self.rate)
-                     for p, q in zip(self.parameters, found, strict=True)]  # fmt: skip
-        return [np.float32(loss).reshape(()), *found]
+            arrays_ = [(p - q) / np.float32(self.rate)
+                     for p, q in zip(self.parameters, arrays_, strict=True)]  # fmt: skip
+        return [np.float32(loss).reshape(()), *arrays_]
 
 
 def case(
@@ -83,7 +83,7 @@ def case(
     setup = Setup(losses, parameters, inputs, rate)
     makers = {
         EAGER: lambda: _ours(setup, None),
-        **{each: lambda b=backend: _ours(setup, b) for each, backend in BACKENDS.items()},
+        **{n: lambda b=backend: _ours(setup, b) for n, backend in BACKENDS.items()},
         HAND: lambda: _by_hand(setup),
         TORCH: lambda: _torch(setup),
         TORCH_COMPILE: lambda: _torch_compiled(setup),
@@ -91,7 +91,7 @@ def case(
     }
 
     def reference() -> list[Array]:
-        double = [[each.astype(np.float64) for each in part] for part in (parameters, inputs)]
+        double = [[array.astype(np.float64) for array in part] for part in (parameters, inputs)]
         loss, gradients = losses.by_hand(*double)
         return [np.asarray(loss), *gradients]
 
@@ -99,13 +99,15 @@ def case(
 
 
 def _ours(setup: Setup, backend: str | None) -> Contender:
-    parameters = [ns.parameter(each, name=f"p{i}") for i, each in enumerate(setup.parameters)]
+    parameters = [
+        ns.parameter(parameter, name=f"p{i}") for i, parameter in enumerate(setup.parameters)
+    ]
     optimizer = None if setup.rate is None else ns.optim.SGD(parameters, lr=setup.rate)
     inputs = tuple(map(ns.tensor, setup.inputs))
 
     def step(*batch: Any) -> Any:
-        for each in parameters:
-            each.grad = None
+        for parameter in parameters:
+            parameter.grad = None
         loss = setup.losses.ours(parameters, *batch)
         loss.backward()
         if optimizer is not None:
@@ -114,8 +116,10 @@ def _ours(setup: Setup, backend: str | None) -> Contender:
         return loss
 
     def arrays(loss: Any) -> list[Array]:
-        found = parameters if optimizer is not None else [each.grad for each in parameters]
-        return setup.results(loss.item(), [each.numpy() for each in found])
+        tensors = (
+            parameters if optimizer is not None else [parameter.grad for parameter in parameters]
+        )
+        return setup.results(loss.item(), [tensor.numpy() for tensor in tensors])
 
     if backend is None:
         return Contender(lambda: step(*inputs), arrays)
@@ -124,47 +128,49 @@ def _ours(setup: Setup, backend: str | None) -> Contender:
 
 
 def _by_hand(setup: Setup) -> Contender:
-    parameters = [each.copy() for each in setup.parameters]
+    parameters = [parameter.copy() for parameter in setup.parameters]
     rate = setup.rate
 
     def step() -> Any:
         loss, gradients = setup.losses.by_hand(parameters, setup.inputs)
         if rate is None:
             return loss, gradients
-        for each, gradient in zip(parameters, gradients, strict=True):
+        for parameter, gradient in zip(parameters, gradients, strict=True):
             gradient *= np.float32(rate)
-            each -= gradient
+            parameter -= gradient
         return loss, parameters
 
-    return Contender(step, lambda found: setup.results(*found))
+    return Contender(step, lambda outputs: setup.results(*outputs))
 
 
 def _torch(setup: Setup) -> Contender:
     import torch
 
-    return _with_tape(torch, setup, lambda *given: setup.losses.torch(torch, *given))
+    return _with_tape(torch, setup, lambda *arguments: setup.losses.torch(torch, *arguments))
 
 
 def _with_tape(torch: Any, setup: Setup, loss_of: Loss) -> Contender:
     """Eager backward and update, of a loss that may be compiled."""
-    parameters = [torch.tensor(each, requires_grad=True) for each in setup.parameters]
-    inputs = [torch.tensor(each) for each in setup.inputs]
+    parameters = [torch.tensor(parameter, requires_grad=True) for parameter in setup.parameters]
+    inputs = [torch.tensor(value) for value in setup.inputs]
     rate = setup.rate
 
     def step() -> Any:
-        for each in parameters:
-            each.grad = None
+        for parameter in parameters:
+            parameter.grad = None
         loss = loss_of(parameters, *inputs)
         loss.backward()
-        gradients = [each.grad for each in parameters]
+        gradients = [parameter.grad for parameter in parameters]
         if rate is None:
             return loss, gradients
         with torch.no_grad():  # what torch.optim.SGD calls, without its bookkeeping
             torch._foreach_add_(parameters, gradients, alpha=-rate)
         return loss, parameters
 
-    def arrays(found: Any) -> list[Array]:
-        return setup.results(found[0].item(), [each.detach().numpy() for each in found[1]])
+    def arrays(outputs: Any) -> list[Array]:
+        return setup.results(
+            outputs[0].item(), [parameter.detach().numpy() for parameter in outputs[1]]
+        )
 
     return Contender(step, arrays)
 
@@ -174,17 +180,17 @@ def _torch_compiled(setup: Setup) -> Contender:
 
     if setup.losses.torch_parts is not None:
         return _with_tape(torch, setup, setup.losses.torch_parts(torch))
-    parameters = [torch.tensor(each) for each in setup.parameters]
-    inputs = [torch.tensor(each) for each in setup.inputs]
+    parameters = [torch.tensor(parameter) for parameter in setup.parameters]
+    inputs = [torch.tensor(value) for value in setup.inputs]
     rate = setup.rate
-    both = torch.func.grad_and_value(lambda *given: setup.losses.torch(torch, *given))
+    both = torch.func.grad_and_value(lambda *arguments: setup.losses.torch(torch, *arguments))
 
     def whole(parameters: Any, *batch: Any) -> Any:
         gradients, loss = both(parameters, *batch)
         if rate is None:
             return loss, gradients
-        for each, gradient in zip(parameters, gradients, strict=True):
-            each.sub_(gradient, alpha=rate)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.sub_(gradient, alpha=rate)
         return loss, None
 
     ready = torch.compile(whole, dynamic=False)
@@ -193,9 +199,9 @@ def _torch_compiled(setup: Setup) -> Contender:
         with torch.no_grad():
             return ready(parameters, *inputs)
 
-    def arrays(found: Any) -> list[Array]:
-        values = parameters if found[1] is None else found[1]
-        return setup.results(found[0].item(), [each.numpy() for each in values])
+    def arrays(outputs: Any) -> list[Array]:
+        values = parameters if outputs[1] is None else outputs[1]
+        return setup.results(outputs[0].item(), [value.numpy() for value in values])
 
     return Contender(step, arrays)
 
@@ -205,7 +211,7 @@ def _jax(setup: Setup) -> Contender:
     import jax.numpy as jnp
 
     rate = setup.rate
-    both = jax.value_and_grad(lambda *given: setup.losses.jax(jax, *given))
+    both = jax.value_and_grad(lambda *arguments: setup.losses.jax(jax, *arguments))
 
     def whole(parameters: Any, *batch: Any) -> Any:
         loss, gradients = both(parameters, *batch)
@@ -214,13 +220,13 @@ def _jax(setup: Setup) -> Contender:
         return loss, [p - rate * q for p, q in zip(parameters, gradients, strict=True)]
 
     ready = jax.jit(whole, donate_argnums=() if rate is None else 0)
-    held = [[jnp.array(each) for each in setup.parameters]]
-    inputs = [jnp.asarray(each) for each in setup.inputs]
+    state = [[jnp.array(parameter) for parameter in setup.parameters]]
+    inputs = [jnp.asarray(value) for value in setup.inputs]
 
     def step() -> Any:
-        found = jax.block_until_ready(ready(held[0], *inputs))
+        outputs = jax.block_until_ready(ready(state[0], *inputs))
         if rate is not None:
-            held[0] = found[1]
-        return found
+            state[0] = outputs[1]
+        return outputs
 
-    return Contender(step, lambda found: setup.results(float(found[0]), found[1]))
+    return Contender(step, lambda outputs: setup.results(float(outputs[0]), outputs[1]))

@@ -71,7 +71,7 @@ class Block:
         g1, e1, wq, bq, wo, bo, g2, e2, w1, b1, w2, b2 = parameters
         f = inputs[0].dtype.type
         d, scale = self.width, f((self.width // self.heads) ** -0.5)
-        x, r = (each.reshape(-1, d) for each in inputs)
+        x, r = (array.reshape(-1, d) for array in inputs)
         split = self.split
         l1, n1, _ = _normed(x, g1, e1)
         q, k, v = (l1 @ wq + bq).reshape(split).transpose(2, 0, 3, 1, 4)

@@ -143,10 +143,10 @@ class Run:
         self.bus = Bus()
         self.emitter = Emitter(self.bus)
         self._written = CapturedOutput(self.bus.emit)
-        levels = {level, *(each for _, each in chosen)}
+        levels = {level, *(item for _, item in chosen)}
         arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))
         if opened:
-            names: Opens = lambda node: any(fnmatchcase(node.name, each) for each in opened)  # noqa: E731
+            names: Opens = lambda node: any(fnmatchcase(node.name, pattern) for pattern in opened)  # noqa: E731
             self.bus.want(self, Demand(opened=(names,)))
         self.bus.on_fault = lambda probe, error: self._say(
             f"{type(probe).__name__} failed and was disabled; your program continues "
@@ -200,7 +200,7 @@ class Run:
             try:
                 kept = self._kept(saved)
                 if breakpoints or kept:
-                    new = (each for each in breakpoints if each not in kept)
+                    new = (breakpoint_ for breakpoint_ in breakpoints if breakpoint_ not in kept)
                     self.gate.command(SetBreakpoints((*kept, *new)))
             except NodescopeError:
                 self.recorder.close()
@@ -216,16 +216,16 @@ class Run:
             if isinstance(self.recorder, GovernedRecorder):
                 self.bus.add(EndProbe(self.recorder))
 
-    def _watch(self, given: Sequence[str], saved: ProjectSettings | None) -> None:
+    def _watch(self, watches: Sequence[str], saved: ProjectSettings | None) -> None:
         """Set the watches that are given and those that are kept."""
         assert self.watching is not None
         kept, faults = saved.load_watches() if saved is not None else ((), [])
-        for each in faults:
-            if each not in self._faults:
-                self._say(each)
+        for fault in faults:
+            if fault not in self._faults:
+                self._say(fault)
         try:
             self.watching.replace(kept)
-            self.watching.begin(given)
+            self.watching.begin(watches)
         except NodescopeError:
             self.recorder.close()
             raise
@@ -245,8 +245,8 @@ class Run:
         if saved is None:
             return ()
         kept, self._faults = saved.load()
-        for each in self._faults:
-            self._say(each)
+        for fault in self._faults:
+            self._say(fault)
         return kept
 
     def command(self, command: Command) -> None:
@@ -375,8 +375,8 @@ class Run:
             self.emitter.end_step()
             activate(None)
             self._written.finish()
-            for each in self._selected.complaints():
-                self._tell(each)
+            for complaint in self._selected.complaints():
+                self._tell(complaint)
             self._advise(error if status else "")
             self.bus.emit(RunFinished(status, error, self.bus.now_ns()))
 
@@ -558,8 +558,8 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
         answer = ask(when, on, step=run.step, elapsed_s=run.bus.ran_ns() / 1e9)
         if answer.fault and when not in run.refused:
             run.refused.add(when)
-            said = f"ns.breakpoint({when!r}): {answer.fault}"
-            run.bus.emit(Logged("nodescope", said, run.step, run.bus.now_ns()))
+            message = f"ns.breakpoint({when!r}): {answer.fault}"
+            run.bus.emit(Logged("nodescope", message, run.step, run.bus.now_ns()))
         if not answer.true:
             return
     caller = sys._getframe(1)

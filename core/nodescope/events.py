@@ -448,13 +448,13 @@ class Bus:
         self._wanted: dict[int, tuple[object, Demand]] = {}
         self.demand = union(())
 
-    def want(self, who: object, demand: Demand) -> None:
+    def want(self, probe: object, demand: Demand) -> None:
         """Make this all that ``who`` wants. A probe that is removed wants nothing any more."""
-        known = self._wanted.get(id(who))
+        known = self._wanted.get(id(probe))
         if known is not None and known[1] == demand:
             return
         with self._lock:
-            self._wanted[id(who)] = who, demand
+            self._wanted[id(probe)] = probe, demand
             self.demand = union(wanted for _, wanted in self._wanted.values())
 
     def begin(self) -> int:
@@ -479,14 +479,14 @@ class Bus:
         """Ask `leaves_out_call`, as `leave_out` asks about a step."""
         return self._ask(self.leaves_out_call, begins)
 
-    def _ask(self, asked: Callable[[Any], bool] | None, about: int) -> bool:
+    def _ask(self, predicate: Callable[[Any], bool] | None, about: int) -> bool:
         try:
-            return asked is not None and asked(about)
+            return predicate is not None and predicate(about)
         except Exception as error:
             if _has_no_room(error):
                 return False
             self.leaves_out = self.leaves_out_call = None
-            probe = getattr(asked, "__self__", None)
+            probe = getattr(predicate, "__self__", None)
             if probe is not None:
                 self.failed(probe, error)
             return False
@@ -500,9 +500,7 @@ class Bus:
     def remove(self, probe: Probe) -> None:
         """Take a probe out; one that is not there is ignored."""
         with self._lock:
-            self.probes = tuple(
-                each for each in self.probes if each is not probe and _meant(each) is not probe
-            )
+            self.probes = tuple(p for p in self.probes if p is not probe and _meant(p) is not probe)
             if self._wanted.pop(id(_meant(probe)), None) is not None:
                 self.demand = union(wanted for _, wanted in self._wanted.values())
 
@@ -535,7 +533,7 @@ class Bus:
 
     def _replace(self, probe: Probe, other: Probe) -> None:
         with self._lock:
-            self.probes = tuple(other if each is probe else each for each in self.probes)
+            self.probes = tuple(other if p is probe else p for p in self.probes)
 
 
 class _Owing:

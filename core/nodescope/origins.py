@@ -70,8 +70,8 @@ def origin(file: str) -> str:
     if is_ours(file):
         return OURS
     for folder in _PACKAGES:
-        before, found, inside = file.rpartition(folder)
-        if found and before:
+        before, separator, inside = file.rpartition(folder)
+        if separator and before:
             return _first(inside)
     if file.startswith("<frozen "):
         return _first(file[8:].rstrip(">").replace(".", "/"))

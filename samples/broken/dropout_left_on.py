@@ -34,5 +34,5 @@ for _ in ns.steps(range(10)):
 print(f"loss {loss.item():.4f}")
 with ns.no_grad(), ns.name_scope("evaluation"):
     for time in (1, 2):
-        found = np.mean(np.square(predict() - y))
-        print(f"evaluation {time}  loss {found.item():.4f}")
+        error = np.mean(np.square(predict() - y))
+        print(f"evaluation {time}  loss {error.item():.4f}")

@@ -10,7 +10,7 @@ from nodescope import nn
 rng = np.random.default_rng(0)
 TOKENS, UNITS = 6, 8
 wq, wk, wv = (
-    ns.parameter(rng.normal(0, 0.5, (UNITS, UNITS)), name=f"attention/{each}") for each in "qkv"
+    ns.parameter(rng.normal(0, 0.5, (UNITS, UNITS)), name=f"attention/{part}") for part in "qkv"
 )
 optimizer = ns.optim.Adam([wq, wk, wv], lr=1e-2)
 for step in ns.steps(range(20)):

@@ -34,14 +34,14 @@ _OWN: Final = ("nodescope.adapters.numpy_engine",)
 
 def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple[Adapter, ...]:
     """All adapters that are installed; ``complain`` takes a line for each that cannot be loaded."""
-    found: list[Adapter] = [import_module(name).ADAPTER for name in _OWN]
+    adapters: list[Adapter] = [import_module(name).ADAPTER for name in _OWN]
     for entry in entry_points(group=GROUP):
         try:
             adapter = entry.load()
-            found.append(adapter() if isinstance(adapter, type) else adapter)
+            adapters.append(adapter() if isinstance(adapter, type) else adapter)
         except Exception as error:
             complain(f"the adapter {entry.name!r} cannot be loaded ({last_line(error)})")
-    return tuple(found)
+    return tuple(adapters)
 
 
 class Attached:
@@ -162,8 +162,8 @@ class _Finder(MetaPathFinder):
 class _Telling(Loader):
     """A loader that tells when its module has been loaded."""
 
-    def __init__(self, loader: Any, told: Callable[[], None]) -> None:
-        self._loader, self._told = loader, told
+    def __init__(self, loader: Any, callback: Callable[[], None]) -> None:
+        self._loader, self._told = loader, callback
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As of the loader."""

@@ -38,17 +38,17 @@ def dtype_of(dtype: Any) -> np.dtype[Any] | None:
 
 def made(data: Any) -> Tensor:
     """A new array as a constant."""
-    found = make(np.asarray(data), kind="constant")
+    tensor = make(np.asarray(data), kind="constant")
     tracer = modes.observer()
     if tracer is not None:
-        tracer.leaf(found)
-    return found
+        tracer.leaf(tensor)
+    return tensor
 
 
 def traced(name: str, *args: Any, **kwargs: Any) -> Tensor:
     """Call one of NumPy's functions on tensors; NumPy's annotations know only of arrays."""
-    found: Tensor = getattr(np, name)(*args, **kwargs)
-    return found
+    result: Tensor = getattr(np, name)(*args, **kwargs)
+    return result
 
 
 def converted(x: Tensor, dtype: Any) -> Tensor:

@@ -59,7 +59,7 @@ def _holds_tensors(obj: Any) -> bool:
 def _stacked(obj: Any) -> Tensor:
     if not isinstance(obj, list | tuple):
         return tensor_of(obj)
-    return traced("stack", [_stacked(each) for each in obj])
+    return traced("stack", [_stacked(item) for item in obj])
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -110,23 +110,23 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) ->
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Zeros of the same shape, and dtype unless another is given."""
     check_device("zeros_like", device)
-    found = tensor_of(x)
-    return made(np.zeros(found.shape, dtype_of(dtype) or found.dtype))
+    tensor = tensor_of(x)
+    return made(np.zeros(tensor.shape, dtype_of(dtype) or tensor.dtype))
 
 
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Ones of the same shape, and dtype unless another is given."""
     check_device("ones_like", device)
-    found = tensor_of(x)
-    return made(np.ones(found.shape, dtype_of(dtype) or found.dtype))
+    tensor = tensor_of(x)
+    return made(np.ones(tensor.shape, dtype_of(dtype) or tensor.dtype))
 
 
 def full_like(
     x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
     """One value in the same shape, and dtype unless another is given."""
-    found = tensor_of(x)
-    return full(found.shape, fill_value, dtype=dtype_of(dtype) or found.dtype, device=device)
+    tensor = tensor_of(x)
+    return full(tensor.shape, fill_value, dtype=dtype_of(dtype) or tensor.dtype, device=device)
 
 
 def arange(
@@ -189,19 +189,21 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
         raise UsageError(
             f"meshgrid: unknown indexing {indexing!r}", source=where(), hint='"xy", "ij"'
         )
-    found = [tensor_of(array) for array in arrays]
-    for each in found:
-        if each.ndim > 1:
-            raise ShapeError(f"meshgrid: expected vectors, got shape {each.shape}", source=where())
-    order = list(range(len(found)))
-    if indexing == "xy" and len(found) > 1:
+    tensors = [tensor_of(array) for array in arrays]
+    for tensor in tensors:
+        if tensor.ndim > 1:
+            raise ShapeError(
+                f"meshgrid: expected vectors, got shape {tensor.shape}", source=where()
+            )
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(tensors) > 1:
         order[:2] = [1, 0]
-    sizes = [found[i].size for i in order]
+    sizes = [tensors[i].size for i in order]
     grids = []
-    for i, each in enumerate(found):
-        along = [1] * len(found)
-        along[order.index(i)] = each.size
-        grids.append(traced("broadcast_to", each.reshape(tuple(along)), tuple(sizes)))
+    for i, tensor in enumerate(tensors):
+        along = [1] * len(tensors)
+        along[order.index(i)] = tensor.size
+        grids.append(traced("broadcast_to", tensor.reshape(tuple(along)), tuple(sizes)))
     return grids
 
 
@@ -216,13 +218,15 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def _triangle(name: str, x: Any, k: int, *, lower: bool) -> Tensor:
-    found = tensor_of(x)
-    if found.ndim < 2:
-        raise ShapeError(f"{name}: a tensor of shape {found.shape} is not a matrix", source=where())
-    rows, columns = found.shape[-2:]
+    tensor = tensor_of(x)
+    if tensor.ndim < 2:
+        raise ShapeError(
+            f"{name}: a tensor of shape {tensor.shape} is not a matrix", source=where()
+        )
+    rows, columns = tensor.shape[-2:]
     mask = np.tri(rows, columns, k, dtype=np.bool_)
-    nothing = False if found.dtype.kind == "b" else 0
-    return traced("where", made(mask if lower else ~mask), found, nothing)
+    nothing = False if tensor.dtype.kind == "b" else 0
+    return traced("where", made(mask if lower else ~mask), tensor, nothing)
 
 
 def _shape(name: str, shape: Shape) -> tuple[int, ...]:

@@ -58,12 +58,12 @@ class IntegerInfo:
 
 def _dtype(value: Any) -> np.dtype[Any]:
     if isinstance(value, Tensor):
-        given: np.dtype[Any] = value.dtype
-        return given
-    found = dtype_of(value)
-    if found is None:
+        array_dtype: np.dtype[Any] = value.dtype
+        return array_dtype
+    dtype = dtype_of(value)
+    if dtype is None:
         raise DtypeError("None is not a dtype", source=where())
-    return found
+    return dtype
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: Any = True, device: str | None = None) -> Tensor:
@@ -74,14 +74,14 @@ def astype(x: Tensor, dtype: Any, /, *, copy: Any = True, device: str | None = N
     """
     check_device("astype", device)
     wanted = _dtype(dtype)
-    found = tensor_of(x)
-    if found.dtype.kind == "c" and wanted.kind not in "cb":
+    tensor = tensor_of(x)
+    if tensor.dtype.kind == "c" and wanted.kind not in "cb":
         raise DtypeError(
-            f"astype: {found.dtype} to {wanted} would drop the imaginary part",
+            f"astype: {tensor.dtype} to {wanted} would drop the imaginary part",
             source=where(),
             hint="take nodescope.real(x) first",
         )
-    return found.astype(wanted, copy=copy)
+    return tensor.astype(wanted, copy=copy)
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
@@ -136,7 +136,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """
     wanted = _dtype(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(wanted, each) for each in kind)
+        return any(isdtype(wanted, kind_) for kind_ in kind)
     if isinstance(kind, str) and kind in _KINDS:
         return wanted.kind in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
@@ -152,5 +152,8 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
         raise DtypeError("result_type: needs at least one array or dtype", source=where())
     scalars = (int, float, complex)  # bool is an int
     return lowprecision.promote(
-        *(each if isinstance(each, scalars) else _dtype(each) for each in arrays_and_dtypes)
+        *(
+            operand if isinstance(operand, scalars) else _dtype(operand)
+            for operand in arrays_and_dtypes
+        )
     )

@@ -41,8 +41,8 @@ _BINARY: dict[str, Callable[..., Any]] = {
 
 def _unary(name: str, call: Callable[..., Any]) -> Callable[[Any], Tensor]:
     def function(x: Tensor, /) -> Tensor:
-        found: Tensor = call(tensor_of(x))
-        return found
+        result: Tensor = call(tensor_of(x))
+        return result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`numpy.{call.__name__}`, element by element."
@@ -53,8 +53,8 @@ def _binary(name: str, call: Callable[..., Any]) -> Callable[[Any, Any], Tensor]
     def function(x1: Any, x2: Any, /) -> Tensor:
         if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
             x1 = tensor_of(x1)
-        found: Tensor = call(x1, x2)
-        return found
+        result: Tensor = call(x1, x2)
+        return result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`numpy.{call.__name__}`, element by element; one may be a Python scalar."
@@ -72,17 +72,17 @@ def real(x: Tensor, /) -> Tensor:
 
 def round(x: Tensor, /) -> Tensor:
     """The nearest integers, halves to even; integers stay what they are."""
-    found = tensor_of(x)
-    if found.dtype.kind in "iu":
-        return +found
-    if found.dtype.kind == "c":
-        return traced("round", found)
-    return traced("rint", found)
+    tensor = tensor_of(x)
+    if tensor.dtype.kind in "iu":
+        return +tensor
+    if tensor.dtype.kind == "c":
+        return traced("round", tensor)
+    return traced("rint", tensor)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     """The elements, none below ``min`` or above ``max``; NaN stays NaN."""
-    found = tensor_of(x)
+    tensor = tensor_of(x)
     if min is None and max is None:
-        return +found if found.dtype.kind != "b" else found
-    return traced("clip", found, min, max)
+        return +tensor if tensor.dtype.kind != "b" else tensor
+    return traced("clip", tensor, min, max)

@@ -20,14 +20,16 @@ def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
         ShapeError: ``axis`` is missing and ``x`` has more than one dimension.
         BoundsError: An index lies outside.
     """
-    found = tensor_of(x)
+    tensor = tensor_of(x)
     if axis is None:
-        if found.ndim != 1:
+        if tensor.ndim != 1:
             raise ShapeError(
-                f"take: axis is required for shape {found.shape}", source=where(), hint="pass axis="
+                f"take: axis is required for shape {tensor.shape}",
+                source=where(),
+                hint="pass axis=",
             )
         axis = 0
-    return traced("take", found, tensor_of(indices), axis=axis)
+    return traced("take", tensor, tensor_of(indices), axis=axis)
 
 
 def take_along_axis(x: Tensor, indices: Any, /, *, axis: int = -1) -> Tensor:

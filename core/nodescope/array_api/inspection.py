@@ -45,7 +45,7 @@ class __array_namespace_info__:
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
         """The standard's dtypes, all or of a kind; float16 and bfloat16 are not among them."""
         check_device("dtypes", device)
-        every = {name: getattr(_dtypes, name) for name in ("bool", *_dtypes.NUMERIC)}
+        all_dtypes = {name: getattr(_dtypes, name) for name in ("bool", *_dtypes.NUMERIC)}
         if kind is None:
-            return every
-        return {name: each for name, each in every.items() if _dtypes.isdtype(each, kind)}
+            return all_dtypes
+        return {name: dtype for name, dtype in all_dtypes.items() if _dtypes.isdtype(dtype, kind)}

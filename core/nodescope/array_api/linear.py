@@ -40,9 +40,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
         ShapeError: They differ in size along it.
     """
     left, right = tensor_of(x1), tensor_of(x2)
-    for each in (left, right):
-        if not -each.ndim <= axis < each.ndim:
-            raise BoundsError(f"vecdot: axis {axis} is out of range for {each.shape}",
+    for operand in (left, right):
+        if not -operand.ndim <= axis < operand.ndim:
+            raise BoundsError(f"vecdot: axis {axis} is out of range for {operand.shape}",
                               source=where())  # fmt: skip
     if left.shape[axis] != right.shape[axis]:
         raise ShapeError(

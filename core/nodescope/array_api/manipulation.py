@@ -30,9 +30,9 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
     """All in their common shape."""
-    found = [tensor_of(array) for array in arrays]
-    shape = broadcast_shapes(*(each.shape for each in found))
-    return [broadcast_to(each, shape) for each in found]
+    tensors = [tensor_of(array) for array in arrays]
+    shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
+    return [broadcast_to(tensor, shape) for tensor in tensors]
 
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
@@ -85,9 +85,9 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
         ShapeError: They do not fit.
         DomainError: ``copy=False``, and memory is laid out in another order.
     """
-    found = tensor_of(x)
-    result = found.reshape(shape)
-    if copy is False and not np.may_share_memory(result.data, found.data) and found.size:
+    tensor = tensor_of(x)
+    result = tensor.reshape(shape)
+    if copy is False and not np.may_share_memory(result.data, tensor.data) and tensor.size:
         raise no_copy("reshape", "the elements are in a different order in memory")
     return result.copy() if copy else result
 
@@ -109,12 +109,12 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     """Copies of the whole along each dimension."""
-    found = tensor_of(x)
+    tensor = tensor_of(x)
     times = tuple(repetitions)
-    shape = (1,) * (len(times) - found.ndim) + found.shape
+    shape = (1,) * (len(times) - tensor.ndim) + tensor.shape
     times = (1,) * (len(shape) - len(times)) + times
     # Each dimension becomes two, (copies, size), which join again.
-    spread = found.reshape(tuple(n for size in shape for n in (1, size)))
+    spread = tensor.reshape(tuple(n for size in shape for n in (1, size)))
     both = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
     return broadcast_to(spread, both).reshape(
         tuple(n * m for n, m in zip(times, shape, strict=True))
@@ -123,7 +123,7 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis. Raises `BoundsError` if there is no such axis."""
-    found = tensor_of(x)
-    (along,) = axes_of("unstack", (axis,), found.ndim)
+    tensor = tensor_of(x)
+    (along,) = axes_of("unstack", (axis,), tensor.ndim)
     lead = (slice(None),) * along
-    return tuple(found[(*lead, i)] for i in range(found.shape[along]))
+    return tuple(tensor[(*lead, i)] for i in range(tensor.shape[along]))

@@ -27,8 +27,8 @@ def count_nonzero(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Tensor:
     """How many elements are not zero."""
-    found: Any = tensor_of(x) != 0
-    counts: Tensor = found.sum(axis=axis, keepdims=keepdims)
+    nonzero_mask: Any = tensor_of(x) != 0
+    counts: Tensor = nonzero_mask.sum(axis=axis, keepdims=keepdims)
     return counts
 
 
@@ -38,12 +38,12 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     Raises:
         ShapeError: It is a scalar.
     """
-    found = tensor_of(x)
-    if not found.ndim:
+    tensor = tensor_of(x)
+    if not tensor.ndim:
         raise ShapeError(
             "nonzero: a scalar has no indices", source=_line(), hint="reshape it to (1,) first"
         )
-    return found.nonzero()
+    return tensor.nonzero()
 
 
 def searchsorted(
@@ -62,10 +62,10 @@ def searchsorted(
         side: Before or behind elements that are equal.
         sorter: Indices that sort ``x1``.
     """
-    found = tensor_of(x1)
+    sorted_values = tensor_of(x1)
     if sorter is not None:
-        found = found[tensor_of(sorter)]
-    return traced("searchsorted", found, tensor_of(x2), side=side)
+        sorted_values = sorted_values[tensor_of(sorter)]
+    return traced("searchsorted", sorted_values, tensor_of(x2), side=side)
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:

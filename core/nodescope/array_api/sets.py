@@ -39,28 +39,28 @@ class UniqueInverse(NamedTuple):
 
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The different elements, where each stands first, where they go, how often each stands."""
-    found = tensor_of(x)
-    check_known(found, "unique_all")
-    data = found.data
+    tensor = tensor_of(x)
+    check_known(tensor, "unique_all")
+    data = tensor.data
     _, indices, inverse, counts = np.unique(
         data, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
     # The values are taken out of the tensor itself, so that their gradient goes back there.
     return UniqueAll(
-        found.ravel()[indices], made(indices), made(inverse.reshape(data.shape)), made(counts)
+        tensor.ravel()[indices], made(indices), made(inverse.reshape(data.shape)), made(counts)
     )
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The different elements, and how often each stands."""
-    found = unique_all(x)
-    return UniqueCounts(found.values, found.counts)
+    groups = unique_all(x)
+    return UniqueCounts(groups.values, groups.counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The different elements, and which of them stands at each place."""
-    found = unique_all(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    groups = unique_all(x)
+    return UniqueInverse(groups.values, groups.inverse_indices)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
@@ -71,6 +71,6 @@ def unique_values(x: Tensor, /) -> Tensor:
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """For each element of ``x1``, whether ``x2`` holds it (or not, with ``invert``)."""
     left, right = tensor_of(x1), tensor_of(x2)
-    for each in (left, right):
-        check_known(each, "isin")
+    for operand in (left, right):
+        check_known(operand, "isin")
     return made(np.isin(left.data, right.data, invert=invert))

@@ -14,20 +14,20 @@ def argsort(
     x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
     """The indices that sort along an axis."""
-    found = tensor_of(x)
-    (along,) = axes("argsort", (axis,), found.ndim)
+    tensor = tensor_of(x)
+    (along,) = axes("argsort", (axis,), tensor.ndim)
     if not descending:
-        return _order(found, along)
+        return _order(tensor, along)
     # Sorting the mirrored elements keeps equal ones in their order once mirrored back.
-    mirrored = traced("flip", _order(traced("flip", found, along), along), along)
-    return (found.shape[along] - 1) - mirrored
+    mirrored = traced("flip", _order(traced("flip", tensor, along), along), along)
+    return (tensor.shape[along] - 1) - mirrored
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements sorted along an axis."""
-    found = tensor_of(x)
-    (along,) = axes("sort", (axis,), found.ndim)
-    result = traced("sort", found, axis=along)
+    tensor = tensor_of(x)
+    (along,) = axes("sort", (axis,), tensor.ndim)
+    result = traced("sort", tensor, axis=along)
     return traced("flip", result, along) if descending else result
 
 

@@ -34,14 +34,14 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum, added up in ``dtype``."""
-    found = converted(tensor_of(x), dtype).sum(axis=axis, keepdims=keepdims)
-    return converted(found, dtype)
+    total = converted(tensor_of(x), dtype).sum(axis=axis, keepdims=keepdims)
+    return converted(total, dtype)
 
 
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The product, multiplied in ``dtype``."""
-    found = converted(tensor_of(x), dtype).prod(axis=axis, keepdims=keepdims)
-    return converted(found, dtype)
+    total = converted(tensor_of(x), dtype).prod(axis=axis, keepdims=keepdims)
+    return converted(total, dtype)
 
 
 def var(
@@ -75,16 +75,16 @@ def cumulative_prod(
 def _running(
     name: str, run: Any, first: int, x: Any, axis: int | None, dtype: Any, include_initial: bool
 ) -> Tensor:
-    found = tensor_of(x)
+    tensor = tensor_of(x)
     if axis is None:
-        if found.ndim != 1:
+        if tensor.ndim != 1:
             raise ShapeError(
-                f"{name}: axis is required for shape {found.shape}",
+                f"{name}: axis is required for shape {tensor.shape}",
                 source=where(),
                 hint="pass axis=",
             )
         axis = 0
-    total: Tensor = converted(run(converted(found, dtype), axis=axis), dtype)
+    total: Tensor = converted(run(converted(tensor, dtype), axis=axis), dtype)
     if not include_initial:
         return total
     shape = list(total.shape)

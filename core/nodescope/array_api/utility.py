@@ -42,18 +42,18 @@ def diff(
         DomainError: ``n`` is negative.
         BoundsError: There is no such axis.
     """
-    found = tensor_of(x)
-    (along,) = axes("diff", (axis,), found.ndim)
+    differences = tensor_of(x)
+    (along,) = axes("diff", (axis,), differences.ndim)
     if n < 0:
         raise DomainError(f"diff: cannot take differences {n} times", source=where())
     if n == 0:  # NumPy, too, then joins nothing
-        return found
-    parts = [tensor_of(each) for each in (prepend, found, append) if each is not None]
+        return differences
+    parts = [tensor_of(part) for part in (prepend, differences, append) if part is not None]
     if len(parts) > 1:
-        found = traced("concatenate", parts, axis=along)
+        differences = traced("concatenate", parts, axis=along)
     lead = (slice(None),) * along
     for _ in range(n):
-        upper, lower = found[(*lead, slice(1, None))], found[(*lead, slice(None, -1))]
+        upper, lower = differences[(*lead, slice(1, None))], differences[(*lead, slice(None, -1))]
         # Booleans differ or they do not: minus is not defined for them.
-        found = upper ^ lower if found.dtype.kind == "b" else upper - lower
-    return found
+        differences = upper ^ lower if differences.dtype.kind == "b" else upper - lower
+    return differences

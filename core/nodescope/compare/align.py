@@ -101,29 +101,29 @@ def _by_name(
 
     The shapes of an eager run are those of a value's first execution, so they need not fit.
     """
-    taken: set[int] = set()
+    matched: set[int] = set()
     for level in (2, 1, 0):
         earlier: Counter[Sign] = Counter()
         for call in before:
-            there = _signs(call.traced, base if call.base is None else call.base, level)
-            earlier.update(sign for sign, _ in there)
+            signs_there = _signs(call.traced, base if call.base is None else call.base, level)
+            earlier.update(sign for sign, _ in signs_there)
         groups: dict[Sign, list[Node]] = defaultdict(list)
         for sign, node in _signs(traced, base, level):
             if node.id not in matches:
                 groups[sign].append(node)
         for sign, nodes in groups.items():
-            found = [
+            candidates = [
                 other
                 for other in by_key.get(sign[0], ())
-                if other.id not in taken and _fits(other, sign, specs)
+                if other.id not in matched and _fits(other, sign, specs)
             ]
             skip = earlier[sign]
-            start = skip if skip + len(nodes) <= len(found) else 0
+            start = skip if skip + len(nodes) <= len(candidates) else 0
             # Called several times in a step: the first call is the one that is looked at.
-            if len(found) >= len(nodes) and (start or len(found) % len(nodes) == 0):
-                for node, other in zip(nodes, found[start:], strict=False):
+            if len(candidates) >= len(nodes) and (start or len(candidates) % len(nodes) == 0):
+                for node, other in zip(nodes, candidates[start:], strict=False):
                     matches[node.id] = Match(node.id, other.id, "name")
-                    taken.add(other.id)
+                    matched.add(other.id)
 
 
 def _signs(traced: Graph, base: str, level: int) -> list[tuple[Sign, Node]]:
@@ -151,8 +151,8 @@ def _fits(node: Node, sign: Sign, specs: Mapping[int, Spec]) -> bool:
         return True
     known = tuple(specs.get(value) for value in node.outputs)
     return len(known) == len(results) and all(
-        one is None or other is None or one == other
-        for one, other in zip(known, results, strict=True)
+        first is None or other is None or first == other
+        for first, other in zip(known, results, strict=True)
     )
 
 
@@ -177,7 +177,7 @@ def _likeliest_base(
     wanted = list(inner)
     forward = [node for node in wanted if node.phase == "forward" and counts[node.op]]
     candidates: dict[str, None] = {"": None}
-    for node in sorted(forward, key=lambda each: counts[each.op])[:3]:
+    for node in sorted(forward, key=lambda node: counts[node.op])[:3]:
         for other in outer:
             if other.op != node.op or other.phase != "forward":
                 continue
@@ -199,7 +199,7 @@ def _by_order(
     specs: Mapping[int, Spec],
     matches: dict[int, Match],
 ) -> None:
-    taken = {each.eager for each in matches.values()}
+    matched = {match.eager for match in matches.values()}
     ours = {value.id: value.spec for value in traced.values}
 
     def sign(node: Node, known: Mapping[int, Spec]) -> tuple[object, ...]:
@@ -207,16 +207,16 @@ def _by_order(
         return (node.op, node.phase, shapes if specs else ())
 
     left = [node for node in inner if node.id not in matches]
-    right = [node for node in outer if node.id not in taken]
+    right = [node for node in outer if node.id not in matched]
     if not left or not right:
         return
-    found = difflib.SequenceMatcher(
+    blocks = difflib.SequenceMatcher(
         None,
         [sign(node, ours) for node in left],
         [sign(node, specs) for node in right],
         autojunk=False,
     )
-    for start, other, size in found.get_matching_blocks():
+    for start, other, size in blocks.get_matching_blocks():
         for k in range(size):
             node = left[start + k]
             matches[node.id] = Match(node.id, right[other + k].id, "order")
@@ -233,26 +233,26 @@ def _leaves(
     makers = {value: node for node in eager for value in node.outputs}
     by_id = {node.id: node for node in eager}
     ours = {value: node for node in traced.nodes for value in node.outputs}
-    taken = {each.eager for each in matches.values()}
+    matched = {m.eager for m in matches.values()}
     for node in traced.nodes:
         match = matches.get(node.id)
         if match is None:
             continue
         for value, other in zip(node.inputs, by_id[match.eager].inputs, strict=False):
-            leaf, there = ours.get(value), makers.get(other)
-            if leaf is None or there is None or not leaf.is_leaf or not there.is_leaf:
+            leaf, counterpart = ours.get(value), makers.get(other)
+            if leaf is None or counterpart is None or not leaf.is_leaf or not counterpart.is_leaf:
                 continue
-            if leaf.id not in matches and there.id not in taken:
-                matches[leaf.id] = Match(leaf.id, there.id, "inputs")
-                taken.add(there.id)
+            if leaf.id not in matches and counterpart.id not in matched:
+                matches[leaf.id] = Match(leaf.id, counterpart.id, "inputs")
+                matched.add(counterpart.id)
     names = {node.name: node for node in eager if node.is_leaf}
-    shapes = {each.id: each.spec for each in traced.values}
+    shapes = {value.id: value.spec for value in traced.values}
     for node in traced.nodes:
         if not node.is_leaf or node.id in matches:
             continue
-        found = names.get(join(base, node.name)) or names.get(node.name)
-        results = tuple(shapes.get(each) for each in node.outputs)
-        alike = found is not None and _fits(found, (_key(node), None, results), specs)
-        if found is not None and alike and found.id not in taken:
-            matches[node.id] = Match(node.id, found.id, "name")
-            taken.add(found.id)
+        namesake = names.get(join(base, node.name)) or names.get(node.name)
+        results = tuple(shapes.get(value) for value in node.outputs)
+        alike = namesake is not None and _fits(namesake, (_key(node), None, results), specs)
+        if namesake is not None and alike and namesake.id not in matched:
+            matches[node.id] = Match(node.id, namesake.id, "name")
+            matched.add(namesake.id)

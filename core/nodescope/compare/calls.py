@@ -27,7 +27,7 @@ def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[Call]:
         ran: In order of execution; each call makes nodes of its own.
         finals: The graphs that run, by id.
     """
-    found: list[Call] = []
+    calls_made: list[Call] = []
     latest: dict[int, int] = {}
     openers: dict[int, object] = {}
     seen: Counter[int] = Counter()
@@ -46,11 +46,11 @@ def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[Call]:
         if openers.setdefault(node.graph, key) == key:
             # A graph may hold several nodes of one op and origin.
             if seen[node.graph] % max(1, alike[node.graph][key]) == 0:
-                latest[node.graph] = len(found)
-                found.append(Call(node.graph, None))
+                latest[node.graph] = len(calls_made)
+                calls_made.append(Call(node.graph, None))
             seen[node.graph] += 1
         at = latest[node.graph]
-        if found[at].base is None and key in scopes[node.graph]:
+        if calls_made[at].base is None and key in scopes[node.graph]:
             final = scopes[node.graph][key]
-            found[at] = Call(node.graph, base_of(node.scope, final.scope, final.phase))
-    return found
+            calls_made[at] = Call(node.graph, base_of(node.scope, final.scope, final.phase))
+    return calls_made

@@ -68,8 +68,8 @@ class Measure(msgspec.Struct, frozen=True):
 def measure_arrays(eager: Array, compiled: Array) -> Measure:
     """Compare elements. Arrays of different shapes or kinds are not measured."""
     if eager.shape != compiled.shape:
-        one, other = shape_words(eager.shape), shape_words(compiled.shape)
-        return Measure("none", why=f"the shapes differ: {one} and {other}")
+        eager_shape, other = shape_words(eager.shape), shape_words(compiled.shape)
+        return Measure("none", why=f"the shapes differ: {eager_shape} and {other}")
     if eager.dtype != compiled.dtype:
         return Measure("none", why=f"the dtypes differ: {eager.dtype} and {compiled.dtype}")
     kind = eager.dtype.kind
@@ -118,7 +118,7 @@ def _measured(a: Array, b: Array, kind: str, name: str) -> Measure:
     high = np.complex128 if kind == "c" else np.longdouble if a.itemsize > 8 else np.float64
     error = np.abs(a.astype(high) - b.astype(high))[finite]
     scale = np.abs(a.astype(high))[finite]
-    counts = tuple(int(np.count_nonzero(each)) for each in (*nans, *infs))
+    counts = tuple(int(np.count_nonzero(mask)) for mask in (*nans, *infs))
     relative_tolerance, absolute = TOLERANCES.get(name, (1e-7, 1e-7))
     beyond = np.count_nonzero(error > absolute + relative_tolerance * scale)
     beyond += np.count_nonzero(~finite & ~same)
@@ -150,8 +150,12 @@ def _ulp(a: Array, b: Array) -> float | None:
         return None
     if not a.size:
         return 0.0
-    found = [_ordered(each, wide) for each in (a, b)]
-    distance = np.where(found[0] > found[1], found[0] - found[1], found[1] - found[0])
+    order_numbers = [_ordered(array, wide) for array in (a, b)]
+    distance = np.where(
+        order_numbers[0] > order_numbers[1],
+        order_numbers[0] - order_numbers[1],
+        order_numbers[1] - order_numbers[0],
+    )
     return float(distance.max())
 
 
@@ -159,8 +163,8 @@ def _ordered(array: Array, wide: Any) -> Array:
     """Bits as unsigned integers that are ordered as the numbers are; both zeros are one."""
     bits: Array = np.ascontiguousarray(array).reshape(-1).view(wide)
     top = wide(1 << (array.dtype.itemsize * 8 - 1))
-    found: Array = np.where(bits & top, top - (bits & ~top), top + bits)
-    return found
+    result: Array = np.where(bits & top, top - (bits & ~top), top + bits)
+    return result
 
 
 def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
@@ -180,7 +184,9 @@ def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
         part = error / abs(a) if a else float(error > 0)
         worst = max(worst or 0.0, min(part, sys.float_info.max))
     counts = ("nan_count", "inf_count", "zero_count")
-    same = not largest and all(getattr(eager, each) == getattr(compiled, each) for each in counts)
+    same = not largest and all(
+        getattr(eager, count) == getattr(compiled, count) for count in counts
+    )
     return Measure(
         "summaries",
         same and eager.histogram == compiled.histogram,
@@ -198,8 +204,8 @@ def worst_of(measures: list[Measure]) -> Measure | None:
     if not known:
         return measures[-1] if measures else None
 
-    def badness(each: Measure) -> tuple[bool, float, float]:
-        odd = each.nan[0] != each.nan[1] or each.inf[0] != each.inf[1]
-        return odd, each.mismatched or 0.0, each.max_abs or 0.0
+    def badness(measure: Measure) -> tuple[bool, float, float]:
+        odd = measure.nan[0] != measure.nan[1] or measure.inf[0] != measure.inf[1]
+        return odd, measure.mismatched or 0.0, measure.max_abs or 0.0
 
     return max(known, key=badness)

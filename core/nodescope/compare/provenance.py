@@ -57,9 +57,9 @@ def stages(function: Function) -> tuple[Stage, ...]:
     names: dict[int, str] = {}
     for graph in graphs.values():
         names.update((node.id, node.name) for node in graph.nodes)
-    found = [Stage("traced", function.traced.id, _count(function.traced))]
-    for each in function.passes:
-        if each.after == each.before or each.after not in graphs:
+    result = [Stage("traced", function.traced.id, _count(function.traced))]
+    for graph_pass in function.passes:
+        if graph_pass.after == graph_pass.before or graph_pass.after not in graphs:
             continue
         changes = tuple(
             StageChange(
@@ -69,26 +69,35 @@ def stages(function: Function) -> tuple[Stage, ...]:
                 _named(rewrite.after, names),
                 rewrite.note,
             )
-            for rewrite in each.rewrites
+            for rewrite in graph_pass.rewrites
         )
-        count = _count(graphs[each.after])
-        found.append(Stage(each.name, each.after, count, changes, each.took_ns, each.notes))
-    if found[-1].graph != function.final.id:
-        found.append(Stage("final", function.final.id, _count(function.final)))
-    return tuple(found)
+        count = _count(graphs[graph_pass.after])
+        result.append(
+            Stage(
+                graph_pass.name,
+                graph_pass.after,
+                count,
+                changes,
+                graph_pass.took_ns,
+                graph_pass.notes,
+            )
+        )
+    if result[-1].graph != function.final.id:
+        result.append(Stage("final", function.final.id, _count(function.final)))
+    return tuple(result)
 
 
 def with_origins(function: Function, graph_id: int) -> Graph | None:
     """A stage's graph with `Node.origin` set; None if the function has no such graph."""
-    graph = next((each for _, each in function.graphs if each.id == graph_id), None)
+    graph = next((g for _, g in function.graphs if g.id == graph_id), None)
     if graph is None:
         return None
     if any(node.origin for node in graph.nodes):
         return graph
     standing: dict[int, set[int]] = {node.id: {node.id} for node in function.traced.nodes}
     if graph.id != function.traced.id:
-        for each in function.passes:
-            for rewrite in each.rewrites:
+        for graph_pass in function.passes:
+            for rewrite in graph_pass.rewrites:
                 if rewrite.only_reorders:
                     continue
                 known: set[int] = set()
@@ -96,7 +105,7 @@ def with_origins(function: Function, graph_id: int) -> Graph | None:
                     known |= standing.get(before, set())
                 for after in rewrite.after:
                     standing.setdefault(after, set()).update(known)
-            if each.after == graph.id:
+            if graph_pass.after == graph.id:
                 break
     return msgspec.structs.replace(
         graph,

@@ -172,8 +172,8 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
         UsageError: The second run has no compiled function.
         RecordingError: A recording is damaged.
     """
-    found = functions(compiled)
-    if not found:
+    compiled_functions = functions(compiled)
+    if not compiled_functions:
         raise UsageError(
             f"{compiled.run().name}: no compiled function ran in this recording",
             hint="decorate the function to compare with @ns.compile, and call it",
@@ -182,7 +182,10 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
     return Comparison(
         eager.run().id,
         compiled.run().id,
-        tuple(_function(each, reader, found, samples) for each in found),
+        tuple(
+            _function(function_, reader, compiled_functions, samples)
+            for function_ in compiled_functions
+        ),
         _notes(eager, compiled),
         compiled.timings(),
     )
@@ -196,18 +199,20 @@ def history(
     Raises:
         UsageError: There is no such function or node.
     """
-    found = functions(compiled)
-    function = next((each for each in found if each.owner == owner), None)
+    compiled_functions = functions(compiled)
+    function = next(
+        (function_ for function_ in compiled_functions if function_.owner == owner), None
+    )
     traced = None
     if function is not None:
-        traced = next((each for each in function.traced.nodes if each.id == node), None)
+        traced = next((n for n in function.traced.nodes if n.id == node), None)
     if function is None or traced is None:
         raise UsageError(f"no node {node} in a compiled function {owner!r}")
     reader = Reader(eager, compiled)
-    sides = Sides(function, reader, found)
+    sides = Sides(function, reader, compiled_functions)
     pair = sides.pair(traced, 0)
-    there = pair.eager is not None and pair.compiled is not None
-    chosen = sampled(reader.of_both(sides.steps), samples) if there else ()
+    comparable = pair.eager is not None and pair.compiled is not None
+    chosen = sampled(reader.of_both(sides.steps), samples) if comparable else ()
     return ErrorHistory(node, chosen, tuple(reader.measure(pair, step) for step in chosen))
 
 
@@ -218,9 +223,9 @@ def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
             notes.append(f"The {side} run failed: {run.error}")
         elif run.status:
             notes.append(f"The {side} run ended with status {run.status}")
-    one, two = len(eager.steps()), len(compiled.steps())
-    if one != two:
-        notes.append(f"The eager run has {one} steps, the compiled run {two}")
+    eager_steps, two = len(eager.steps()), len(compiled.steps())
+    if eager_steps != two:
+        notes.append(f"The eager run has {eager_steps} steps, the compiled run {two}")
     return tuple(notes)
 
 
@@ -233,7 +238,7 @@ def _function(
     fates = {fate.node: fate for fate in compiled.fates}
     nodes = tuple(_node(node, fates, sides, reader, measured) for node in function.traced.nodes)
     kernels = _kernels(sides, reader)
-    matched = {each.eager for each in sides.alignment.matches.values()}
+    matched = {match.eager for match in sides.alignment.matches.values()}
     inner = [node for node in nodes if node.role not in LEAF_ROLES]
     return ComparedFunction(
         owner=function.owner,
@@ -288,16 +293,16 @@ def _node(
 def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
     computed = {node.id for node in sides.function.traced.nodes if not node.is_leaf}
     costs = sides.function.compiled.costs
-    found = []
+    kernels = []
     for node in sides.function.final.nodes:
         if node.is_leaf:
             continue
         ran = sides.run.get(node.id)
-        covered = [each for each in node.origin if each in computed]
-        eager = [each.id for each in map(sides.eager_of, covered) if each is not None]
-        known = [reader.eager_times[each] for each in eager if each in reader.eager_times]
+        covered = [node_id for node_id in node.origin if node_id in computed]
+        eager = [node_id.id for node_id in map(sides.eager_of, covered) if node_id is not None]
+        known = [reader.eager_times[node_id] for node_id in eager if node_id in reader.eager_times]
         durations = reader.compiled_durations.get(ran.id, []) if ran else []
-        found.append(
+        kernels.append(
             Kernel(
                 id=node.id,
                 name=node.name,
@@ -311,14 +316,14 @@ def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
                 cost=costs.get(node.id),
             )
         )
-    return tuple(found)
+    return tuple(kernels)
 
 
 def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
-    there = pair.eager is not None and pair.compiled is not None
-    measures = [reader.measure(pair, step) for step in steps] if there else []
+    comparable = pair.eager is not None and pair.compiled is not None
+    measures = [reader.measure(pair, step) for step in steps] if comparable else []
     why = pair.why or ("" if pair.eager else "no match in the eager run")
-    if there and not steps:
+    if comparable and not steps:
         why = "no node of the function runs, so there is no step to measure"
     return ComparedValue(
         port=pair.port,

@@ -44,7 +44,7 @@ class Sides:
         self._made = {value: node for node in function.final.nodes for value in node.outputs}
         self._names = {node.id: node.name for node in function.final.nodes}
         self._traced = {value: node for node in function.traced.nodes for value in node.outputs}
-        self._specs = {each.id: each.spec for each in function.traced.values}
+        self._specs = {value.id: value.spec for value in function.traced.values}
 
     def eager_of(self, traced: int) -> Node | None:
         """The eager node that a traced one is."""
@@ -55,38 +55,38 @@ class Sides:
         """Where a value of a traced node is."""
         value = node.outputs[port]
         eager = self.eager_of(node.id)
-        there = eager.outputs[port] if eager is not None and port < len(eager.outputs) else 0
+        eager_value = eager.outputs[port] if eager is not None and port < len(eager.outputs) else 0
 
-        def found(compiled: Node | None, at: int, why: str = "") -> Pair:
+        def pair_of(compiled: Node | None, at: int, why: str = "") -> Pair:
             number = compiled.outputs[at] if compiled is not None else 0
-            return Pair(eager, there, compiled, number, port, self._specs[value], why)
+            return Pair(eager, eager_value, compiled, number, port, self._specs[value], why)
 
         if node.is_leaf:
-            return self._leaf(node, found)
+            return self._leaf(node, pair_of)
         compiled = self.function.compiled
         final = compiled.values.get(value)
         if final is not None and final in self._made:
             maker = self._made[final]
             ran = self.run.get(maker.id)
             if ran is not None:
-                return found(ran, maker.outputs.index(final))
+                return pair_of(ran, maker.outputs.index(final))
             if maker.is_leaf and final in self._traced:
-                return self._leaf(self._traced[final], found)
+                return self._leaf(self._traced[final], pair_of)
             why = "now a constant" if maker.is_leaf else "its node was not recorded"
-            return found(None, 0, why)
+            return pair_of(None, 0, why)
         kernel = compiled.inside.get(value)
         if kernel is not None:
             name = self._names.get(kernel[0], "")
-            return found(None, 0, f"inside the kernel {name}, which does not output it")
-        return found(None, 0, "no longer computed")
+            return pair_of(None, 0, f"inside the kernel {name}, which does not output it")
+        return pair_of(None, 0, "no longer computed")
 
-    def _leaf(self, leaf: Node, found: Any) -> Pair:
+    def _leaf(self, leaf: Node, pair_of: Any) -> Pair:
         eager = self.eager_of(leaf.id)
-        there = self._reader.compiled_leaf(self._fed.get(leaf.outputs[0], 0))
-        if there is None and eager is not None:
-            there = self._reader.leaf_like(eager)
-        why = "" if there is not None else "an input that was not recorded"
-        return found(there, 0, why)  # type: ignore[no-any-return]
+        counterpart = self._reader.compiled_leaf(self._fed.get(leaf.outputs[0], 0))
+        if counterpart is None and eager is not None:
+            counterpart = self._reader.leaf_like(eager)
+        why = "" if counterpart is not None else "an input that was not recorded"
+        return pair_of(counterpart, 0, why)  # type: ignore[no-any-return]
 
 
 def _calls_before(
@@ -95,8 +95,8 @@ def _calls_before(
     """The scope of the function's first call, and the calls before it in that step."""
     if not steps:
         return None, []
-    traced = {each.final.id: each.traced for each in beside}
-    finals = {each.final.id: each.final for each in beside}
+    traced = {call.final.id: call.traced for call in beside}
+    finals = {call.final.id: call.final for call in beside}
     before: list[Called] = []
     for call in calls(reader.compiled_nodes(steps[0]), finals):
         if call.graph == function.final.id:
@@ -107,13 +107,13 @@ def _calls_before(
 
 def _fed(function: Function, run: Mapping[int, Node]) -> dict[int, int]:
     """Values of the run by final value, as far as nodes that ran take them."""
-    found: dict[int, int] = {}
+    values_by_final: dict[int, int] = {}
     for node in function.final.nodes:
         ran = run.get(node.id)
         if ran is not None and len(ran.inputs) == len(node.inputs):
             for final, value in zip(node.inputs, ran.inputs, strict=True):
-                found.setdefault(final, value)
-    return found
+                values_by_final.setdefault(final, value)
+    return values_by_final
 
 
 def _running(function: Function, ran: Iterable[Node]) -> dict[int, Node]:
@@ -121,9 +121,9 @@ def _running(function: Function, ran: Iterable[Node]) -> dict[int, Node]:
     waiting: dict[Any, list[Node]] = defaultdict(list)
     for node in ran:
         waiting[node.op, node.origin].append(node)
-    found = {}
+    running = {}
     for node in function.final.nodes:
-        there = waiting.get((node.op, node.origin))
-        if not node.is_leaf and there:
-            found[node.id] = there.pop(0)
-    return found
+        candidates = waiting.get((node.op, node.origin))
+        if not node.is_leaf and candidates:
+            running[node.id] = candidates.pop(0)
+    return running

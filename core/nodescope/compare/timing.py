@@ -27,15 +27,17 @@ Times = Mapping[str, Sequence[int]]
 def timings(eager: Sequence[Times], compiled: Sequence[Times]) -> tuple[FunctionTiming, ...]:
     """The functions that were called often enough in every run, in the order of the first."""
     names = list(eager[0]) if eager else []
-    found: list[FunctionTiming] = []
+    result: list[FunctionTiming] = []
     for name in names:
-        one = [_warm(run.get(name, ())) for run in eager]
+        eager_times = [_warm(run.get(name, ())) for run in eager]
         two = [_warm(run.get(name, ())) for run in compiled]
-        if min(map(len, (*one, *two)), default=0) < _FEWEST:
+        if min(map(len, (*eager_times, *two)), default=0) < _FEWEST:
             continue
-        pairs = tuple(median(left) / median(right) for left, right in zip(one, two, strict=True))
-        found.append(FunctionTiming(name, _times(one), _times(two), pairs))
-    return tuple(found)
+        pairs = tuple(
+            median(left) / median(right) for left, right in zip(eager_times, two, strict=True)
+        )
+        result.append(FunctionTiming(name, _times(eager_times), _times(two), pairs))
+    return tuple(result)
 
 
 def _warm(calls: Sequence[int]) -> list[int]:
@@ -43,6 +45,6 @@ def _warm(calls: Sequence[int]) -> list[int]:
 
 
 def _times(runs: Sequence[Sequence[int]]) -> CallTimes:
-    calls = sorted(each for run in runs for each in run)
+    calls = sorted(duration for run in runs for duration in run)
     last = len(calls) - 1
     return CallTimes(median(calls), calls[last // 4], calls[last - last // 4], len(calls))

@@ -54,7 +54,9 @@ class Reader:
         self._leaves = {node.name: node for node in leaves}
         self._leaf_of = {value: node for node in leaves for value in node.outputs}
         self._by_id = {node.id: node for node in self._rows}
-        self.eager_times = {node: float(median(found)) for node, found in _durations(eager).items()}
+        self.eager_times = {
+            node: float(median(duration)) for node, duration in _durations(eager).items()
+        }
         self.compiled_durations = _durations(compiled)
         self._seqs = functools.lru_cache(maxsize=256)(self._read_seqs)
         self.as_of = functools.lru_cache(maxsize=16)(self._read_as_of)
@@ -67,8 +69,8 @@ class Reader:
         """The steps in which the first of some nodes ran."""
         if not nodes:
             return ()
-        found = self._compiled.executions(node=nodes[0].id)
-        return tuple(sorted({each.step for each in found}))
+        executions = self._compiled.executions(node=nodes[0].id)
+        return tuple(sorted({execution.step for execution in executions}))
 
     def eager_nodes(self, step: int | None) -> list[Node]:
         """What the eager run executed in a step, in order, behind the leaves from before it.
@@ -77,14 +79,14 @@ class Reader:
         """
         known = self.as_of(step).nodes
         if step is not None:
-            found = {node: None for node, _ in self._eager.ran_in(step)}
-            ran = [known[node] for node in found if node in known]
+            executed = {node: None for node, _ in self._eager.ran_in(step)}
+            ran = [known[node] for node in executed if node in known]
             if ran:
-                taken = {value for node in ran for value in node.inputs}
+                used = {value for node in ran for value in node.inputs}
                 return [
                     node
                     for node in known.values()
-                    if node.is_leaf and node.id not in found and taken & {*node.outputs}
+                    if node.is_leaf and node.id not in executed and used & {*node.outputs}
                 ] + ran
         return list(known.values())
 
@@ -98,41 +100,41 @@ class Reader:
 
     def leaf_like(self, eager: Node) -> Node | None:
         """The leaf of the compiled run that has the name and the line of an eager one."""
-        found = self._leaves.get(eager.name)
-        return found if found is not None and found.source == eager.source else None
+        leaf = self._leaves.get(eager.name)
+        return leaf if leaf is not None and leaf.source == eager.source else None
 
     def to_measure(self, steps: Sequence[int], samples: int) -> tuple[int, ...]:
         """Which steps to look at: those of which both runs keep arrays, if there are any."""
         kept = self._eager.steps_with_arrays() & self._compiled.steps_with_arrays()
         both = self.of_both(steps)
-        return sampled([each for each in both if each in kept] or both or steps, samples)
+        return sampled([value for value in both if value in kept] or both or steps, samples)
 
     def of_both(self, steps: Sequence[int]) -> list[int]:
         """Those of some steps that the eager run has, too."""
-        there = {row.step for row in self._eager.steps()}
-        return [step for step in steps if step == 0 or step in there]
+        eager_steps = {row.step for row in self._eager.steps()}
+        return [step for step in steps if step == 0 or step in eager_steps]
 
     def measure(self, pair: Pair, step: int) -> Measure:
         """How far a value is apart in a step."""
         if pair.eager is None or pair.compiled is None:
             return Measure("none", why=pair.why)
-        found = self._arrays(pair, step)
-        if found is not None:
-            return measure_arrays(*found)
-        one = self._at(True, step, pair.eager, pair.eager_value)
+        arrays = self._arrays(pair, step)
+        if arrays is not None:
+            return measure_arrays(*arrays)
+        eager_summary = self._at(True, step, pair.eager, pair.eager_value)
         two = self._at(False, step, pair.compiled, pair.compiled_value)
-        if one is None or two is None:
-            which = "eager" if one is None else "compiled"
-            return Measure("none", why=f"the {which} run kept no value of step {step}")
-        if one.summary.blob and two.summary.blob:
-            size = one.summary.nbytes + two.summary.nbytes
+        if eager_summary is None or two is None:
+            missing_side = "eager" if eager_summary is None else "compiled"
+            return Measure("none", why=f"the {missing_side} run kept no value of step {step}")
+        if eager_summary.summary.blob and two.summary.blob:
+            size = eager_summary.summary.nbytes + two.summary.nbytes
             if size <= self._left:
                 self._left -= size
-                a = self._eager.array(one.value, one.seq)
+                a = self._eager.array(eager_summary.value, eager_summary.seq)
                 b = self._compiled.array(two.value, two.seq)
                 if a is not None and b is not None:
                     return measure_arrays(a, b)
-        return measure_summaries(one.summary, two.summary)
+        return measure_summaries(eager_summary.summary, two.summary)
 
     def _arrays(self, pair: Pair, step: int) -> tuple[Array, Array] | None:
         """The elements of what both nodes made in a step, if both recordings keep them."""
@@ -157,8 +159,8 @@ class Reader:
             # Data that was made before the step is still there.
             before = node.is_leaf and seqs
             return recording.latest_at(value, max(seqs.values())) if before else None
-        found = recording.latest_at(value, seq)
-        return found if found is not None and found.seq == seq else None
+        summary = recording.latest_at(value, seq)
+        return summary if summary is not None and summary.seq == seq else None
 
     def _read_as_of(self, step: int | None) -> AsOf:
         until = MAX_SEQ if step is None else end_of(self._eager, step)
@@ -187,7 +189,7 @@ def sampled(steps: Sequence[int], samples: int) -> tuple[int, ...]:
 
 
 def _durations(recording: Recording) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
+    durations: dict[int, list[int]] = defaultdict(list)
     for node, duration in recording.durations():
-        found[node].append(duration)
-    return found
+        durations[node].append(duration)
+    return durations

@@ -277,7 +277,7 @@ def unpacked(value: Any) -> Any:
         return msgspec.convert(value, struct_type).value()
     if tag is not None:
         return Opaque(f"{tag} of another version")
-    return {key: unpacked(each) for key, each in value.items()}
+    return {key: unpacked(item) for key, item in value.items()}
 
 
 def unpack(attrs: dict[str, Any]) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def plain(name: str, value: Any) -> Any:
     if name == "index" and isinstance(value, tuple):
         return ", ".join(map(_index_text, value))
     if isinstance(value, tuple | list):
-        return [plain("", each) for each in value]
+        return [plain("", item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
     return value if _is_plain(value) else str(value)
@@ -375,31 +375,31 @@ def write(value: Any, graph: Callable[[Graph], str]) -> str:
     if value is Ellipsis:
         return "..."
     if kind is tuple:
-        inner = ", ".join(write(each, graph) for each in value)
+        inner = ", ".join(write(item, graph) for item in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if kind is list:
-        return f"[{', '.join(write(each, graph) for each in value)}]"
+        return f"[{', '.join(write(item, graph) for item in value)}]"
     if kind is dict:
-        pairs = (f"{write(key, graph)}: {write(each, graph)}" for key, each in value.items())
+        pairs = (f"{write(key, graph)}: {write(item, graph)}" for key, item in value.items())
         return "{" + ", ".join(pairs) + "}"
     if kind is bytes:
         return f'bytes("{value.hex()}")'
     if kind is Graph:
         return graph(value)
-    found = value if isinstance(value, Attribute) else packed(value)
-    if isinstance(found, Dtype) and found.name in SHORT:
-        return f"dtype({SHORT[found.name]})"
-    if isinstance(found, Scalar):
-        return f'scalar({SHORT[found.dtype]}, "{found.data.hex()}")'
-    if isinstance(found, ArrayAttr):
-        return f'array({dtype_text(found.dtype, found.shape)}, "{found.data.hex()}")'
-    if isinstance(found, Opaque) and found is not value:
+    attribute = value if isinstance(value, Attribute) else packed(value)
+    if isinstance(attribute, Dtype) and attribute.name in SHORT:
+        return f"dtype({SHORT[attribute.name]})"
+    if isinstance(attribute, Scalar):
+        return f'scalar({SHORT[attribute.dtype]}, "{attribute.data.hex()}")'
+    if isinstance(attribute, ArrayAttr):
+        return f'array({dtype_text(attribute.dtype, attribute.shape)}, "{attribute.data.hex()}")'
+    if isinstance(attribute, Opaque) and attribute is not value:
         raise GraphError(
             f"an attribute of {kind.__module__}.{kind.__qualname__} has no text",
             hint="use numbers, strings, tuples, slices, graphs, or nodescope.ir.attrs.named",
         )
-    parts = ", ".join(write(field, graph) for field in msgspec.structs.astuple(found))
-    return f"{tag_of(found)}({parts})"
+    parts = ", ".join(write(field, graph) for field in msgspec.structs.astuple(attribute))
+    return f"{tag_of(attribute)}({parts})"
 
 
 def _float(value: float) -> str:
@@ -426,11 +426,11 @@ def built(word: str, fields: list[Any]) -> Any:
     struct_type = _STRUCTS.get(word)
     if struct_type is not None:
         try:
-            found = msgspec.convert(
+            attribute = msgspec.convert(
                 dict(zip(struct_type.__struct_fields__, fields, strict=True)) | {"attr": word},
                 struct_type,
             )
-            return found.value()
+            return attribute.value()
         except (TypeError, ValueError):
             raise GraphError(f"{word} does not take {len(fields)} fields like these") from None
     if word == "nan" and len(fields) == 1:

@@ -73,10 +73,10 @@ class _Parser:
         place = self.at if at is None else at
         line = self.text.count("\n", 0, place) + 1
         column = place - self.text.rfind("\n", 0, place)
-        found = self.text[place : place + 20].split("\n")[0]
+        text_found = self.text[place : place + 20].split("\n")[0]
         raise GraphError(
-            f"line {line}, column {column}: expected {expected}, found {found!r}"
-            if found
+            f"line {line}, column {column}: expected {expected}, found {text_found!r}"
+            if text_found
             else f"line {line}, column {column}: expected {expected}, found the end"
         )
 
@@ -84,10 +84,10 @@ class _Parser:
         self.match(_SPACE)
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.text, self.at)
-        if found is not None:
-            self.at = found.end()
-        return found
+        match = pattern.match(self.text, self.at)
+        if match is not None:
+            self.at = match.end()
+        return match
 
     def need(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
         return self.match(pattern) or self.fail(expected)
@@ -110,12 +110,12 @@ class _Parser:
     def string(self) -> str:
         start = self.at
         try:
-            found, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
+            string, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
         except ValueError:
             self.fail("a text in quotes", start)
-        if not isinstance(found, str):
+        if not isinstance(string, str):
             self.fail("a text in quotes", start)
-        return found
+        return string
 
     def quoted(self, pattern: re.Pattern[str], expected: str) -> str:
         if self.text.startswith('"', self.at):
@@ -161,7 +161,7 @@ class _Parser:
             self.space()
             nodes.append(self.node(nodes[-1].id if nodes else 0, values))
         self.depth -= 1
-        values.sort(key=lambda each: each.id)
+        values.sort(key=lambda value: value.id)
         return Graph(id, cast(GraphKind, kind), inputs, outputs, tuple(nodes), tuple(values),
                      constants)  # fmt: skip
 
@@ -172,12 +172,12 @@ class _Parser:
 
     def value_list(self) -> tuple[int, ...]:
         self.expect("(")
-        found: list[int] = []
+        values: list[int] = []
         while not self.take(")"):
-            if found:
+            if values:
                 self.expect(",")
-            found.append(self.number("%"))
-        return tuple(found)
+            values.append(self.number("%"))
+        return tuple(values)
 
     def made(self) -> tuple[Value, bool]:
         """``%3: f32[2]`` or ``%3 "name": f32[2]``, and whether it has a name."""
@@ -232,11 +232,11 @@ class _Parser:
         return DTYPES[word]
 
     def node(self, before: int, values: list[Value]) -> Node:
-        made: list[tuple[Value, bool]] = []
+        outputs: list[tuple[Value, bool]] = []
         if not self.take("_"):
-            made.append(self.made())
+            outputs.append(self.made())
             while self.take(","):
-                made.append(self.made())
+                outputs.append(self.made())
         self.expect("=")
         self.space()
         family = op = self.quoted(_WORD, "an op")
@@ -248,7 +248,7 @@ class _Parser:
         self.match(_LINE_SPACE)
         name = self.quoted(_BARE, "the node's name")
         rest = self.rest()
-        for port, (value, named) in enumerate(made):
+        for port, (value, named) in enumerate(outputs):
             usual = f"{name}:{port}" if port else name
             values.append(value if named else msgspec.structs.replace(value, name=usual))
         return Node(
@@ -258,7 +258,7 @@ class _Parser:
             family=family,
             inputs=inputs,
             control_inputs=rest.get("after", ()),
-            outputs=tuple(value.id for value, _ in made),
+            outputs=tuple(value.id for value, _ in outputs),
             attrs=attrs,
             scope=rest.get("scope", name.rpartition("/")[0]),
             phase=rest.get("phase", "forward"),
@@ -294,19 +294,19 @@ class _Parser:
 
     def rest(self) -> dict[str, Any]:
         """What follows a node's name, to the end of the line."""
-        found: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
         self.match(_LINE_SPACE)
         while self.at < len(self.text) and self.text[self.at] not in "\r\n":
             field = self.match(_FIELD)
             if field is None:
-                found["source"] = self.source()
+                rest["source"] = self.source()
             else:
                 key = field.group(1)
-                if key in found:
+                if key in rest:
                     self.fail(f"{key}= once", field.start())
-                found[key] = self.field(key)
+                rest[key] = self.field(key)
             self.match(_LINE_SPACE)
-        return found
+        return rest
 
     def field(self, key: str) -> Any:
         if key == "scope":
@@ -356,9 +356,9 @@ class _Parser:
     def value(self) -> Any:
         self._enter()
         self.space()
-        found = self._value()
+        value = self._value()
         self.depth -= 1
-        return found
+        return value
 
     def _value(self) -> Any:
         start = self.at
@@ -414,25 +414,25 @@ class _Parser:
         return built(word, self.items(")"))
 
     def items(self, end: str) -> list[Any]:
-        found: list[Any] = []
+        values: list[Any] = []
         while not self.take(end):
-            if found:
+            if values:
                 self.expect(",")
                 if self.take(end):
                     break
-            found.append(self.value())
-        return found
+            values.append(self.value())
+        return values
 
     def sequence(self, mark: str) -> Any:
         self.at += 1
-        found = self.items(")" if mark == "(" else "]")
-        return tuple(found) if mark == "(" else found
+        values = self.items(")" if mark == "(" else "]")
+        return tuple(values) if mark == "(" else values
 
     def mapping(self) -> dict[Any, Any]:
         self.at += 1
-        found: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         while not self.take("}"):
-            if found:
+            if mapping:
                 self.expect(",")
             start = self.at
             key = self.value()
@@ -441,5 +441,5 @@ class _Parser:
             except TypeError:
                 self.fail("a key that can be looked up", start)
             self.expect(":")
-            found[key] = self.value()
-        return found
+            mapping[key] = self.value()
+        return mapping

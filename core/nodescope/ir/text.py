@@ -45,12 +45,12 @@ def print_graph(graph: Graph, *, ids: bool = True) -> str:
 
 
 def _lines(graph: Graph, numbered: bool) -> list[str]:
-    values = {each.id: each for each in graph.values}
-    made = {value for node in graph.nodes for value in node.outputs}
-    ids = [each.id for each in graph.values]
+    values = {value.id: value for value in graph.values}
+    produced = {value for node in graph.nodes for value in node.outputs}
+    ids = [value.id for value in graph.values]
     if ids != sorted(set(ids)):
         raise GraphError("values must be in order of id, each once")
-    if missing := made - set(ids):
+    if missing := produced - set(ids):
         raise GraphError(f"value %{min(missing)} is made but not among the graph's values")
     ends = f"({_values(graph.inputs)}) -> ({_values(graph.outputs)})"
     lines = [f"graph {graph.id if numbered else 0} {graph.kind} {ends} {{"]
@@ -59,7 +59,7 @@ def _lines(graph: Graph, numbered: bool) -> list[str]:
     lines.extend(
         f"  given({_spec(value, '')} {_quoted(value.name)})"
         for value in graph.values
-        if value.id not in made
+        if value.id not in produced
     )
     before = 0
     for node in graph.nodes:
@@ -69,7 +69,7 @@ def _lines(graph: Graph, numbered: bool) -> list[str]:
 
 
 def _values(ids: tuple[int, ...]) -> str:
-    return ", ".join(f"%{each}" for each in ids)
+    return ", ".join(f"%{id_}" for id_ in ids)
 
 
 def _spec(value: Value, usual: str) -> str:
@@ -92,60 +92,60 @@ def value_name(node: str, port: int) -> str:
 
 
 def _node(node: Node, values: dict[int, Value], before: int, numbered: bool) -> str:
-    made = ", ".join(
-        _spec(values[each], value_name(node.name, port)) for port, each in enumerate(node.outputs)
+    results = ", ".join(
+        _spec(values[value], value_name(node.name, port)) for port, value in enumerate(node.outputs)
     )
     op = node.op if node.family == node.op else f"{_word(node.family)}.{_word(node.op)}"
-    parts = [f"%{each}" for each in node.inputs]
+    parts = [f"%{value}" for value in node.inputs]
     for name, value in node.attrs.items():
         word = name if IDENTIFIER.fullmatch(name) else json.dumps(name)
         parts.append(f"{word}={attributes.write(value, lambda body: _inner(body, numbered))}")
-    call = f"{made or '_'} = {op if node.family != node.op else _word(op)}({', '.join(parts)})"
+    call = f"{results or '_'} = {op if node.family != node.op else _word(op)}({', '.join(parts)})"
     return f"{call}  # {'  '.join([_quoted(node.name), *_rest(node, before)])}"
 
 
 def _inner(graph: Graph, numbered: bool) -> str:
     head, *rest = _lines(graph, numbered)
-    return "\n".join([head, *("  " + each for each in rest)])
+    return "\n".join([head, *("  " + word for word in rest)])
 
 
 def _rest(node: Node, before: int) -> list[str]:
-    found = []
+    parts = []
     if node.id != before + 1:
-        found.append(f"id=@{node.id}")
+        parts.append(f"id=@{node.id}")
     if node.scope != node.name.rpartition("/")[0]:
-        found.append(f"scope={_quoted(node.scope)}")
+        parts.append(f"scope={_quoted(node.scope)}")
     if node.phase != "forward":
-        found.append(f"phase={node.phase}")
+        parts.append(f"phase={node.phase}")
     if node.device != "cpu":
-        found.append(f"device={json.dumps(node.device)}")
+        parts.append(f"device={json.dumps(node.device)}")
     if node.role != usual_role(node.op, node.family):
-        found.append(f"role={node.role}")
+        parts.append(f"role={node.role}")
     if node.dialect != "nodescope":
-        found.append(f"dialect={json.dumps(node.dialect)}")
+        parts.append(f"dialect={json.dumps(node.dialect)}")
     if node.native:
-        found.append(f"native={json.dumps(node.native)}")
+        parts.append(f"native={json.dumps(node.native)}")
     if node.writes != usual_writes(node.family):
         pairs = ",".join(f"{output}>{target}" for output, target in node.writes)
-        found.append(f"writes={pairs or '-'}")
+        parts.append(f"writes={pairs or '-'}")
     if node.control_inputs:
-        found.append(f"after={_nodes(node.control_inputs)}")
+        parts.append(f"after={_nodes(node.control_inputs)}")
     if node.origin:
-        found.append(f"origin={_nodes(node.origin)}")
+        parts.append(f"origin={_nodes(node.origin)}")
     if node.forward is not None:
-        found.append(f"of=@{node.forward}")
+        parts.append(f"of=@{node.forward}")
     if node.graph:
-        found.append(f"graph={node.graph}")
+        parts.append(f"graph={node.graph}")
     if node.source is not None:
         where, function = str(node.source), node.source.function
         if not _PLACE.fullmatch(where):
             where = f"{json.dumps(node.source.file)}:{node.source.line}"
-        found.append(f"{where} {_quoted(function)}" if function else where)
-    return found
+        parts.append(f"{where} {_quoted(function)}" if function else where)
+    return parts
 
 
 def _nodes(ids: tuple[int, ...]) -> str:
-    return ",".join(f"@{each}" for each in ids)
+    return ",".join(f"@{id_}" for id_ in ids)
 
 
 def _quoted(name: str) -> str:

@@ -31,7 +31,7 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
             double; a control edge leads to an unknown node or goes round; specs are not what the op
             gives; an attribute is missing.
     """
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.spec for value in graph.values}
     if len(specs) < len(graph.values):
         seen: set[int] = set()
         for listed in graph.values:
@@ -55,11 +55,11 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
                     _fault(node, f"its input %{value} is unknown")
                 if value not in ready:
                     _fault(node, f"its input %{value} is made only later, by {makers[value].name}")
-        for each in node.control_inputs:
-            if each not in ids:
-                _fault(node, f"it waits for node @{each}, which is unknown")
-            if each not in done:
-                _fault(node, f"it waits for node @{each}, which comes later: a cycle")
+        for control in node.control_inputs:
+            if control not in ids:
+                _fault(node, f"it waits for node @{control}, which is unknown")
+            if control not in done:
+                _fault(node, f"it waits for node @{control}, which comes later: a cycle")
         for value in node.outputs:  # this is run for every node after every pass
             if value in specs and value not in ready:
                 ready.add(value)
@@ -70,35 +70,35 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
         done.add(node.id)
         if infer is not None and id(node) not in known:
             _check_specs(node, specs, infer)
-    for what, values in (
+    for role, values in (
         ("input", graph.inputs),
         ("output", graph.outputs),
         ("constant", graph.constants),
     ):
         for value in values:
             if value not in specs:
-                raise GraphError(f"the graph's {what} %{value} is unknown")
+                raise GraphError(f"the graph's {role} %{value} is unknown")
 
 
 def _check_specs(node: Node, specs: dict[int, Spec], infer: Infer) -> None:
-    taken = [specs[each] for each in node.inputs]
-    inputs = tuple(spec for spec in taken if isinstance(spec, TensorSpec))
-    if len(inputs) < len(taken):
+    operand_specs = [specs[value] for value in node.inputs]
+    inputs = tuple(spec for spec in operand_specs if isinstance(spec, TensorSpec))
+    if len(inputs) < len(operand_specs):
         _fault(node, f"{node.op} takes tensors, and one of its inputs is none")
     try:
-        found = infer(node, inputs)
+        inferred = infer(node, inputs)
     except KeyError as error:
         _fault(node, f"the attribute {error} is missing")
     except NodescopeError as error:
         _fault(node, f"{node.op} does not take its inputs: {error.message}")
-    if found is None:
+    if inferred is None:
         return
-    if len(found) != len(node.outputs):
-        _fault(node, f"{node.op} gives {len(found)} values, it has {len(node.outputs)} outputs")
-    for value, spec in zip(node.outputs, found, strict=True):
+    if len(inferred) != len(node.outputs):
+        _fault(node, f"{node.op} gives {len(inferred)} values, it has {len(node.outputs)} outputs")
+    for value, spec in zip(node.outputs, inferred, strict=True):
         if specs[value] != spec:
             _fault(node, f"%{value} is said to be {specs[value]}; {node.op} gives {spec}")
 
 
-def _fault(node: Node, what: str) -> NoReturn:
-    raise GraphError(f"node {node.name}: {what}", source=str(node.source or ""))
+def _fault(node: Node, problem: str) -> NoReturn:
+    raise GraphError(f"node {node.name}: {problem}", source=str(node.source or ""))

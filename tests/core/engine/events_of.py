@@ -31,16 +31,16 @@ class Events:
             self.all.append(event)
 
     def of(self, kind: type[E]) -> list[E]:
-        return [each for each in self.all if isinstance(each, kind)]
+        return [item for item in self.all if isinstance(item, kind)]
 
     @property
     def nodes(self) -> dict[str, Node]:
         """Nodes as last defined, by name."""
-        return {n.name: n for each in self.of(GraphExtended) for n in each.nodes}
+        return {n.name: n for item in self.of(GraphExtended) for n in item.nodes}
 
     @property
     def ran(self) -> list[str]:
-        return [each.node.name for each in self.of(NodeFinished)]
+        return [event.node.name for event in self.of(NodeFinished)]
 
 
 @contextlib.contextmanager

@@ -253,8 +253,8 @@ REAL: dict[str, Any] = {
     "floor": lambda x: np.floor(x),
     "trim_zeros": lambda x: np.trim_zeros(x[0] * [0, 1, 1, 0]),
     **{
-        f"quantile_{each}": lambda x, each=each: np.quantile(x, 0.37, axis=0, method=each)
-        for each in (
+        f"quantile_{item}": lambda x, i=item: np.quantile(x, 0.37, axis=0, method=i)
+        for item in (
             "lower",
             "higher",
             "nearest",

@@ -69,14 +69,14 @@ class Call(NamedTuple):
 
 def signature(name: str) -> dict[str, inspect.Parameter]:
     """The optional parameters of a function or method, those in ``**kwargs`` included."""
-    found = dict(_parameters(function(name)))
-    if name.startswith(".") and any(each.kind == each.VAR_KEYWORD for each in found.values()):
+    result = dict(_parameters(function(name)))
+    if name.startswith(".") and any(item.kind == item.VAR_KEYWORD for item in result.values()):
         base = _parameters(getattr(np, name[1:])) if hasattr(np, name[1:]) else {}
-        found.update({key: each for key, each in base.items() if key not in ("a", "x")})
+        result.update({key: item for key, item in base.items() if key not in ("a", "x")})
     return {
-        key: each
-        for key, each in found.items()
-        if each.default is not each.empty and each.kind != each.POSITIONAL_ONLY and key != "like"
+        key: item
+        for key, item in result.items()
+        if item.default is not item.empty and item.kind != item.POSITIONAL_ONLY and key != "like"
     }
 
 
@@ -117,10 +117,10 @@ def first(name: str) -> tuple[Any, ...] | None:
     if name.startswith("."):
         return ()
     required = [
-        each.name
-        for each in _parameters(function(name)).values()
-        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY,
-                                                       each.POSITIONAL_OR_KEYWORD)
+        parameter.name
+        for parameter in _parameters(function(name)).values()
+        if parameter.default is parameter.empty and parameter.kind in (parameter.POSITIONAL_ONLY,
+                                                       parameter.POSITIONAL_OR_KEYWORD)
     ]  # fmt: skip
     if name.startswith("atleast") or (len(required) == 1 and required[0] in _ARRAYS):
         return (T(A),)
@@ -132,17 +132,17 @@ _ARRAYS = frozenset("axmvzpfyA") | {"ary", "arr", "array", "val", "filt", "eleme
 
 def calls(name: str) -> list[Call]:
     """The calls of a function: bare, and with each argument in turn."""
-    given = first(name)
-    if given is None:
+    inputs = first(name)
+    if inputs is None:
         return []
-    found = [Call(name, "", given, {})]
+    results = [Call(name, "", inputs, {})]
     for key in signature(name):
         values = SPECIAL.get(f"{name}.{key}", VALUES.get(key, []))
-        found.extend(Call(name, key, given, {key: value}) for value in values)
-    for said, (args, kwargs) in ALONE.items():
-        if said.partition("(")[0] == name:
-            found.append(Call(name, said.partition("(")[2][:-1], args, kwargs))
-    return found
+        results.extend(Call(name, key, inputs, {key: value}) for value in values)
+    for label, (args, kwargs) in ALONE.items():
+        if label.partition("(")[0] == name:
+            results.append(Call(name, label.partition("(")[2][:-1], args, kwargs))
+    return results
 
 
 # Running
@@ -153,7 +153,7 @@ def _filled(value: Any, tensor: Callable[[Any], Any], kept: list[Any]) -> Any:
         kept.append(tensor(value.array))
         return kept[-1]
     if isinstance(value, list | tuple) and not isinstance(value, Out | Like):
-        return type(value)([_filled(each, tensor, kept) for each in value])
+        return type(value)([_filled(item, tensor, kept) for item in value])
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
@@ -200,33 +200,35 @@ def outcome(call: Call) -> Outcome:
     except Exception:
         return Outcome("none")
     try:
-        found, tensors = _run(call, _tensor, base)
+        result, tensors = _run(call, _tensor, base)
     except NodescopeError as error:
         return Outcome("refused", f"{error.message}; {error.hint}" if error.hint else error.message)
     except Exception as error:
         return Outcome("error", f"{type(error).__name__}: {error}")
-    said = _difference(found, expected) or next(filter(None, map(_difference, tensors, arrays)), "")
-    if not said and isinstance(call.kwargs.get("out"), Out) and found is not tensors[-1]:
-        said = "the result is not out"
-    return Outcome("differs", said) if said else Outcome("works")
+    message = _difference(result, expected) or next(
+        filter(None, map(_difference, tensors, arrays)), ""
+    )
+    if not message and isinstance(call.kwargs.get("out"), Out) and result is not tensors[-1]:
+        message = "the result is not out"
+    return Outcome("differs", message) if message else Outcome("works")
 
 
-def _difference(found: Any, expected: Any) -> str:
+def _difference(result: Any, expected: Any) -> str:
     """How a result is another than NumPy's, or ``""``."""
     if isinstance(expected, tuple | list):
-        if not isinstance(found, tuple | list) or len(found) != len(expected):
-            return f"gives {type(found).__name__}, NumPy {len(expected)} results"
-        return next(filter(None, map(_difference, found, expected)), "")
-    if not isinstance(found, ns.Tensor):
+        if not isinstance(result, tuple | list) or len(result) != len(expected):
+            return f"gives {type(result).__name__}, NumPy {len(expected)} results"
+        return next(filter(None, map(_difference, result, expected)), "")
+    if not isinstance(result, ns.Tensor):
         if isinstance(expected, np.ndarray | np.generic):
-            if isinstance(found, np.ndarray | np.generic):
+            if isinstance(result, np.ndarray | np.generic):
                 return "gives an array, outside of the graph"
-            same = np.array_equal(found, expected)
-            return "" if same else f"gives {type(found).__name__}"
-        same = type(found) is type(expected) and (found == expected or callable(found))
-        return "" if same else f"gives {found!r}, NumPy {expected!r}"
+            same = np.array_equal(result, expected)
+            return "" if same else f"gives {type(result).__name__}"
+        same = type(result) is type(expected) and (result == expected or callable(result))
+        return "" if same else f"gives {result!r}, NumPy {expected!r}"
     wanted = np.asarray(expected)
-    array = found.numpy()
+    array = result.numpy()
     if array.dtype != wanted.dtype:
         return f"dtype {array.dtype}, NumPy {wanted.dtype}"
     if array.shape != wanted.shape:
@@ -242,31 +244,35 @@ def gradient(call: Call) -> bool | None:
     if isinstance(call.kwargs.get("out"), Out):
         rest = {key: value for key, value in call.kwargs.items() if key != "out"}
         base, _ = _run(call._replace(kwargs=rest), _array, None)
-    found, tensors = _run(call, _tensor, base)
-    if not any(each.requires_grad for each in tensors):
+    result, tensors = _run(call, _tensor, base)
+    if not any(tensor.requires_grad for tensor in tensors):
         return None
-    results = [each for each in _leaves(found) or tensors[:1] if each.dtype.kind in "fc"]
-    return any(each.requires_grad for each in results) if results else None
+    results = [leaf for leaf in _leaves(result) or tensors[:1] if leaf.dtype.kind in "fc"]
+    return any(result.requires_grad for result in results) if results else None
 
 
 def _leaves(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
-        return [leaf for each in value for leaf in _leaves(each)]
+        return [leaf for item in value for leaf in _leaves(item)]
     return [value] if isinstance(value, ns.Tensor) else []
 
 
 def ufunc_calls(name: str) -> list[Call]:
     """The calls of a ufunc and of its methods."""
     ufunc = getattr(np, name)
-    given = next((each for each in UFUNC_OPERANDS if _takes(ufunc, each)), None)
-    if given is None:
+    operand_set = next((item for item in UFUNC_OPERANDS if _takes(ufunc, item)), None)
+    if operand_set is None:
         return []
-    found = []
+    results = []
     for method, argument, options in UFUNC_CALLS:
-        operands: tuple[Any, ...] = tuple(map(T, given[: ufunc.nin]))
+        operands: tuple[Any, ...] = tuple(map(T, operand_set[: ufunc.nin]))
         kwargs = dict(options)
         if "where" in kwargs:
-            kwargs["where"] = given[0] > np.median(given[0]) if given[0].dtype != bool else given[0]
+            kwargs["where"] = (
+                operand_set[0] > np.median(operand_set[0])
+                if operand_set[0].dtype != bool
+                else operand_set[0]
+            )
         if method in (".reduce", ".accumulate"):
             operands = operands[:1]
         elif method == ".reduceat":
@@ -275,47 +281,49 @@ def ufunc_calls(name: str) -> list[Call]:
             operands = (operands[0], [0, 0], *((2,) if ufunc.nin == 2 else ()))
         several = ufunc.nout > 1 and "out" in kwargs
         if (method in ("", ".at") or ufunc.nin == 2) and not several:
-            found.append(Call(name + method, argument, operands, kwargs))
-    return found
+            results.append(Call(name + method, argument, operands, kwargs))
+    return results
 
 
-def _takes(ufunc: Any, given: tuple[Any, ...]) -> bool:
+def _takes(ufunc: Any, operand_set: tuple[Any, ...]) -> bool:
     try:
         with np.errstate(all="ignore"):
-            found = ufunc(*given[: ufunc.nin])
+            result = ufunc(*operand_set[: ufunc.nin])
     except (TypeError, ValueError):
         return False
-    parts = found if isinstance(found, tuple) else (found,)
+    parts = result if isinstance(result, tuple) else (result,)
     return not any(np.isnan(part).any() for part in parts)
 
 
 def ufuncs() -> list[str]:
     """Names of the ufuncs, each once."""
-    found = functions(np).items()
-    return [name for name, each in found if isinstance(each, np.ufunc) and each.__name__ == name]
+    result = functions(np).items()
+    return [name for name, item in result if isinstance(item, np.ufunc) and item.__name__ == name]
 
 
 def everything() -> list[tuple[Call, Outcome]]:
     """All calls with what became of them."""
-    every = [call for name in names() for call in calls(name)]
-    every += [call for name in ufuncs() for call in ufunc_calls(name)]
-    return [(call, outcome(call)) for call in every]
+    outcomes = [call for name in names() for call in calls(name)]
+    outcomes += [call for name in ufuncs() for call in ufunc_calls(name)]
+    return [(call, outcome(call)) for call in outcomes]
 
 
-def faults(every: list[tuple[Call, Outcome]]) -> list[str]:
+def faults(outcomes: list[tuple[Call, Outcome]]) -> list[str]:
     """What no call may do: raise no error of ours, differ or lose a gradient without a reason."""
-    found = []
-    for call, result in every:
-        key, said = f"{call.name} {call.argument}".strip(), result.said
+    results = []
+    for call, result in outcomes:
+        key, key_text = f"{call.name} {call.argument}".strip(), result.said
         excused = call.name in DIFFERENT or key in DIFFERENT
         if result.kind in ("error", "differs") and not excused:
-            found.append(f"{key} {call.kwargs}: {result.kind}: {said}")
-        if result.kind == "refused" and (_INTERNAL.search(said) or "; " not in said):
-            found.append(f"{key} {call.kwargs}: not good English, or without a way out: {said}")
+            results.append(f"{key} {call.kwargs}: {result.kind}: {key_text}")
+        if result.kind == "refused" and (_INTERNAL.search(key_text) or "; " not in key_text):
+            results.append(
+                f"{key} {call.kwargs}: not good English, or without a way out: {key_text}"
+            )
         smooth = call.name not in NO_GRADIENT and key not in NO_GRADIENT
         if result.kind == "works" and smooth and gradient(call) is False:
-            found.append(f"{key} {call.kwargs}: the gradient is lost")
-    return found
+            results.append(f"{key} {call.kwargs}: the gradient is lost")
+    return results
 
 
 _INTERNAL = re.compile(
@@ -326,11 +334,11 @@ _INTERNAL = re.compile(
 # The document
 
 
-def document(every: list[tuple[Call, Outcome]]) -> str:
+def document(outcomes: list[tuple[Call, Outcome]]) -> str:
     """docs/numpy.md."""
     parts = [_HEAD.format(version=".".join(np.__version__.split(".")[:2]))]
     by_name: dict[str, list[tuple[Call, Outcome]]] = {}
-    for call, result in every:
+    for call, result in outcomes:
         by_name.setdefault(call.name, []).append((call, result))
     plain = {name: rows for name, rows in by_name.items() if not _of_ufunc(name)}
     plain = {name: rows for name, rows in plain.items() if any(r.kind != "none" for _, r in rows)}
@@ -353,7 +361,8 @@ def document(every: list[tuple[Call, Outcome]]) -> str:
     messages = [DIFFERENT.get(name, _cell(plain[name][0][1].said)) for name in refused]
     parts += ["## Not traced", "| | The error |\n|-|-|"]
     parts[-1] += "".join(
-        f"\n| `{_shown(name)}` | {said} |" for name, said in zip(refused, messages, strict=True)
+        f"\n| `{_shown(name)}` | {message} |"
+        for name, message in zip(refused, messages, strict=True)
     )
     return "\n\n".join(parts) + "\n"
 
@@ -376,24 +385,26 @@ def _cell(text: str) -> str:
 
 def _working(rows: list[tuple[Call, Outcome]]) -> str:
     """The arguments of which some value works."""
-    found = dict.fromkeys(
+    result = dict.fromkeys(
         call.argument for call, result in rows if result.kind == "works" and call.argument
     )
     note = NO_GRADIENT.get(rows[0][0].name)
-    listed = " ".join(f"`{argument}`" for argument in found)
+    listed = " ".join(f"`{argument}`" for argument in result)
     return f"{listed} ({note}: no gradient)".strip() if note else listed
 
 
 def _others(rows: list[tuple[Call, Outcome]]) -> str:
-    found: dict[str, dict[str, None]] = {}
+    results: dict[str, dict[str, None]] = {}
     for call, result in rows:
         if result.kind in ("refused", "differs", "error"):
             key = f"{call.name} {call.argument}".strip()
-            said = DIFFERENT.get(key, DIFFERENT.get(call.name, result.said))
-            found.setdefault(said, {})[_value(call)] = None
+            message = DIFFERENT.get(key, DIFFERENT.get(call.name, result.said))
+            results.setdefault(message, {})[_value(call)] = None
     return "<br>".join(
-        f"{', '.join(f'`{value}`' for value in values if value)}: {_cell(said)}".removeprefix(": ")
-        for said, values in found.items()
+        f"{', '.join(f'`{value}`' for value in values if value)}: {_cell(message)}".removeprefix(
+            ": "
+        )
+        for message, values in results.items()
     )
 
 
@@ -431,14 +442,16 @@ def _of_ufuncs(by_name: dict[str, list[tuple[Call, Outcome]]]) -> str:
                     if call.argument and f"`{call.argument}`" not in known:
                         known.append(f"`{call.argument}`")
                 elif result.kind != "none":
-                    said = f"{method} {call.argument}".strip()
-                    refused.setdefault(result.said, {})[said] = None
-        said = " · ".join(f"{method} {' '.join(known)}".strip() for method, known in works.items())
-        others = "<br>".join(
+                    argument_text = f"{method} {call.argument}".strip()
+                    refused.setdefault(result.said, {})[argument_text] = None
+        argument_text = " · ".join(
+            f"{method} {' '.join(known)}".strip() for method, known in works.items()
+        )
+        refusals = "<br>".join(
             f"{', '.join(f'`{value}`' for value in values)}: {_cell(text)}"
             for text, values in refused.items()
         )
-        lines.append(f"| `np.{name}` | {said} | {others} |")
+        lines.append(f"| `np.{name}` | {argument_text} | {refusals} |")
     return _table("Arguments and methods that work", "Refused", lines)
 
 
@@ -457,11 +470,11 @@ elements without a value there."""
 
 def main(argv: list[str]) -> int:
     """The command; its exit code."""
-    every = everything()
-    wrong = faults(every)
+    outcomes = everything()
+    wrong = faults(outcomes)
     for fault in wrong:
         print(fault)
-    wanted = document(every)
+    wanted = document(outcomes)
     if "--write" in argv:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != wanted:

@@ -16,16 +16,16 @@ from nodescope.ops.plan import Plan
 
 def recorded(f: Callable[..., Any], *arrays: Any) -> tuple[Any, Graph]:
     """What ``f`` gives as a graph, run once (as arrays), and the graph."""
-    given = [np.asarray(each) for each in arrays]
+    arguments = [np.asarray(array) for array in arrays]
     builder = Builder()
     with modes.building(builder):
         inputs = [
-            builder.placeholder(TensorSpec(each.shape, each.dtype.name), "x") for each in given
+            builder.placeholder(TensorSpec(spec.shape, spec.dtype.name), "x") for spec in arguments
         ]
         leaves, form = flatten(f(*inputs))
-        outputs = [builder.value_of(each) for each in leaves]
+        outputs = [builder.value_of(leaf) for leaf in leaves]
     feeds = {value: tensor.data for tensor, value in builder.captures}
-    feeds.update(zip((each.data.value for each in inputs), given, strict=True))
+    feeds.update(zip((value.data.value for value in inputs), arguments, strict=True))
     graph = builder.finish(outputs)
-    found = Plan(graph, builder.arrays).run([feeds[each] for each in graph.inputs])
-    return unflatten(form, found), graph
+    result = Plan(graph, builder.arrays).run([feeds[value] for value in graph.inputs])
+    return unflatten(form, result), graph

@@ -42,7 +42,7 @@ def graph_file(path: Path) -> Path:
 
 def program_file(path: Path) -> Path:
     w = ns.parameter(np.ones((3, 2)), name="w")
-    held = ns.tensor(np.array([1, 2, 3]).astype(ns.bfloat16))
+    half = ns.tensor(np.array([1, 2, 3]).astype(ns.bfloat16))
     opt = ns.optim.SGD([w], lr=0.1)
 
     @ns.compile
@@ -50,7 +50,7 @@ def program_file(path: Path) -> Path:
         loss = (np.tanh(x @ w) ** 2).sum()
         loss.backward()
         opt.step()
-        return {"loss": loss, "all": (x, held, [None, "text", float("inf")])}
+        return {"loss": loss, "all": (x, half, [None, "text", float("inf")])}
 
     step.graph(X).save(path)
     return path
@@ -71,7 +71,7 @@ def good(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rewritten(good: Path, path: Path, change: Change, **options: Any) -> Path:
     with zipfile.ZipFile(good) as archive:
-        members = {each: archive.read(each) for each in archive.namelist()}
+        members = {item: archive.read(item) for item in archive.namelist()}
     change(members)
     with zipfile.ZipFile(path, "w", **options) as archive:
         for name, data in members.items():
@@ -96,22 +96,22 @@ def meta(**changes: Any) -> Change:
 
 def about(**changes: Any) -> Change:
     def change(members: Members) -> None:
-        found = json.loads(members["meta.json"])
-        found["about"].update(changes)
-        members["meta.json"] = json.dumps(found).encode()
+        result = json.loads(members["meta.json"])
+        result["about"].update(changes)
+        members["meta.json"] = json.dumps(result).encode()
 
     return change
 
 
 def first_array(members: Members) -> str:
-    return next(each for each in members if each.startswith("arrays/"))
+    return next(member for member in members if member.startswith("arrays/"))
 
 
 def npy(make: Callable[[], Any], *, pickle: bool = False) -> Change:
     def change(members: Members) -> None:
-        held = io.BytesIO()
-        np.save(held, make(), allow_pickle=pickle)
-        members[first_array(members)] = held.getvalue()
+        buffer = io.BytesIO()
+        np.save(buffer, make(), allow_pickle=pickle)
+        members[first_array(members)] = buffer.getvalue()
 
     return change
 
@@ -214,9 +214,9 @@ def declared(dtype: str, shape: list[int]) -> Change:
 
     def change(members: Members) -> None:
         name = first_array(members)
-        found = json.loads(members["meta.json"])
-        found["arrays"][name.removeprefix("arrays/").removesuffix(".npy")] = [dtype, shape]
-        members["meta.json"] = json.dumps(found).encode()
+        result = json.loads(members["meta.json"])
+        result["arrays"][name.removeprefix("arrays/").removesuffix(".npy")] = [dtype, shape]
+        members["meta.json"] = json.dumps(result).encode()
 
     return change
 
@@ -284,10 +284,10 @@ def test_changed_bytes_are_refused_or_change_nothing(
     path = tmp_path / "changed"
     path.write_bytes(raw)
     try:
-        found = ns.load_graph(path)
+        result = ns.load_graph(path)
     except GraphError:
         return
-    assert str(found) == str(ns.load_graph(good))
+    assert str(result) == str(ns.load_graph(good))
 
 
 JSON = st.recursive(
@@ -313,13 +313,13 @@ def test_other_json_is_refused_or_makes_what_runs(
         fields = sorted(json.loads(archive.read("meta.json"))["about"])
     change = about(**{data.draw(st.sampled_from(fields)): data.draw(JSON)})
     try:
-        found = ns.load_graph(rewritten(good, tmp_path / "bad", change))
+        result = ns.load_graph(rewritten(good, tmp_path / "bad", change))
     except GraphError:
         return
-    if isinstance(found, ns.Program):
-        found(*[X] * len(found._arguments))
+    if isinstance(result, ns.Program):
+        result(*[X] * len(result._arguments))
     else:
-        ns.Session(found).run("same:0")
+        ns.Session(result).run("same:0")
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
@@ -333,10 +333,10 @@ def test_other_text_is_refused_or_makes_what_was_checked(
     words[i] = data.draw(st.sampled_from([words[j], "", "None", "%0", "axis=nan", "9" * 20]))
     change = replaced("graph.txt", " ".join(words).encode())
     try:
-        found = ns.load_graph(rewritten(good, tmp_path / "bad", change))
+        result = ns.load_graph(rewritten(good, tmp_path / "bad", change))
     except GraphError:
         return
-    assert isinstance(found, ns.Graph | ns.Program)
+    assert isinstance(result, ns.Graph | ns.Program)
 
 
 # Kinds
@@ -364,14 +364,14 @@ def test_layouts_and_bits_are_kept(tmp_path: Path) -> None:
         np.array(7, np.int8),
         rng.standard_normal((2, 3)).astype(ns.bfloat16).T,
     ]
-    held = [ns.tensor(each) for each in arrays]
-    program = ns.compile(lambda x: (x, *held)).graph(X)
+    tensors = [ns.tensor(array) for array in arrays]
+    program = ns.compile(lambda x: (x, *tensors)).graph(X)
     program.save(tmp_path / "p")
-    for one, other in zip(ns.load_graph(tmp_path / "p")(X)[1:], arrays, strict=True):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        assert one.data.tobytes() == other.tobytes()
+    for first, other in zip(ns.load_graph(tmp_path / "p")(X)[1:], arrays, strict=True):
+        assert (first.dtype, first.shape) == (other.dtype, other.shape)
+        assert first.data.tobytes() == other.tobytes()
         if other.flags.f_contiguous:
-            assert one.data.flags.f_contiguous
+            assert first.data.flags.f_contiguous
 
 
 # Programs
@@ -388,16 +388,16 @@ def test_a_program_is_called_and_has_its_own_state(tmp_path: Path) -> None:
     program = step.graph(np.zeros(3))
     with ns.no_grad():
         w += 5  # in place: the program keeps what it was made with
-    assert [each.tolist() for each in program.state.values()] == [[1, 1, 1]]
+    assert [array.tolist() for array in program.state.values()] == [[1, 1, 1]]
     x = np.array([1.0, 2, 3])
     now, _ = program(x)
     assert now.tolist() == [1, 2, 3]
     x[:] = 9
     now += 100
-    assert [each.tolist() for each in program.state.values()] == [[1, 2, 3]]
+    assert [array.tolist() for array in program.state.values()] == [[1, 2, 3]]
     program.save(tmp_path / "p")
     again = ns.Program.load(tmp_path / "p")
-    assert [each.tolist() for each in again.state.values()] == [[1, 2, 3]]
+    assert [array.tolist() for array in again.state.values()] == [[1, 2, 3]]
     assert again(x)[0].tolist() == [9, 9, 9]
     assert again(x)[1].tolist() == program.run(x)[1].tolist() == [18, 18, 18]
 
@@ -465,10 +465,10 @@ def test_what_is_written_is_returned_as_it_is_afterwards() -> None:
     x = np.array([1.0, 2, 3])
     program = step.graph(x)
     for _ in range(2):
-        found = program(x)
-        assert found[0] is x
-        assert [each.tolist() for each in found[1:]] == [[2, 4, 6], [4, 4, 4], [5, 5, 5]]
-        found[2].data[:] = 0
+        result = program(x)
+        assert result[0] is x
+        assert [array.tolist() for array in result[1:]] == [[2, 4, 6], [4, 4, 4], [5, 5, 5]]
+        result[2].data[:] = 0
 
 
 def test_what_json_would_change_is_not_saved(tmp_path: Path) -> None:

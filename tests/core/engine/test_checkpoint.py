@@ -42,7 +42,7 @@ def gradients(wrap: Callable[[Any], Any], depth: int = 4, create_graph: bool = F
     loss.backward(create_graph=create_graph)
     assert w.grad is not None
     assert x.grad is not None
-    return [each.numpy() for each in (w.grad, x.grad, rng.state, mean, loss)]
+    return [tensor.numpy() for tensor in (w.grad, x.grad, rng.state, mean, loss)]
 
 
 def nested(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,17 +55,17 @@ def nested(f: Callable[..., Any]) -> Callable[..., Any]:
 def test_everything_is_bit_identical(wrap: Any, create_graph: bool) -> None:
     """Gradients, and what the blocks change: the generator's state and a running mean."""
     plain = gradients(lambda f: f)
-    for one, other in zip(gradients(wrap, create_graph=create_graph), plain, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for gradient, other in zip(gradients(wrap, create_graph=create_graph), plain, strict=True):
+        np.testing.assert_array_equal(gradient, other)
 
 
 @pytest.mark.parametrize("wrap", [ns.checkpoint, nested], ids=["flat", "nested"])
 def test_observed_it_is_the_same_and_is_seen(wrap: Any) -> None:
     plain = gradients(lambda f: f)
     with observed() as events:
-        found = gradients(wrap, depth=4)
-    for one, other in zip(found, plain, strict=True):
-        np.testing.assert_array_equal(one, other)
+        result = gradients(wrap, depth=4)
+    for first, other in zip(result, plain, strict=True):
+        np.testing.assert_array_equal(first, other)
     again = [node for node in events.nodes.values() if node.phase == "recompute"]
     assert {node.scope for node in again} == {"recompute/block"}
     forward = [node for node in events.nodes.values() if node.scope == "block"]
@@ -92,10 +92,10 @@ def test_trees_in_and_out_and_no_gradient_wanted() -> None:
         return {"y": tree["a"] * k, "n": 3, "i": np.argmax(tree["a"]), "same": tree["a"]}
 
     x = ns.tensor([1.0, 2.0], requires_grad=True)
-    found = f({"a": x}, k=5)
-    assert found["n"] == 3
-    assert found["i"].item() == 1
-    (found["y"] + found["same"]).sum().backward()
+    result = f({"a": x}, k=5)
+    assert result["n"] == 3
+    assert result["i"].item() == 1
+    (result["y"] + result["same"]).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [6.0, 6.0]
     assert not f({"a": ns.tensor([1.0])})["y"].requires_grad
@@ -145,9 +145,9 @@ def test_a_long_chain_in_pieces_needs_less_memory() -> None:
         for _ in range(pieces):
             h = wrap(piece)(h)
         h.sum().backward()
-        found = tracemalloc.get_traced_memory()[1]
+        result = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return result
 
     array = size * 8
     plain, less = peak(lambda f: f), peak(ns.checkpoint)

@@ -51,16 +51,16 @@ def test_containers_go_in_and_come_out() -> None:
 
     x, w, other = ones(2, 3), np.full((3, 2), 0.5), np.float32(2.0)
     for _ in range(2):
-        found = f(Batch(x, "b"), {"w": [w]}, other, scale=2.0)
-        assert isinstance(found["pair"], Pair)
-        assert isinstance(found["batch"], Batch)
-        np.testing.assert_array_equal(found["pair"].left.numpy(), np.full((2, 2), 3.0))
-        assert found["pair"].right[0].item() == 12.0
-        assert found["pair"].right[1] is None
-        assert found["pair"].right[2] is other
-        assert found["batch"].x is x
-        assert (found["name"], found["number"]) == ("b", 3)
-        assert found["one"][0] is found["pair"].left
+        result = f(Batch(x, "b"), {"w": [w]}, other, scale=2.0)
+        assert isinstance(result["pair"], Pair)
+        assert isinstance(result["batch"], Batch)
+        np.testing.assert_array_equal(result["pair"].left.numpy(), np.full((2, 2), 3.0))
+        assert result["pair"].right[0].item() == 12.0
+        assert result["pair"].right[1] is None
+        assert result["pair"].right[2] is other
+        assert result["batch"].x is x
+        assert (result["name"], result["number"]) == ("b", 3)
+        assert result["one"][0] is result["pair"].left
     assert len(calls) == 1
 
 
@@ -68,13 +68,13 @@ def test_what_comes_back_as_it_went_in_is_the_same_object() -> None:
     w, c = ns.parameter(np.ones(2), name="w"), ns.constant(np.ones(3))
     f = ns.compile(lambda x, y: (x, y, w, c, x, x * 1.0))
     x, y = ones(2), np.ones(2)
-    found = f(x, y)
-    assert found[0] is x
-    assert found[4] is x
-    assert found[1] is y
-    assert found[2] is w
-    assert found[3] is c
-    assert found[5] is not x
+    result = f(x, y)
+    assert result[0] is x
+    assert result[4] is x
+    assert result[1] is y
+    assert result[2] is w
+    assert result[3] is c
+    assert result[5] is not x
 
 
 def test_the_same_tensor_twice_is_another_signature() -> None:
@@ -98,11 +98,11 @@ def test_numbers_of_numpy_are_traced_and_those_of_python_are_not() -> None:
         calls.append(a)
         return x * a
 
-    for each in (np.float32(1), np.float32(2), np.float32(3)):
-        assert f(ones(1), each).item() == each
+    for item in (np.float32(1), np.float32(2), np.float32(3)):
+        assert f(ones(1), item).item() == item
     assert len(calls) == 1
-    for each in (1.0, 2.0, 2.0, -0.0, 0.0, 1, True):
-        np.testing.assert_array_equal(f(ones(1), each).numpy(), (ones(1) * each).numpy())
+    for item in (1.0, 2.0, 2.0, -0.0, 0.0, 1, True):
+        np.testing.assert_array_equal(f(ones(1), item).numpy(), (ones(1) * item).numpy())
     assert len(calls) == 7
 
 
@@ -178,13 +178,13 @@ def test_parameters_in_arguments_are_state() -> None:
         ns.assign(params["w"], params["w"] - 0.1 * params["w"].grad)
         return loss
 
-    found = []
+    results = []
     for run in (step, step.__wrapped__):
         params = {"w": ns.parameter(np.ones((3, 2)), name="w")}
         for _ in range(3):
             loss = run(params, np.ones((1, 3)))
-        found.append((loss.item(), params["w"].numpy(), params["w"].grad.numpy()))
-    np.testing.assert_equal(found[0], found[1])
+        results.append((loss.item(), params["w"].numpy(), params["w"].grad.numpy()))
+    np.testing.assert_equal(results[0], results[1])
     assert len(step.explain().traces) == 2  # without and with a gradient before
     assert "params['w'].grad" in step.explain().traces[1].reason or "grad" in str(step.explain())
 
@@ -227,14 +227,14 @@ def test_gradients_that_were_set_do_not_share_memory() -> None:
 def test_donated_arguments_are_let_go() -> None:
     @ns.compile(donate=("params",))
     def f(params: Any, x: Any) -> Any:
-        return {name: each - x for name, each in params.items()}
+        return {name: param - x for name, param in params.items()}
 
     params = {"w": ns.tensor(np.ones(1000))}
-    gone = weakref.ref(params["w"].data)
+    reference = weakref.ref(params["w"].data)
     kept = params["w"]
     params = f(params, 1.0)
     gc.collect()
-    assert gone() is None
+    assert reference() is None
     for use in (lambda: kept + 1.0, lambda: kept.numpy(), lambda: f({"w": kept}, 1.0),
                 lambda: np.exp(kept)):  # fmt: skip
         with pytest.raises(
@@ -273,20 +273,20 @@ class Scaler:
 
 
 def test_methods_have_traces_of_their_own() -> None:
-    one, two = Scaler(2.0), Scaler(3.0)
-    assert one.scaled(ones(1)).item() == 2.0
+    first, two = Scaler(2.0), Scaler(3.0)
+    assert first.scaled(ones(1)).item() == 2.0
     assert two.scaled(ones(1)).item() == 3.0
-    one.factor = 5.0
-    assert one.scaled(ones(1)).item() == 5.0
-    assert [t.reason for t in one.scaled.explain().traces] == [
+    first.factor = 5.0
+    assert first.scaled(ones(1)).item() == 5.0
+    assert [t.reason for t in first.scaled.explain().traces] == [
         "the first call", "attribute self.factor changed 2.0 → 5.0",
     ]  # fmt: skip
     assert len(two.scaled.explain().traces) == 1
     assert Scaler.scaled.__doc__ == "Times the factor."
-    gone = weakref.ref(one)
-    del one
+    reference = weakref.ref(first)
+    del first
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 def test_modules_and_lambdas_compile() -> None:
@@ -346,20 +346,20 @@ def test_threads_share_traces() -> None:
         calls.append(n)
         return (x * n).sum()
 
-    found: dict[int, list[float]] = {}
+    results: dict[int, list[float]] = {}
     start = threading.Barrier(8)
 
     def work(i: int) -> None:
         start.wait()
-        found[i] = [f(np.full(3, i), n).item() for n in (1, 2, 3) for _ in range(20)]
+        results[i] = [f(np.full(3, i), n).item() for n in (1, 2, 3) for _ in range(20)]
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(calls) == [1, 2, 3]
-    assert found == {i: [3.0 * i * n for n in (1, 2, 3) for _ in range(20)] for i in range(8)}
+    assert results == {i: [3.0 * i * n for n in (1, 2, 3) for _ in range(20)] for i in range(8)}
 
 
 def test_an_argument_that_is_captured_too() -> None:
@@ -374,22 +374,22 @@ def test_an_argument_that_is_captured_too() -> None:
 
     for function in (through, inside):
         f = ns.compile(function)
-        for given, both in ((y, False), (x, True), (x, True), (y, False)):
-            found = []
+        for argument, both in ((y, False), (x, True), (x, True), (y, False)):
+            results = []
             for g in (f, function):
                 x.grad = y.grad = None
-                result = g(given)
+                result = g(argument)
                 if result is not None:
                     result.backward()
-                found.append([None if t.grad is None else t.grad.numpy() for t in (x, y)])
-            np.testing.assert_equal(found[0], found[1])
+                results.append([None if t.grad is None else t.grad.numpy() for t in (x, y)])
+            np.testing.assert_equal(results[0], results[1])
             if both:
-                np.testing.assert_array_equal(found[0][0], 3 * np.array([1.0, 4.0]))
+                np.testing.assert_array_equal(results[0][0], 3 * np.array([1.0, 4.0]))
         assert len(f.explain().traces) == 2
 
 
 def test_two_steps_of_an_optimizer_in_one_call() -> None:
-    found = []
+    results = []
     for static in (False, True):
         w = ns.parameter(np.ones(3), name="w")
         opt = optim.Adam([w], lr=0.1)
@@ -403,9 +403,9 @@ def test_two_steps_of_an_optimizer_in_one_call() -> None:
         run = ns.compile(twice) if static else twice
         for i in range(3):
             run(np.full(3, float(i)))
-        found.append((w.numpy(), opt.steps))
-    assert found[1][1] == 6
-    np.testing.assert_equal(found[1], found[0])
+        results.append((w.numpy(), opt.steps))
+    assert results[1][1] == 6
+    np.testing.assert_equal(results[1], results[0])
 
 
 def test_writes_to_values_of_the_function() -> None:
@@ -415,13 +415,13 @@ def test_writes_to_values_of_the_function() -> None:
         h += 1.0
         return h, ns.grad(lambda v: (v * v).sum())(h)
 
-    found, expected = ns.compile(f)(ones(3)), f(ones(3))
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    result, expected = ns.compile(f)(ones(3)), f(ones(3))
+    for first, other in zip(result, expected, strict=True):
+        np.testing.assert_array_equal(first.numpy(), other.numpy())
 
 
 def test_assign_add_and_sub() -> None:
-    found = []
+    outcomes = []
     for static in (False, True):
         w = ns.parameter(np.array([1.0, 2.0]), np.float32, name="w")
         count = ns.parameter(np.zeros(()), name="count")
@@ -438,8 +438,8 @@ def test_assign_add_and_sub() -> None:
         run = ns.compile(step) if static else step
         results = [run(ns.tensor(np.array([3.0, 4.0], np.float32))) for _ in range(3)]
         assert count.item() == 3.0
-        found.append([each.numpy() for pair in results for each in pair] + [w.numpy()])
-    np.testing.assert_equal(found[1], found[0])
+        outcomes.append([tensor.numpy() for pair in results for tensor in pair] + [w.numpy()])
+    np.testing.assert_equal(outcomes[1], outcomes[0])
 
 
 def test_a_tensor_made_of_a_traced_one_is_a_copy_without_history() -> None:
@@ -448,19 +448,19 @@ def test_a_tensor_made_of_a_traced_one_is_a_copy_without_history() -> None:
         y *= 3
         copied = ns.tensor(y)
         narrow = ns.tensor(x, np.float32)
-        asked = ns.tensor(x, requires_grad=True)
-        gradient = ns.grad(lambda a: (a * copied).sum())(asked)
+        wanted_copy = ns.tensor(x, requires_grad=True)
+        gradient = ns.grad(lambda a: (a * copied).sum())(wanted_copy)
         return (y * copied).sum(), copied, narrow, gradient
 
-    found = []
+    results = []
     for run in (f, ns.compile(f)):
         x = ns.tensor(np.array([1.0, 2.0]), requires_grad=True)
         total, *rest = run(x)
         total.backward()
-        assert not any(each.requires_grad for each in rest[:2])
-        found.append([total.numpy(), *(each.numpy() for each in rest), x.grad.numpy()])
-    np.testing.assert_equal(found[1], found[0])
+        assert not any(tensor.requires_grad for tensor in rest[:2])
+        results.append([total.numpy(), *(tensor.numpy() for tensor in rest), x.grad.numpy()])
+    np.testing.assert_equal(results[1], results[0])
     with ns.Graph().as_default() as graph:
-        given = ns.placeholder(np.float64, (2,), name="x")
-        copied = ns.tensor(given * 2)
-    assert ns.Session(graph).run(copied, {given: np.ones(2)}).tolist() == [2.0, 2.0]
+        argument = ns.placeholder(np.float64, (2,), name="x")
+        copied = ns.tensor(argument * 2)
+    assert ns.Session(graph).run(copied, {argument: np.ones(2)}).tolist() == [2.0, 2.0]

@@ -59,5 +59,5 @@ def test_a_generator_that_is_not_used_is_fine() -> None:
 def test_layers_that_were_given_one_are_fine() -> None:
     dropout = nn.Dropout(0.5, rng=np.random.default_rng(0))
     compiled = ns.compile(lambda x: dropout(x))
-    one, two = compiled(np.ones(64)), compiled(np.ones(64))
-    assert one.tolist() != two.tolist()
+    first, two = compiled(np.ones(64)), compiled(np.ones(64))
+    assert first.tolist() != two.tolist()

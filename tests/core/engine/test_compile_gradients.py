@@ -25,7 +25,7 @@ def several(x: Any, w: Any, b: Any) -> dict[str, Any]:
 
 
 def leaves() -> list[ns.Tensor]:
-    return [ns.tensor(each, requires_grad=True) for each in (X, W, B)]
+    return [ns.tensor(item, requires_grad=True) for item in (X, W, B)]
 
 
 def both(use: Callable[[Any], Any], f: Callable[..., Any] = several) -> list[Any]:
@@ -34,10 +34,10 @@ def both(use: Callable[[Any], Any], f: Callable[..., Any] = several) -> list[Any
 
 def first_order(pick: Callable[[dict[str, Any]], Any]) -> Callable[[Any], Any]:
     def use(f: Any) -> Any:
-        given = leaves()
+        inputs = leaves()
         with np.errstate(all="ignore"):
-            pick(f(*given)).backward()
-        return [each.grad.numpy() if each.grad is not None else None for each in given]
+            pick(f(*inputs)).backward()
+        return [tensor.grad.numpy() if tensor.grad is not None else None for tensor in inputs]
 
     return use
 
@@ -62,14 +62,14 @@ def test_some_results_as_eagerly(pick: Any) -> None:
 def test_inside_a_program_and_on_captured_parameters() -> None:
     w = ns.parameter(W, name="w")
     f = ns.compile(lambda h: np.tanh(h @ w))
-    found = []
+    results = []
     for g in (f, f.__wrapped__):
         w.grad = None
         x = ns.tensor(X, requires_grad=True)
         (g(x * 2.0) * 3.0).sum().backward()
         g(x * 1.0).sum().backward()  # adds
-        found.append((x.grad.numpy(), w.grad.numpy()))
-    np.testing.assert_equal(found[0], found[1])
+        results.append((x.grad.numpy(), w.grad.numpy()))
+    np.testing.assert_equal(results[0], results[1])
     assert len(f.explain().traces) == 1
 
 
@@ -92,7 +92,7 @@ def test_second_order() -> None:
         return (np.tanh(x @ w) ** 2).mean()
 
     def use(g: Any) -> Any:
-        x, w = (ns.tensor(each, requires_grad=True) for each in (X, W))
+        x, w = (ns.tensor(item, requires_grad=True) for item in (X, W))
         g(x, w).backward(create_graph=True)
         penalty = (w.grad * w.grad).sum()
         x.grad = w.grad = None
@@ -212,12 +212,12 @@ def test_observing_begins_between_forward_and_backward() -> None:
 def test_results_are_used_up_one_by_one() -> None:
     w = ns.parameter(W, name="w")
     f = ns.compile(lambda: ((w * 2.0).sum(), (w * 3.0).sum()))
-    one, other = f()
-    one.backward()
+    first, other = f()
+    first.backward()
     other.backward()
     np.testing.assert_array_equal(w.grad.numpy(), np.full_like(W, 5.0))
     with pytest.raises(GradientError, match="already used"):
-        one.backward()
+        first.backward()
 
 
 def test_a_donated_argument_that_wants_a_gradient_gets_it() -> None:
@@ -236,8 +236,8 @@ def test_forward_jacobians_inside_of_compiled_functions() -> None:
     x = np.array([0.3, -0.2, 0.5])
     for transform in (ns.jacfwd, ns.jacrev):
         plain, compiled = transform(f)(x), ns.compile(transform(f))(x)
-        for one, other in zip(plain, compiled, strict=True):
-            np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-13)
+        for first, other in zip(plain, compiled, strict=True):
+            np.testing.assert_allclose(other.numpy(), first.numpy(), rtol=1e-13)
 
 
 def test_a_derivative_is_right_when_the_first_arguments_are_gone() -> None:
@@ -271,18 +271,18 @@ def test_cotangents_for_some_results_of_an_op_of_several(
         return total, seen
 
     def gradients(f: Any) -> list[Any]:
-        found = []
+        outcomes = []
         for rows in (4, 3, 5, 6, 6):
             x = ns.tensor(np.resize(X, (rows, 3)), requires_grad=True)
             results = f(x)
             sum((results[i] * results[i]).sum() for i in present).backward()
-            found.append(x.grad.numpy())
+            outcomes.append(x.grad.numpy())
             first = ns.grad(lambda v: sum((f(v)[i] ** 2).sum() for i in present))
-            found.append(ns.grad(lambda v, first=first: first(v).sum())(x.detach()).numpy())
-        return found
+            outcomes.append(ns.grad(lambda v, first=first: first(v).sum())(x.detach()).numpy())
+        return outcomes
 
     expected = gradients(f)
     with observed() if observing else contextlib.nullcontext():
-        found = gradients(ns.compile(f))
-    for ours, theirs in zip(found, expected, strict=True):
+        result = gradients(ns.compile(f))
+    for ours, theirs in zip(result, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)

@@ -74,19 +74,19 @@ def test_whatever_the_code_reaches_is_followed(monkeypatch: pytest.MonkeyPatch) 
         (lambda: chosen.clear(), "what chosen holds has changed"),
     ]
     run(x)
-    for change, said in changes:
+    for change, message in changes:
         change()
         for _ in range(2):
             np.testing.assert_array_equal(run(x).numpy(), f(x).numpy())
-        assert said in run.explain().traces[-1].reason
+        assert message in run.explain().traces[-1].reason
     assert len(run.explain().traces) == len(changes) + 1
 
 
 def test_a_bound_method_that_is_compiled_follows_its_instance() -> None:
     class Rows(list[float]):
         def total(self, x: Any) -> Any:
-            for each in self:
-                x = x + each
+            for item in self:
+                x = x + item
             return x
 
     rows, layer = Rows([1.0, 2.0]), Layer()
@@ -100,7 +100,7 @@ def test_an_argument_given_by_name_is_said_to_be() -> None:
     run = ns.compile(lambda x, n, m=1: x * n * m)
     for args, kwargs in (((X, 3), {}), ((X,), {"n": 3}), ((X, 3, 1), {}), ((X, 3), {"m": 1})):
         assert run(*args, **kwargs).tolist() == [3.0, 3.0]
-    assert [each.reason for each in run.explain().traces] == [
+    assert [trace.reason for trace in run.explain().traces] == [
         "the first call", "n: given by name now", "m: newly given", "m: given by name now",
     ]  # fmt: skip
 
@@ -144,7 +144,7 @@ def _global_in_a_nested_function(x: Any) -> Any:
 def test_only_what_is_loaded_as_a_global_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A method's or attribute's name, a local's or an argument's is no global's."""
     monkeypatch.setattr(optimizer, "rate", 2.0, raising=False)
-    runs = [ns.compile(each) for each in (_trains, _attribute, _locals, _in_a_class)]
+    runs = [ns.compile(item) for item in (_trains, _attribute, _locals, _in_a_class)]
     counted = ns.compile(_global_in_a_nested_function)
     for now in range(3):
         for name in ("step", "factor", "rate", "twice"):

@@ -31,15 +31,15 @@ def test_state_has_memory_of_its_own(backend: str, observing: bool) -> None:
                 ns.assign(c, a)
             return y, np.exp(x)
 
-        found = []
+        results = []
         for _ in range(2):
             x = ns.tensor(np.arange(3.0))
             y, z = step(x)
             with ns.no_grad():
-                for i, each in enumerate((a, b, c, y, z)):
-                    each[i % 3] = 10.0 * i
-            found += [each.tolist() for each in (x, y, z, a, b, c)]
-        return found
+                for i, item in enumerate((a, b, c, y, z)):
+                    item[i % 3] = 10.0 * i
+            results += [array.tolist() for array in (x, y, z, a, b, c)]
+        return results
 
     expected = run(lambda f: f)
     with observed() if observing else contextlib.nullcontext():

@@ -60,7 +60,7 @@ def program(steps: list[tuple[str, int]], w: Any) -> Callable[[Any], Any]:
 def test_random_programs_are_bit_equal(
     steps: list[tuple[str, int]], rows: int, train: bool
 ) -> None:
-    found = []
+    outcomes = []
     for static in (False, True):
         rng = np.random.default_rng(rows)
         w = ns.parameter(rng.standard_normal((rows, 3)), name="w")
@@ -89,8 +89,8 @@ def test_random_programs_are_bit_equal(
             grads = [None if t.grad is None else t.grad.numpy().copy() for t in (x, w)]
             mean = rest["mean"] if isinstance(rest, dict) else rest
             results.append((last.numpy(), mean.numpy(), grads, w.numpy().copy()))
-        found.append(results)
-    np.testing.assert_equal(found[1], found[0])
+        outcomes.append(results)
+    np.testing.assert_equal(outcomes[1], outcomes[0])
 
 
 W2 = ns.parameter(np.ones(2), name="w2")
@@ -122,20 +122,20 @@ X = np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
 
 def test_a_graph_prints_and_parses() -> None:
     step, _ = training()
-    found = step.graph({"x": X})
-    text = str(found)
+    result = step.graph({"x": X})
+    text = str(result)
     assert "loss/matmul" in text
-    assert parse_graph(text) == found.graph
+    assert parse_graph(text) == result.graph
     assert print_graph(parse_graph(text)) == text
-    assert {node.phase for node in found.nodes} == {"forward", "backward", "optimizer"}
+    assert {node.phase for node in result.nodes} == {"forward", "backward", "optimizer"}
 
 
 def test_a_graph_runs_by_itself_and_changes_only_itself() -> None:
     step, w = training()
     step({"x": X})
-    found = step.graph({"x": X})
+    result = step.graph({"x": X})
     before = w.numpy().copy()
-    losses = [found.run({"x": X}) for _ in range(3)]
+    losses = [result.run({"x": X}) for _ in range(3)]
     np.testing.assert_array_equal(w.numpy(), before)
     assert losses[0]["loss"].item() == step({"x": X})["loss"].item()
     assert losses[0]["loss"].item() > losses[1]["loss"].item() > losses[2]["loss"].item()
@@ -146,10 +146,10 @@ def test_a_graph_runs_by_itself_and_changes_only_itself() -> None:
 
 def test_a_saved_graph_runs_in_another_process(tmp_path: Path) -> None:
     step, _ = training()
-    found = step.graph({"x": X})
+    result = step.graph({"x": X})
     path = tmp_path / "step.nsprogram"
-    found.save(path)
-    assert [each.name for each in tmp_path.iterdir()] == ["step.nsprogram"]
+    result.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["step.nsprogram"]
     np.save(tmp_path / "x.npy", X)
     code = (
         "import sys, numpy as np\n"
@@ -163,34 +163,34 @@ def test_a_saved_graph_runs_in_another_process(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(path), str(tmp_path / "x.npy")],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    expected = [found.run({"x": X})["loss"].item().hex() for _ in range(2)]
+    expected = [result.run({"x": X})["loss"].item().hex() for _ in range(2)]
     assert done.stdout.strip() == f"{expected} (3, 2) True"
-    assert str(ns.Program.load(path)) == str(found)
+    assert str(ns.Program.load(path)) == str(result)
 
 
 def test_dtypes_survive_a_file(tmp_path: Path) -> None:
     import ml_dtypes
 
     for dtype in (np.float16, ml_dtypes.bfloat16, np.complex64, np.int8, np.bool_):
-        held = ns.tensor(np.array([1, 0, 1]), dtype)
-        f = ns.compile(lambda x, held=held: (x + held, held))
-        found = f.graph(np.zeros(3, np.int8))
-        found.save(tmp_path / "f")
+        stored = ns.tensor(np.array([1, 0, 1]), dtype)
+        f = ns.compile(lambda x, s=stored: (x + s, s))
+        result = f.graph(np.zeros(3, np.int8))
+        result.save(tmp_path / "f")
         loaded = ns.Program.load(tmp_path / "f").run(np.zeros(3, np.int8))
-        for one, other in zip(loaded, found.run(np.zeros(3, np.int8)), strict=True):
-            assert one.dtype == other.dtype
-            assert one.data.tobytes() == other.data.tobytes()
+        for first, other in zip(loaded, result.run(np.zeros(3, np.int8)), strict=True):
+            assert first.dtype == other.dtype
+            assert first.data.tobytes() == other.data.tobytes()
 
 
 def test_a_graph_refuses_what_it_does_not_take(tmp_path: Path) -> None:
     step, _ = training()
-    found = step.graph({"x": X})
+    result = step.graph({"x": X})
     with pytest.raises(ShapeError, match=r"batch\['x'\] has shape \(2, 3\), the graph takes"):
-        found.run({"x": X[:2]})
+        result.run({"x": X[:2]})
     with pytest.raises(DtypeError, match=r"batch\['x'\] is float64, the graph takes float32"):
-        found.run({"x": X.astype(float)})
+        result.run({"x": X.astype(float)})
     with pytest.raises(UsageError, match=r"takes 1 arrays, got 2.*give batch\['x'\]"):
-        found.run({"x": X}, X)
+        result.run({"x": X}, X)
     with pytest.raises(GraphError, match="a result cannot be saved"):
         ns.compile(lambda x: (x, object())).graph(X).save(tmp_path / "f")
     assert not list(tmp_path.iterdir())

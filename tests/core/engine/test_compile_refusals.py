@@ -50,7 +50,7 @@ W = ns.parameter(np.ones(2), name="w")
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (branches, "a Python branch on a traced value.*nodescope.cond"),
         (leaves_by_float, "float: the elements of a traced value"),
@@ -61,8 +61,8 @@ W = ns.parameter(np.ones(2), name="w")
         (writes_to_its_argument, "argument"),
     ],
 )
-def test_what_a_graph_cannot_do_is_refused_at_the_users_line(function: Any, said: str) -> None:
-    with pytest.raises(TraceError, match=said) as raised:
+def test_what_a_graph_cannot_do_is_refused_at_the_users_line(function: Any, message: str) -> None:
+    with pytest.raises(TraceError, match=message) as raised:
         ns.compile(function)(ones(2))
     code = function.__code__
     file, _, line = raised.value.source.rpartition(":")

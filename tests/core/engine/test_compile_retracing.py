@@ -21,8 +21,8 @@ def last(f: Any) -> str:
     return str(f.explain().traces[-1].reason)
 
 
-def check(f: Any, said: list[str]) -> None:
-    assert [each.reason for each in f.explain().traces] == ["the first call", *said]
+def check(f: Any, message: list[str]) -> None:
+    assert [trace.reason for trace in f.explain().traces] == ["the first call", *message]
 
 
 def test_arguments_that_differ() -> None:
@@ -110,13 +110,13 @@ def test_modules_that_change() -> None:
 
 def test_modules_in_arguments_that_change() -> None:
     f = ns.compile(lambda model, x: model(x).sum())
-    one, two = (nn.Linear(2, 2, rng=np.random.default_rng(i)) for i in range(2))
+    first, two = (nn.Linear(2, 2, rng=np.random.default_rng(i)) for i in range(2))
     x = np.ones((1, 2), np.float32)
-    for model in (one, two, one):
+    for model in (first, two, first):
         assert f(model, x).item() == model(x).sum().item()
     assert len(f.explain().traces) == 2
-    one.weight = ns.parameter(np.zeros((2, 2)), np.float32, name="weight")
-    assert f(one, x).item() == one(x).sum().item()
+    first.weight = ns.parameter(np.zeros((2, 2)), np.float32, name="weight")
+    assert f(first, x).item() == first(x).sum().item()
     assert last(f) == "attribute model.weight is another tensor"
 
 
@@ -147,9 +147,9 @@ def test_objects_are_followed_into_their_methods() -> None:
     f = ns.compile(lambda x: settings.applied(x))
     x = np.ones(())
 
-    def check_value(wanted: float, said: str) -> None:
+    def check_value(wanted: float, reason: str) -> None:
         assert f(ns.tensor(x)).item() == wanted
-        assert last(f) == said
+        assert last(f) == reason
 
     check_value(6.0, "the first call")
     settings.factor = 4.0
@@ -201,7 +201,7 @@ def test_gradients_that_are_there_or_not() -> None:
 
 
 def test_an_optimizer_with_other_settings() -> None:
-    found = []
+    results = []
     for static in (True, False):
         w = ns.parameter(np.ones(2), name="w")
         opt = optim.SGD([w], lr=0.1, weight_decay=0.0)
@@ -217,10 +217,10 @@ def test_an_optimizer_with_other_settings() -> None:
         run()
         opt.lr = 0.01
         run()
-        found.append((w.numpy(), opt.steps))
+        results.append((w.numpy(), opt.steps))
         if static:
             check(run, ["the optimizer's settings differ from those when it was traced"])
-    np.testing.assert_equal(found[0], found[1])
+    np.testing.assert_equal(results[0], results[1])
 
 
 def test_many_traces_are_told_once() -> None:
@@ -283,16 +283,16 @@ def test_one_trace_for_many_sizes(dynamic: Any) -> None:
     rng = np.random.default_rng(0)
     for n in (5, 7, 64, 3, 2, 999, 7):
         x, y = rng.standard_normal((n, 2, 3)), rng.standard_normal((n, 4))
-        found = []
+        results = []
         for g in (f, model):
-            given = ns.tensor(x, requires_grad=True)
-            loss, tail, size, twice = g(given, y)
+            argument = ns.tensor(x, requires_grad=True)
+            loss, tail, size, twice = g(argument, y)
             (loss + tail.sum()).backward()
-            first, given.grad = given.grad.numpy(), None
-            g(given, y)[0].backward()
-            found.append((loss.numpy(), tail.numpy(), size, twice.numpy(), first,
-                          given.grad.numpy()))  # fmt: skip
-        np.testing.assert_equal(found[0], found[1])
+            first, argument.grad = argument.grad.numpy(), None
+            g(argument, y)[0].backward()
+            results.append((loss.numpy(), tail.numpy(), size, twice.numpy(), first,
+                          argument.grad.numpy()))  # fmt: skip
+        np.testing.assert_equal(results[0], results[1])
     traces = f.explain().traces
     assert len(traces) == (2 if dynamic is None else 1)
     assert traces[-1].dynamic == "the leading dimension of x, y is dynamic"
@@ -331,7 +331,7 @@ def fits_one_size(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "reason"),
     [
         (compares, "it is compared at .*test_compile_retracing.py:"),
         (compares_later, "it is compared at .*test_compile_retracing.py:"),
@@ -341,7 +341,7 @@ def fits_one_size(x: Any) -> Any:
         (fits_one_size, "with size 3 it fails: reshape.*test_compile_retracing.py:"),
     ],
 )
-def test_what_is_not_dynamic_says_why_and_is_right(function: Any, said: str) -> None:
+def test_what_is_not_dynamic_says_why_and_is_right(function: Any, reason: str) -> None:
     f = ns.compile(function, dynamic=True)
     sizes = (4, 6, 8) if function is not fits_one_size else (4,)
     for n in sizes:
@@ -349,11 +349,11 @@ def test_what_is_not_dynamic_says_why_and_is_right(function: Any, said: str) -> 
         np.testing.assert_array_equal(f(x).numpy(), function(ns.tensor(x)).numpy())
     assert len(f.explain().traces) == len(sizes)
     (note,) = f.explain().notes
-    assert re.search("the leading dimension of x is not dynamic: .*" + said, note), note
+    assert re.search("the leading dimension of x is not dynamic: .*" + reason, note), note
 
 
 def test_training_with_a_last_batch_of_another_size() -> None:
-    found = []
+    results = []
     for static in (False, True):
         model = nn.Sequential(nn.Linear(3, 4, rng=np.random.default_rng(0)), nn.relu)
         opt = optim.Adam(model, lr=0.1)
@@ -371,8 +371,8 @@ def test_training_with_a_last_batch_of_another_size() -> None:
             run(rng.standard_normal((n, 3)).astype(np.float32), rng.integers(0, 4, n)).item()
             for n in (8, 8, 5, 8, 8, 3, 7)
         ]
-        found.append((losses, [p.numpy() for p in model.parameters()]))
-    np.testing.assert_equal(found[0], found[1])
+        results.append((losses, [p.numpy() for p in model.parameters()]))
+    np.testing.assert_equal(results[0], results[1])
     assert len(run.explain().traces) == 2
 
 
@@ -384,9 +384,9 @@ def test_training_with_a_last_batch_of_another_size() -> None:
 )  # fmt: skip
 def test_numbers_that_follow_from_a_size(rule: Any) -> None:
     sizes = (2, 3, 251, 1021)
-    found = fit([rule(n) for n in sizes], sizes, "it")
+    result = fit([rule(n) for n in sizes], sizes, "it")
     for n in (5, 17, 64, 100_003):
-        assert (rule(sizes[0]) if found is None else found(n)) == rule(n)
+        assert (rule(sizes[0]) if result is None else result(n)) == rule(n)
 
 
 @pytest.mark.parametrize("rule", [lambda n: n * n, lambda n: n // 2, lambda n: n**0.5,

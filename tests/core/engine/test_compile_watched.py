@@ -28,7 +28,9 @@ from nodescope.ir.graph import Node
 from nodescope.ir.scopes import join
 from tests.core.engine.events_of import Events, observed
 
-BACKENDS = [each.name for each in backends.all_backends() if not each.missing()]
+BACKENDS = [
+    all_backend.name for all_backend in backends.all_backends() if not all_backend.missing()
+]
 
 
 def step_of(**how: Any) -> tuple[Any, dict[str, Any]]:
@@ -63,11 +65,11 @@ def batches() -> Iterator[tuple[Any, Any]]:
 
 def trained(**how: Any) -> list[bytes]:
     step, weights = step_of(**how)
-    found = []
+    results = []
     with ns.name_scope("outer"):
         for x, labels in ns.steps(batches()):
-            found.append(step(x, labels).numpy().tobytes())
-    return [*found, *(each.numpy().tobytes() for each in weights.values())]
+            results.append(step(x, labels).numpy().tobytes())
+    return [*results, *(weight.numpy().tobytes() for weight in weights.values())]
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -78,7 +80,7 @@ def test_watching_changes_no_bit(backend: str, opened: bool) -> None:
         if opened:
             events.bus.want(events, Demand(opened=(lambda node: True,)))
         assert trained(backend=backend) == expected
-    ran = [each.node for each in events.of(NodeFinished) if each.node.graph]
+    ran = [event.node for event in events.of(NodeFinished) if event.node.graph]
     assert {"forward", "backward", "optimizer"} <= {node.phase for node in ran}
     assert trained(backend=backend) == expected
 
@@ -86,20 +88,20 @@ def test_watching_changes_no_bit(backend: str, opened: bool) -> None:
 def test_a_run_is_told_what_was_compiled() -> None:
     with observed() as events:
         trained()
-    graphs = {each.graph.id: each for each in events.of(GraphCaptured)}
-    stages = [each.stage for each in graphs.values()]
+    graphs = {event.graph.id: event for event in events.of(GraphCaptured)}
+    stages = [graph.stage for graph in graphs.values()]
     assert stages[0] == "traced"
     assert stages[-1] == "final"
-    (told,) = events.of(Compiled)
-    (final,) = [each.graph for each in graphs.values() if each.stage == "final"]
-    traced = next(each.graph for each in graphs.values() if each.stage == "traced")
-    assert len(told.fates) == len(traced.nodes)
-    for each in events.of(PassApplied):
-        assert {each.before, each.after} <= set(graphs)
+    (compilation,) = events.of(Compiled)
+    (final,) = [graph.graph for graph in graphs.values() if graph.stage == "final"]
+    traced = next(graph.graph for graph in graphs.values() if graph.stage == "traced")
+    assert len(compilation.fates) == len(traced.nodes)
+    for event in events.of(PassApplied):
+        assert {event.before, event.after} <= set(graphs)
     by_name = {join("outer", node.name) if node.phase == "forward" else "": node
                for node in final.nodes}  # fmt: skip
     known = {node.id for node in traced.nodes}
-    ran = [each.node for each in events.of(NodeFinished) if each.node.graph]
+    ran = [event.node for event in events.of(NodeFinished) if event.node.graph]
     assert ran
     for node in ran:
         assert node.graph == final.id
@@ -115,9 +117,9 @@ def test_nodes_stay_the_same_from_step_to_step() -> None:
     with observed() as events:
         trained()
     counts: dict[int, int] = {}
-    for each in events.of(NodeFinished):
-        if each.node.graph:
-            counts[each.node.id] = counts.get(each.node.id, 0) + 1
+    for event in events.of(NodeFinished):
+        if event.node.graph:
+            counts[event.node.id] = counts.get(event.node.id, 0) + 1
     assert set(counts.values()) == {3}
     assert events.of(GradientComputed)
 
@@ -134,15 +136,15 @@ def test_an_opened_kernel_shows_what_it_covers_on_its_real_inputs() -> None:
     x = np.linspace(-1, 1, 1 << 18)
     with observed() as events:
         events.bus.want(events, Demand(opened=(wants,)))
-        found = f(ns.tensor(x)).numpy()
-    ran = {each.node.name: each for each in events.of(NodeFinished)}
-    kernels = [each for each in ran.values() if each.node.op == "fused"]
-    assert [each.node.attrs["covers"] for each in kernels] == [
+        result = f(ns.tensor(x)).numpy()
+    ran = {event.node.name: event for event in events.of(NodeFinished)}
+    kernels = [event for event in ran.values() if event.node.op == "fused"]
+    assert [kernel.node.attrs["covers"] for kernel in kernels] == [
         ["layer/multiply", "layer/tanh", "layer/add"]
     ]
     np.testing.assert_array_equal(ran["layer/tanh"].outputs[0], np.tanh(x * 2.0))
-    np.testing.assert_array_equal(ran["layer/add"].outputs[0], found)
-    np.testing.assert_array_equal(kernels[0].outputs[0], found)
+    np.testing.assert_array_equal(ran["layer/add"].outputs[0], result)
+    np.testing.assert_array_equal(kernels[0].outputs[0], result)
 
 
 def test_gradients_asked_for_later_run_compiled_too() -> None:
@@ -155,11 +157,11 @@ def test_gradients_asked_for_later_run_compiled_too() -> None:
     with observed() as events:
         f(x).backward()
     assert w.grad.numpy().tobytes() == expected
-    backward = [each.node for each in events.of(NodeFinished) if each.node.phase == "backward"]
+    backward = [event.node for event in events.of(NodeFinished) if event.node.phase == "backward"]
     assert any(node.graph for node in backward)
     names = {node.id: node.name for node in events.nodes.values()}
     assert all(names[node.forward] for node in backward if node.forward is not None)
-    leaves = [each.node.name for each in events.of(NodeFinished) if each.node.is_leaf]
+    leaves = [event.node.name for event in events.of(NodeFinished) if event.node.is_leaf]
     assert len(leaves) == len(set(leaves)) <= 4
 
 
@@ -169,11 +171,11 @@ def test_where_nobody_looks_at_values_a_plan_runs_at_once(backend: str) -> None:
     with observed() as events:
         events.bus.want(events, Demand(arrays=False))
         assert trained(backend=backend) == expected
-    ran = [each for each in events.of(NodeFinished) if each.node.graph]
-    assert all(each.outputs for each in ran if each.step == 1)  # when the run learns the nodes
-    later = [each for each in ran if each.step > 1]
-    assert not any(each.outputs for each in later)
-    names = [[each.node.name for each in ran if each.step == step] for step in (1, 2, 3)]
+    ran = [event for event in events.of(NodeFinished) if event.node.graph]
+    assert all(node.outputs for node in ran if node.step == 1)  # when the run learns the nodes
+    later = [item for item in ran if item.step > 1]
+    assert not any(node.outputs for node in later)
+    names = [[event.node.name for event in ran if event.step == step] for step in (1, 2, 3)]
     assert names[0] == names[1] == names[2]
     for before, after in itertools.pairwise(later):
         assert before.start_ns <= before.end_ns <= after.start_ns
@@ -189,7 +191,7 @@ def test_a_failing_kernel_is_a_failed_node_at_the_users_line() -> None:
     with observed() as events, pytest.raises(BoundsError) as raised:
         f(x, ns.tensor(np.array([0, 9])))
     assert "test_compile_watched.py" in str(raised.value)
-    assert [each.node.op for each in events.of(NodeFailed)]
+    assert [event.node.op for event in events.of(NodeFailed)]
     assert _counted(events) == 1
 
 
@@ -208,7 +210,7 @@ def test_a_plan_that_runs_at_once_and_fails_says_where(backend: str) -> None:
         with pytest.raises(BoundsError, match=r"test_compile_watched\.py"):
             run()
     failed = events.of(NodeFailed)
-    assert [(each.node.op, each.step) for each in failed] == [("getitem", 3)]
+    assert [(event.node.op, event.step) for event in failed] == [("getitem", 3)]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -218,8 +220,8 @@ def test_constants_of_the_derivative_alone_are_not_the_functions(backend: str) -
     f(x)[0].sum().backward()
     with observed() as events:
         f(x)[0].sum().backward()
-    assert {"eigh"} <= {each.node.op for each in events.of(NodeFinished) if each.node.graph}
-    assert {each.backend for each in f.explain().traces[0].compiled} == {backend}
+    assert {"eigh"} <= {event.node.op for event in events.of(NodeFinished) if event.node.graph}
+    assert {trace.backend for trace in f.explain().traces[0].compiled} == {backend}
 
 
 def _counted(events: Events) -> int:
@@ -249,12 +251,12 @@ def test_tracing_and_compiling_are_told_with_the_functions_line() -> None:
             slow_to_trace(ns.tensor(np.ones(2)))
     finally:
         unobserve()
-    told = [each for each in spans if each.kind == "compiling"]
-    names = [each.function for each in told]
+    compilations = [span for span in spans if span.kind == "compiling"]
+    names = [item.function for item in compilations]
     # The trace, its graph, and what is recorded of it; nothing in the second step.
     assert names[:2] == ["slow_to_trace"] * 2
     assert names[2:] == ["slow_to_trace (its graph is recorded)"]
     line = slow_to_trace.__wrapped__.__code__.co_firstlineno
-    assert {(each.step, each.file, each.line) for each in told} == {(1, __file__, line)}
-    assert all(one.end_ns <= two.start_ns for one, two in itertools.pairwise(told))
-    assert all(each.start_ns < each.end_ns for each in told)
+    assert {(item.step, item.file, item.line) for item in compilations} == {(1, __file__, line)}
+    assert all(first.end_ns <= two.start_ns for first, two in itertools.pairwise(compilations))
+    assert all(item.start_ns < item.end_ns for item in compilations)

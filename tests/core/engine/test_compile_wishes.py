@@ -41,14 +41,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "said"), WRONG, ids=[repr(asked) for asked, _ in WRONG])
-def test_what_is_wrong_is_said_at_once(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        ns.compile(doubled, **asked)
+@pytest.mark.parametrize(("options", "message"), WRONG, ids=[repr(options) for options, _ in WRONG])
+def test_what_is_wrong_is_said_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ns.compile(doubled, **options)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"passes": "fuse, cse"},
         {"passes": ["default"]},
@@ -59,8 +59,8 @@ def test_what_is_wrong_is_said_at_once(asked: dict[str, Any], said: str) -> None
     ],
     ids=["text", "list", "iterator", "without", "rules", "number"],
 )
-def test_lists_of_names_may_be_text_or_any_iterable(asked: dict[str, Any]) -> None:
-    f = ns.compile(doubled, **asked)
+def test_lists_of_names_may_be_text_or_any_iterable(options: dict[str, Any]) -> None:
+    f = ns.compile(doubled, **options)
     for _ in range(2):
         assert f(ns.tensor(np.ones(3))).tolist() == [2.0, 2.0, 2.0]
 

@@ -28,12 +28,12 @@ W = ns.parameter(np.random.default_rng(3).standard_normal((3, 3)), name="w")
 
 def check(f: Callable[..., Any], *arrays: Any) -> None:
     """Eager and recorded give the same bits."""
-    eager = flatten(f(*(ns.tensor(each) for each in arrays)))[0]
+    eager = flatten(f(*(ns.tensor(array) for array in arrays)))[0]
     static = flatten(recorded(f, *arrays)[0])[0]
     assert len(eager) == len(static)
-    for one, other in zip(eager, static, strict=True):
-        assert one.dtype == other.dtype
-        assert one.numpy().tobytes() == other.tobytes()
+    for first, other in zip(eager, static, strict=True):
+        assert first.dtype == other.dtype
+        assert first.numpy().tobytes() == other.tobytes()
 
 
 def rnn(h: Any, x: Any, **options: Any) -> Any:
@@ -81,9 +81,9 @@ def test_scan_gradient() -> None:
 def test_scan_gradient_of_captured_parameter() -> None:
     def step(h: Any, x: Any) -> Any:
         W.grad = None
-        found = loss(h, x)
-        found.backward()
-        return found, W.grad
+        result = loss(h, x)
+        result.backward()
+        return result, W.grad
 
     check(step, H, X)
 
@@ -93,8 +93,8 @@ def test_scan_second_derivative() -> None:
         return ns.grad(lambda h: np.sum(np.square(ns.grad(loss)(h, x))))(h)
 
     expected = again(ns.tensor(H), ns.tensor(X)).numpy()
-    found, _ = recorded(again, H, X)
-    assert np.allclose(found, expected, rtol=1e-12)
+    result, _ = recorded(again, H, X)
+    assert np.allclose(result, expected, rtol=1e-12)
 
 
 def test_scan_is_one_node() -> None:
@@ -162,8 +162,8 @@ def test_cond_runs_only_the_chosen_branch() -> None:
     def f(p: Any, x: Any) -> Any:
         return ns.cond(p, lambda x: 1.0 / x, lambda x: x, x)  # a warning would be an error
 
-    found, _ = recorded(f, False, np.zeros((2, 2)))
-    assert not found.any()
+    result, _ = recorded(f, False, np.zeros((2, 2)))
+    assert not result.any()
 
 
 @pytest.mark.parametrize("p", [True, False])
@@ -174,8 +174,8 @@ def test_cond_assigns(p: bool) -> None:
         ns.cond(p, lambda: (ns.assign(state, x + state), None)[1], lambda: None)
         return state * 1.0
 
-    found, _ = recorded(f, p, H)
-    assert np.array_equal(found, H if p else np.zeros(3))
+    result, _ = recorded(f, p, H)
+    assert np.array_equal(result, H if p else np.zeros(3))
     assert not state.numpy().any()
 
 
@@ -211,7 +211,7 @@ def test_fori_loop() -> None:
 
 def fails(error: type[Exception], words: str, f: Callable[..., Any], *arrays: Any) -> None:
     """Both refuse, at this file's line."""
-    for run in (lambda: f(*(ns.tensor(each) for each in arrays)), lambda: recorded(f, *arrays)):
+    for run in (lambda: f(*(ns.tensor(array) for array in arrays)), lambda: recorded(f, *arrays)):
         with pytest.raises(error, match=words) as caught:
             run()
         assert "test_control.py:" in str(caught.value)
@@ -267,11 +267,11 @@ def test_the_derivative_of_a_body_that_gives_out_a_constant_of_its_own() -> None
     builder = Builder("static")
     with modes.building(builder):
         x = builder.placeholder(TensorSpec((3,), "float64"), "x")
-        ends = [builder.value_of(each) for each in (x * 2.0, make(np.ones(3), kind="constant"))]
+        ends = [builder.value_of(item) for item in (x * 2.0, make(np.ones(3), kind="constant"))]
         body = finished(builder, ends)
     body = msgspec.structs.replace(body, inputs=(cast_value(x.data),))
-    found = pullback(body, (True,))
-    assert {*found.forward.outputs} <= {each.id for each in found.forward.values}
-    assert [each.tolist() for each in run_body(found.forward, [np.full(3, 4.0)])] == [
+    result = pullback(body, (True,))
+    assert {*result.forward.outputs} <= {value.id for value in result.forward.values}
+    assert [array.tolist() for array in run_body(result.forward, [np.full(3, 4.0)])] == [
         [8.0] * 3, [1.0] * 3
     ]  # fmt: skip

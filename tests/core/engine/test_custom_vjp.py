@@ -49,10 +49,10 @@ def test_the_gradient_is_the_given_one() -> None:
 
 
 def test_the_simple_form() -> None:
-    found = ns.grad(lambda x: (clipped(x, 0.5) * np.array([3.0, 0.1])).sum())(np.ones(2))
-    assert found.tolist() == [0.5, 0.1]
-    found = ns.grad(lambda x: (clipped(limit=0.5, x=x) * 3.0).sum())(np.ones(2))
-    assert found.tolist() == [0.5, 0.5]
+    result = ns.grad(lambda x: (clipped(x, 0.5) * np.array([3.0, 0.1])).sum())(np.ones(2))
+    assert result.tolist() == [0.5, 0.1]
+    result = ns.grad(lambda x: (clipped(limit=0.5, x=x) * 3.0).sum())(np.ones(2))
+    assert result.tolist() == [0.5, 0.5]
 
 
 def test_higher_derivatives_differentiate_both_functions() -> None:
@@ -79,11 +79,11 @@ def test_trees_and_arguments_that_are_no_numbers() -> None:
         assert (f, k) == (np.sin, 2)
         return ({"a": ct["y"] * 7.0, "b": ct["y"]},)
 
-    made = ns.custom_vjp(lambda f, tree, k: {"y": f(tree["a"]), "n": 3}, nondiff_argnums=(0, 2))
-    made.defvjp(forward, backward)
-    found = ns.grad(lambda t: made(np.sin, t, 2)["y"].sum())({"a": np.ones(2), "b": np.ones(2)})
-    assert found["a"].tolist() == [7.0, 7.0]
-    assert found["b"].tolist() == [1.0, 1.0]
+    custom = ns.custom_vjp(lambda f, tree, k: {"y": f(tree["a"]), "n": 3}, nondiff_argnums=(0, 2))
+    custom.defvjp(forward, backward)
+    result = ns.grad(lambda t: custom(np.sin, t, 2)["y"].sum())({"a": np.ones(2), "b": np.ones(2)})
+    assert result["a"].tolist() == [7.0, 7.0]
+    assert result["b"].tolist() == [1.0, 1.0]
 
 
 def test_several_outputs_wait_for_each_other() -> None:
@@ -91,15 +91,15 @@ def test_several_outputs_wait_for_each_other() -> None:
 
     @ns.custom_gradient
     def both(x: Any) -> Any:
-        def gradient(one: Any, two: Any) -> Any:
-            calls.append((one.tolist(), two.tolist()))
-            return one + two
+        def gradient(first: Any, two: Any) -> Any:
+            calls.append((first.tolist(), two.tolist()))
+            return first + two
 
         return (x * 2.0, x * 3.0), gradient
 
     def use(x: Any) -> Any:
-        one, two = both(x)
-        return (one * one).sum() + 5.0 * two.sum()
+        first, two = both(x)
+        return (first * first).sum() + 5.0 * two.sum()
 
     assert ns.grad(use)(np.array([1.0])).tolist() == [9.0]
     assert calls == [([4.0], [5.0])]
@@ -157,19 +157,19 @@ def test_in_a_graph_that_is_built() -> None:
 
 def test_what_it_uses_must_be_an_argument() -> None:
     w = ns.parameter(3.0, name="w")
-    made = ns.custom_vjp(lambda x: x * w)
-    made.defvjp(lambda x: (x * w, x), lambda x, ct: (ct,))
+    custom = ns.custom_vjp(lambda x: x * w)
+    custom.defvjp(lambda x: (x * w, x), lambda x, ct: (ct,))
     with pytest.raises(GradientError, match="uses w, which wants a gradient and is not one of its"):
-        ns.grad(made)(2.0)
+        ns.grad(custom)(2.0)
     still = ns.custom_vjp(lambda x: x * w)
     still.defvjp(lambda x: (x * ns.stop_gradient(w), w), lambda w, ct: (ct * w,))
     assert ns.grad(still)(2.0).item() == 3.0
 
 
 def wrong(backward: Any, forward: Any = lambda x: (x * 1.0, None)) -> Any:
-    made = ns.custom_vjp(lambda x: x)
-    made.defvjp(forward, backward)
-    return lambda: ns.grad(lambda x: made(x).sum())(np.ones(2))
+    custom = ns.custom_vjp(lambda x: x)
+    custom.defvjp(forward, backward)
+    return lambda: ns.grad(lambda x: custom(x).sum())(np.ones(2))
 
 
 REFUSED = [
@@ -198,8 +198,8 @@ def test_other_refusals() -> None:
 
 def test_float32_stays_float32() -> None:
     x = ns.parameter(np.ones(2, np.float32), name="x")
-    made = ns.custom_vjp(lambda x: x)
-    made.defvjp(lambda x: (x * 1.0, None), lambda _, ct: (ct.astype(np.float64),))
-    made(x).sum().backward()
+    custom = ns.custom_vjp(lambda x: x)
+    custom.defvjp(lambda x: (x * 1.0, None), lambda _, ct: (ct.astype(np.float64),))
+    custom(x).sum().backward()
     assert x.grad is not None
     assert x.grad.dtype == np.float32

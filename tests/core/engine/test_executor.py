@@ -61,10 +61,10 @@ def test_views_hold_nothing() -> None:
 def branches() -> tuple[ns.Graph, Any, Any]:
     with ns.Graph().as_default() as g:
         x = ns.placeholder(np.float64, (400_000,), name="x")
-        one, two = x, x * 0.5
+        first, two = x, x * 0.5
         for _ in range(3):
-            one, two = np.tanh(one), np.exp(-two)
-        y = np.sum(one * two) + np.sum(one)
+            first, two = np.tanh(first), np.exp(-two)
+        y = np.sum(first * two) + np.sum(first)
     return g, x, y
 
 
@@ -154,14 +154,14 @@ def test_threads_change_no_bit(program: list[tuple[int, int, int]]) -> None:
                 ][kind]())  # fmt: skip
         init = ns.global_variables_initializer()
     x = np.random.default_rng(0).standard_normal((4, 4))
-    found = []
+    results = []
     for options in (IN_ORDER, SIDE_BY_SIDE, SIDE_BY_SIDE):
         session = ns.Session(g)
         session.run(init)
-        got = session.run([*values[2:], values[1]], {"x:0": x}, options)
-        got.append(session.run(v))
-        found.append([each.tobytes() for each in got])
-    assert found[0] == found[1] == found[2]
+        result = session.run([*values[2:], values[1]], {"x:0": x}, options)
+        result.append(session.run(v))
+        results.append([array.tobytes() for array in result])
+    assert results[0] == results[1] == results[2]
 
 
 def test_an_error_in_a_thread_names_its_node_and_stops_the_rest() -> None:
@@ -189,16 +189,16 @@ def test_many_threads_share_one_session() -> None:
     g, x, y = branches()
     session = ns.Session(g)
     feeds = [np.linspace(0, i + 1, 400_000) for i in range(4)]
-    expected = [session.run(y, {x: each}).tobytes() for each in feeds]
-    found: dict[int, bytes] = {}
+    expected = [session.run(y, {x: feed}).tobytes() for feed in feeds]
+    results: dict[int, bytes] = {}
 
     def work(i: int) -> None:
         for _ in range(3):
-            found[i] = session.run(y, {x: feeds[i]}, SIDE_BY_SIDE).tobytes()
+            results[i] = session.run(y, {x: feeds[i]}, SIDE_BY_SIDE).tobytes()
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found[i] for i in range(4)] == expected
+    assert [results[i] for i in range(4)] == expected

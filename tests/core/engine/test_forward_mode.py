@@ -49,8 +49,8 @@ def test_vjp_gives_value_and_a_tree_like_each_primal() -> None:
 def test_vjp_with_aux_and_outputs_without_gradient() -> None:
     value, pull, aux = ns.vjp(lambda x: ((x * x, np.argmax(x)), "aux"), X[0], has_aux=True)
     assert (value[1].dtype, aux) == (np.int64, "aux")
-    (found,) = pull((np.ones(2), 0))
-    np.testing.assert_allclose(found.numpy(), 2 * X[0])
+    (result,) = pull((np.ones(2), 0))
+    np.testing.assert_allclose(result.numpy(), 2 * X[0])
 
 
 def test_jvp_is_the_derivative_in_a_direction() -> None:
@@ -89,21 +89,21 @@ def test_jacobian_of_trees(mode: Any) -> None:
     def g(tree: Any, y: Any) -> Any:
         return [tree["x"] @ y, (tree["x"] * 3.0).sum()]
 
-    found = ns.jacobian(g, (0, 1), mode=mode)({"x": X}, Y)
-    shapes = [[by[0]["x"].shape, by[1].shape] for by in found]
+    result = ns.jacobian(g, (0, 1), mode=mode)({"x": X}, Y)
+    shapes = [[by[0]["x"].shape, by[1].shape] for by in result]
     assert shapes == [[(3, 4, 3, 2), (3, 4, 2, 4)], [(3, 2), (2, 4)]]
     wanted = np.einsum("ik,jl->ijkl", np.eye(3), Y.T)
-    np.testing.assert_allclose(found[0][0]["x"].numpy(), wanted)
-    np.testing.assert_allclose(found[1][0]["x"].numpy(), np.full((3, 2), 3.0))
-    np.testing.assert_array_equal(found[1][1].numpy(), np.zeros((2, 4)))
+    np.testing.assert_allclose(result[0][0]["x"].numpy(), wanted)
+    np.testing.assert_allclose(result[1][0]["x"].numpy(), np.full((3, 2), 3.0))
+    np.testing.assert_array_equal(result[1][1].numpy(), np.zeros((2, 4)))
     alone = (ns.jacrev if mode == "reverse" else ns.jacfwd)(lambda x: x @ Y)(X)
     np.testing.assert_allclose(alone.numpy(), wanted)
 
 
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 def test_jacobian_with_aux_and_without_elements(mode: Any) -> None:
-    found, aux = ns.jacobian(lambda x: (x * 2.0, "aux"), mode=mode, has_aux=True)(np.ones(2))
-    assert (found.tolist(), aux) == ([[2.0, 0.0], [0.0, 2.0]], "aux")
+    result, aux = ns.jacobian(lambda x: (x * 2.0, "aux"), mode=mode, has_aux=True)(np.ones(2))
+    assert (result.tolist(), aux) == ([[2.0, 0.0], [0.0, 2.0]], "aux")
     assert ns.jacobian(lambda x: x[:0], mode=mode)(np.ones(2)).shape == (0, 2)
     assert ns.jacobian(lambda x: np.ones(3) * x.sum(), mode=mode)(np.ones(0)).shape == (3, 0)
 
@@ -121,8 +121,8 @@ def test_complex_jacobians(mode: Any) -> None:
 
 def test_grad_of_holomorphic_functions() -> None:
     z = 1 + 2j
-    value, found = ns.value_and_grad(lambda z: z**3, holomorphic=True)(z)
-    assert (value.item(), found.item()) == (pytest.approx(z**3), pytest.approx(3 * z**2))
+    value, result = ns.value_and_grad(lambda z: z**3, holomorphic=True)(z)
+    assert (value.item(), result.item()) == (pytest.approx(z**3), pytest.approx(3 * z**2))
     with pytest.raises(GradientError, match="needs an initial gradient"):
         ns.grad(lambda z: z**3)(z)
     with pytest.raises(GradientError, match="holomorphic=True requires complex results"):
@@ -145,15 +145,15 @@ def test_hessian_and_its_product_with_a_vector() -> None:
         return (np.sin(x[0]) * x[1] * x[1] + x[2] ** 3).sum()
 
     x = np.array([0.5, 2.0, 1.5])
-    found = ns.hessian(g)(x).numpy()
+    result = ns.hessian(g)(x).numpy()
     wanted = [
         [-np.sin(0.5) * 4, np.cos(0.5) * 4, 0],
         [np.cos(0.5) * 4, 2 * np.sin(0.5), 0],
         [0, 0, 9],
     ]
-    np.testing.assert_allclose(found, wanted, atol=1e-14)
+    np.testing.assert_allclose(result, wanted, atol=1e-14)
     v = np.array([1.0, -2.0, 0.5])
-    np.testing.assert_allclose(ns.hvp(g, (x,), (v,)).numpy(), found @ v)
+    np.testing.assert_allclose(ns.hvp(g, (x,), (v,)).numpy(), result @ v)
     two = ns.hvp(lambda a, b: (a * a * b).sum(), (x, x), (v, v))
     np.testing.assert_allclose(two[0].numpy(), 2 * x * v + 2 * x * v)
     np.testing.assert_allclose(two[1].numpy(), 2 * x * v)

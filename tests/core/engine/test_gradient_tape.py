@@ -41,11 +41,11 @@ def test_what_is_not_watched_has_no_gradient() -> None:
 def test_trees_of_targets_and_sources() -> None:
     p, q, r = w(1.0, 2.0), w(3.0, 4.0, name="q"), w(0.0, name="r")
     with ns.GradientTape() as tape:
-        one, two = p * q, (q * q).sum()
-    found = tape.gradient({"one": one, "two": [two]}, {"p": p, "more": (q, r)})
-    assert found["p"].tolist() == [3.0, 4.0]
-    assert found["more"][0].tolist() == [1.0 + 6.0, 2.0 + 8.0]
-    assert found["more"][1] is None
+        first, two = p * q, (q * q).sum()
+    result = tape.gradient({"one": first, "two": [two]}, {"p": p, "more": (q, r)})
+    assert result["p"].tolist() == [3.0, 4.0]
+    assert result["more"][0].tolist() == [1.0 + 6.0, 2.0 + 8.0]
+    assert result["more"][1] is None
 
 
 def test_output_gradients_weigh_the_targets() -> None:
@@ -100,9 +100,9 @@ def test_only_a_persistent_tape_is_asked_twice() -> None:
 
 def test_two_tapes_may_look_at_the_same_program() -> None:
     p = w(2.0)
-    with ns.GradientTape() as one, ns.GradientTape() as two:
+    with ns.GradientTape() as first, ns.GradientTape() as two:
         y = p * p
-    assert one.gradient(y, p).tolist() == two.gradient(y, p).tolist() == [4.0]
+    assert first.gradient(y, p).tolist() == two.gradient(y, p).tolist() == [4.0]
     y.backward([1.0])
     assert p.grad is not None
 
@@ -116,9 +116,9 @@ def test_tapes_nest_for_higher_derivatives() -> None:
             with ns.GradientTape() as first:
                 first.watch(x)
                 y = x * x * x * x
-            one = first.gradient(y, x)
-        two = second.gradient(one, x)
-    assert (one.item(), two.item(), third.gradient(two, x).item()) == (32.0, 48.0, 48.0)
+            left_one = first.gradient(y, x)
+        two = second.gradient(left_one, x)
+    assert (left_one.item(), two.item(), third.gradient(two, x).item()) == (32.0, 48.0, 48.0)
     assert not x.requires_grad
 
 
@@ -142,8 +142,8 @@ def test_inside_of_grad_it_can_be_differentiated() -> None:
     x = ns.tensor(2.0)
     with ns.GradientTape() as tape:
         tape.watch(x)
-        found = ns.grad(lambda v: v * v * v)(x)
-    assert tape.gradient(found, x).item() == 12.0
+        result = ns.grad(lambda v: v * v * v)(x)
+    assert tape.gradient(result, x).item() == 12.0
 
 
 def test_parameters_only_where_wanted() -> None:
@@ -160,15 +160,15 @@ def test_watched_variables_are_those_that_were_used() -> None:
     p, q, r = w(2.0), w(3.0, name="q"), w(4.0, name="r")
     x = ns.tensor(1.0)
     before = r * r
-    gone = weakref.proxy({1})  # whatever else is in the process
+    reference = weakref.proxy({1})  # whatever else is in the process
     with ns.GradientTape() as tape:
         tape.watch(x)
         y = q * p * x + before
-    found = tape.watched_variables()
+    result = tape.watched_variables()
     with pytest.raises(ReferenceError):
-        len(gone)
-    assert [each.name for each in found] == ["q", "w"]
-    assert [each.tolist() for each in tape.gradient(y, found)] == [[2.0], [3.0]]
+        len(reference)
+    assert [item.name for item in result] == ["q", "w"]
+    assert [array.tolist() for array in tape.gradient(y, result)] == [[2.0], [3.0]]
 
 
 def test_reset_forgets() -> None:
@@ -194,12 +194,12 @@ def test_jacobians() -> None:
     assert tape.jacobian(y, p).tolist() == [[2.0, 1.0], [0.0, 4.0], [1.0, 0.0]]
     assert tape.jacobian(y, [x])[0] is None
     assert tape.jacobian(y, x, "zero").shape == (3, 2, 3)
-    found = tape.batch_jacobian(rows, x).numpy()
+    result = tape.batch_jacobian(rows, x).numpy()
     wanted = np.zeros((2, 2, 3))
     for batch in range(2):
         for column in range(2):
             wanted[batch, column, column] = 2.0 * x.numpy()[batch, column]
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(result, wanted)
     full = tape.jacobian(rows, x).numpy()
     np.testing.assert_array_equal(full[[0, 1], :, [0, 1]], wanted)
     with pytest.raises(ShapeError, match="first dimensions differ"):

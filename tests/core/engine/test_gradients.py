@@ -92,12 +92,12 @@ def test_no_grad_and_detach() -> None:
 
 def test_no_grad_belongs_to_its_thread() -> None:
     x = w(2.0)
-    found: list[bool] = []
+    results: list[bool] = []
     with ns.no_grad():
-        thread = threading.Thread(target=lambda: found.append((x * x).requires_grad))
+        thread = threading.Thread(target=lambda: results.append((x * x).requires_grad))
         thread.start()
         thread.join(60)
-    assert found == [True]
+    assert results == [True]
 
 
 def test_trees_and_aux() -> None:
@@ -163,30 +163,30 @@ def test_what_is_dropped_is_freed_without_backward() -> None:
     x = w(1.0)
     y = x * 2.0
     y.data = y.data.view(Watched)
-    gone = weakref.ref(y.data)
+    reference = weakref.ref(y.data)
     z = y + x
     gc.disable()
     try:
         del y
-        assert gone() is not None
+        assert reference() is not None
         del z
-        assert gone() is None
+        assert reference() is None
     finally:
         gc.enable()
 
 
 def test_sums_of_many_uses_touch_nothing_that_is_shared() -> None:
-    given = np.array([1.0, 2.0], np.float32)
+    cotangent = np.array([1.0, 2.0], np.float32)
     x, y = (ns.parameter(np.ones(2, np.float32), name=name) for name in "xy")
     # x + x, y + y: all of them are handed the given cotangent itself, over and over.
     total = ((x + y) + (x + y)) + ((x + x) + y)
-    total.backward(given, retain_graph=True)
+    total.backward(cotangent, retain_graph=True)
     first = x.grad
     assert first is not None
-    total.backward(given)
+    total.backward(cotangent)
     assert x.grad is not None
     assert y.grad is not None
-    np.testing.assert_array_equal(given, [1.0, 2.0])
+    np.testing.assert_array_equal(cotangent, [1.0, 2.0])
     np.testing.assert_array_equal(first.numpy(), [4.0, 8.0])
     np.testing.assert_array_equal(x.grad.numpy(), [8.0, 16.0])
     np.testing.assert_array_equal(y.grad.numpy(), [6.0, 12.0])

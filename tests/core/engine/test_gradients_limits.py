@@ -35,8 +35,8 @@ def test_a_very_long_tape_is_freed_without_recursion() -> None:
 
 
 def test_a_very_long_program_is_traced_and_transformed_without_recursion() -> None:
-    found = ns.grad(lambda x: chain(x, 20_000).sum())(np.ones(1))
-    assert found.tolist() == [1.0]
+    result = ns.grad(lambda x: chain(x, 20_000).sum())(np.ones(1))
+    assert result.tolist() == [1.0]
     w = ns.parameter(np.ones(1), name="w")
     again = ns.grad(lambda x: (chain(x, 20_000) * w).sum())(np.ones(1))
     again.sum().backward()
@@ -77,10 +77,10 @@ def test_threads_pull_their_own_graphs_at_once() -> None:
 
 
 def test_a_gradient_is_no_array_of_the_users() -> None:
-    given = np.array([1.0, 2.0])
+    cotangent = np.array([1.0, 2.0])
     x = leaf(1.0, 1.0)
-    (x + 0.0).backward(given)
-    given[:] = 100.0
+    (x + 0.0).backward(cotangent)
+    cotangent[:] = 100.0
     assert x.grad is not None
     assert x.grad.tolist() == [1.0, 2.0]
 
@@ -126,14 +126,14 @@ def test_second_derivatives_are_those_of_differences(name: str) -> None:
         return (out * weights).sum() if out.ndim else out
 
     x = np.array([0.5, -0.2, 1.0])
-    found = ns.hessian(total)(x).numpy()
+    result = ns.hessian(total)(x).numpy()
     step = 1e-5
     rows = [
-        (ns.grad(total)(x + step * one).numpy() - ns.grad(total)(x - step * one).numpy())
+        (ns.grad(total)(x + step * first).numpy() - ns.grad(total)(x - step * first).numpy())
         / (2 * step)
-        for one in np.eye(3)
+        for first in np.eye(3)
     ]
-    np.testing.assert_allclose(found, rows, atol=1e-8)
+    np.testing.assert_allclose(result, rows, atol=1e-8)
 
 
 def test_retain_and_create_graph() -> None:

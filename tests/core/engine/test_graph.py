@@ -14,7 +14,7 @@ from nodescope.errors import NodescopeError, RegistryError, ShapeError, TraceErr
 
 
 def names(graph: ns.Graph) -> list[str]:
-    return [each.name for each in graph.get_operations()]
+    return [get_operation.name for get_operation in graph.get_operations()]
 
 
 def test_names_are_unique_under_nested_scopes() -> None:
@@ -45,11 +45,11 @@ def test_a_scope_entered_again_is_another_one_unless_by_its_path() -> None:
 
 
 def test_eager_scopes_stay_as_they_are() -> None:
-    with ns.name_scope("a") as one:
+    with ns.name_scope("a") as first:
         pass
     with ns.name_scope("a") as two:
         pass
-    assert one == two == "a"
+    assert first == two == "a"
     with pytest.raises(UsageError, match="is not a name"):
         ns.name_scope("a/")
 
@@ -83,11 +83,11 @@ def test_each_thread_has_its_own_default() -> None:
 
 def test_leaving_in_the_wrong_order_is_refused() -> None:
     g, h = ns.Graph(), ns.Graph()
-    one, two = g.as_default(), h.as_default()
-    one.__enter__()
+    first, two = g.as_default(), h.as_default()
+    first.__enter__()
     two.__enter__()
     with pytest.raises(UsageError, match="a different order"):
-        one.__exit__(None, None, None)
+        first.__exit__(None, None, None)
     assert ns.get_default_graph() is h
     two.__exit__(None, None, None)
     assert ns.get_default_graph() not in (g, h)
@@ -104,7 +104,7 @@ def test_operations_say_what_they_are() -> None:
     op = c.op
     assert (op.name, op.id, op.type, op.device) == ("matmul", 3, "matmul", "cpu:0")
     assert op.graph is g
-    assert [each.name for each in op.inputs] == ["a:0", "b:0"]
+    assert [value.name for value in op.inputs] == ["a:0", "b:0"]
     assert op.outputs[0] is c
     assert c.consumers() == [d.op]
     assert d.op.attrs["axis"] == 1
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_said(find: Any, message: str) -> None:
 
 def test_registration_is_safe_under_threads() -> None:
     g = ns.Graph()
-    each, start = 40, threading.Barrier(16)
+    item, start = 40, threading.Barrier(16)
     failures: list[BaseException] = []
 
     def build(number: int) -> None:
@@ -143,7 +143,7 @@ def test_registration_is_safe_under_threads() -> None:
             start.wait()
             with g.as_default(), ns.name_scope("shared"):
                 x = ns.constant(float(number), name="x")
-                for _ in range(each):
+                for _ in range(item):
                     x = x + 1.0
         except BaseException as error:
             failures.append(error)
@@ -154,12 +154,12 @@ def test_registration_is_safe_under_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    found = names(g)
-    assert len(found) == 16 * (each + 1) == g.version
-    assert len(set(found)) == len(found)
-    assert [op.id for op in g.get_operations()] == list(range(1, len(found) + 1))
+    result = names(g)
+    assert len(result) == 16 * (item + 1) == g.version
+    assert len(set(result)) == len(result)
+    assert [op.id for op in g.get_operations()] == list(range(1, len(result) + 1))
     ends = [op.outputs[0] for op in g.get_operations() if not op.outputs[0].consumers()]
-    assert sorted(ns.Session(g).run(ends)) == [number + each for number in range(16)]
+    assert sorted(ns.Session(g).run(ends)) == [number + item for number in range(16)]
 
 
 def test_a_finalized_graph_is_read_only() -> None:
@@ -209,12 +209,12 @@ def test_control_dependencies_are_edges_without_value() -> None:
             with ns.control_dependencies(None):
                 d = ns.no_op("d")
             e = ns.identity(a, name="e")
-    assert [each.name for each in c.op.control_inputs] == ["a", "b"]
-    assert [each.name for each in d.control_inputs] == ["_SOURCE"]
+    assert [control.name for control in c.op.control_inputs] == ["a", "b"]
+    assert [control.name for control in d.control_inputs] == ["_SOURCE"]
     assert e.op.control_inputs == ()  # its input runs before in any case
     assert ("a", -1, "c", -1) in g.edges
     assert ("a", 0, "e", 0) in g.edges
-    assert [each.name for each in a.op.control_outputs] == ["k", "c"]
+    assert [control_output.name for control_output in a.op.control_outputs] == ["k", "c"]
 
 
 def test_source_and_sink_hold_everything_together() -> None:
@@ -222,8 +222,8 @@ def test_source_and_sink_hold_everything_together() -> None:
         a = ns.constant(1.0, name="a")
         b = ns.identity(a, name="b")
         ns.constant(3.0, name="alone")
-    assert [each.name for each in g.source.control_outputs] == ["a", "alone"]
-    assert [each.name for each in g.sink.control_inputs] == ["b", "alone"]
+    assert [control_output.name for control_output in g.source.control_outputs] == ["a", "alone"]
+    assert [control.name for control in g.sink.control_inputs] == ["b", "alone"]
     assert g.source.id == 0
     assert g.sink.id == -1
     assert b.op.control_outputs == (g.sink,)
@@ -313,8 +313,8 @@ def test_writing_in_place_in_a_graph() -> None:
             with pytest.raises(TraceError, match="variable of the graph") as error:
                 write()
             assert "nodescope.assign" in error.value.hint
-    found = ns.Session(g).run([before, y], {x: np.ones(3)})
-    assert [each.tolist() for each in found] == [[2, 2, 2], [7, 3, 3]]
+    result = ns.Session(g).run([before, y], {x: np.ones(3)})
+    assert [array.tolist() for array in result] == [[2, 2, 2], [7, 3, 3]]
 
 
 def test_eager_tensors_have_no_operation() -> None:

@@ -68,11 +68,11 @@ def test_it_runs_again_in_another_process(tmp_path: Path) -> None:
     subprocess.run(command, check=True, timeout=100)
     expected = session.run(["y", "y:0", "loop:0", "low:0"], {"x:0": x})[1:]
     session.run("train", {"x:0": x})
-    with np.load(tmp_path / "found.npz") as found:
-        assert found["y"].tobytes() == expected[0].tobytes()
-        assert found["loop"].tobytes() == expected[1].tobytes()
-        assert found["low"].tobytes() == expected[2].tobytes()
-        assert found["after"].tobytes() == session.run("w:0").tobytes()
+    with np.load(tmp_path / "found.npz") as result:
+        assert result["y"].tobytes() == expected[0].tobytes()
+        assert result["loop"].tobytes() == expected[1].tobytes()
+        assert result["low"].tobytes() == expected[2].tobytes()
+        assert result["after"].tobytes() == session.run("w:0").tobytes()
 
 
 def test_what_comes_back_is_what_was_saved(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_comes_back_is_what_was_saved(tmp_path: Path) -> None:
     assert [t.name for t in again.get_collection("variables")] == ["w:0"]
     again.save(tmp_path / "again.nsgraph")
     assert str(ns.Graph.load(tmp_path / "again.nsgraph")) == str(g)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["again.nsgraph", "model.nsgraph"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again.nsgraph", "model.nsgraph"]
 
 
 def test_without_a_session_variables_begin_uninitialised(tmp_path: Path) -> None:

@@ -64,13 +64,13 @@ def test_masks_whose_elements_are_known_are_traced(index: Any) -> None:
         return y, np.sin(y[index])
 
     eager, static = ns.parameter(X, name="x"), ns.parameter(X, name="x")
-    found = ns.compile(lambda: f(static))()
-    for one, two in zip(f(eager), found, strict=True):
-        assert one.shape == two.shape
-        assert one.numpy().tobytes() == two.numpy().tobytes()
+    result = ns.compile(lambda: f(static))()
+    for first, two in zip(f(eager), result, strict=True):
+        assert first.shape == two.shape
+        assert first.numpy().tobytes() == two.numpy().tobytes()
     for x in (eager, static):
         sum(np.sum(-part * X.sum()) for part in f(x)).backward()
-    sum(np.sum(-part * X.sum()) for part in found).backward()
+    sum(np.sum(-part * X.sum()) for part in result).backward()
     static.grad = static.grad - eager.grad  # type: ignore[operator]
     assert static.grad.numpy().tobytes() == eager.grad.numpy().tobytes()  # type: ignore[union-attr]
 
@@ -82,8 +82,8 @@ def test_conditions_that_are_known_select_in_compiled_functions() -> None:
             x.compress(ROWS, axis=0),
         )  # fmt: skip
 
-    for one, two in zip(f(X), ns.compile(f)(ns.tensor(X)), strict=True):
-        np.testing.assert_array_equal(one, two.numpy())
+    for first, two in zip(f(X), ns.compile(f)(ns.tensor(X)), strict=True):
+        np.testing.assert_array_equal(first, two.numpy())
 
 
 def test_masks_that_a_call_may_change_are_refused() -> None:

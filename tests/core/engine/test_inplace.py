@@ -18,11 +18,11 @@ from nodescope.errors import DtypeError, GradientError, ShapeError, UnsupportedE
 A = np.arange(12.0).reshape(3, 4)
 
 
-def same(found: Any, expected: Any) -> None:
+def same(result: Any, expected: Any) -> None:
     """Equal to the last bit, dtype and shape included."""
-    assert isinstance(found, ns.Tensor)
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tolist() == expected.tolist()
+    assert isinstance(result, ns.Tensor)
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    assert result.tolist() == expected.tolist()
 
 
 def _name_of_a_view(x: Any) -> Any:
@@ -106,10 +106,10 @@ def _augmented(x: Any) -> Any:
 
 
 def _list_holds_it(x: Any) -> Any:
-    held = [x, x[0]]
-    held[0] += 1
-    held[1] *= 2
-    return x, held[0], held[1]
+    tensors = [x, x[0]]
+    tensors[0] += 1
+    tensors[1] *= 2
+    return x, tensors[0], tensors[1]
 
 
 def _called_by_name(x: Any) -> Any:
@@ -212,8 +212,8 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_writes_are_numpys(program: Any) -> None:
-    found, expected = program(ns.tensor(A)), program(A.copy())
-    for ours, numpys in zip(found, expected, strict=True):
+    result, expected = program(ns.tensor(A)), program(A.copy())
+    for ours, numpys in zip(result, expected, strict=True):
         same(ours, numpys)
 
 
@@ -322,7 +322,7 @@ def test_tensors_that_only_the_tape_holds_do_not_count() -> None:
     assert sharing.sharers(x) == []
     x[0] = 1
     row = x[2]
-    assert [each is row for each in sharing.sharers(x)] == [True]
+    assert [sharer is row for sharer in sharing.sharers(x)] == [True]
     total.backward()
 
 
@@ -338,12 +338,12 @@ def test_programs_that_write_are_recorded() -> None:
     from nodescope.engine.tracer import observe, unobserve
     from nodescope.events import Bus
 
-    plain = [each.tolist() for each in _view_of_a_view(ns.tensor(A))]
+    plain = [array.tolist() for array in _view_of_a_view(ns.tensor(A))]
     bus = Bus()
     bus.add(Probe())
     observe(bus)
     try:
-        observed = [each.tolist() for each in _view_of_a_view(ns.tensor(A))]
+        observed = [array.tolist() for array in _view_of_a_view(ns.tensor(A))]
     finally:
         unobserve()
     assert observed == plain
@@ -355,15 +355,15 @@ def test_copies_share_nothing() -> None:
     written = ns.tensor(A)
     written += 1
     for x in (ns.tensor(A + 1), written):
-        for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-            same(made, A + 1)
-            made *= 2
+        for copied in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+            same(copied, A + 1)
+            copied *= 2
             same(x, A + 1)
     w = ns.parameter(A, name="w")
-    for made in (copy.copy(w), copy.deepcopy([w])[0], pickle.loads(pickle.dumps(w))):
-        (made * made).sum().backward()
-        same(made.grad, 2 * A)
-        assert made.name == "w"
+    for copied in (copy.copy(w), copy.deepcopy([w])[0], pickle.loads(pickle.dumps(w))):
+        (copied * copied).sum().backward()
+        same(copied.grad, 2 * A)
+        assert copied.name == "w"
     assert w.grad is None
     with pytest.raises(GradientError, match="pickle"):
         pickle.dumps(w * 2)

@@ -13,11 +13,11 @@ from nodescope.errors import GradientError
 A = np.arange(12.0).reshape(3, 4)
 
 
-def same(found: Any, expected: Any) -> None:
+def same(result: Any, expected: Any) -> None:
     """Equal to the last bit, dtype and shape included."""
-    assert isinstance(found, ns.Tensor)
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tolist() == expected.tolist()
+    assert isinstance(result, ns.Tensor)
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    assert result.tolist() == expected.tolist()
 
 
 def _gradient(program: Any) -> Any:
@@ -113,8 +113,8 @@ def test_gradients_do_not_share() -> None:
     x.grad *= 0.5  # type: ignore[operator]
     same(x.grad, np.full_like(A, 0.5))
     same(y.grad, np.ones_like(A))
-    one, two = ns.grad(lambda a, b: (a + b).sum(), argnums=(0, 1))(A, A)
-    one[0] = 7
+    first, two = ns.grad(lambda a, b: (a + b).sum(), argnums=(0, 1))(A, A)
+    first[0] = 7
     same(two, np.ones_like(A))
 
 

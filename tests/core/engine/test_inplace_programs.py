@@ -90,12 +90,12 @@ def steps(draw: Any) -> Step:
         ["view", "view", "shape", "compute", "write", "write", "write at", "write at", "fancy",
          "out", "mask", "drop", "detach", "again"]
     ))  # fmt: skip
-    one, two = draw(st.integers(0, 9)), draw(st.integers(0, 9))
+    first, two = draw(st.integers(0, 9)), draw(st.integers(0, 9))
     index, number, operator = draw(BASIC), draw(FLOATS), draw(OPERATORS)
     fancy, shaping = draw(FANCY), draw(st.integers(0, 3))
 
     def step(values: Values) -> None:
-        x, y = values[one % len(values)], values[two % len(values)]
+        x, y = values[first % len(values)], values[two % len(values)]
         other = y if _fits(y, x.shape) else number
         if kind == "view":
             values.append(_taken(x, index))
@@ -118,7 +118,7 @@ def steps(draw: Any) -> Step:
         elif kind == "mask":
             x[(np.arange(x.size) % 3 == 0).reshape(x.shape)] = number
         elif kind == "drop" and len(values) > 1:
-            values.pop(one % len(values))
+            values.pop(first % len(values))
         elif kind == "again":  # another name, and more use of what may be overwritten
             values.append(x)
             values.append(x * x)
@@ -126,7 +126,7 @@ def steps(draw: Any) -> Step:
         while len(values) > 8:
             values.pop(0)
 
-    step.__name__ = f"{kind} {one} {two} {index} {number} {operator} {fancy} {shaping}"
+    step.__name__ = f"{kind} {first} {two} {index} {number} {operator} {fancy} {shaping}"
     return step
 
 
@@ -143,12 +143,12 @@ def _loss(values: Values) -> Any:
 
 def _arrays(values: Values) -> None:
     """NumPy's scalars as arrays without dimensions, as ours are: those can be written to."""
-    values[:] = [each if isinstance(each, np.ndarray) else np.array(each) for each in values]
+    values[:] = [value if isinstance(value, np.ndarray) else np.array(value) for value in values]
 
 
-def _same(found: Values, expected: Values) -> None:
-    assert len(found) == len(expected)
-    for ours, numpys in zip(found, expected, strict=True):
+def _same(result: Values, expected: Values) -> None:
+    assert len(result) == len(expected)
+    for ours, numpys in zip(result, expected, strict=True):
         assert ours.shape == numpys.shape
         assert np.array_equal(ours.numpy(), numpys)
 
@@ -158,12 +158,12 @@ def _same(found: Values, expected: Values) -> None:
 def with_a_tape(program: list[Step], leaf_too: bool) -> None:
     w = ns.parameter(START, name="w")
     # A leaf among the values: to write to it or to a view of it is refused.
-    found: Values = [w * 1.0, ns.tensor(FIXED), *([w] if leaf_too else [])]
+    results: Values = [w * 1.0, ns.tensor(FIXED), *([w] if leaf_too else [])]
     expected: Values = [START * 1.0, FIXED.copy(), *([START.copy()] if leaf_too else [])]
     done = 0
     for step in program:
         try:
-            step(found)
+            step(results)
         except GradientError as error:
             if not leaf_too or "leaf" not in error.message:
                 raise
@@ -171,8 +171,8 @@ def with_a_tape(program: list[Step], leaf_too: bool) -> None:
         step(expected)
         _arrays(expected)
         done += 1
-        _same(found, expected)
-    loss = _loss(found)
+        _same(results, expected)
+    loss = _loss(results)
     if loss.edge is None:
         return
     loss.backward()
@@ -197,13 +197,13 @@ def with_a_tape(program: list[Step], leaf_too: bool) -> None:
 def without_a_tape(program: list[Step]) -> None:
     with recording(False):
         w = ns.parameter(START, name="w")
-        found: Values = [w, ns.tensor(FIXED)]
+        results: Values = [w, ns.tensor(FIXED)]
         expected: Values = [START.copy(), FIXED.copy()]
         for step in program:
-            step(found)
+            step(results)
             step(expected)
             _arrays(expected)
-            _same(found, expected)
+            _same(results, expected)
 
 
 @pytest.mark.parametrize("programs", ["with_a_tape", "without_a_tape"])

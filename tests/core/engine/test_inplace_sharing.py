@@ -13,15 +13,15 @@ from nodescope.engine.writing import inplace, sharing
 
 def chain(stiffness: Any, steps: int) -> Any:
     """Masses and springs, written into arrays that are there already."""
-    found, speed, place = ns.zeros((steps, 4)), ns.zeros(4), ns.tensor([0.0, 1.0, 3.0, 7.0])
+    result, speed, place = ns.zeros((steps, 4)), ns.zeros(4), ns.tensor([0.0, 1.0, 3.0, 7.0])
     for step in range(steps):
         force = ns.zeros(4)
         force[1:] += stiffness * (place[:-1] - place[1:])
         force[:-1] += stiffness * (place[1:] - place[:-1])
         speed += 0.1 * force
         place = place + 0.1 * speed
-        found[step] = place
-    return found
+        result[step] = place
+    return result
 
 
 def test_a_simulation_never_looks_at_all_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_a_simulation_never_looks_at_all_tensors(monkeypatch: pytest.MonkeyPatch
     stiffness = ns.tensor(2.0, requires_grad=True)
     np.sum(chain(stiffness, 6) ** 2).backward()
     step = 1e-6
-    above, below = (np.sum(chain(ns.tensor(2.0 + each), 6) ** 2) for each in (step, -step))
+    above, below = (np.sum(chain(ns.tensor(2.0 + item), 6) ** 2) for item in (step, -step))
     slope = (above.item() - below.item()) / (2 * step)
     assert stiffness.grad is not None
     assert stiffness.grad.item() == pytest.approx(slope, rel=1e-6)

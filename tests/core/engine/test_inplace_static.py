@@ -68,10 +68,10 @@ def test_compiled_functions_may_write(program: Any) -> None:
 
 @pytest.mark.parametrize("program", [_computed, _made_inside, _like, _view_is_gone])
 def test_gradients_through_compiled_functions_that_write(program: Any) -> None:
-    one, two = ns.parameter(A, name="w"), ns.parameter(A, name="w")
-    (program(one) * A.sum()).sum().backward()
+    first, two = ns.parameter(A, name="w"), ns.parameter(A, name="w")
+    (program(first) * A.sum()).sum().backward()
     (ns.compile(program)(two) * A.sum()).sum().backward()
-    np.testing.assert_allclose(two.grad.numpy(), one.grad.numpy(), rtol=1e-14)  # type: ignore[union-attr]
+    np.testing.assert_allclose(two.grad.numpy(), first.grad.numpy(), rtol=1e-14)  # type: ignore[union-attr]
 
 
 def test_parameters_are_state() -> None:
@@ -87,8 +87,8 @@ def test_parameters_are_state() -> None:
     compiled = ns.compile(lambda x: step(static, x))
     for _ in range(3):
         expected = step(eager, ns.tensor(A + 1))
-        found = compiled(ns.tensor(A + 1))
-        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+        result = compiled(ns.tensor(A + 1))
+        np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-12)
         np.testing.assert_allclose(static.numpy(), eager.numpy(), rtol=1e-12)
 
 
@@ -165,11 +165,11 @@ def test_graphs_built_by_hand() -> None:
         y += x
         with pytest.raises(TraceError, match="argument of the graph"):
             x += 1
-    found, first = ns.Session(graph).run([y, "multiply:0"], {x: A})
+    result, first = ns.Session(graph).run([y, "multiply:0"], {x: A})
     np.testing.assert_array_equal(first, A * 2)  # a name is its node's value
     expected = A * 2
     expected[0] = 7
-    np.testing.assert_array_equal(found, expected + A)
+    np.testing.assert_array_equal(result, expected + A)
 
 
 def test_a_write_keeps_the_layout_so_that_what_follows_has_the_same_bits() -> None:
@@ -183,7 +183,9 @@ def test_a_write_keeps_the_layout_so_that_what_follows_has_the_same_bits() -> No
 
     eager, static = f(ns.tensor(x)), ns.compile(f)(ns.tensor(x))
     assert static[0].data.strides == eager[0].data.strides
-    np.testing.assert_equal([each.numpy() for each in static], [each.numpy() for each in eager])
+    np.testing.assert_equal(
+        [tensor.numpy() for tensor in static], [tensor.numpy() for tensor in eager]
+    )
 
 
 def test_augmented_items_in_a_graph_that_is_built_by_hand() -> None:
@@ -250,11 +252,11 @@ def _views_of_what_was_made_inside(x: Any) -> Any:
 )
 def test_views_are_written_in_graphs_as_in_memory(program: Any) -> None:
     eager, static = ns.parameter(A, name="w"), ns.parameter(A, name="w")
-    expected, found = program(eager), ns.compile(lambda: program(static))()
-    for one, two in zip(expected, found, strict=True):
-        np.testing.assert_array_equal(two.numpy(), one.numpy())
-    for results in (expected, found):
-        sum(np.sum(np.sin(each) * A.sum()) for each in results).backward()
+    expected, result = program(eager), ns.compile(lambda: program(static))()
+    for first, two in zip(expected, result, strict=True):
+        np.testing.assert_array_equal(two.numpy(), first.numpy())
+    for results in (expected, result):
+        sum(np.sum(np.sin(result) * A.sum()) for result in results).backward()
     np.testing.assert_array_equal(static.grad.numpy(), eager.grad.numpy())  # type: ignore[union-attr]
 
 
@@ -266,8 +268,8 @@ def test_functions_that_give_copies_do_so_of_whatever_is_traced() -> None:
         y[0] = 1.0
         return y, np.tile(x, 2), np.repeat(x, 2, axis=0), *np.meshgrid(x[0], x[1])
 
-    for given in (outside, weight):
-        run = ns.compile(lambda given=given: f(ns.stop_gradient(given)))
-        for one, two in zip(f(ns.tensor(A)), run(), strict=True):
-            np.testing.assert_array_equal(two.numpy(), one.numpy())
+    for source in (outside, weight):
+        run = ns.compile(lambda s=source: f(ns.stop_gradient(s)))
+        for first, two in zip(f(ns.tensor(A)), run(), strict=True):
+            np.testing.assert_array_equal(two.numpy(), first.numpy())
     np.testing.assert_array_equal(outside.numpy(), A)

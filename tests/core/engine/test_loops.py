@@ -54,13 +54,13 @@ def test_what_is_in_no_loop_and_in_steps_is_unrolled_as_it_is() -> None:
             y = ns.tensor(np.ones(3))
             for _ in range(10 * LOOPED):
                 y = y * 0.5
-    made = [node.op for node in definitions(events) if node.op != "tensor"]
-    assert made.count("add") == LOOPED
+    op_names = [node.op for node in definitions(events) if node.op != "tensor"]
+    assert op_names.count("add") == LOOPED
     assert len({node.id for node in definitions(events) if node.op == "multiply"}) == 10 * LOOPED
 
 
 def test_distinct_operands_stay_distinct_nodes() -> None:
-    weights = [ns.parameter(np.full(2, float(each)), name=f"w{each}") for each in range(60)]
+    weights = [ns.parameter(np.full(2, float(index)), name=f"w{index}") for index in range(60)]
     with observed() as events:
         for _ in range(50):
             for weight in weights:
@@ -94,8 +94,8 @@ def test_call_sites_and_callers_tell_loops_apart() -> None:
             scaled(x)
         for _ in range(LOOPED):
             scaled(x)
-    made = [node for node in definitions(events) if node.op == "multiply"]
-    assert len(made) == 2
+    multiplies = [node for node in definitions(events) if node.op == "multiply"]
+    assert len(multiplies) == 2
 
 
 def ran(events: Any) -> list[str]:
@@ -103,7 +103,7 @@ def ran(events: Any) -> list[str]:
 
 
 def weights(count: int) -> list[Any]:
-    return [ns.parameter(np.eye(3) * (each + 1)) for each in range(count)]
+    return [ns.parameter(np.eye(3) * (index + 1)) for index in range(count)]
 
 
 def test_a_round_is_the_same_nodes_from_the_second_one_on() -> None:

@@ -68,9 +68,9 @@ def of_a_graph() -> Train:
     session = ns.Session(graph)
     session.run(init)
 
-    def step(_: ns.Tensor, given: float) -> float:
-        session.run(loss, {x: given})  # to look at it, which trains nothing
-        return float(session.run([train, loss], {x: given})[1])
+    def step(_: ns.Tensor, value: float) -> float:
+        session.run(loss, {x: value})  # to look at it, which trains nothing
+        return float(session.run([train, loss], {x: value})[1])
 
     return step
 
@@ -86,7 +86,7 @@ def record(
     w = ns.parameter(np.array([4.0, 3.0, -2.0]), name="w")
     observe(bus)
     try:
-        had = [train(w, 1 + 0.1 * each) for each in ns.steps(range(STEPS))]
+        had = [train(w, 1 + 0.1 * step) for step in ns.steps(range(STEPS))]
     finally:
         unobserve()
         assert recorder.close()
@@ -99,15 +99,15 @@ def record(
 def test_the_loss_of_every_step_is_kept(make: Callable[[], Train], tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     rows, had, weights = record(path, make())
-    assert [(each.step, each.value) for each in rows] == list(enumerate(had, 1))
-    assert {each.curve for each in rows} == {1}
-    assert [each.node > 0 for each in rows] == [step in (1, 4) for step in range(1, STEPS + 1)]
+    assert [(row.step, row.value) for row in rows] == list(enumerate(had, 1))
+    assert {row.curve for row in rows} == {1}
+    assert [row.node > 0 for row in rows] == [step in (1, 4) for step in range(1, STEPS + 1)]
     with Recording.open(path) as recording:
         (curve,) = summarise_run(recording).curves
         words = last_words(recording)
     assert (curve.node, curve.total) == (rows[0].node, STEPS)
-    assert [(each.step, each.value) for each in curve.points] == list(enumerate(had, 1))
-    assert [each.seq for each in curve.points] == sorted({each.seq for each in curve.points})
+    assert [(point.step, point.value) for point in curve.points] == list(enumerate(had, 1))
+    assert [point.seq for point in curve.points] == sorted({point.seq for point in curve.points})
     assert words.endswith(f"7 steps, {curve.name} {had[0]:.4g} → {had[-1]:.4g}")
     # It changes nothing.
     w = ns.parameter(np.array([4.0, 3.0, -2.0]), name="w")
@@ -124,10 +124,10 @@ def test_a_loss_that_another_node_gives_in_some_steps_is_one_curve(tmp_path: Pat
         return by_backward(w, x)
 
     rows, had, _ = record(tmp_path / "run.nscope", train)
-    assert len({each.node for each in rows if each.node}) == 2
+    assert len({row.node for row in rows if row.node}) == 2
     with Recording.open(tmp_path / "run.nscope") as recording:
         (curve,) = summarise_run(recording).curves
-    assert [each.value for each in curve.points] == had
+    assert [point.value for point in curve.points] == had
 
 
 def test_what_one_line_begins_several_times_in_a_step_is_its_mean(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_what_one_line_begins_several_times_in_a_step_is_its_mean(tmp_path: Path
         return sum(parts) / 3
 
     rows, had, _ = record(tmp_path / "run.nscope", train)
-    assert [each.value for each in rows] == had
-    assert {each.times for each in rows} == {3}
+    assert [row.value for row in rows] == had
+    assert {row.times for row in rows} == {3}
 
 
 def test_two_losses_of_a_step_are_two_curves(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_two_losses_of_a_step_are_two_curves(tmp_path: Path) -> None:
     record(tmp_path / "run.nscope", train)
     with Recording.open(tmp_path / "run.nscope") as recording:
         curves = summarise_run(recording).curves
-    assert [(each.name, each.total) for each in curves] == [("mean", STEPS), ("sum", STEPS)]
+    assert [(curve.name, curve.total) for curve in curves] == [("mean", STEPS), ("sum", STEPS)]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -166,20 +166,20 @@ def test_a_loss_that_is_not_finite_is_said(value: float, tmp_path: Path) -> None
         return loss.item()
 
     rows, had, _ = record(tmp_path / "run.nscope", train)
-    np.testing.assert_array_equal([each.value for each in rows], had)
+    np.testing.assert_array_equal([row.value for row in rows], had)
     with Recording.open(tmp_path / "run.nscope") as recording:
         (curve,) = summarise_run(recording).curves
     assert curve.broken == 2
-    assert [each.value is None for each in curve.points] == [False] * 5 + [True] * 2
+    assert [point.value is None for point in curve.points] == [False] * 5 + [True] * 2
 
 
 def test_what_is_no_loss_is_not_taken_for_one() -> None:
-    told: list[StepFinished] = []
+    finished: list[StepFinished] = []
 
     class Ends:
         def emit(self, event: object) -> None:
             if isinstance(event, StepFinished):
-                told.append(event)
+                finished.append(event)
 
     bus = Bus()
     bus.add(Ends())
@@ -197,7 +197,7 @@ def test_what_is_no_loss_is_not_taken_for_one() -> None:
             pass
     finally:
         unobserve()
-    assert [each.losses for each in told] == [(), ()]
+    assert [item.losses for item in finished] == [(), ()]
     np.mean(w).backward()  # unobserved: nobody is there to be told
 
 
@@ -214,5 +214,5 @@ def test_a_recording_of_an_earlier_release_has_the_losses_that_were_observed(
         assert recording.losses() == []
         (curve,) = summarise_run(recording).curves
         words = last_words(recording)
-    assert [(each.step, each.value) for each in curve.points] == [(1, had[0]), (4, had[3])]
+    assert [(point.step, point.value) for point in curve.points] == [(1, had[0]), (4, had[3])]
     assert words.endswith("in step 4")

@@ -22,8 +22,8 @@ class Block(nn.Module):
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)
-        for each in self.rest:
-            x = each(x)
+        for item in self.rest:
+            x = item(x)
         return x
 
 
@@ -35,7 +35,7 @@ def test_parameters_are_named_by_their_path() -> None:
 
     names = [name for name, _ in Net().named_parameters()]
     assert names == ["block/first/weight", "block/first/bias", "block/rest_0/weight"]
-    assert [each.name for each in Block().parameters()] == [
+    assert [parameter.name for parameter in Block().parameters()] == [
         "first/weight", "first/bias", "rest_0/weight",
     ]  # fmt: skip
 

@@ -20,19 +20,19 @@ def test_statistics_change_only_where_something_waits_for_the_updates(tmp_path: 
         updates = graph.get_collection(ns.GraphKeys.UPDATE_OPS)
         with ns.control_dependencies(updates):
             trained = ns.identity(out, name="trained")
-    assert [each.type for each in updates] == ["assign", "assign"]
+    assert [update.type for update in updates] == ["assign", "assign"]
     session = ns.Session(graph)
     session.run(out, {x: X})
     assert session.run(norm.running_mean).tolist() == [0.0, 0.0]
     session.run(trained, {x: X})
     eager = nn.BatchNorm2d(2)
     eager(ns.tensor(X))
-    for found, wanted in zip(session.run([norm.running_mean, norm.running_var]),
+    for result, wanted in zip(session.run([norm.running_mean, norm.running_var]),
                              (eager.running_mean, eager.running_var), strict=True):  # fmt: skip
-        np.testing.assert_array_equal(found, wanted.numpy())
+        np.testing.assert_array_equal(result, wanted.numpy())
     graph.save(tmp_path / "norm.nsgraph")
     again = ns.Graph.load(tmp_path / "norm.nsgraph").get_collection(ns.GraphKeys.UPDATE_OPS)
-    assert [each.name for each in again] == [each.name for each in updates]
+    assert [item.name for item in again] == [update.name for update in updates]
 
 
 def test_a_generator_made_in_a_graph_goes_on_from_run_to_run() -> None:
@@ -42,6 +42,6 @@ def test_a_generator_made_in_a_graph_goes_on_from_run_to_run() -> None:
     session = ns.Session(graph)
     eager, drop = ns.random.Generator(3), nn.Dropout(0.5, rng=1)
     for _ in range(3):
-        found = session.run([drawn, dropped])
-        np.testing.assert_array_equal(found[0], eager.normal(size=(2,)).numpy())
-        np.testing.assert_array_equal(found[1], drop(ns.tensor(np.ones(8))).numpy())
+        result = session.run([drawn, dropped])
+        np.testing.assert_array_equal(result[0], eager.normal(size=(2,)).numpy())
+        np.testing.assert_array_equal(result[1], drop(ns.tensor(np.ones(8))).numpy())

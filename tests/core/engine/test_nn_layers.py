@@ -55,18 +55,18 @@ LAYERS: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(
-    ("layer", "given", "expected"), LAYERS, ids=[type(each[0]).__name__ for each in LAYERS]
+    ("layer", "argument", "expected"), LAYERS, ids=[type(item[0]).__name__ for item in LAYERS]
 )
 def test_layers_keep_dtype_and_reach_every_parameter(
-    layer: Any, given: tuple[int, ...], expected: tuple[int, ...]
+    layer: Any, argument: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    out = layer(normal(*given))
+    out = layer(normal(*argument))
     assert out.shape == expected
     assert out.dtype == np.float32
     (out * normal(*out.shape, seed=1)).sum().backward() if layer.parameters() else None
-    assert all(each.grad is not None for each in layer.parameters())
+    assert all(parameter.grad is not None for parameter in layer.parameters())
     layer.zero_grad()
-    assert all(each.grad is None for each in layer.parameters())
+    assert all(parameter.grad is None for parameter in layer.parameters())
 
 
 def test_modes_and_buffers() -> None:
@@ -82,7 +82,7 @@ def test_modes_and_buffers() -> None:
     net(x)
     assert (net.layer[0].running_mean.data != before).all()
     assert net.eval() is net
-    assert not any(each.training for each in net.modules())
+    assert not any(module.training for module in net.modules())
     kept = net.layer[0].running_mean.data.copy()
     first, second = net(x), net(x)
     assert first.tolist() == second.tolist()
@@ -90,7 +90,7 @@ def test_modes_and_buffers() -> None:
     net.train()
     assert net(x).tolist() != net(x).tolist()
     seen: list[str] = []
-    net.apply(lambda each: seen.append(type(each).__name__))
+    net.apply(lambda item: seen.append(type(item).__name__))
     assert seen == ["Linear", "Dropout", "BatchNorm1d", "Sequential"]
 
 
@@ -98,23 +98,23 @@ def test_state_is_saved_and_loaded() -> None:
     def net(seed: int) -> Any:
         return nn.Sequential(nn.Linear(3, 4, rng=RNG(seed)), nn.BatchNorm1d(4))
 
-    one, two = net(0), net(1)
-    one(normal(6, 3))
-    state = one.state_dict()
+    first, two = net(0), net(1)
+    first(normal(6, 3))
+    state = first.state_dict()
     assert list(state) == [
         "layer_0/weight", "layer_0/bias", "layer_1/weight", "layer_1/bias",
         "layer_1/running_mean", "layer_1/running_var",
     ]  # fmt: skip
     two.load_state_dict(state)
     x = normal(2, 3, seed=5)
-    assert one.eval()(x).tolist() == two.eval()(x).tolist()
+    assert first.eval()(x).tolist() == two.eval()(x).tolist()
     state["layer_0/weight"][:] = 0
-    assert one.layer[0].weight.data.any(), "state_dict gives copies"
+    assert first.layer[0].weight.data.any(), "state_dict gives copies"
 
-    with pytest.raises(UsageError, match="missing layer_0/bias; unexpected layer_0/bia") as said:
+    with pytest.raises(UsageError, match="missing layer_0/bias; unexpected layer_0/bia") as raised:
         two.load_state_dict({**without(state, "layer_0/bias"), "layer_0/bia": np.zeros(4)})
-    assert "layer_0/bias" in said.value.hint
-    assert "test_nn_layers.py" in said.value.source
+    assert "layer_0/bias" in raised.value.hint
+    assert "test_nn_layers.py" in raised.value.source
     with pytest.raises(ShapeError, match=r"layer_0/bias is \(4,\), not \(5,\)"):
         two.load_state_dict({**state, "layer_0/bias": np.zeros(5)})
     assert two.layer[0].weight.data.any(), "nothing was changed by what was refused"
@@ -136,8 +136,8 @@ def test_dropout_repeats_and_scales() -> None:
     out.sum().backward()
     assert (x.grad.numpy() == out.numpy()).all()
     assert F.dropout(x, 0.25, rng=key, training=False).tolist() == x.tolist()
-    one, two = nn.Dropout(0.5, rng=7), nn.Dropout(0.5, rng=7)
-    assert one(x).tolist() == two(x).tolist() != two(x).tolist()
+    first, two = nn.Dropout(0.5, rng=7), nn.Dropout(0.5, rng=7)
+    assert first(x).tolist() == two(x).tolist() != two(x).tolist()
 
 
 def test_a_query_without_keys_gets_zeros() -> None:
@@ -151,16 +151,16 @@ def test_a_query_without_keys_gets_zeros() -> None:
         out.sum().backward()
         assert np.isfinite(leaf.grad.numpy()).all()
         assert not leaf.grad.numpy()[0, 1].any()
-    one = nn.scaled_dot_product_attention(q, k, v, keep).numpy()[0, 0]
+    first = nn.scaled_dot_product_attention(q, k, v, keep).numpy()[0, 0]
     scores = (q.data[0, 0] / 2) @ k.data[0][[0, 2]].T
     weights = np.exp(scores) / np.exp(scores).sum()
-    np.testing.assert_allclose(one, weights @ v.data[0][[0, 2]], rtol=1e-5)
+    np.testing.assert_allclose(first, weights @ v.data[0][[0, 2]], rtol=1e-5)
 
 
 def test_attention_is_seen_as_its_parts() -> None:
     with observed() as events:
         nn.scaled_dot_product_attention(*(normal(2, 3, 4) for _ in range(3)), causal=True)
-    names = {each.name for each in events.nodes.values()}
+    names = {node.name for node in events.nodes.values()}
     assert {"attention/softmax", "attention/where", "attention/matmul"} <= names
 
 
@@ -173,19 +173,19 @@ def test_sequences_that_have_ended_keep_their_state(kind: Any) -> None:
     assert not out.numpy()[1, 2:].any()
     short, last = layer(x[1:, :2])
     np.testing.assert_allclose(out.numpy()[1, :2], short.numpy()[0], rtol=1e-6)
-    found, expected = (each[0][0] if kind is nn.LSTM else each[0] for each in (state, last))
-    np.testing.assert_allclose(found.numpy()[1], expected.numpy()[0], rtol=1e-6)
+    result, expected = (item[0][0] if kind is nn.LSTM else item[0] for item in (state, last))
+    np.testing.assert_allclose(result.numpy()[1], expected.numpy()[0], rtol=1e-6)
 
 
 def test_half_precisions_stay_what_they_are() -> None:
     for name in ("float16", "bfloat16"):
         x = normal(2, 4, 6, 6).astype(name)
         assert F.conv2d(x, normal(4, 4, 3, 3).astype(name)).dtype.name == name
-        for found in (
+        for result in (
             F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 2), F.batch_norm(x),
             F.group_norm(x, 2), F.gelu(x), F.layer_norm(x, 6),
         ):  # fmt: skip
-            assert found.dtype.name == name
+            assert result.dtype.name == name
     many = np.full((1, 1, 64, 64), 100, np.float16)
     assert F.adaptive_avg_pool2d(many, 1).item() == 100, "added up in float32"
 
@@ -246,7 +246,7 @@ MISTAKES: list[tuple[Any, type[NodescopeError], str]] = [
 @pytest.mark.parametrize("number", range(len(MISTAKES)))
 def test_mistakes_say_what_and_where(number: int) -> None:
     call, kind, text = MISTAKES[number]
-    with pytest.raises(kind) as said:
+    with pytest.raises(kind) as raised:
         call()
-    assert re.search(text, str(said.value)), str(said.value)
-    assert "test_nn_layers.py" in said.value.source
+    assert re.search(text, str(raised.value)), str(raised.value)
+    assert "test_nn_layers.py" in raised.value.source

@@ -62,7 +62,7 @@ def trained(make: Callable[[], Any], data: Any, compiled: bool) -> tuple[list[fl
 @pytest.mark.parametrize(("make", "data"), [(cnn, IMAGES), (Words, TOKENS)])
 def test_training_is_the_same_compiled(make: Any, data: Any) -> None:
     losses, state = trained(make, data, compiled=False)
-    found, other = trained(make, data, compiled=True)
-    np.testing.assert_allclose(found, losses, rtol=1e-6)
+    result, other = trained(make, data, compiled=True)
+    np.testing.assert_allclose(result, losses, rtol=1e-6)
     for name in state:
         np.testing.assert_allclose(other[name], state[name], rtol=1e-5, atol=1e-6, err_msg=name)

@@ -30,14 +30,14 @@ def test_modules_are_found_in_lists_of_lists_and_in_dicts() -> None:
     model = Nested(np.random.default_rng(0))
     names = [name for name, _ in model.named_parameters()]
     assert names == [
-        f"{each}/{part}"
-        for each in ("blocks_0_0", "blocks_1_0", "heads_left", "heads_right")
+        f"{item}/{part}"
+        for item in ("blocks_0_0", "blocks_1_0", "heads_left", "heads_right")
         for part in ("weight", "bias")
     ]
     assert model.heads["left"].weight.name == "heads_left/weight"
     np.sum(model(np.ones((1, 2), np.float32))).backward()
-    assert all(each.grad is not None for each in model.heads["right"].parameters())
-    assert not any(each.training for each in model.eval().modules())
+    assert all(parameter.grad is not None for parameter in model.heads["right"].parameters())
+    assert not any(module.training for module in model.eval().modules())
 
 
 def test_sequential_is_a_sequence() -> None:

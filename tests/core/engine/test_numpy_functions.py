@@ -19,16 +19,16 @@ def check(program: Any, data: np.ndarray) -> None:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = program(data)
-        found = program(ns.tensor(data))
+        result = program(ns.tensor(data))
     several = isinstance(expected, tuple | list)
-    assert isinstance(found, tuple | list) == several
-    pairs = zip(found, expected, strict=True) if several else [(found, expected)]
-    for one, other in pairs:
+    assert isinstance(result, tuple | list) == several
+    pairs = zip(result, expected, strict=True) if several else [(result, expected)]
+    for first, other in pairs:
         wanted = np.asarray(other)
-        assert isinstance(one, ns.Tensor)
-        assert (one.dtype, one.shape) == (wanted.dtype, wanted.shape)
+        assert isinstance(first, ns.Tensor)
+        assert (first.dtype, first.shape) == (wanted.dtype, wanted.shape)
         rough = 4e-3 if wanted.dtype == np.float16 else 3e-6 if wanted.dtype.itemsize < 8 else 1e-12
-        np.testing.assert_allclose(one.numpy(), wanted, rtol=rough, atol=rough)
+        np.testing.assert_allclose(first.numpy(), wanted, rtol=rough, atol=rough)
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *SUMS])
@@ -73,8 +73,8 @@ def test_complex_gradients_against_differences(name: str, part: complex) -> None
 
 def check_slope(program: Any, data: np.ndarray, way: np.ndarray) -> None:
     def loss(x: Any) -> Any:
-        found = program(x)
-        outputs = list(found) if isinstance(found, tuple | list) else [found]
+        result = program(x)
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
         total: Any = np.real(np.sum(x)) * 0.0
         for y in outputs:
             if y.dtype.kind == "c":
@@ -102,7 +102,7 @@ EVERY = [(name, f, A) for table in (SHAPES, SUMS, REAL) for name, f in table.ite
 EVERY += [(name, f, NUMBERS) for name, f in INTEGERS.items()]
 
 
-@pytest.mark.parametrize(("name", "program", "data"), EVERY, ids=[each[0] for each in EVERY])
+@pytest.mark.parametrize(("name", "program", "data"), EVERY, ids=[item[0] for item in EVERY])
 def test_graphs_give_the_same(name: str, program: Any, data: np.ndarray) -> None:
     compiled = ns.compile(lambda x: program(x))
     with np.errstate(all="ignore"):
@@ -111,9 +111,9 @@ def test_graphs_give_the_same(name: str, program: Any, data: np.ndarray) -> None
                 compiled(ns.tensor(data))
             assert caught.value.hint
             return
-        expected, found = program(ns.tensor(data)), compiled(ns.tensor(data))
+        expected, result = program(ns.tensor(data)), compiled(ns.tensor(data))
     several = isinstance(expected, tuple | list)
-    pairs = zip(found, expected, strict=True) if several else [(found, expected)]
-    for one, other in pairs:
-        assert one.dtype == other.dtype
-        assert one.numpy().tobytes() == other.numpy().tobytes()
+    pairs = zip(result, expected, strict=True) if several else [(result, expected)]
+    for first, other in pairs:
+        assert first.dtype == other.dtype
+        assert first.numpy().tobytes() == other.numpy().tobytes()

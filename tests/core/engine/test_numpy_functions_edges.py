@@ -49,7 +49,7 @@ def test_cumprod_is_exact_at_zeros_twice() -> None:
 def test_ties_of_extremes_share_and_ties_of_two_operands_go_right() -> None:
     assert slope(np.max, np.array([1.0, 3.0, 3.0])).tolist() == [0.0, 0.5, 0.5]
     both = ns.grad(lambda a, b: np.sum(np.minimum(a, b)), (0, 1))(np.ones(2), np.array([1.0, 2.0]))
-    assert [each.tolist() for each in both] == [[0.0, 1.0], [1.0, 0.0]]
+    assert [array.tolist() for array in both] == [[0.0, 1.0], [1.0, 0.0]]
     nan = slope(lambda v: np.sum(np.fmax(v, [np.nan, 5.0, 1.0])), np.array([1.0, 2.0, np.nan]))
     assert nan.tolist() == [1.0, 0.0, 0.0]
 
@@ -154,7 +154,7 @@ def test_scattering_and_gathering() -> None:
 def test_shapes_that_depend_on_values_say_so(name: str) -> None:
     op = ops.get(name)
     sample = next(
-        each for each in op.samples(np.random.default_rng(0)) if each.attrs.get("length") is None
+        node for node in op.samples(np.random.default_rng(0)) if node.attrs.get("length") is None
     )
     specs = tuple(TensorSpec(x.shape, x.dtype.name) for x in sample.inputs)
     with pytest.raises(ShapeError, match="depends on values") as caught:
@@ -188,7 +188,7 @@ def test_refusals(call: Any, kind: type[Exception], says: str) -> None:
 
 def test_divmod_and_shifts_are_operators() -> None:
     n = ns.tensor([7, -7])
-    assert [each.tolist() for each in divmod(n, 2)] == [[3, -4], [1, 1]]
+    assert [array.tolist() for array in divmod(n, 2)] == [[3, -4], [1, 1]]
     assert (n << 1).tolist() == [14, -14]
     assert (n >> 1).tolist() == [3, -4]
     assert apply(ops.get("gcd"), (n, 14), {}).tolist() == [7, 7]

@@ -46,13 +46,17 @@ def test_the_table_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     def other(self: Any, axis: Any = None, **kwargs: Any) -> Any:
         return np.sum(self, axis, **kwargs) + 1
 
-    for method, said in ((without, "error"), (lost, "gradient is lost"), (other, "other values")):
+    for method, problem in (
+        (without, "error"),
+        (lost, "gradient is lost"),
+        (other, "other values"),
+    ):
         monkeypatch.setattr(ns.Tensor, "sum", method)
-        every = [(call, numpy_table.outcome(call)) for call in numpy_table.calls(".sum")]
-        assert any(said in fault for fault in numpy_table.faults(every))
+        outcomes = [(call, numpy_table.outcome(call)) for call in numpy_table.calls(".sum")]
+        assert any(problem in fault for fault in numpy_table.faults(outcomes))
 
 
-@pytest.mark.parametrize("name", [each[1:] for each in numpy_table.names() if each[0] == "."])
+@pytest.mark.parametrize("name", [name[1:] for name in numpy_table.names() if name[0] == "."])
 def test_methods_have_the_arguments_of_numpys(name: str) -> None:
     ours = inspect.getattr_static(ns.Tensor, name, None)
     if type(ours).__name__ == "_Missing":
@@ -63,11 +67,11 @@ def test_methods_have_the_arguments_of_numpys(name: str) -> None:
     assert name in Operators.__annotations__ or name in inspect.getsource(Tensor)
     numpys = inspect.signature(getattr(np.ndarray, name)).parameters
     known = inspect.signature(ours).parameters  # type: ignore[arg-type]
-    takes_any = any(each.kind == each.VAR_POSITIONAL for each in known.values())
-    for key, each in list(numpys.items())[1:]:
-        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+    takes_any = any(item.kind == item.VAR_POSITIONAL for item in known.values())
+    for key, item in list(numpys.items())[1:]:
+        if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
             continue
-        if each.kind == each.KEYWORD_ONLY or each.default is not each.empty:
+        if item.kind == item.KEYWORD_ONLY or item.default is not item.empty:
             assert key in known
         else:
             assert key in known or takes_any or len(known) >= len(numpys)
@@ -84,7 +88,7 @@ _PLAIN = (bool, int, float, str, tuple, list, np.dtype, type(None))
 
 def _tensors(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
-        return [leaf for each in value for leaf in _tensors(each)]
+        return [leaf for item in value for leaf in _tensors(item)]
     return [value] if isinstance(value, ns.Tensor) else []
 
 
@@ -92,12 +96,12 @@ def _owner(call: Call) -> Any:
     return T(OF_METHODS.get(call.name[1:], A)) if call.name.startswith(".") else None
 
 
-def _replaced(value: Any, found: list[Any]) -> Any:
+def _replaced(value: Any, result: list[Any]) -> Any:
     """``value`` with what stands under `T` taken from ``found``, in order."""
     if isinstance(value, T):
-        return found.pop(0)
+        return result.pop(0)
     if isinstance(value, list | tuple) and not isinstance(value, Out):
-        return type(value)([_replaced(each, found) for each in value])
+        return type(value)([_replaced(item, result) for item in value])
     return value
 
 
@@ -108,8 +112,8 @@ def _given(call: Call) -> list[Any]:
         if isinstance(value, T):
             arrays.append(np.asarray(value.array))
         elif isinstance(value, list | tuple) and not isinstance(value, Out):
-            for each in value:
-                collect(each)
+            for item in value:
+                collect(item)
 
     for value in (_owner(call), call.args, *call.kwargs.values()):
         collect(value)
@@ -117,10 +121,10 @@ def _given(call: Call) -> list[Any]:
 
 
 def _called(call: Call, tensors: list[Any]) -> Any:
-    found = list(tensors)
-    owner = found.pop(0) if call.name.startswith(".") else None
-    args = _replaced(call.args, found)
-    kwargs = {key: _replaced(value, found) for key, value in call.kwargs.items()}
+    result = list(tensors)
+    owner = result.pop(0) if call.name.startswith(".") else None
+    args = _replaced(call.args, result)
+    kwargs = {key: _replaced(value, result) for key, value in call.kwargs.items()}
     if owner is None:
         return numpy_table.function(call.name)(*args, **kwargs)
     return getattr(owner, call.name[1:])(*args, **kwargs)
@@ -139,53 +143,56 @@ def test_compiled_functions_give_the_same_of_whatever_they_are_given(name: str) 
     """Of an argument, a captured tensor, a parameter and a constant: the eager bits."""
     calls = [call for call, result in everything() if call.name == name and _wanted(call, result)]
     for argument in dict.fromkeys(call.argument for call in calls):
-        for call in [each for each in calls if each.argument == argument][: count(2)]:
+        for call in [c for c in calls if c.argument == argument][: count(2)]:
             _compare(call)
 
 
 def _compare(call: Call) -> None:
     arrays = _given(call)
-    eager = [ns.tensor(each, requires_grad=each.dtype.kind in "fc").copy() for each in arrays]
+    eager = [ns.tensor(array, requires_grad=array.dtype.kind in "fc").copy() for array in arrays]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = _called(call, eager)
         results = _tensors(expected)
         if not results and not isinstance(expected, type(None)):
             return  # an answer about shapes or dtypes
-        held = [
-            ns.parameter(each) if each.dtype.kind == "f" else ns.tensor(each) for each in arrays
+        own_arrays = [
+            ns.parameter(array) if array.dtype.kind == "f" else ns.tensor(array) for array in arrays
         ]
-        captured = [ns.tensor(each) for each in arrays]
-        fixed = [ns.constant(each) for each in arrays]
+        captured = [ns.tensor(array) for array in arrays]
+        fixed = [ns.constant(array) for array in arrays]
         # Where something is written to it is a copy, as no graph writes to what it is given.
         writes = expected is None or call.kwargs.get("copy") is False
         own = (lambda xs: [x.copy() for x in xs]) if writes else list
         programs = {
             "argument": (ns.compile(lambda *xs: _all(call, own(xs))), arrays),
             "captured": (ns.compile(lambda: _all(call, own(captured))), []),
-            "parameter": (ns.compile(lambda: _all(call, own(held))), []),
+            "parameter": (ns.compile(lambda: _all(call, own(own_arrays))), []),
             "constant": (ns.compile(lambda: _all(call, own(fixed))), []),
         }
-        wanted = [each.numpy() for each in (results or eager)]
+        wanted = [result.numpy() for result in (results or eager)]
         for form, (program, given) in programs.items():
-            found = _run(program, [ns.tensor(each) for each in given])
-            if isinstance(found, NodescopeError):
-                assert re.search("depends on|not known", found.message), call
-                assert found.hint
+            result = _run(program, [ns.tensor(item) for item in given])
+            if isinstance(result, NodescopeError):
+                assert re.search("depends on|not known", result.message), call
+                assert result.hint
                 continue
-            assert [_bits(each) for each in found] == [_bits(each) for each in wanted], (call, form)
+            assert [_bits(item) for item in result] == [_bits(item) for item in wanted], (
+                call,
+                form,
+            )
 
 
-def _run(program: Any, given: list[Any]) -> Any:
+def _run(program: Any, tensors: list[Any]) -> Any:
     try:
-        return program(*given)
+        return program(*tensors)
     except NodescopeError as error:
         return error
 
 
 def _all(call: Call, tensors: list[Any]) -> list[Any]:
-    found = _called(call, tensors)
-    return tensors if found is None else _tensors(found)
+    result = _called(call, tensors)
+    return tensors if result is None else _tensors(result)
 
 
 def _bits(value: Any) -> tuple[Any, ...]:
@@ -196,15 +203,15 @@ def _bits(value: Any) -> tuple[Any, ...]:
 def test_what_makes_no_tensor_of_tensors_says_what_does() -> None:
     """NumPy asks each tensor for an array here: no gradient is lost without a word."""
     t = ns.tensor([1.0, 2.0], requires_grad=True)
-    total, which = t.sum(), ns.tensor([0, 1])
+    total, index = t.sum(), ns.tensor([0, 1])
     lists: list[Any] = [
         lambda: np.array([total, t.mean()]), lambda: np.sum([t, t]), lambda: np.r_[t, t],
-        lambda: np.c_[t, t], lambda: np.full(2, t), lambda: np.eye(2)[which], lambda: np.max([t]),
+        lambda: np.c_[t, t], lambda: np.full(2, t), lambda: np.eye(2)[index], lambda: np.max([t]),
     ]  # fmt: skip
     for call in lists:
         with pytest.raises(NodescopeError, match=r"np\.stack.*np\.broadcast_to.*array\)\[x\]"):
             call()
-    assert ns.tensor(np.eye(2))[which].tolist() == [[1, 0], [0, 1]]
+    assert ns.tensor(np.eye(2))[index].tolist() == [[1, 0], [0, 1]]
     with pytest.raises(NodescopeError, match=r"np\.full_like, np\.broadcast_to"):
         np.full(2, total, dtype=float)
     assert np.full(2, total, like=t).requires_grad
@@ -225,8 +232,8 @@ def test_wrong_arguments_are_told_in_numpys_terms() -> None:
         (lambda: x.sort(axis=2), ValueError, "axis 2 is out of range"),
         (lambda: ns.nn.linear(x, x), ValueError, r"a weight is \(inputs, outputs\)"),
     ]
-    for call, kind, said in wrong:
-        with pytest.raises(kind, match=said) as caught:
+    for call, kind, message in wrong:
+        with pytest.raises(kind, match=message) as caught:
             call()
         assert not re.search("_bind|_dispatcher|lambda", str(caught.value))
     np.testing.assert_array_equal(x.numpy(), A)
@@ -260,7 +267,7 @@ def _as(value: Any, dtype: str) -> Any:
         array = np.asarray(value.array)
         return T(np.nan_to_num(np.round(array)).astype(dtype)) if array.dtype.kind == "f" else value
     if isinstance(value, list | tuple) and not isinstance(value, Out | Like):
-        return type(value)([_as(each, dtype) for each in value])
+        return type(value)([_as(item, dtype) for item in value])
     return value
 
 

@@ -34,7 +34,7 @@ def trained(multiply: Callable[[Any, Any], Any], add: Callable[[Any, Any], Any])
 def told(event: Event) -> Any:
     """An event without its times."""
     if isinstance(event, NodeFinished):
-        arrays = [each.tolist() for each in (*event.inputs, *event.outputs)]
+        arrays = [array.tolist() for array in (*event.inputs, *event.outputs)]
         return "finished", event.node.name, event.node.inputs, arrays, event.step
     return type(event).__name__, [n.name for n in getattr(event, "nodes", ())]
 
@@ -45,17 +45,17 @@ def test_operators_tell_what_functions_tell() -> None:
     mine, other = operators.all, functions.all
     # Ids grow from observation to observation, so they are counted from the first.
     first = [
-        min(v for n in each.nodes.values() for v in n.outputs) for each in (operators, functions)
+        min(v for n in item.nodes.values() for v in n.outputs) for item in (operators, functions)
     ]
 
     def shifted(events: list[Event], by: int) -> list[Any]:
-        found = []
+        results = []
         for event in events:
-            what = told(event)
-            if what[0] == "finished":
-                what = (*what[:2], tuple(v - by for v in what[2]), *what[3:])
-            found.append(what)
-        return found
+            record = told(event)
+            if record[0] == "finished":
+                record = (*record[:2], tuple(v - by for v in record[2]), *record[3:])
+            results.append(record)
+        return results
 
     assert shifted(mine, first[0]) == shifted(other, first[1])
 
@@ -70,7 +70,7 @@ def test_a_known_node_that_fails_is_told() -> None:
     with observed() as events, pytest.raises(ShapeError, match="broadcast"):
         program()
     failed = events.of(NodeFailed)
-    assert [(each.node.name, each.step) for each in failed] == [("multiply", 3)]
+    assert [(event.node.name, event.step) for event in failed] == [("multiply", 3)]
     assert events.ran.count("multiply") == 2
 
 
@@ -103,7 +103,7 @@ def test_starts_are_told_as_soon_as_they_are_wanted() -> None:
         for number in ns.steps(range(3)):
             events.bus.want(events, Demand(starts=number == 2))
             x * y
-    assert [each.step for each in events.of(NodeStarted) if each.node.op == "multiply"] == [3]
+    assert [event.step for event in events.of(NodeStarted) if event.node.op == "multiply"] == [3]
 
 
 def test_an_interrupt_passes() -> None:

@@ -38,14 +38,14 @@ def two_devices() -> tuple[ns.Graph, Any, Any]:
 
 def parts_of(g: ns.Graph, outputs: Any) -> tuple[Partition, ...]:
     data = g.finish(())
-    values = [each.data.value for each in outputs]
+    values = [value.data.value for value in outputs]
     return cut(Plan(data, g.arrays, values))
 
 
 def test_cut_edges_get_one_send_and_receive_each() -> None:
     g, _, outputs = two_devices()
     parts = parts_of(g, outputs)
-    assert [each.device for each in parts] == ["cpu:0", "cpu:1"]
+    assert [part.device for part in parts] == ["cpu:0", "cpu:1"]
     sends = [n for p in parts for n in p.graph.nodes if n.op == "send"]
     receives = [n for p in parts for n in p.graph.nodes if n.op == "receive"]
     # `a` is used twice there and goes over once; the control edge goes over by itself.
@@ -63,14 +63,14 @@ def test_cut_edges_get_one_send_and_receive_each() -> None:
 def test_sessions_use_them_where_devices_differ() -> None:
     g, x, outputs = two_devices()
     session = ns.Session(g)
-    found = session.run(outputs, {x: np.arange(3.0)})
+    result = session.run(outputs, {x: np.arange(3.0)})
     assert session.run_metadata.partitions == ("cpu:0", "cpu:1")
-    assert any(each.startswith("receive/") for each in session.run_metadata.executed)
+    assert any(text.startswith("receive/") for text in session.run_metadata.executed)
     assert session.run_metadata.peak_bytes > 0
     whole = session.run(outputs, {x: np.arange(3.0)}, WHOLE)
-    assert [each.tobytes() for each in found] == [each.tobytes() for each in whole]
+    assert [array.tobytes() for array in result] == [array.tobytes() for array in whole]
     again = session.run(outputs, {x: np.arange(3.0)})
-    assert [each.tobytes() for each in again] == [each.tobytes() for each in whole]
+    assert [array.tobytes() for array in again] == [array.tobytes() for array in whole]
 
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
@@ -101,13 +101,13 @@ def test_any_cut_gives_the_same_bits(program: list[tuple[int, int, int, int]]) -
                     values.append(ns.identity(v) - a)
         init = ns.global_variables_initializer()
     given_ = np.random.default_rng(1).standard_normal((3, 3))
-    found = []
+    results = []
     for options in (WHOLE, ns.RunOptions(partition=True)):
         session = ns.Session(g)
         session.run(init, options=options)
-        got = session.run(values[1:], {x: given_}, options)
-        found.append([each.tobytes() for each in [*got, session.run(v)]])
-    assert found[0] == found[1]
+        result = session.run(values[1:], {x: given_}, options)
+        results.append([array.tobytes() for array in [*result, session.run(v)]])
+    assert results[0] == results[1]
 
 
 def test_errors_name_their_node_and_nothing_hangs() -> None:
@@ -147,7 +147,7 @@ def test_variables_stay_where_they_are() -> None:
     data = g.finish(())
     plan = Plan(data, g.arrays, [after.data.value], [w.data.value])
     homes = {n.id: w.op.id for n in plan.nodes if n.op in ("read", "assign_add")}
-    parts = {each.device: each for each in cut(plan, homes)}
+    parts = {item.device: item for item in cut(plan, homes)}
     assert {n.op for n in parts["worker:1/cpu:0"].graph.nodes} >= {"assign_add", "read"}
 
 
@@ -157,8 +157,8 @@ def test_a_partition_travels_as_data() -> None:
     again = pickle.loads(pickle.dumps(part))
     assert again.graph == part.graph
     assert (again.device, again.fed, again.outputs) == (part.device, part.fed, part.outputs)
-    assert {key: each.tobytes() for key, each in again.arrays.items()} == {
-        key: each.tobytes() for key, each in part.arrays.items()
+    assert {key: array.tobytes() for key, array in again.arrays.items()} == {
+        key: array.tobytes() for key, array in part.arrays.items()
     }
 
 

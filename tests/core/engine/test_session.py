@@ -30,12 +30,12 @@ def test_any_nest_of_fetches() -> None:
         b = ns.constant([2, 3], name="b")
         nothing = ns.no_op("nothing")
     with ns.Session(g) as session:
-        found = session.run({"x": [a, (b,)], "p": Pair(a, nothing), "n": "a:0", "o": "nothing"})
-    assert found["x"][0] == 1.0
-    assert type(found["x"][0]) is np.ndarray
-    assert found["x"][1][0].tolist() == [2, 3]
-    assert found["p"] == Pair(1.0, None)
-    assert (found["n"], found["o"]) == (1.0, None)
+        result = session.run({"x": [a, (b,)], "p": Pair(a, nothing), "n": "a:0", "o": "nothing"})
+    assert result["x"][0] == 1.0
+    assert type(result["x"][0]) is np.ndarray
+    assert result["x"][1][0].tolist() == [2, 3]
+    assert result["p"] == Pair(1.0, None)
+    assert (result["n"], result["o"]) == (1.0, None)
     with pytest.raises(UsageError, match="None cannot be fetched"):
         ns.Session(g).run([a, None])
     with pytest.raises(UsageError, match="int cannot be fetched"):
@@ -103,11 +103,11 @@ def test_feeding_and_fetching_across_graphs_is_refused() -> None:
 
 def test_what_is_given_and_taken_is_not_shared() -> None:
     g, x, y = graph()
-    given = np.ones((2, 3), np.float32)
+    argument = np.ones((2, 3), np.float32)
     session = ns.Session(g)
-    found = session.run([x, y], {x: given})
-    found[0][:] = 9
-    assert given.tolist() == np.ones((2, 3)).tolist()
+    result = session.run([x, y], {x: argument})
+    result[0][:] = 9
+    assert argument.tolist() == np.ones((2, 3)).tolist()
     with ns.Graph().as_default() as h:
         w = ns.variable(np.zeros(2), name="w")
         init = ns.global_variables_initializer()
@@ -139,16 +139,16 @@ def counter() -> tuple[ns.Graph, Any, Any, Any]:
 
 def test_variables_live_in_the_session() -> None:
     g, n, up, init = counter()
-    one, two = ns.Session(g), ns.Session(g)
+    first, two = ns.Session(g), ns.Session(g)
     with pytest.raises(UsageError, match=r"variable 'n', made at .*has no value") as error:
-        one.run(n)
+        first.run(n)
     assert "global_variables_initializer" in error.value.hint
     with pytest.raises(UsageError, match="has no value"):
-        one.run(up)
-    one.run(init)
+        first.run(up)
+    first.run(init)
     two.run(init)
-    assert [int(one.run(up)) for _ in range(3)] == [1, 2, 3]
-    assert one.run(n) == 3
+    assert [int(first.run(up)) for _ in range(3)] == [1, 2, 3]
+    assert first.run(n) == 3
     assert two.run(n) == 0
 
 
@@ -160,7 +160,7 @@ def test_reads_are_of_the_start_of_the_run_unless_ordered() -> None:
             after = n * 10
     session = ns.Session(g)
     session.run(init)
-    assert [int(each) for each in session.run([before, after, up])] == [0, 10, 1]
+    assert [int(item) for item in session.run([before, after, up])] == [0, 10, 1]
     assert session.run(before) == 10
     assert session.run(after) == 20  # brings the update with it
 
@@ -207,13 +207,13 @@ def test_random_draws_go_on_from_run_to_run() -> None:
     eager = ns.random.default_rng(3)
     wanted = [eager.standard_normal(4).numpy() for _ in range(4)]
     with ns.Graph().as_default() as g:
-        one = rng.standard_normal(4)
+        left_one = rng.standard_normal(4)
         two = rng.standard_normal(4)
     session = ns.Session(g)
-    first = session.run([one, two])
-    second = session.run([one, two])
-    for found, expected in zip([*first, *second], wanted, strict=True):
-        assert found.tobytes() == expected.tobytes()
+    first = session.run([left_one, two])
+    second = session.run([left_one, two])
+    for result, expected in zip([*first, *second], wanted, strict=True):
+        assert result.tobytes() == expected.tobytes()
 
 
 # Control, callables, caching
@@ -260,8 +260,8 @@ def test_control_flow_in_a_graph() -> None:
         init = ns.global_variables_initializer()
     session = ns.Session(g)
     session.run(init)
-    assert [float(each) for each in session.run([y, dw], {x: 2.0})] == [20.0, 2.0]
-    assert [float(each) for each in session.run([y, dw], {x: -2.0})] == [-12.0, -1.0]
+    assert [float(item) for item in session.run([y, dw], {x: 2.0})] == [20.0, 2.0]
+    assert [float(item) for item in session.run([y, dw], {x: -2.0})] == [-12.0, -1.0]
 
 
 # Errors and observation
@@ -291,9 +291,9 @@ def test_one_of_several_outputs_may_be_fed() -> None:
         back = (u * s) @ vh
     session = ns.Session(g)
     for _ in range(3):
-        found = session.run([back, s], {x: np.eye(2), s: np.array([3.0, 4.0])})
-        assert sorted(np.abs(found[0]).ravel().tolist()) == [0, 0, 3, 4]
-        assert found[1].tolist() == [3, 4]
+        result = session.run([back, s], {x: np.eye(2), s: np.array([3.0, 4.0])})
+        assert sorted(np.abs(result[0]).ravel().tolist()) == [0, 0, 3, 4]
+        assert result[1].tolist() == [3, 4]
 
 
 def test_observed_runs_keep_names_phases_and_identity() -> None:
@@ -311,8 +311,8 @@ def test_observed_runs_keep_names_phases_and_identity() -> None:
     expected = [plain.run([y, up])[0] for _ in range(3)]
     with observed() as events:
         watched.run(init)
-        found = [watched.run([y, up])[0] for _ in range(3)]
-    assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
+        results = [watched.run([y, up])[0] for _ in range(3)]
+    assert [array.tobytes() for array in results] == [array.tobytes() for array in expected]
     by_name = events.nodes
     assert {"net/w", "net/multiply_1", "net/y", "assign_sub"} <= set(by_name)
     assert "net/unused_too" not in by_name
@@ -322,7 +322,7 @@ def test_observed_runs_keep_names_phases_and_identity() -> None:
     assert any(node.forward == by_name["net/multiply_1"].id for node in backward)
     assert by_name["net/y"].source is not None
     assert by_name["net/y"].source.file == __file__
-    ids = [each.node.id for each in events.of(NodeFinished) if each.node.name == "net/y"]
+    ids = [event.node.id for event in events.of(NodeFinished) if event.node.name == "net/y"]
     assert len(ids) == 3
     assert len(set(ids)) == 1
     assert events.of(GradientComputed)

@@ -35,18 +35,18 @@ def test_gradients_are_those_of_eager_execution() -> None:
     assert dw.op.node.phase == "backward"
     session = ns.Session(g)
     session.run(init)
-    found = session.run([gloss, dx, dw, dh, second], {gx: x_})
+    result = session.run([gloss, dx, dw, dh, second], {gx: x_})
     assert w.grad is not None
     assert x.grad is not None
-    assert found[0] == loss.item()
-    assert found[1].tobytes() == x.grad.data.tobytes()
-    assert found[2].tobytes() == w.grad.data.tobytes()
-    np.testing.assert_allclose(found[3], 2 * np.tanh(x_ @ w_))
+    assert result[0] == loss.item()
+    assert result[1].tobytes() == x.grad.data.tobytes()
+    assert result[2].tobytes() == w.grad.data.tobytes()
+    np.testing.assert_allclose(result[3], 2 * np.tanh(x_ @ w_))
     step = 1e-6
     moved = session.run(dw, {gx: x_ + step * np.eye(4, 3)})
     back = session.run(dw, {gx: x_ - step * np.eye(4, 3)})
     slope = (np.sum(moved**2) - np.sum(back**2)) / (2 * step)
-    assert np.sum(found[4] * np.eye(4, 3)) == pytest.approx(slope, rel=1e-6)
+    assert np.sum(result[4] * np.eye(4, 3)) == pytest.approx(slope, rel=1e-6)
 
 
 def test_gradients_of_several_and_with_weights() -> None:
@@ -127,8 +127,8 @@ def test_modules_made_in_a_graph_train_as_they_do_eagerly() -> None:
     session = ns.Session(g)
     for _ in range(4):
         session.run(train, {images: x})
-    for one, other in zip(eager.parameters(), net.parameters(), strict=True):
-        assert one.data.tobytes() == other.data.tobytes()
+    for parameter, other in zip(eager.parameters(), net.parameters(), strict=True):
+        assert parameter.data.tobytes() == other.data.tobytes()
 
 
 def test_a_step_that_nobody_could_run_is_refused() -> None:

@@ -21,7 +21,7 @@ ROWS = (64, 64, 29, 64)
 
 
 def batches(rows: Iterable[int] = ROWS) -> list[np.ndarray[Any, Any]]:
-    return [np.ones((each, 3), np.float32) for each in rows]
+    return [np.ones((row, 3), np.float32) for row in rows]
 
 
 def model(x: Any, w: Any) -> Any:
@@ -40,17 +40,17 @@ def told(events: Events) -> list[tuple[str, tuple[int, ...]]]:
     """What was defined again with another spec, in order."""
     return [
         (value.name, value.spec.shape)
-        for each in events.of(GraphExtended)
-        if not each.nodes
-        for value in each.values
+        for event in events.of(GraphExtended)
+        if not event.nodes
+        for value in event.values
     ]
 
 
 def true_shapes(events: Events, *, step: int) -> dict[str, tuple[int, ...]]:
     return {
-        each.node.name: each.outputs[0].shape
-        for each in events.of(NodeFinished)
-        if each.step == step
+        node.node.name: node.outputs[0].shape
+        for node in events.of(NodeFinished)
+        if node.step == step
     }
 
 
@@ -67,8 +67,8 @@ def test_each_level_keeps_the_shapes_of_each_step(tmp_path: Path, level: Level) 
         train()
     with Recording.open(tmp_path / "r.nscope") as recording:
         for step in range(1, 5):
-            found = shapes_at(recording, step)
-            assert found == found | true_shapes(events, step=step)
+            result = shapes_at(recording, step)
+            assert result == result | true_shapes(events, step=step)
 
 
 def test_steps_alike_tell_nothing_and_run_as_fast_as_they_can() -> None:
@@ -93,12 +93,12 @@ def test_a_new_spec_is_told_before_the_execution_that_has_it() -> None:
     with observed() as events:
         train((4, 3))
     known: dict[int, tuple[int, ...]] = {}
-    for each in events.all:
-        if isinstance(each, GraphExtended):
-            known.update((value.id, value.spec.shape) for value in each.values)
-        elif isinstance(each, NodeFinished):
-            shapes = [array.shape for array in each.outputs]
-            assert [known[value] for value in each.node.outputs] == shapes, each.node.name
+    for node in events.all:
+        if isinstance(node, GraphExtended):
+            known.update((value.id, value.spec.shape) for value in node.values)
+        elif isinstance(node, NodeFinished):
+            shapes = [array.shape for array in node.outputs]
+            assert [known[value] for value in node.node.outputs] == shapes, node.node.name
 
 
 def mask(step: int) -> Any:
@@ -130,20 +130,20 @@ def test_whatever_changes_a_shape_is_followed(program: Callable[[int], Any]) -> 
     with observed() as events:
         for step in ns.steps(range(1, 6)):
             program(step)
-    for each in events.all:
-        if isinstance(each, GraphExtended):
-            known.update((value.id, value.spec) for value in each.values)
-        elif isinstance(each, NodeFinished):
-            for value, array in zip(each.node.outputs, each.outputs, strict=True):
-                assert known[value].shape == array.shape, each.node.name
-                assert known[value].dtype == array.dtype.name, each.node.name
+    for node in events.all:
+        if isinstance(node, GraphExtended):
+            known.update((value.id, value.spec) for value in node.values)
+        elif isinstance(node, NodeFinished):
+            for value, array in zip(node.node.outputs, node.outputs, strict=True):
+                assert known[value].shape == array.shape, node.node.name
+                assert known[value].dtype == array.dtype.name, node.node.name
 
 
 def test_a_value_that_grows_by_itself_is_followed() -> None:
     with observed() as events:
-        held = ns.tensor(np.zeros(1), name="held")
+        values = ns.tensor(np.zeros(1), name="held")
         for _ in ns.steps(range(5)):
-            held = np.concatenate([held, np.ones(1)])
+            values = np.concatenate([values, np.ones(1)])
     assert [shape for name, shape in told(events) if name == "concatenate"] == [
         (3,), (4,), (5,), (6,),
     ]  # fmt: skip
@@ -188,7 +188,7 @@ def test_compiled_with_dynamic_sizes_shows_the_sizes_of_the_call(tmp_path: Path)
         for step, rows in ((3, 8), (5, 5)):  # each size is a graph with nodes of its own
             ran = {node for node, _ in recording.ran_in(step)}
             graph = graph_of(recording, end_of(recording, step))
-            made = {value for node in graph.nodes if node.id in ran for value in node.outputs}
-            shapes = {value.spec.shape for value in graph.values if value.id in made}
+            produced = {value for node in graph.nodes if node.id in ran for value in node.outputs}
+            shapes = {value.spec.shape for value in graph.values if value.id in produced}
             assert (rows, 2) in shapes
             assert {shape[0] for shape in shapes} <= {rows, 3}

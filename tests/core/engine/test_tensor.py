@@ -16,13 +16,13 @@ A = RNG.standard_normal((3, 4))
 B = RNG.standard_normal((3, 4)).astype(np.float32)
 
 
-def same(found: Any, expected: Any) -> None:
+def same(result: Any, expected: Any) -> None:
     """Equal to the last bit, dtype and shape included."""
     expected = np.asarray(expected)
-    assert isinstance(found, ns.Tensor)
-    assert found.dtype == expected.dtype
-    assert found.shape == expected.shape
-    assert found.numpy().tobytes() == expected.tobytes()
+    assert isinstance(result, ns.Tensor)
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    assert result.numpy().tobytes() == expected.tobytes()
 
 
 PROGRAMS = [
@@ -162,5 +162,5 @@ def test_floating_point_errors_pass_unchanged() -> None:
 
 def test_norm_is_right_to_rounding() -> None:
     # NumPy sums squares by BLAS there, in another order.
-    found = np.linalg.norm(ns.tensor(A), axis=1)
-    assert found.numpy() == pytest.approx(np.linalg.norm(A, axis=1), rel=1e-14)
+    result = np.linalg.norm(ns.tensor(A), axis=1)
+    assert result.numpy() == pytest.approx(np.linalg.norm(A, axis=1), rel=1e-14)

@@ -45,9 +45,9 @@ def test_a_node_keeps_its_identity_over_steps() -> None:
         for _ in ns.steps(range(3)):
             model(ns.tensor(np.ones((4, 3)), name="x"), w)
     assert events.ran == ["x", "w", "layer/matmul", "layer/tanh", "loss/multiply", "loss/mean"] * 3
-    assert [len(each.nodes) for each in events.of(GraphExtended)] == [1] * 6
+    assert [len(event.nodes) for event in events.of(GraphExtended)] == [1] * 6
     assert [n.id for n in events.nodes.values()] == [1, 2, 3, 4, 5, 6]
-    assert [each.step for each in events.of(NodeFinished)] == [1] * 6 + [2] * 6 + [3] * 6
+    assert [event.step for event in events.of(NodeFinished)] == [1] * 6 + [2] * 6 + [3] * 6
     node = events.nodes["layer/matmul"]
     assert (node.op, node.family, node.scope, node.phase) == (
         "matmul", "matmul", "layer", "forward",
@@ -118,13 +118,13 @@ def test_backward_is_nodes_that_name_what_they_differentiate() -> None:
         assert node.forward is not None
         forward = by_id[node.forward]
         assert node.scope == f"backward/{forward.scope}"
-    pairs = {each.value: each.gradient for each in events.of(GradientComputed)}
+    pairs = {event.value: event.gradient for event in events.of(GradientComputed)}
     for name in ("loss/mean", "loss/multiply", "layer/tanh", "layer/matmul", "w"):
         assert events.nodes[name].outputs[0] in pairs, name
     last = {n: e for e in events.of(NodeFinished) for n in e.node.outputs}
     assert w.grad is not None
-    found = last[pairs[events.nodes["w"].outputs[0]]].outputs[0]
-    assert np.array_equal(found, w.grad.numpy())
+    result = last[pairs[events.nodes["w"].outputs[0]]].outputs[0]
+    assert np.array_equal(result, w.grad.numpy())
 
 
 def test_adding_to_an_earlier_gradient_belongs_to_the_backward_pass() -> None:
@@ -144,7 +144,7 @@ def test_a_gradient_pair_is_told_once() -> None:
         for _ in ns.steps(range(3)):
             w.grad = None
             model(np.ones((4, 3)), w).backward()
-    pairs = [(each.value, each.gradient) for each in events.of(GradientComputed)]
+    pairs = [(event.value, event.gradient) for event in events.of(GradientComputed)]
     assert len(pairs) == len(set(pairs))
 
 
@@ -173,9 +173,11 @@ def test_steps_are_told_and_closed() -> None:
                 break
         ns.step()
         ns.step()
-    told = [type(e).__name__ + str(getattr(e, "step", "")) for e in events.all
+    told_steps = [type(e).__name__ + str(getattr(e, "step", "")) for e in events.all
             if isinstance(e, StepStarted | StepFinished)]  # fmt: skip
-    assert told == [f"{what}{n}" for n in (1, 2, 3, 4) for what in ("StepStarted", "StepFinished")]
+    assert told_steps == [
+        f"{kind}{n}" for n in (1, 2, 3, 4) for kind in ("StepStarted", "StepFinished")
+    ]
     assert [e.step for e in events.of(NodeFinished)] == [0, 1, 2]
 
 
@@ -190,9 +192,9 @@ def test_a_start_is_told_only_when_wanted_and_with_its_inputs() -> None:
     assert [e.node.name for e in started] == events.ran
     assert started[-1].inputs[0] is x.data
     order = [type(e).__name__ for e in events.all]
-    told = ["GraphExtended", "NodeStarted", "NodeFinished"]
+    one_run = ["GraphExtended", "NodeStarted", "NodeFinished"]
     # What a mask selects is known once it has run: its shape is told then.
-    assert order == told * 2 + told[:2] + ["GraphExtended", "NodeFinished"]
+    assert order == one_run * 2 + one_run[:2] + ["GraphExtended", "NodeFinished"]
 
 
 def test_a_failing_node_is_told_and_the_same_exception_goes_on() -> None:
@@ -200,7 +202,7 @@ def test_a_failing_node_is_told_and_the_same_exception_goes_on() -> None:
         ns.tensor(np.ones((2, 3)), name="a") @ ns.tensor(np.ones((2, 3)), name="b")
     (failed,) = events.of(NodeFailed)
     assert failed.node.name == "matmul"
-    assert [each.shape for each in failed.inputs] == [(2, 3), (2, 3)]
+    assert [value.shape for value in failed.inputs] == [(2, 3), (2, 3)]
     assert failed.error == f"ShapeError: {caught.value}"
     assert "test_tracer.py" in failed.error
     error = OSError("disk")
@@ -282,10 +284,10 @@ def test_threads_count_for_themselves_and_share_nodes() -> None:
 
     with observed() as events:
         threads = [threading.Thread(target=work) for _ in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(60)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
     assert not failures
     names = [n.name for e in events.of(GraphExtended) for n in e.nodes if e.version]
     assert len(set(names)) == 31
@@ -302,10 +304,10 @@ def test_what_began_in_a_step_belongs_to_it_though_another_thread_has_begun_the_
     from nodescope.engine.run import apply
     from nodescope.ops import Op
 
-    here, on = threading.Event(), threading.Event()
+    first_step_entered, on = threading.Event(), threading.Event()
 
     def impl(x: Any) -> Any:
-        here.set()
+        first_step_entered.set()
         assert on.wait(60)
         if kind is NodeFailed:
             raise OSError("disk")
@@ -322,12 +324,12 @@ def test_what_began_in_a_step_belongs_to_it_though_another_thread_has_begun_the_
         ns.step()
         thread = threading.Thread(target=work)
         thread.start()
-        assert here.wait(60)
+        assert first_step_entered.wait(60)
         ns.step()
         on.set()
         thread.join(60)
-    (found,) = [each for each in events.of(kind) if each.node.op == "slow"]
-    assert found.step == 1
+    (results,) = [event for event in events.of(kind) if event.node.op == "slow"]
+    assert results.step == 1
 
 
 def test_parameters_are_not_kept_alive() -> None:
@@ -366,7 +368,7 @@ def test_results_are_bit_identical(make: Any) -> None:
             optimizer.zero_grad()
             nn.cross_entropy(network(ns.tensor(images)), labels).backward()
             optimizer.step()
-        return [each.numpy().tobytes() for each in network.parameters()]
+        return [tensor.numpy().tobytes() for tensor in network.parameters()]
 
     plain = train()
     with observed():

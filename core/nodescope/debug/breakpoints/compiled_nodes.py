@@ -77,7 +77,7 @@ class Compilations:
 
     def met(self, nodes: Iterable[Node]) -> tuple[Became, ...]:
         """Nodes that run for the first time; what became of others at their call site."""
-        found: list[Became] = []
+        outcomes: list[Became] = []
         for node in nodes:
             compilation = self._known.get(node.graph)
             if compilation is None:
@@ -91,19 +91,19 @@ class Compilations:
             first = (node.graph, base) not in self._sites
             self._sites.add((node.graph, base))
             for traced, kind, into, by in compilation.changed():
-                here = _named(traced, base)
-                if final.id in into and here.name != node.name:
-                    (inside if _holds(final, traced) else stands).append(here)
+                place = _named(traced, base)
+                if final.id in into and place.name != node.name:
+                    (inside if _holds(final, traced) else stands).append(place)
                 if first:
-                    names = [_named(compilation.nodes[each], base).name for each in into]
-                    runs = any(not compilation.nodes[each].is_leaf for each in into)
-                    if not runs or names != [here.name]:
-                        found.append(Became(here, _words(kind, names, by, runs), runs))
+                    names = [_named(compilation.nodes[node_id], base).name for node_id in into]
+                    runs = any(not compilation.nodes[node_id].is_leaf for node_id in into)
+                    if not runs or names != [place.name]:
+                        outcomes.append(Became(place, _words(kind, names, by, runs), runs))
             if stands:
                 self._stands[node.id] = tuple(stands)
             if inside:
                 self._inside[node.id] = tuple(inside)
-        return tuple(found)
+        return tuple(outcomes)
 
     def stands_for(self, node: Node) -> tuple[Node, ...]:
         """The nodes that do not run, and whose work this one does as a whole."""

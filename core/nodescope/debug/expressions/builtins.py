@@ -72,8 +72,8 @@ class ConvertedScene(Scene):
     def __getattr__(self, name: str) -> Any:
         """A slot that is empty: fill it. Raises `ConditionError` if the elements cannot be had."""
         if name == "value":
-            given = self._given_value
-            self.value = None if given is None else _fetched(given)
+            value = self._given_value
+            self.value = None if value is None else _fetched(value)
             return self.value
         if name == "inputs":
             self.inputs = tuple(map(_fetched, self._given_inputs))

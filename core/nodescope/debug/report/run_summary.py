@@ -370,9 +370,9 @@ def _troubles(
     if origin is None:
         return tuple(troubles)
     errors = [trouble for trouble in troubles if trouble.kind == "error"]
-    others = [trouble for trouble in troubles if trouble.kind != "error"]
-    affected = next((trouble.nodes for trouble in others if trouble.kind == origin.kind), 1)
-    others = [trouble for trouble in others if trouble.kind != origin.kind]
+    other_troubles = [trouble for trouble in troubles if trouble.kind != "error"]
+    affected = next((trouble.nodes for trouble in other_troubles if trouble.kind == origin.kind), 1)
+    other_troubles = [trouble for trouble in other_troubles if trouble.kind != origin.kind]
     began: list[Trouble] = []
     if origin.unseen_step:
         text = "this step was not observed"
@@ -381,7 +381,7 @@ def _troubles(
         text = "set by hand" if origin.edited else ""
         place = (origin.node, origin.step, origin.seq)
         began.append(_trouble(origin.kind, *place, affected, text, nodes))
-    return (*errors, *began, *others)
+    return (*errors, *began, *other_troubles)
 
 
 def _trouble(

@@ -296,20 +296,20 @@ def _count(
 ) -> tuple[SessionState, list[Breakpoint]]:
     """Count what holds here, log what only logs; which breakpoints stop the program."""
     verdicts = {verdict.breakpoint: verdict for verdict in at.verdicts}
-    held: set[int] = set()
+    held_breakpoints: set[int] = set()
     for breakpoint in candidates(state, at):
         verdict = verdicts.get(breakpoint.id)
         if (verdict is None and not breakpoint.condition.strip()) or (
             verdict is not None and verdict.true and not verdict.error
         ):
-            held.add(breakpoint.id)
-    if not held:
+            held_breakpoints.add(breakpoint.id)
+    if not held_breakpoints:
         return state, []
     stops: list[Breakpoint] = []
     statuses: list[BreakpointStatus] = []
     for status in state.breakpoints:
         breakpoint = status.breakpoint
-        if breakpoint.id in held:
+        if breakpoint.id in held_breakpoints:
             hits, message = status.hits + 1, status.message
             if counts(breakpoint, hits) and not at.error:
                 if breakpoint.log.strip():

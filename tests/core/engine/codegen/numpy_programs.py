@@ -105,7 +105,7 @@ PROGRAMS: dict[str, Program] = {
         (normal(5, 7), normal(5, 7, seed=1)),
     ),
     "broadcasting": (
-        lambda x, row, column, one: np.tanh(x * row + column) * one - column,
+        lambda x, row, column, first: np.tanh(x * row + column) * first - column,
         (normal(5, 7), normal(7, seed=1), normal(5, 1, seed=2), normal(1, 1, seed=3)),
     ),
     "nothing": (lambda x: ((x * 2.0).sum(axis=0), np.exp(x) + 1.0), (normal(0, 3),)),
@@ -234,6 +234,6 @@ LARGE: dict[str, Program] = {
     ),
     "activations": (lambda x: F.silu(x * 2.0) + ns.sigmoid(x), (normal(1_000_003),)),
     "a number that is an array": (
-        lambda x, one: np.tanh(x * one) + one, (normal(1000, 600), normal(1, 1, seed=1)),
+        lambda x, first: np.tanh(x * first) + first, (normal(1000, 600), normal(1, 1, seed=1)),
     ),
 }  # fmt: skip

@@ -28,11 +28,11 @@ from tests.core.engine.codegen import numpy_programs
 Arrays = Sequence[Any]
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Whether dtype, shape, strides and bits are the same."""
     return bool(
-        one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
-        and one.tobytes() == other.tobytes()
+        first.dtype == other.dtype and first.shape == other.shape and first.strides == other.strides
+        and first.tobytes() == other.tobytes()
     )  # fmt: skip
 
 
@@ -47,11 +47,11 @@ def check(function: Callable[..., Any], *inputs: Any, passes: Any = ()) -> Numpy
     plain, fast = runners(function, inputs, passes)
     expected = plain.run(inputs)
     for _ in range(3):
-        found = fast.run(inputs)
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert isinstance(one, np.ndarray)
-            assert same(one, other), fast.source
+        result = fast.run(inputs)
+        assert len(result) == len(expected)
+        for first, other in zip(result, expected, strict=True):
+            assert isinstance(first, np.ndarray)
+            assert same(first, other), fast.source
     return fast  # type: ignore[no-any-return]
 
 
@@ -61,15 +61,15 @@ def normal(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
 
 def layouts(x: Any) -> list[Any]:
     """An array in other layouts."""
-    found = [x.copy(order="F"), x.copy()]
-    found[-1].flags.writeable = False
+    results = [x.copy(order="F"), x.copy()]
+    results[-1].flags.writeable = False
     if x.ndim:
-        found.append(np.ascontiguousarray(x[::-1])[::-1])
+        results.append(np.ascontiguousarray(x[::-1])[::-1])
         wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
         wide[..., ::2] = x
-        found.append(wide[..., ::2])
-        found.append(np.broadcast_to(x[:1], x.shape))
-    return found
+        results.append(wide[..., ::2])
+        results.append(np.broadcast_to(x[:1], x.shape))
+    return results
 
 
 # Each op by itself, by the calls of the conformance suite
@@ -78,27 +78,27 @@ def layouts(x: Any) -> list[Any]:
 def _graph(op: Op, sample: Sample, *, copied: bool) -> tuple[Graph, list[Any]]:
     """A graph of one node; its outputs copied, so that they may stand in planned memory."""
     attrs, feeds = dict(sample.attrs), []
-    for port, each in enumerate(sample.inputs):
-        if isinstance(each, bool | int | float | complex):
-            attrs[port_name(op, port)] = each
+    for port, value in enumerate(sample.inputs):
+        if isinstance(value, bool | int | float | complex):
+            attrs[port_name(op, port)] = value
         else:
-            feeds.append(np.asarray(each))
-    found = op.impl(*sample.inputs, **sample.attrs)
-    outs = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+            feeds.append(np.asarray(value))
+    result = op.impl(*sample.inputs, **sample.attrs)
+    outs = [np.asarray(item) for item in (result if isinstance(result, tuple) else (result,))]
     ids = tuple(range(1, 1 + len(feeds)))
-    made = tuple(range(100, 100 + len(outs)))
+    result_ids = tuple(range(100, 100 + len(outs)))
     copies = tuple(range(200, 200 + len(outs)))
-    nodes = [Node(1, op.name, op.name, op.family, ids, outputs=made, attrs=attrs)]
+    nodes = [Node(1, op.name, op.name, op.family, ids, outputs=result_ids, attrs=attrs)]
     if copied:
         nodes += [
-            Node(2 + i, f"copy_{i}", "copy", "layout", (each,), outputs=(copies[i],))
-            for i, each in enumerate(made)
+            Node(2 + i, f"copy_{i}", "copy", "layout", (item,), outputs=(copies[i],))
+            for i, item in enumerate(result_ids)
         ]
     values = tuple(
-        Value(number, TensorSpec(each.shape, each.dtype.name), f"v{number}")
-        for number, each in zip((*ids, *made, *copies), (*feeds, *outs, *outs), strict=True)
+        Value(number, TensorSpec(spec.shape, spec.dtype.name), f"v{number}")
+        for number, spec in zip((*ids, *result_ids, *copies), (*feeds, *outs, *outs), strict=True)
     )
-    return Graph(1, "static", ids, copies if copied else made, tuple(nodes), values), feeds
+    return Graph(1, "static", ids, copies if copied else result_ids, tuple(nodes), values), feeds
 
 
 def _outcome(runner: Runner, feeds: Arrays) -> Any:
@@ -115,15 +115,15 @@ def test_each_op_in_every_layout(op: Op, copied: bool) -> None:
         graph, feeds = _graph(op, sample, copied=copied)
         lowered = Lowered(graph, graph, {})
         plain, fast = PLAIN.build(lowered), NUMPY.build(lowered)
-        for variant in (feeds, [np.asfortranarray(each) for each in feeds],
-                        [each[::-1] if each.ndim else each for each in feeds]):  # fmt: skip
+        for variant in (feeds, [np.asfortranarray(feed) for feed in feeds],
+                        [feed[::-1] if feed.ndim else feed for feed in feeds]):  # fmt: skip
             expected = _outcome(plain, variant)
             for _ in range(3):
-                found = _outcome(fast, variant)
+                result = _outcome(fast, variant)
                 if isinstance(expected, tuple):
-                    assert found == expected
+                    assert result == expected
                     continue
-                assert all(map(same, found, expected)), (sample.attrs, fast.source)
+                assert all(map(same, result, expected)), (sample.attrs, fast.source)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64", "bool"])
@@ -147,8 +147,8 @@ def test_programs(name: str, passes: Any) -> None:
 @pytest.mark.parametrize("name", sorted(numpy_programs.PROGRAMS))
 def test_programs_with_feeds_of_other_layouts(name: str) -> None:
     function, inputs = numpy_programs.PROGRAMS[name]
-    for i, each in enumerate(inputs):
-        for other in layouts(each):
+    for i, value in enumerate(inputs):
+        for other in layouts(value):
             check(function, *inputs[:i], other, *inputs[i + 1 :])
 
 
@@ -172,8 +172,8 @@ def test_a_loop_runs_by_its_text_while_it_is_observed(
     )
     function, inputs = numpy_programs.PROGRAMS[name]
     plain, fast = runners(function, inputs)
-    for one, other in zip(fast.run(inputs), plain.run(inputs), strict=True):
-        assert same(one, other), fast.source
+    for first, other in zip(fast.run(inputs), plain.run(inputs), strict=True):
+        assert same(first, other), fast.source
     assert ran or "for " not in fast.source
     check(function, *inputs)
 
@@ -181,9 +181,9 @@ def test_a_loop_runs_by_its_text_while_it_is_observed(
 def test_one_program_for_each_layout_and_then_none() -> None:
     inputs = (normal(4, 4), normal(4, 4, seed=1))
     plain, fast = runners(lambda a, b: (np.tanh(a @ b) * a).sum(axis=0), inputs)
-    every = [(a, b) for a in layouts(inputs[0]) for b in layouts(inputs[1])]
+    feed_pairs = [(a, b) for a in layouts(inputs[0]) for b in layouts(inputs[1])]
     for _ in range(2):
-        for feeds in every:
+        for feeds in feed_pairs:
             assert same(fast.run(feeds)[0], plain.run(feeds)[0])
     assert len(fast._variants) == LAYOUTS
 
@@ -196,7 +196,7 @@ def test_a_rate_that_promotes_weakly() -> None:
         expected = plain.run(feeds)
         for _ in range(2):
             assert all(map(same, fast.run(feeds), expected))
-    halves = tuple(each.astype(np.float16) for each in (weight, slope))
+    halves = tuple(array.astype(np.float16) for array in (weight, slope))
     plain, fast = runners(lambda w, g, lr: w - g * lr, (*halves, np.asarray(0.1, np.float16)))
     for _ in range(3):
         assert fast.run((*halves, 0.1))[0].dtype == np.float16
@@ -212,15 +212,15 @@ def test_results_are_the_callers(name: str) -> None:
     expected = plain.run(inputs)
     fast.run(inputs)
     first = fast.run(inputs)
-    others = [each * 2 if each.dtype.kind == "f" else each for each in inputs]
-    fast.run(others)
+    other_inputs = [value * 2 if value.dtype.kind == "f" else value for value in inputs]
+    fast.run(other_inputs)
     assert all(map(same, first, expected))
 
 
 def test_threads_share_no_buffers() -> None:
     inputs = [normal(64, 64, seed=i) for i in range(6)]
     plain, fast = runners(lambda x: np.tanh(x @ x + 1.0) @ np.exp(-x * x), (inputs[0],))
-    expected = [plain.run((each,))[0] for each in inputs]
+    expected = [plain.run((value,))[0] for value in inputs]
     fast.run((inputs[0],))
     wrong: list[int] = []
 
@@ -228,10 +228,10 @@ def test_threads_share_no_buffers() -> None:
         wrong.extend(i for _ in range(60) if not same(fast.run((inputs[i],))[0], expected[i]))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not wrong
 
 
@@ -262,8 +262,8 @@ def test_kernels_give_what_a_run_gives(name: str) -> None:
     values = dict(zip(lowered.graph.inputs, inputs, strict=True)) | dict(lowered.arrays)
     for node in lowered.graph.nodes:
         if node.id in fast.kernels:
-            given = [values[each] for each in node.inputs]
-            values.update(zip(node.outputs, fast.kernels[node.id](*given), strict=True))
+            arguments = [values[value] for value in node.inputs]
+            values.update(zip(node.outputs, fast.kernels[node.id](*arguments), strict=True))
     assert all(same(values[v], e) for v, e in zip(lowered.graph.outputs, expected, strict=True))
 
 
@@ -274,8 +274,8 @@ def test_stamps_are_in_order_and_change_no_bit() -> None:
         stamps = np.zeros(2 * len(fast.kernels), np.int64)
         for _ in range(3):
             stamps[:] = 0
-            found = fast.run_timed(inputs, stamps)
-            assert all(map(same, found, expected))
+            result = fast.run_timed(inputs, stamps)
+            assert all(map(same, result, expected))
             assert (np.diff(stamps) >= 0).all()
             assert (stamps > 0).all()
             fast.run(inputs)
@@ -286,7 +286,7 @@ def test_the_text_names_each_node_and_nothing_of_the_users() -> None:
     assert "@" in fast.source
     assert "tanh" in fast.source
     names = set(re.findall(r"^\s+(?!#)(\w+) =", fast.source, re.M))
-    assert all(re.fullmatch(r"[a-z]\d+(_\d+)?|tiles\d+", each) for each in names)
+    assert all(re.fullmatch(r"[a-z]\d+(_\d+)?|tiles\d+", name) for name in names)
 
 
 def test_a_name_that_looks_like_code_stays_a_comment() -> None:
@@ -310,10 +310,10 @@ def test_memory_is_reported() -> None:
 
 
 def test_it_is_found_by_name() -> None:
-    found = backend.get("numpy")
-    assert found is NUMPY
-    assert found.exact
-    assert found.missing() == ""
+    result = backend.get("numpy")
+    assert result is NUMPY
+    assert result.exact
+    assert result.missing() == ""
 
 
 def test_what_is_computed_over_an_operand_is_not_let_go_with_it() -> None:
@@ -335,7 +335,7 @@ def test_whole_numbers_beyond_what_a_dtype_holds() -> None:
 
 def test_a_carry_that_is_a_columns_number_is_given_out_as_an_array() -> None:
     def function(start: Any, x: Any) -> Any:
-        return ns.scan(lambda c, each: (each, c * 2.0), start, x)
+        return ns.scan(lambda c, item: (item, c * 2.0), start, x)
 
     for length in (2, 5, 300):
         check(function, normal(), normal(length))

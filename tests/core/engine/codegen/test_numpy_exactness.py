@@ -44,22 +44,22 @@ def drawn(dtype: str, size: int, seed: int) -> Any:
         return rng.integers(0, 100, size).astype(dtype)
     if kind == "c":
         return (drawn("float64", size, seed) + 1j * drawn("float64", size, seed + 9)).astype(dtype)
-    found = rng.standard_normal(size) * 10.0 ** rng.integers(-6, 7, size)
+    result = rng.standard_normal(size) * 10.0 ** rng.integers(-6, 7, size)
     at = rng.random(size) < 0.02
-    found[at] = rng.choice(SPECIAL, at.sum())
-    return found.astype(dtype)
+    result[at] = rng.choice(SPECIAL, at.sum())
+    return result.astype(dtype)
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(first: Any, other: Any) -> bool:
     """Whether bits are equal, but for what is inside of a NaN."""
-    if one.dtype != other.dtype or one.shape != other.shape:
+    if first.dtype != other.dtype or first.shape != other.shape:
         return False
-    if one.dtype.kind == "c":
-        return equal(one.real, other.real) and equal(one.imag, other.imag)
-    if one.dtype.kind != "f":
-        return bool(np.array_equal(one, other))
-    both = np.isnan(one) & np.isnan(other)
-    return bool(np.all(both | ((one == other) & (np.signbit(one) == np.signbit(other)))))
+    if first.dtype.kind == "c":
+        return equal(first.real, other.real) and equal(first.imag, other.imag)
+    if first.dtype.kind != "f":
+        return bool(np.array_equal(first, other))
+    both = np.isnan(first) & np.isnan(other)
+    return bool(np.all(both | ((first == other) & (np.signbit(first) == np.signbit(other)))))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -72,14 +72,14 @@ def test_pieces_and_places_change_no_bit(name: str, dtype: str) -> None:
         for tile in (4096, 64 * 7):
             parts, scratch = np.empty_like(whole), np.empty(tile, whole.dtype)
             for i in range(0, size, tile):
-                cut = [each[i : i + tile] for each in operands]
+                cut = [value[i : i + tile] for value in operands]
                 ufunc(*cut, out=scratch[: len(cut[0])])
                 parts[i : i + tile] = scratch[: len(cut[0])]
             assert equal(parts, whole)
-        for port, each in enumerate(operands):
-            if each.dtype == whole.dtype:
+        for port, value in enumerate(operands):
+            if value.dtype == whole.dtype:
                 given = list(operands)
-                given[port] = over = each.copy()
+                given[port] = over = value.copy()
                 ufunc(*given, out=over)
                 assert equal(over, whole)
 
@@ -92,15 +92,15 @@ def test_a_boxed_number_promotes_as_the_number(name: str, dtype: str) -> None:
     for number in (2, 0, -3, 0.5, -0.0, 1e6, 1e300, float("inf"), float("nan"), True, 1 << 40):
         for args in ((x, number), (number, x)):
             values = tuple(Value(1, e, None, None) if e is x else e for e in args)
-            given = [x if e.__class__ is Value else e for e in boxed(ufunc, values)]
+            inputs = [x if e.__class__ is Value else e for e in boxed(ufunc, values)]
             with np.errstate(all="ignore"):
                 outcomes = []
-                for each in (args, given):
+                for item in (args, inputs):
                     try:
-                        outcomes.append(ufunc(*each))
+                        outcomes.append(ufunc(*item))
                     except (TypeError, ValueError, OverflowError) as refused:
                         outcomes.append(type(refused))
             if isinstance(outcomes[0], type):
                 assert outcomes[0] is outcomes[1]
             else:
-                assert equal(*outcomes), (args[1], given)
+                assert equal(*outcomes), (args[1], inputs)

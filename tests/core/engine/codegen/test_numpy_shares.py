@@ -47,14 +47,14 @@ def test_the_callers_errstate_holds_in_every_share() -> None:
     _, fast = runners(_roots, [x], None)
     with np.errstate(all="ignore"):
         fast.run([x])
-        found = fast.run([x])[0]
-    assert np.isnan(found[-1])
+        result = fast.run([x])[0]
+    assert np.isnan(result[-1])
     with np.errstate(invalid="raise"):
         for _ in range(20):  # whichever thread meets it
             with pytest.raises(FloatingPointError, match="invalid value encountered in sqrt"):
                 fast.run([x])
     with np.errstate(all="ignore"):
-        assert fast.run([x])[0].tobytes() == found.tobytes()
+        assert fast.run([x])[0].tobytes() == result.tobytes()
 
 
 @pytest.mark.usefixtures("three")
@@ -62,33 +62,33 @@ def test_several_program_threads_share_the_threads() -> None:
     xs = [np.abs(normal(500_000, seed=seed)) for seed in range(4)]
     plain, fast = runners(_roots, [xs[0]], None)
     expected = [plain.run([x])[0].tobytes() for x in xs]
-    found: list[list[bytes]] = [[] for _ in xs]
+    results: list[list[bytes]] = [[] for _ in xs]
 
     def work(i: int) -> None:
-        found[i] += [fast.run([xs[i]])[0].tobytes() for _ in range(6)]
+        results[i] += [fast.run([xs[i]])[0].tobytes() for _ in range(6)]
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(xs))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert found == [[each] * 6 for each in expected]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[item] * 6 for item in expected]
 
 
 @pytest.mark.usefixtures("three")
 def test_each_tile_is_taken_once_and_the_first_error_is_raised() -> None:
     parts = [[(i, part) for i in range(40)] for part in range(3)]
-    taken: list[int] = []
+    tiles_taken: list[int] = []
 
     def work(part: Any, turns: Iterator[int]) -> None:
         for i, _ in map(part.__getitem__, turns):
-            taken.append(i)
+            tiles_taken.append(i)
             if i in failing:
                 raise ValueError(str(i))
 
     failing: set[int] = set()
     shares.run_shares(work, parts)
-    assert sorted(taken) == list(range(40))
+    assert sorted(tiles_taken) == list(range(40))
     failing = {7, 8, 9}
     for _ in range(50):
         with pytest.raises(ValueError, match=r"^7$"):
@@ -133,11 +133,11 @@ def test_threads_are_made_when_they_are_needed_and_again_after_a_fork(threads: s
     environment = {**os.environ, "NODESCOPE_THREADS": threads}
     many = threads != "1" and shares.threads(environment) > 1
     text = _PROGRAM.format(size=3 << 20)
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=True,
         env=environment,
     )  # fmt: skip
-    assert found.stdout.split("\n")[:3] == ["[]", str(many), "0"]
+    assert result.stdout.split("\n")[:3] == ["[]", str(many), "0"]
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum", "fmin", "fmax"])
@@ -152,8 +152,8 @@ def test_an_array_full_of_a_number_gives_what_the_number_gives(name: str, dtype:
         for size in (*range(1, 40), 1000):
             x = rng.choice(np.array(special, dtype), size)
             full = np.full(size, number)
-            for one, other in ((ufunc(x, number), ufunc(x, full)),
+            for first, other in ((ufunc(x, number), ufunc(x, full)),
                                (ufunc(number, x), ufunc(full, x))):  # fmt: skip
-                assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-                known = ~np.isnan(one) & ((one != 0) | (not signed))
-                assert np.array_equal(np.signbit(one[known]), np.signbit(other[known]))
+                assert np.array_equal(first, other, equal_nan=first.dtype.kind == "f")
+                known = ~np.isnan(first) & ((first != 0) | (not signed))
+                assert np.array_equal(np.signbit(first[known]), np.signbit(other[known]))

@@ -39,55 +39,55 @@ def f64(*shape: int) -> Array:
 
 def lowered(function: Callable[..., Any], *arrays: Any) -> tuple[Lowered, list[Any]]:
     """A function's graph after the passes for C, and its feeds."""
-    tensors = [ns.tensor(each) for each in arrays]
+    tensors = [ns.tensor(array) for array in arrays]
     program = ns.compile(function).graph(*tensors)
     fed = dict(program.state)
-    fed.update({value: each for (_, value), each in zip(program._arguments, arrays, strict=True)})
-    found = lower(program.graph, program.constants, None, Options(backend="c"))
-    return found, [fed[each] for each in program.graph.inputs]
+    fed.update({value: array for (_, value), array in zip(program._arguments, arrays, strict=True)})
+    result = lower(program.graph, program.constants, None, Options(backend="c"))
+    return result, [fed[value] for value in program.graph.inputs]
 
 
 def ready(function: Callable[..., Any], *arrays: Any) -> tuple[CRunner, Lowered, list[Any]]:
     """A function in C; fails where there is no compiler."""
     assert not get("c").missing(), get("c").missing()
-    found, feeds = lowered(function, *arrays)
-    return CRunner(found), found, feeds
+    result, feeds = lowered(function, *arrays)
+    return CRunner(result), result, feeds
 
 
-def near(one: Any, other: Any, tolerance: float = 4e-6) -> None:
+def near(first: Any, other: Any, tolerance: float = 4e-6) -> None:
     """Equal shapes, dtypes, NaN and infinities; floats near each other, all else the same."""
-    one, other = np.asarray(one), np.asarray(other)
-    assert (one.shape, one.dtype) == (other.shape, other.dtype)
-    if one.dtype.kind != "f":
-        np.testing.assert_array_equal(one, other)
+    first, other = np.asarray(first), np.asarray(other)
+    assert (first.shape, first.dtype) == (other.shape, other.dtype)
+    if first.dtype.kind != "f":
+        np.testing.assert_array_equal(first, other)
         return
     scale = float(np.abs(np.where(np.isfinite(other), other, 0)).max(initial=0))
-    room = tolerance * (1.0 if one.dtype == np.float32 else 1e-8)
-    np.testing.assert_allclose(one, other, rtol=room, atol=room * scale)
+    room = tolerance * (1.0 if first.dtype == np.float32 else 1e-8)
+    np.testing.assert_allclose(first, other, rtol=room, atol=room * scale)
 
 
 def compare(function: Callable[..., Any], *arrays: Any, native: bool = True) -> CRunner:
-    runner, found, feeds = ready(function, *arrays)
+    runner, result, feeds = ready(function, *arrays)
     if native:
         assert runner.python == {}, runner.python
     with np.errstate(all="ignore"):
-        right = PlainRunner(found).run(feeds)
+        right = PlainRunner(result).run(feeds)
         got = runner.run(feeds)
-        for one, other in zip(got, right, strict=True):
-            near(one, other)
-        alone = one_by_one(runner, found, feeds)
-    for one, other in zip(alone, got, strict=True):
-        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+        for first, other in zip(got, right, strict=True):
+            near(first, other)
+        alone = one_by_one(runner, result, feeds)
+    for first, other in zip(alone, got, strict=True):
+        assert np.asarray(first).tobytes() == np.asarray(other).tobytes()
     return runner
 
 
-def one_by_one(runner: CRunner, found: Lowered, feeds: list[Any]) -> list[Any]:
-    values: dict[int, Any] = {**found.arrays, **dict(zip(found.graph.inputs, feeds, strict=True))}
-    for node in found.graph.nodes:
+def one_by_one(runner: CRunner, result: Lowered, feeds: list[Any]) -> list[Any]:
+    values: dict[int, Any] = {**result.arrays, **dict(zip(result.graph.inputs, feeds, strict=True))}
+    for node in result.graph.nodes:
         if node.op not in LEAVES:
-            given = [values[each] for each in call_of(node).args if isinstance(each, int)]
-            values.update(zip(node.outputs, runner.kernels[node.id](*given), strict=True))
-    return [values[each] for each in found.graph.outputs]
+            inputs = [values[arg] for arg in call_of(node).args if isinstance(arg, int)]
+            values.update(zip(node.outputs, runner.kernels[node.id](*inputs), strict=True))
+    return [values[value] for value in result.graph.outputs]
 
 
 def gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,20 +203,20 @@ def test_nan_and_infinities() -> None:
 def test_sums_are_no_worse_than_pairwise() -> None:
     for x in (RNG.random((3, 100_003), np.float32), RNG.random((3, 100_003))):
         runner, _, feeds = ready(lambda x: (x.sum(axis=1), x.sum()), x)
-        for got, axis in zip(runner.run(feeds), (1, None), strict=True):
+        for result, axis in zip(runner.run(feeds), (1, None), strict=True):
             right = np.sum(x, axis=axis, dtype=np.longdouble)
             size = np.sum(np.abs(x), axis=axis, dtype=np.longdouble)
-            assert (np.abs(got - right) <= 24 * np.finfo(x.dtype).eps / 2 * size).all()
+            assert (np.abs(result - right) <= 24 * np.finfo(x.dtype).eps / 2 * size).all()
 
 
 def test_feeds_of_any_layout() -> None:
     wide = f32(12, 74)
     function = lambda x, y: np.tanh(x) @ y.T + x.sum()  # noqa: E731
-    runner, found, feeds = ready(function, X, Y)
-    right = PlainRunner(found).run([X, Y])
+    runner, result, feeds = ready(function, X, Y)
+    right = PlainRunner(result).run([X, Y])
     for x in (np.asfortranarray(X), wide[::2, ::2], X[::-1], np.broadcast_to(ROW, (6, 37)),
               X.astype(">f4")):  # fmt: skip
-        near(runner.run([x, Y])[0], PlainRunner(found).run([np.array(x, np.float32), Y])[0])
+        near(runner.run([x, Y])[0], PlainRunner(result).run([np.array(x, np.float32), Y])[0])
     fixed = X.copy()
     fixed.flags.writeable = False
     near(runner.run([fixed, Y])[0], right[0])
@@ -245,27 +245,27 @@ def test_a_number_promotes_weakly() -> None:
 def test_results_are_the_callers_own() -> None:
     runner, _, feeds = ready(lambda x: ((y := x * 2.0), y[:, ::2], y), X)
     first = runner.run(feeds)
-    kept = [each.copy() for each in first]
-    for i, one in enumerate(first):
+    kept = [array.copy() for array in first]
+    for i, left_one in enumerate(first):
         for other in (*first[i + 1 :], *runner.run(feeds), X):
-            assert not np.shares_memory(one, other)
+            assert not np.shares_memory(left_one, other)
     first[0][...] = 0
-    for one, other in zip(first[1:], kept[1:], strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left_one, other in zip(first[1:], kept[1:], strict=True):
+        np.testing.assert_array_equal(left_one, other)
 
 
 def test_arguments_that_are_donated_or_returned() -> None:
     for size in (3, 300):
         x, y = f32(size, size), f32(size, size)
         function = ns.compile(lambda x, y: (x @ y, x), backend="c", donate="y")
-        given = ns.tensor(x)
-        product, same = function(given, ns.tensor(y))
+        inputs = ns.tensor(x)
+        product, same = function(inputs, ns.tensor(y))
         near(product.numpy(), x @ y, 1e-4)
         np.testing.assert_array_equal(same.numpy(), x)
 
 
 def test_threads_share_no_buffers() -> None:
-    runner, found, _ = ready(lambda x, w: np.tanh(x @ w).sum(axis=0), X, f32(37, 20))
+    runner, result, _ = ready(lambda x, w: np.tanh(x @ w).sum(axis=0), X, f32(37, 20))
     w = f32(37, 20)
     inputs = [f32(6, 37) for _ in range(4)]
     right = [runner.run([x, w])[0].tobytes() for x in inputs]
@@ -277,23 +277,23 @@ def test_threads_share_no_buffers() -> None:
         wrong.extend(i for _ in range(200) if runner.run([inputs[i], w])[0].tobytes() != right[i])
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not wrong
-    near(runner.run([X, w])[0], PlainRunner(found).run([X, w])[0])
+    near(runner.run([X, w])[0], PlainRunner(result).run([X, w])[0])
 
 
 def test_every_node_has_a_time() -> None:
-    runner, found, feeds = ready(gradient(lambda x, w: np.tanh(x @ w)), X, f32(37, 5))
-    nodes = [each for each in found.graph.nodes if each.op not in LEAVES]
+    runner, result, feeds = ready(gradient(lambda x, w: np.tanh(x @ w)), X, f32(37, 5))
+    nodes = [node for node in result.graph.nodes if node.op not in LEAVES]
     stamps = np.zeros(2 * len(nodes), np.int64)
     timed = runner.run_timed(feeds, stamps)
     assert (stamps > 0).all()
     assert (np.diff(stamps) >= 0).all()
-    for one, other in zip(timed, runner.run(feeds), strict=True):
-        assert one.tobytes() == other.tobytes()
+    for first, other in zip(timed, runner.run(feeds), strict=True):
+        assert first.tobytes() == other.tobytes()
 
 
 def test_what_c_cannot_do_runs_in_python_between() -> None:
@@ -302,7 +302,7 @@ def test_what_c_cannot_do_runs_in_python_between() -> None:
         return np.linalg.inv(y[:, :6] * y[:, 6:12] + 9.0 * np.eye(6)) + y.sum()
 
     runner = compare(function, f64(6, 12), native=False)
-    assert {len(each) > 0 for each in runner.python.values()} == {True}
+    assert {len(item) > 0 for item in runner.python.values()} == {True}
     assert len(runner.plan.segments) == 3
     stamps = np.zeros(2 * len(runner.kernels), np.int64)
     runner.run_timed([f64(6, 12)], stamps)
@@ -325,7 +325,7 @@ def test_an_index_outside_is_an_error() -> None:
 
 def test_equal_kernels_are_one_function() -> None:
     runner, _, _ = ready(lambda x, y: (np.tanh(x).sum(axis=0), np.tanh(y).sum(axis=0)), X, Y)
-    names = {each.function.name for each in runner.plan.steps if each.function is not None}
+    names = {step.function.name for step in runner.plan.steps if step.function is not None}
     assert runner.source.count("ns_tanh_f32(") >= 1
     assert len(names) <= 2
 
@@ -341,21 +341,25 @@ def test_source_and_memory_can_be_read() -> None:
 FIVE = (bench.programs.mlp, bench.programs.lstm, bench.programs.cnn, bench.programs.transformer)
 
 
-@pytest.mark.parametrize("program", FIVE, ids=lambda each: each.__name__.rsplit(".", 1)[-1])
+@pytest.mark.parametrize("program", FIVE, ids=lambda item: item.__name__.rsplit(".", 1)[-1])
 def test_the_programs_that_are_measured(program: Any) -> None:
     case = program.tiny()
     contender = case.makers["compiled, C"]()
-    got = [np.array(each) for each in contender.arrays(contender.run())]
-    assert difference(got, [np.asarray(each) for each in case.reference()], case.tolerance) == ""
-    (entry,) = [each for each in lowerings(contender.compiled) if each.runner is not None]
+    results = [np.array(array) for array in contender.arrays(contender.run())]
+    assert (
+        difference(results, [np.asarray(item) for item in case.reference()], case.tolerance) == ""
+    )
+    (entry,) = [
+        lowering for lowering in lowerings(contender.compiled) if lowering.runner is not None
+    ]
     assert isinstance(entry.runner, CRunner)
     assert entry.runner.python == {}
 
 
 def lowerings(compiled: Any) -> list[Any]:
     """The lowerings of a compiled function."""
-    every = [each for entries in compiled._entries.values() for each in entries]
-    return [lowering for each in every for _, lowering in each.lowerings()]
+    entries = [entry for entries in compiled._entries.values() for entry in entries]
+    return [lowering for item in entries for _, lowering in item.lowerings()]
 
 
 @pytest.mark.parametrize("count", range(3))
@@ -384,5 +388,5 @@ def test_rows_are_called_like_no_type(count: int) -> None:
 def test_the_sign_of_a_zero_that_was_reduced(reduce, shape, axis, dtype):
     zeros = np.full(shape, -0.0, dtype)
     wanted = reduce(zeros * 1, axis=axis)
-    found = ns.compile(lambda x: reduce(x * 1, axis=axis), backend="c")(ns.tensor(zeros)).data
-    assert np.signbit(found).tolist() == np.signbit(wanted).tolist()
+    result = ns.compile(lambda x: reduce(x * 1, axis=axis), backend="c")(ns.tensor(zeros)).data
+    assert np.signbit(result).tolist() == np.signbit(wanted).tolist()

@@ -43,19 +43,19 @@ def library(text: str) -> toolchain.Library:
 def test_c_reads_the_fields_of_arrays() -> None:
     assert arrays.missing() == ""
     base = np.arange(60.0).reshape(3, 4, 5)
-    given = (base, base[::2, :, ::-1], base.T, np.ones(3, np.float32), np.array(1.5),
+    inputs = (base, base[::2, :, ::-1], base.T, np.ones(3, np.float32), np.array(1.5),
              np.empty((0, 2), np.int8), np.frombuffer(b"\0" * 17, np.int32, 4, 1))  # fmt: skip
     out = np.zeros(100, np.int64)
     wanted = [1]
-    for each in given:
-        flags = each.flags
-        wanted += [1, each.ctypes.data, int(flags.c_contiguous and flags.aligned), each.ndim]
-        for size, stride in zip(each.shape, each.strides, strict=True):
+    for array in inputs:
+        flags = array.flags
+        wanted += [1, array.ctypes.data, int(flags.c_contiguous and flags.aligned), array.ndim]
+        for size, stride in zip(array.shape, array.strides, strict=True):
             wanted += [size, stride]
     run = library(FIELDS).function(
         "fields", ctypes.py_object, ctypes.py_object, ctypes.c_void_p, locked=True
     )
-    run(given, list(given), out.ctypes.data)
+    run(inputs, list(inputs), out.ctypes.data)
     assert out[: len(wanted)].tolist() == wanted
 
 
@@ -90,16 +90,16 @@ NS_EXPORT void product(void *gemm, const void *a, const void *b, void *y, i64 m,
 
 @pytest.mark.parametrize(("dtype", "kind"), [("float32", "f32"), ("float64", "f64")])
 def test_c_multiplies_by_the_blas_of_numpy(dtype: str, kind: str) -> None:
-    found = blas.gemm(dtype)
-    assert found is not None, blas.missing(dtype)
+    result = blas.gemm(dtype)
+    assert result is not None, blas.missing(dtype)
     rng = np.random.default_rng(0)
     a = rng.standard_normal((37, 129)).astype(dtype)
     b = rng.standard_normal((129, 70)).astype(dtype)
     y = np.empty((37, 70), dtype)
-    text = GEMM.replace("NS_INTEGER", f"i{found.bits}").replace("NS_FLOAT", kind)
+    text = GEMM.replace("NS_INTEGER", f"i{result.bits}").replace("NS_FLOAT", kind)
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     run = library(text).function("product", *[pointer] * 4, *[integer] * 3)
-    run(found.address, a.ctypes.data, b.ctypes.data, y.ctypes.data, 37, 70, 129)
+    run(result.address, a.ctypes.data, b.ctypes.data, y.ctypes.data, 37, 70, 129)
     assert np.array_equal(y, a @ b)  # the very same function
 
 
@@ -119,11 +119,11 @@ def test_a_build_without_a_blas_says_so() -> None:
         "blas._extension = lambda: __import__('_ctypes').__file__\n"
         "print(blas.gemm('float32'), blas.missing())"
     )
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100,
         env={"PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
-    assert found.stdout.strip() == "None the BLAS of NumPy exports no sgemm"
+    assert result.stdout.strip() == "None the BLAS of NumPy exports no sgemm"
 
 
 def test_a_text_gets_what_it_calls_and_no_more() -> None:

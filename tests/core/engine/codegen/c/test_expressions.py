@@ -37,7 +37,7 @@ CONDITION = {"where": 0, "keep": 1, "dropout": 1}
 ATTRS: dict[str, list[dict[str, Any]]] = {
     "clip": [{"low": 1, "high": 3}, {"low": None, "high": 2}, {"low": 2, "high": None},
              {"low": -0.5, "high": 0.3}, {"low": 0.0, "high": math.inf}],
-    "astype": [{"dtype": each} for each in CTYPES],
+    "astype": [{"dtype": item} for item in CTYPES],
     "dropout": [{"p": 0.1}, {"p": 0.0}],
     "gelu": [{}, {"approximate": "tanh"}, {"approximate": "none"}],
     "gelu_grad": [{}, {"approximate": "tanh"}],
@@ -80,7 +80,7 @@ class Case:
 
 
 def cases(op: ops.Op) -> list[Case]:
-    found = []
+    results = []
     count = PORTS.get(op.name, getattr(op.impl, "nin", 1))
     for dtype, attrs in itertools.product(CTYPES, ATTRS.get(op.name, [{}])):
         if op.family == "activation" and dtype not in (*FLOATS, "int16", "int32"):
@@ -88,31 +88,31 @@ def cases(op: ops.Op) -> list[Case]:
         operands: list[Any] = [dtype] * count
         if op.name in CONDITION:
             operands[CONDITION[op.name]] = "bool"
-        found.append(Case(op, tuple(operands), attrs))
+        results.append(Case(op, tuple(operands), attrs))
         if dtype in ("float32", "float64", "int32"):
             scalars = SCALARS.get(op.name, ())
-            found += [Case(op, (*operands[:-1], scalar), attrs) for scalar in scalars]
+            results += [Case(op, (*operands[:-1], scalar), attrs) for scalar in scalars]
     if count == 2 and op.name not in PORTS:
-        found += [Case(op, pair, {}) for pair in
+        results += [Case(op, pair, {}) for pair in
                   [("float32", "float64"), ("int32", "float32"), ("bool", "int8"),
                    ("int8", "uint8"), ("uint64", "float32"), ("int64", "uint64"),
                    (2.5, "float32")]]  # fmt: skip
-    return found
+    return results
 
 
 @cache
 def compiled(op: ops.Op) -> list[tuple[Case, Expression, str]]:
     """The cases of an op that have C, with the names of their functions."""
-    found = []
+    results = []
     for case in cases(op):
         c = case.expression()
         if c is not None:
-            found.append((case, c, f"{op.name}_{len(found)}"))
-    return found
+            results.append((case, c, f"{op.name}_{len(results)}"))
+    return results
 
 
 def library(op: ops.Op) -> toolchain.Library:
-    return toolchain.build(complete("".join(text(*each) for each in compiled(op))))
+    return toolchain.build(complete("".join(text(*item) for item in compiled(op))))
 
 
 def text(case: Case, c: Expression, name: str) -> str:
@@ -144,32 +144,32 @@ def edges(dtype: str) -> np.ndarray:
         return np.array([False, True, True, False, True])
     if dtype in INTEGERS:
         info = np.iinfo(dtype)
-        some = [info.min, info.min + 1, -7, -2, -1, 0, 1, 2, 3, 5, 7, 8, 31, 32, 63, 64, 100,
+        numbers = [info.min, info.min + 1, -7, -2, -1, 0, 1, 2, 3, 5, 7, 8, 31, 32, 63, 64, 100,
                 info.max - 1, info.max]  # fmt: skip
-        few = [each for each in some if info.min <= each <= info.max]
+        few = [item for item in numbers if info.min <= item <= info.max]
         return np.concatenate([np.array(few, dtype), rng.integers(info.min, info.max, 9, dtype)])
     info = np.finfo(dtype)
-    some = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 2.5, 3.0,
+    numbers = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 2.5, 3.0,
             -7.0, 0.1, 6.0, 20.0, -20.0, 88.8, -104.0, 710.0, -746.0, 1e10,
             info.max, -info.max, info.tiny, -info.tiny, info.tiny / 4, -info.tiny / 8,
             info.smallest_subnormal, info.eps]  # fmt: skip
-    return np.concatenate([np.array(some), rng.standard_normal(20)]).astype(dtype)
+    return np.concatenate([np.array(numbers), rng.standard_normal(20)]).astype(dtype)
 
 
 def arrays(operands: tuple[Any, ...], salt: int = 0) -> list[np.ndarray]:
     """All pairs of edges, and random numbers; of one length, which no vector divides."""
-    dtypes = [each for each in operands if isinstance(each, str)]
-    pools = [edges(each) for each in dtypes]
+    dtypes = [value for value in operands if isinstance(value, str)]
+    pools = [edges(dtype) for dtype in dtypes]
     if len(pools) > 1:
         crossed = np.meshgrid(*(pool[:60] for pool in pools[-2:]), indexing="ij")
-        columns = [each.reshape(-1) for each in crossed]
+        columns = [array.reshape(-1) for array in crossed]
         if len(pools) == 3:
             columns.insert(0, np.resize(np.array([True, False, True]), columns[0].size))
     else:
         columns = [np.concatenate([pool, pool[::-1], pool]) for pool in pools]
     rng = np.random.default_rng(salt)
     size = columns[0].size + 3001 + (columns[0].size % 2)
-    found = []
+    results = []
     for column, dtype in zip(columns, dtypes, strict=True):
         if dtype == "bool":
             more = rng.random(size - column.size) < 0.5
@@ -178,21 +178,21 @@ def arrays(operands: tuple[Any, ...], salt: int = 0) -> list[np.ndarray]:
             more = rng.integers(info.min, info.max, size - column.size, dtype)
         else:
             more = (rng.standard_normal(size - column.size) * rng.choice([0.1, 1, 8])).astype(dtype)
-        found.append(np.concatenate([column, more]))
-    return found
+        results.append(np.concatenate([column, more]))
+    return results
 
 
 def run(
-    library: toolchain.Library, c: Expression, name: str, given: list[np.ndarray]
+    library: toolchain.Library, c: Expression, name: str, inputs: list[np.ndarray]
 ) -> np.ndarray:
-    found = np.empty(given[0].shape, c.dtype)
-    function = library.function(name, *[ctypes.c_void_p] * (len(given) + 1), ctypes.c_int64)
-    function(*(each.ctypes.data for each in (*given, found)), found.size)
-    return found
+    result = np.empty(inputs[0].shape, c.dtype)
+    function = library.function(name, *[ctypes.c_void_p] * (len(inputs) + 1), ctypes.c_int64)
+    function(*(item.ctypes.data for item in (*inputs, result)), result.size)
+    return result
 
 
-def expected(case: Case, given: list[np.ndarray]) -> np.ndarray:
-    waiting = iter(given)
+def expected(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
+    waiting = iter(inputs)
     operands = [next(waiting) if isinstance(e, str) else e for e in case.operands]
     return np.asarray(case.op.impl(*operands, **case.attrs))
 
@@ -210,30 +210,32 @@ def test_c_gives_what_the_impl_gives(op: str) -> None:
     assert mine, "every op with C has it for some dtype"
     built = library(ops.get(op))
     for case, c, name in mine:
-        given = arrays(case.operands)
-        found, wanted = run(built, c, name, given), expected(case, given)
-        assert found.dtype == wanted.dtype, str(case)
-        right = same_bits(found, wanted) if c.exact else close(case, found, wanted, given)
+        inputs = arrays(case.operands)
+        result, wanted = run(built, c, name, inputs), expected(case, inputs)
+        assert result.dtype == wanted.dtype, str(case)
+        right = same_bits(result, wanted) if c.exact else close(case, result, wanted, inputs)
         wrong = np.flatnonzero(~right)[:3]
-        at = [([g[i] for g in given], found[i], wanted[i]) for i in wrong]
+        at = [([g[i] for g in inputs], result[i], wanted[i]) for i in wrong]
         assert right.all(), f"{case}: {c.text}: {at}"
 
 
-def close(case: Case, found: np.ndarray, wanted: np.ndarray, given: list[np.ndarray]) -> np.ndarray:
+def close(
+    case: Case, result: np.ndarray, wanted: np.ndarray, inputs: list[np.ndarray]
+) -> np.ndarray:
     """Within so many units of the largest number that is added up on the way."""
     wide = np.longdouble
     size = np.abs(wanted).astype(wide)
-    for each in given:
+    for array in inputs:
         if case.op.family == "activation" or case.op.name.startswith("logaddexp"):
-            size = np.fmax(size, np.abs(each.astype(wide)))
+            size = np.fmax(size, np.abs(array.astype(wide)))
     if case.op.name in ("sigmoid", "silu", "mish") or case.op.name.startswith("logaddexp"):
         size = np.maximum(size, 1)
     if case.op.name == "gelu_grad":  # a tanh near 1 is multiplied by what grows with x
-        size = np.abs(given[0].astype(wide)) * (1 + np.square(given[1].astype(wide)))
-    info = np.finfo(found.dtype)
+        size = np.abs(inputs[0].astype(wide)) * (1 + np.square(inputs[1].astype(wide)))
+    info = np.finfo(result.dtype)
     unit = np.fmin(size, info.max) * info.eps + info.smallest_subnormal
-    near = np.abs(found.astype(wide) - wanted) <= 8 * unit
-    return near | same_bits(found, wanted)
+    near = np.abs(result.astype(wide) - wanted) <= 8 * unit
+    return near | same_bits(result, wanted)
 
 
 TRUE: dict[str, Any] = {
@@ -253,9 +255,9 @@ def functions() -> toolchain.Library:
         names = "ab"[: getattr(TRUE[name], "nin", 1)]
         parts.append(
             f"NS_EXPORT void {name}_{kind}("
-            + "".join(f"const {kind} *NS_RESTRICT {each}, " for each in names)
+            + "".join(f"const {kind} *NS_RESTRICT {n}, " for n in names)
             + f"{kind} *NS_RESTRICT y, i64 n) {{ for (i64 i = 0; i < n; i++) "
-            + f"y[i] = ns_{name}_{kind}({', '.join(f'{each}[i]' for each in names)}); }}\n"
+            + f"y[i] = ns_{name}_{kind}({', '.join(f'{n}[i]' for n in names)}); }}\n"
         )
     return toolchain.build(complete("".join(parts)))
 
@@ -273,23 +275,23 @@ def everywhere(dtype: str, salt: int) -> np.ndarray:
 @pytest.mark.parametrize("name", TRUE)
 def test_a_function_stays_within_its_bound(name: str, dtype: str) -> None:
     count = getattr(TRUE[name], "nin", 1)
-    given = [everywhere(dtype, salt) for salt in range(count)]
-    found = np.empty_like(given[0])
+    inputs = [everywhere(dtype, salt) for salt in range(count)]
+    result = np.empty_like(inputs[0])
     kind = CTYPES[dtype]
     function = functions().function(
         f"{name}_{kind}", *[ctypes.c_void_p] * (count + 1), ctypes.c_int64
     )
-    function(*(each.ctypes.data for each in (*given, found)), found.size)
+    function(*(item.ctypes.data for item in (*inputs, result)), result.size)
     wide = np.float64 if dtype == "float32" else np.longdouble
-    true = TRUE[name](*(each.astype(wide) for each in given)).astype(wide)
+    true = TRUE[name](*(array.astype(wide) for array in inputs)).astype(wide)
     rounded = true.astype(dtype)
-    error = np.abs(found.astype(wide) - true) / np.spacing(np.abs(rounded)).astype(wide)
-    plain = np.isfinite(rounded) & np.isfinite(found)
-    odd = ~plain & ~same_bits(found, rounded)
-    assert not odd.any(), [(each[odd][:3], found[odd][:3], rounded[odd][:3]) for each in given]
+    error = np.abs(result.astype(wide) - true) / np.spacing(np.abs(rounded)).astype(wide)
+    plain = np.isfinite(rounded) & np.isfinite(result)
+    odd = ~plain & ~same_bits(result, rounded)
+    assert not odd.any(), [(item[odd][:3], result[odd][:3], rounded[odd][:3]) for item in inputs]
     assert error[plain].max() <= ULPS[name][FLOATS.index(dtype)]
-    zero = (found == 0) & (rounded == 0)
-    assert np.array_equal(np.signbit(found[zero]), np.signbit(rounded[zero]))
+    zero = (result == 0) & (rounded == 0)
+    assert np.array_equal(np.signbit(result[zero]), np.signbit(rounded[zero]))
 
 
 OWN = ("exp", "exp2", "expm1", "log", "log1p", "tanh", "erf")
@@ -300,17 +302,17 @@ OWN = ("exp", "exp2", "expm1", "log", "log1p", "tanh", "erf")
 def test_a_result_does_not_depend_on_its_place(name: str, kind: str) -> None:
     x = everywhere("float32" if kind == "f32" else "float64", 5)[-100:]
     function = functions().function(f"{name}_{kind}", *[ctypes.c_void_p] * 2, ctypes.c_int64)
-    found, alone = np.empty_like(x), np.empty_like(x)
-    function(x.ctypes.data, found.ctypes.data, x.size)
+    result, alone = np.empty_like(x), np.empty_like(x)
+    function(x.ctypes.data, result.ctypes.data, x.size)
     size = x.itemsize
     for i in range(x.size):
         function(x.ctypes.data + i * size, alone.ctypes.data + i * size, 1)
-    assert same_bits(found, alone).all()
+    assert same_bits(result, alone).all()
 
 
 def test_what_has_no_c_is_said_so() -> None:
     def has(op: str, *operands: Any, **attrs: Any) -> bool:
-        specs = [TensorSpec((2,), each) if isinstance(each, str) else each for each in operands]
+        specs = [TensorSpec((2,), value) if isinstance(value, str) else value for value in operands]
         return expression(ops.get(op), specs, attrs) is not None
 
     assert has("add", "float32", 0.1)
@@ -324,9 +326,9 @@ def test_what_has_no_c_is_said_so() -> None:
 
 
 def test_calls_are_of_functions_that_there_are() -> None:
-    named = {each for op in ALL for each in re.findall(r"ns_(\w+?)_\{", op.c)}
-    there = {each[3:].rsplit("_", 1)[0] for each in FUNCTIONS}
-    assert {each for each in named if "{" not in each} - {"gelu", "gelu_grad"} <= there
+    named = {item for op in ALL for item in re.findall(r"ns_(\w+?)_\{", op.c)}
+    helper_names = {item[3:].rsplit("_", 1)[0] for item in FUNCTIONS}
+    assert {item for item in named if "{" not in item} - {"gelu", "gelu_grad"} <= helper_names
 
 
 def test_literals_are_the_same_number() -> None:

@@ -30,14 +30,14 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that are generated."""
-    found: list[Plan] = []
+    results: list[Plan] = []
 
     def noted(lowered: Lowered) -> Plan:
-        found.append(plan_of(lowered))
-        return found[-1]
+        results.append(plan_of(lowered))
+        return results[-1]
 
     monkeypatch.setattr(remembered, "plan_of", noted)
-    return found
+    return results
 
 
 def lowered(function: Any, *arrays: Any) -> Lowered:
@@ -78,20 +78,20 @@ def test_a_plan_is_found_as_it_was_made(name: str, made: list[Plan]) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_found_runs_like_what_is_made(name: str, made: list[Plan]) -> None:
     graph = lowered(PROGRAMS[name])
-    one, two = CRunner(graph), CRunner(graph)
+    first, two = CRunner(graph), CRunner(graph)
     assert len(made) == 1
-    for a, b in zip(one.run([X]), two.run([X]), strict=True):
+    for a, b in zip(first.run([X]), two.run([X]), strict=True):
         assert a.tobytes() == b.tobytes()
 
 
 def test_constants_are_those_of_the_graph(made: list[Plan]) -> None:
-    one, two = (lowered(lambda x, c=c: x * np.full((5,), c, np.float32)) for c in (2, 3))
-    assert np.array_equal(CRunner(one).run([X])[0], X * 2)
+    first, two = (lowered(lambda x, c=c: x * np.full((5,), c, np.float32)) for c in (2, 3))
+    assert np.array_equal(CRunner(first).run([X])[0], X * 2)
     assert np.array_equal(CRunner(two).run([X])[0], X * 3)
 
 
 @pytest.mark.parametrize(
-    ("one", "two"),
+    ("first", "two"),
     [
         (lambda x: x * 2.0, lambda x: x * 3.0),
         (lambda x: x * 0.0, lambda x: x * -0.0),
@@ -102,10 +102,10 @@ def test_constants_are_those_of_the_graph(made: list[Plan]) -> None:
         (PROGRAMS["scan"], lambda x: ns.scan(running, x[1], x)),
     ],
 )  # fmt: skip
-def test_other_graphs_have_other_names(one: Any, two: Any) -> None:
-    names = [remembered.key_of(lowered(each)) for each in (one, two, one)]
+def test_other_graphs_have_other_names(first: Any, two: Any) -> None:
+    names = [remembered.key_of(lowered(item)) for item in (first, two, first)]
     assert names[0] == names[2] != names[1]
-    other = lowered(one, X.astype(np.float64))
+    other = lowered(first, X.astype(np.float64))
     assert remembered.key_of(other) not in names
 
 

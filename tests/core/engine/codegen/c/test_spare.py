@@ -46,39 +46,39 @@ def test_what_is_let_go_is_taken_again() -> None:
 )  # fmt: skip
 def test_what_is_held_stays(hold: Any) -> None:
     make = spare.maker(LARGE)
-    made = make()
-    where, held = address(made), hold(made)
-    del made
-    others = [make() for _ in range(spare._EACH - 1)]
-    assert where not in map(address, others)
-    assert len(set(map(address, others))) == len(others)
-    del held
+    array = make()
+    where, reference = address(array), hold(array)
+    del array
+    arrays = [make() for _ in range(spare._EACH - 1)]
+    assert where not in map(address, arrays)
+    assert len(set(map(address, arrays))) == len(arrays)
+    del reference
 
 
 @pytest.mark.parametrize("change", ["shape", "dtype", "writeable"])
 def test_what_was_changed_is_not_taken(change: str) -> None:
     make = spare.maker(LARGE)
-    made = make()
-    where = address(made)
+    array = make()
+    where = address(array)
     if change == "shape":
-        made.shape = (2, -1)
+        array.shape = (2, -1)
     elif change == "dtype":
-        made.dtype = np.dtype(np.int32)
+        array.dtype = np.dtype(np.int32)
     else:
-        made.flags.writeable = False
-    del made
-    found = make()
-    assert address(found) != where
-    assert (found.shape, found.dtype, found.flags.writeable) == ((1 << 19,), np.float32, True)
+        array.flags.writeable = False
+    del array
+    result = make()
+    assert address(result) != where
+    assert (result.shape, result.dtype, result.flags.writeable) == ((1 << 19,), np.float32, True)
 
 
 def test_only_so_much_is_kept() -> None:
-    held = [spare.maker(TensorSpec((n << 20,), "float32"))() for n in range(1, 20)]
+    arrays = [spare.maker(TensorSpec((n << 20,), "float32"))() for n in range(1, 20)]
     assert spare.kept_bytes() <= spare.MOST_BYTES
-    assert len(held) == 19
+    assert len(arrays) == 19
     small = spare.maker(TensorSpec((7,), "float32"))
     assert small() is not small()
-    del held
+    del arrays
     assert spare.kept_bytes() <= spare.MOST_BYTES
 
 
@@ -88,5 +88,5 @@ def test_results_of_several_calls_are_each_their_own() -> None:
     results = [twice(ns.tensor(x + i)) for i in range(6)]
     del results[1]
     results.append(twice(ns.tensor(x + 6)))
-    for i, each in zip((0, 2, 3, 4, 5, 6), results, strict=True):
-        assert np.array_equal(each.numpy(), (x + i) * 2)
+    for i, result in zip((0, 2, 3, 4, 5, 6), results, strict=True):
+        assert np.array_equal(result.numpy(), (x + i) * 2)

@@ -55,7 +55,7 @@ def lowered(function: Any, x: Any) -> Lowered:
 
 
 def run(runner: CRunner, x: Any) -> bytes:
-    return b"".join(each.tobytes() for each in runner.run([x]))
+    return b"".join(array.tobytes() for array in runner.run([x]))
 
 
 @pytest.fixture(autouse=True)
@@ -68,22 +68,22 @@ def _as_many_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_threads_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, x = PROGRAMS[name]
-    found, runners = set(), []
+    result, runners = set(), []
     for count in ("1", "2", "5"):
         monkeypatch.setenv("NODESCOPE_THREADS", count)
         # One library holds one number of threads: the last that was told. So each runs at once.
         runner = CRunner(lowered(function, x))
         assert runner.threads == int(count)
         runners.append(runner)
-        found |= {run(runner, x) for _ in range(5)}
-    assert len(found) == 1
+        result |= {run(runner, x) for _ in range(5)}
+    assert len(result) == 1
     wanted = function(ns.tensor(x.astype(np.float64)))
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    for got, right in zip(runners[0].run([x]), wanted, strict=True):
-        np.testing.assert_allclose(got, right.numpy(), rtol=1e-5, atol=1e-5)
+    for result, right in zip(runners[0].run([x]), wanted, strict=True):
+        np.testing.assert_allclose(result, right.numpy(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [each for each in PROGRAMS if each != "deviation of all"])
+@pytest.mark.parametrize("name", [item for item in PROGRAMS if item != "deviation of all"])
 def test_large_loops_are_divided(name: str) -> None:
     function, x = PROGRAMS[name]
     assert "ns_split(ns_k" in plan_of(lowered(function, x)).source
@@ -99,9 +99,9 @@ def test_kernels_give_the_bits_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_several_threads_of_the_program_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODESCOPE_THREADS", "3")
-    runners = [CRunner(lowered(*PROGRAMS[each])) for each in ("chain", "softmax", "sum in rows")]
+    runners = [CRunner(lowered(*PROGRAMS[item])) for item in ("chain", "softmax", "sum in rows")]
     feeds = [FLAT, ROWS, ROWS]
-    wanted = [run(*each) for each in zip(runners, feeds, strict=True)]
+    wanted = [run(*item) for item in zip(runners, feeds, strict=True)]
     with ThreadPoolExecutor(6) as many:
         jobs = [(i % 3, many.submit(run, runners[i % 3], feeds[i % 3])) for i in range(60)]
         assert all(job.result() == wanted[i] for i, job in jobs)
@@ -120,7 +120,7 @@ def test_forked_children_make_threads_of_their_own(monkeypatch: pytest.MonkeyPat
     _RUNNER[:] = [CRunner(lowered(chain, FLAT))]
     wanted = _in_child(0)
     with ProcessPoolExecutor(2, mp_context=get_context("fork")) as children:
-        assert all(each == wanted for each in children.map(_in_child, range(6), timeout=60))
+        assert all(item == wanted for item in children.map(_in_child, range(6), timeout=60))
     assert _in_child(0) == wanted
 
 
@@ -145,14 +145,14 @@ def test_one_thread_means_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("environment", "wanted"),
     [({}, 8), ({"OMP_NUM_THREADS": "3"}, 3), ({"OMP_NUM_THREADS": "4,2"}, 4),
      ({"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "5"}, 2), ({"NODESCOPE_THREADS": "1"}, 1),
      ({"NODESCOPE_THREADS": "many"}, 8), ({"NODESCOPE_THREADS": "0"}, 8),
      ({"NODESCOPE_THREADS": "99"}, 8)],
 )  # fmt: skip
-def test_how_many(said: dict[str, str], wanted: int) -> None:
-    assert pool.threads(said) == wanted
+def test_how_many(environment: dict[str, str], wanted: int) -> None:
+    assert pool.threads(environment) == wanted
 
 
 def test_a_pool_runs_each_part_once() -> None:

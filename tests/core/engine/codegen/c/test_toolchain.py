@@ -36,9 +36,9 @@ def source(number: int = 1) -> str:
 
 
 def answer(library: toolchain.Library, x: int = 20) -> int:
-    found = library.function("answer", ctypes.c_int64, result=ctypes.c_int64)(x)
-    assert isinstance(found, int)
-    return found
+    result = library.function("answer", ctypes.c_int64, result=ctypes.c_int64)(x)
+    assert isinstance(result, int)
+    return result
 
 
 @pytest.fixture(autouse=True)
@@ -93,17 +93,17 @@ def test_a_source_is_built_once_and_then_found() -> None:
 def test_other_sources_flags_and_threads_are_other_libraries() -> None:
     built = [toolchain.build(source(1)), toolchain.build(source(2)),
              toolchain.build(source(1), openmp=True)]  # fmt: skip
-    assert [answer(each) for each in built] == [41, 42, 41]
-    assert len({each.path for each in built}) == 3
+    assert [answer(item) for item in built] == [41, 42, 41]
+    assert len({item.path for item in built}) == 3
 
 
 def test_a_known_compiler_is_not_run_again(cache: Path) -> None:
     assert toolchain.unavailable() == ""
     toolchain.build(source())
     (note,) = cache.glob("*.json")
-    told = json.loads(note.read_text())
-    told["version"] = "as it stands in the note"
-    note.write_text(json.dumps(told))
+    note_fields = json.loads(note.read_text())
+    note_fields["version"] = "as it stands in the note"
+    note.write_text(json.dumps(note_fields))
     toolchain.forget()
     assert toolchain.compiler().version == "as it stands in the note"
     assert toolchain.build(source()).found
@@ -114,10 +114,10 @@ def test_a_known_compiler_is_not_run_again(cache: Path) -> None:
 
 def test_flags_keep_every_result() -> None:
     flags = toolchain.compiler().flags
-    for each in ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv"):
-        assert each in flags
-    assert not [each for each in flags if "fast" in each or "unsafe" in each]
-    wide = any("512" in each for each in flags)
+    for item in ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv"):
+        assert item in flags
+    assert not [flag for flag in flags if "fast" in flag or "unsafe" in flag]
+    wide = any("512" in flag for flag in flags)
     assert wide == ("avx512f" in compilers.processor().split() and "-march=native" in flags)
 
 
@@ -143,16 +143,17 @@ def test_denormals_and_the_mode_of_the_processor_stay_as_they_were() -> None:
 
 
 def test_threads_wait_for_one_compilation() -> None:
-    found: list[toolchain.Library] = []
+    results: list[toolchain.Library] = []
     threads = [
-        threading.Thread(target=lambda: found.append(toolchain.build(source(7)))) for _ in range(8)
+        threading.Thread(target=lambda: results.append(toolchain.build(source(7))))
+        for _ in range(8)
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert len(found) == 8
-    assert len({id(each) for each in found}) == 1
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    assert len({id(item) for item in results}) == 1
 
 
 BUILD = """
@@ -187,7 +188,7 @@ def test_processes_build_the_same_and_other_sources_at_once(cache: Path) -> None
     for process, numbers in zip(processes, wanted, strict=True):
         out, err = process.communicate(timeout=100)
         assert (out.strip(), err) == (numbers, "")
-    names = [each.name for each in cache.iterdir()]
+    names = [path.name for path in cache.iterdir()]
     assert len([name for name in names if name.endswith(".so")]) == 8  # 7 and the self-test
     assert not [name for name in names if name.endswith(".tmp") or name.startswith(".build")]
 
@@ -200,21 +201,21 @@ def test_a_damaged_library_is_built_again(damage: str, cache: Path) -> None:
     library = toolchain.build(source())
     other = toolchain.build(source(2))
     content = library.path.read_bytes()
-    told = library.path.with_suffix(".sum")
+    checksum = library.path.with_suffix(".sum")
     if damage == "no sum":
-        told.unlink()
+        checksum.unlink()
     elif damage == "other's":  # whole, but not what the name says
         library.path.unlink()
         shutil.copyfile(other.path, library.path)
-        shutil.copyfile(other.path.with_suffix(".sum"), told)
+        shutil.copyfile(other.path.with_suffix(".sum"), checksum)
     else:
         worse = {"truncated": content[:999], "empty": b"",
                  "flipped": content[:500] + bytes([content[500] ^ 1]) + content[501:]}  # fmt: skip
         library.path.unlink()  # a file of its own: the one that was loaded is mapped
         library.path.write_bytes(worse[damage])
     if damage == "other's":
-        found = python(BUILD.replace("sys.stdin.readline()", "'1'"))
-        assert (found.stdout.strip(), found.stderr) == ("1", "")
+        result = python(BUILD.replace("sys.stdin.readline()", "'1'"))
+        assert (result.stdout.strip(), result.stderr) == ("1", "")
     else:
         toolchain.forget()
         again = toolchain.build(source())
@@ -235,11 +236,11 @@ def test_the_oldest_libraries_go_first_and_those_in_use_stay(
     os.utime(cache / ".left.tmp", (now - 9e5, now - 9e5))
     monkeypatch.setattr(caches, "MOST_BYTES", 3500)
     assert kept.evict(now) == 3
-    assert sorted(each.stem for each in cache.glob("*.so")) == ["k0", "k1", "k2"]
+    assert sorted(p.stem for p in cache.glob("*.so")) == ["k0", "k1", "k2"]
     assert len(list(cache.iterdir())) == 6  # with their sums, and what a dead process left is gone
     monkeypatch.setattr(caches, "MOST_BYTES", 0)
     assert kept.evict(now) == 2
-    assert [each.stem for each in cache.glob("*.so")] == ["k0"]  # used a moment ago
+    assert [p.stem for p in cache.glob("*.so")] == ["k0"]  # used a moment ago
     assert kept.find("k0") is not None
 
 
@@ -320,7 +321,7 @@ def test_a_compiler_that_computes_wrongly(fake: Callable[[str], None]) -> None:
 
 def test_a_compiler_that_turns_off_denormals() -> None:
     # In a process of its own, although the mode is put back.
-    found = python(
+    result = python(
         f"""
         import os, pathlib, numpy as np
         path = pathlib.Path(os.environ["NODESCOPE_CACHE"] + "-fast")
@@ -332,8 +333,8 @@ def test_a_compiler_that_turns_off_denormals() -> None:
         print(np.float32(1e-40) * np.float32(1) != 0)
         """
     )
-    reason, denormals = found.stdout.splitlines()
-    assert re.search("denormals|wrong", reason), found.stderr
+    reason, denormals = result.stdout.splitlines()
+    assert re.search("denormals|wrong", reason), result.stderr
     assert denormals == "True"
 
 
@@ -354,14 +355,14 @@ def test_a_name_that_the_library_lacks() -> None:
 
 def privately(reason: str) -> None:
     """It goes on in a folder of its own, and says so once."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         library = toolchain.build(source())
         other = toolchain.build(source(2))
     assert (answer(library), answer(other)) == (41, 42)
-    assert len(said) == 1
-    assert re.search(reason, str(said[0].message)), said[0]
-    assert said[0].filename == __file__
+    assert len(caught) == 1
+    assert re.search(reason, str(caught[0].message)), caught[0]
+    assert caught[0].filename == __file__
     folder = library.path.parent
     assert folder.stat().st_mode & 0o777 == 0o700
     toolchain.forget()
@@ -394,7 +395,7 @@ def test_a_cache_that_cannot_be_written(cache: Path) -> None:
 
 def test_a_full_disk() -> None:
     # Files of this process may have no bytes: neither its own nor the compiler's.
-    found = python(
+    result = python(
         """
         import resource
         from nodescope.engine.codegen.c_backend import toolchain
@@ -402,8 +403,8 @@ def test_a_full_disk() -> None:
         print(toolchain.unavailable())
         """
     )
-    assert re.search("File too large|No space", found.stdout), found
-    assert found.returncode == 0
+    assert re.search("File too large|No space", result.stdout), result
+    assert result.returncode == 0
 
 
 def test_a_full_folder_of_temporary_files(fake: Callable[[str], None]) -> None:
@@ -427,7 +428,7 @@ def test_a_cache_that_is_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
         real = caches.tempfile.mkstemp
         patch.setattr(
             caches.tempfile, "mkstemp",
-            lambda **given: full() if given["dir"] == cache else real(**given),
+            lambda **arguments: full() if arguments["dir"] == cache else real(**arguments),
         )  # fmt: skip
         privately("No space left on device")
     assert not (cache / "full.tmp").exists()
@@ -438,14 +439,14 @@ def test_reasons_are_said_once_each(recwarn: pytest.WarningsRecorder) -> None:
         warnings.simplefilter("always")
         for reason in ("first", "second", "first"):
             toolchain.warn_once(reason)
-    assert [str(each.message) for each in recwarn] == ["first", "second"]
+    assert [str(item.message) for item in recwarn] == ["first", "second"]
 
 
 def test_a_forked_child_leaves_what_is_its_parents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    found = python(
+    result = python(
         f"""
         import os, warnings
         warnings.simplefilter("ignore")
@@ -462,7 +463,7 @@ def test_a_forked_child_leaves_what_is_its_parents(
         """,
         NODESCOPE_CACHE=str(tmp_path / "file"),
     )
-    assert found.stdout.split() == ["1", "0", "True"], found.stderr
+    assert result.stdout.split() == ["1", "0", "True"], result.stderr
 
 
 # Stamps
