@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from nodescope import api
+from nodescope.cli.grammar import parser
+from nodescope.cli.run import run
 from nodescope.cli.server import Server, has_screen
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
@@ -63,11 +65,9 @@ def stay(server: Server, *, browser: bool, place: str = "") -> int:
 
 def demo(options: argparse.Namespace) -> int:
     """Run the training program of the source tree, or tell how to get it."""
-    from nodescope import cli
-
     sample = Path(__file__).resolve().parents[3] / "samples" / "digits_mlp.py"
     if sample.is_file():
-        return cli.main(["run", str(sample)])
+        return run(parser().parse_args(["run", str(sample)]))
     print("The training program comes with the sources of nodescope: run 'make demo' there.")
     print("On a program of your own: nodescope run train.py")
     return 0

@@ -1,6 +1,7 @@
 import { createRoot } from "solid-js";
 import { beforeEach, describe, expect, test } from "vitest";
-import { type PageCommand, pageCommands } from "@/app/commands";
+import { pageCommands } from "@/app/commands";
+import type { PageCommand } from "@/app/page_command";
 import { commandFitness } from "@/base/synonyms";
 import type { Watches } from "@/store/debugger/watches";
 import { createMoments, type Moments } from "@/store/history/value_diff";

@@ -4,6 +4,7 @@
  * Invariant: a key is bound once.
  */
 
+import type { PageCommand } from "@/app/page_command";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/scene/types";
 import { type Abilities, abilities } from "@/store/debugger/abilities";
@@ -18,17 +19,6 @@ import type { Item } from "@/store/page/url";
 import { flagsOf } from "@/store/run/counts";
 import { seenStep } from "@/store/run/run_model";
 import { HAS_INF, HAS_NAN, type Command as WireCommand } from "@/wire/types.gen";
-
-export interface PageCommand {
-  readonly title: string;
-  /** As written for people: `F5`, `⇧F11`, `Ctrl K`; "" = none. */
-  readonly keys: string;
-  readonly group: "Debugger" | "Graph" | "Page";
-  enabled(): boolean;
-  /** Why it can do nothing now, where that is not plain to see. */
-  why?(): string;
-  run(): void;
-}
 
 export interface CommandScope {
   readonly store: Store;

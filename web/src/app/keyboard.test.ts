@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
-import type { CommandScope, PageCommand } from "@/app/commands";
+import type { CommandScope } from "@/app/commands";
 import { pageCommands } from "@/app/commands";
 import { keyName, listen } from "@/app/keyboard";
+import type { PageCommand } from "@/app/page_command";
 
 const key = (name: string, change: KeyboardEventInit = {}) =>
   new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...change });

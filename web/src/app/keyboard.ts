@@ -5,7 +5,8 @@
  * wherever the focus is.
  */
 
-import type { CommandScope, PageCommand } from "@/app/commands";
+import type { CommandScope } from "@/app/commands";
+import type { PageCommand } from "@/app/page_command";
 
 const DIRECTIONS = {
   ArrowUp: "up",

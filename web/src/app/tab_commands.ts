@@ -4,7 +4,7 @@
  * Invariant: one for each tab that has no command of its own.
  */
 
-import type { PageCommand } from "@/app/commands";
+import type { PageCommand } from "@/app/page_command";
 import type { DockTab, InspectorTab, OutlineTab, Ui } from "@/store/page/ui";
 
 const INSPECTOR: readonly (readonly [InspectorTab, string])[] = [

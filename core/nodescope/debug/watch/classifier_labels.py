@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import Unasked
+from nodescope.debug.watch.observation import MissingData, Sight
 from nodescope.events import Array
 
 LOSSES = frozenset({"cross_entropy", "nll_loss"})
@@ -16,16 +15,16 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
 
     The node's first input holds scores with the classes along axis 1, or predicted classes; its
     second the labels. ``argmax`` takes both as scores. What the loss ignores is left out. Raises
-    `Unasked`.
+    `MissingData`.
     """
     inputs = sight.inputs
     if len(inputs) < 2:
-        raise Unasked("the node has no second input with labels")
+        raise MissingData("the node has no second input with labels")
     scores, labels = inputs[0].array, inputs[1].array
     if scores.dtype.kind == "c" or not scores.size or not labels.size:
         return None
     if labels.dtype.kind == "f" and labels.shape == scores.shape and not argmax:
-        raise Unasked("the labels are scores per class; set argmax=true")
+        raise MissingData("the labels are scores per class; set argmax=true")
     classes = 0
     if scores.ndim == labels.ndim + 1 or (argmax and scores.ndim >= 2):
         axis = min(1, scores.ndim - 1)
@@ -50,5 +49,5 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
         return None
     classes = max(classes, int(labels.max()) + 1, int(predicted.max()) + 1)
     if classes > 65_536:
-        raise Unasked(f"{classes} classes are too many")
+        raise MissingData(f"{classes} classes are too many")
     return labels, predicted, classes

@@ -19,18 +19,16 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from nodescope.debug.watch.observation import Seen, Sight, Source
-from nodescope.debug.watch.rule import (
-    Finding,
+from nodescope.debug.watch.observation import (
     Inapplicable,
-    Look,
-    Need,
+    MissingData,
     NotYet,
-    Rule,
+    Seen,
+    Sight,
+    Source,
     Target,
-    Unasked,
-    WatchError,
 )
+from nodescope.debug.watch.rule import Finding, Look, Need, Rule, WatchError
 from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node
@@ -458,7 +456,7 @@ class WatchEvaluator:
             try:
                 with np.errstate(all="ignore"):
                     finding = entry.look(sight)
-            except Unasked as reason:
+            except MissingData as reason:
                 if isinstance(reason, NotYet):
                     entry.too_early(value, sight.name, str(reason))
                 elif isinstance(reason, Inapplicable):
@@ -533,7 +531,7 @@ def _broken(sight: Sight) -> bool:
     """Whether there are NaN or Inf, whose places somebody will want to know."""
     try:
         return bool(sight.summary.nan_count or sight.summary.inf_count)
-    except Unasked:
+    except MissingData:
         return False
 
 

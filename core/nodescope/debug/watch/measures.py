@@ -2,7 +2,7 @@
 
 Statistics are over the finite elements (magnitudes of complex ones), as in `TensorSummary`.
 
-Invariant: exact, or decided by conclusive bounds, or `Unasked`.
+Invariant: exact, or decided by conclusive bounds, or `MissingData`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.debug.watch.observation import Seen, Sight, blocks
-from nodescope.debug.watch.rule import (
-    Finding,
-    Parameter,
-    Settings,
-    Unasked,
-    needs_steps,
-    number,
-    percent,
-)
+from nodescope.debug.watch.observation import MissingData, Seen, Sight, blocks
+from nodescope.debug.watch.rule import Finding, Parameter, Settings, needs_steps, number, percent
 from nodescope.events import Array
 from nodescope.telling import index_text
 
@@ -39,7 +31,7 @@ COMPARISONS: Final[dict[str, tuple[str, Callable[[Any, Any], bool]]]] = {
 
 
 def abs_mean(value: Seen) -> float | None:
-    """The mean magnitude; None without finite elements. Raises `Unasked`."""
+    """The mean magnitude; None without finite elements. Raises `MissingData`."""
 
     def make() -> float | None:
         summary = value.summary
@@ -115,13 +107,13 @@ STATISTICS: Final[dict[str, tuple[str, Callable[[Seen], float | None]]]] = {
 def compared(value: Seen, name: str, threshold: float) -> tuple[bool, float | None]:
     """Whether the statistic that a parameter such as ``abs_mean_gt`` names is so, and its number.
 
-    Without numbers (no finite element) it is not. Raises `Unasked`.
+    Without numbers (no finite element) it is not. Raises `MissingData`.
     """
     statistic, _, comparison = name.rpartition("_")
     measure, test = STATISTICS[statistic][1], COMPARISONS[comparison][1]
     try:
         actual = measure(value)
-    except Unasked:
+    except MissingData:
         if statistic != "abs_mean":
             raise
         # The summary alone may leave no doubt.
@@ -138,14 +130,14 @@ def threshold_finding(sight: Sight, settings: Settings, names: tuple[str, ...]) 
     """The thresholds among ``names`` that are set and crossed; any one suffices."""
     parts: list[str] = []
     actual: dict[str, Any] = {}
-    unasked: Unasked | None = None
+    unasked: MissingData | None = None
     for name in names:
         threshold = settings[name]
         if threshold is None:
             continue
         try:
             true, measured = compared(sight, name, threshold)
-        except Unasked as error:
+        except MissingData as error:
             unasked = error
             continue
         if true and measured is not None:
@@ -204,7 +196,7 @@ def first_true(mask: Array) -> tuple[int, ...]:
 def change(sight: Sight, epsilon: float) -> float | None:
     """Mean |w − w₋₁| / (mean |w₋₁| + ε); None with another shape.
 
-    An element that is not finite now or then is left out; None if all are. Raises `Unasked`, in
+    An element that is not finite now or then is left out; None if all are. Raises `MissingData`, in
     the first step `NotYet`.
     """
     before = sight.before
@@ -231,19 +223,19 @@ def change(sight: Sight, epsilon: float) -> float | None:
 
 
 def pair(sight: Sight) -> tuple[Array, Array]:
-    """The value now and in the step before. Raises `Unasked`."""
+    """The value now and in the step before. Raises `MissingData`."""
     before = sight.before
     assert before is not None
     now, earlier = sight.array, before.array_or_none
     if earlier is None:
-        raise Unasked("the full array of the previous step was not kept")
+        raise MissingData("the full array of the previous step was not kept")
     return now, earlier
 
 
 def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
     """Whether all elements are within tolerance of the step before.
 
-    Raises `Unasked`, in the first step `NotYet`.
+    Raises `MissingData`, in the first step `NotYet`.
     """
     if sight.before is None:
         raise needs_steps(2, 1)
@@ -262,7 +254,11 @@ def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
 
 
 def share_within(sight: Sight, low: float, high: float) -> float | None:
-    """Elements in ``[low, high]``, in percent of all; None without elements. Raises `Unasked`."""
+    """Elements in ``[low, high]``, in percent of all; None if there are none.
+
+    Raises:
+        MissingData: Neither the statistics nor the elements tell.
+    """
     summary, size = sight.summary, sight.size
     if not size:
         return None

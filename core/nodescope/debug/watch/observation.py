@@ -1,25 +1,46 @@
 """Sight: one value at one moment, as a rule sees it. Costly data is computed on demand.
 
 Invariant: arrays are only read; statistics are computed once per sight; missing data raises
-`Unasked`, and nothing else does.
+`MissingData`, and nothing else does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
 from nodescope.arrays import to_numpy
-from nodescope.debug.watch.rule import Target, Unasked
 from nodescope.events import Array
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.record.summary import TensorSummary, summarise
 
+Target = Literal[
+    "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values"
+]
+
 _BLOCK: Final = 1 << 16
 # dtype kinds that are numbers; V are those of ml_dtypes.
 _NUMBERS: Final = "biufcV"
+
+
+class MissingData(Exception):
+    """The rule needs what is not there; the text says what."""
+
+
+class NotYet(MissingData):
+    """Too little of a value was seen to judge it; the text says what is needed, and what there was.
+
+    It counts only if the value is never judged.
+    """
+
+
+class Inapplicable(MissingData):
+    """What was seen is not what the rule is about; the text says what is needed.
+
+    It counts only if nothing is ever judged.
+    """
 
 
 def _none() -> None:
@@ -54,12 +75,12 @@ class Live:
 
     @property
     def _array(self) -> Array:
-        """The elements, fetched when they are asked for first. Raises `Unasked`."""
+        """The elements, fetched when they are asked for first. Raises `MissingData`."""
         if self._given.__class__ is not np.ndarray:
             try:
                 self._given = to_numpy(self._given)
             except Exception as error:  # of the library
-                raise Unasked(f"the elements could not be had: {error}") from error
+                raise MissingData(f"the elements could not be had: {error}") from error
         return self._given
 
     def summary(self) -> TensorSummary | None:
@@ -111,19 +132,19 @@ class Seen:
 
     @property
     def summary(self) -> TensorSummary:
-        """Its statistics. Raises `Unasked`."""
+        """Its statistics. Raises `MissingData`."""
         if self._summary is None:
             self._summary = self.source.summary() if self.source is not None else None
             if self._summary is None:
-                raise Unasked("no statistics of the value were recorded")
+                raise MissingData("no statistics of the value were recorded")
         return self._summary
 
     @property
     def array(self) -> Array:
-        """The full array. Raises `Unasked`."""
+        """The full array. Raises `MissingData`."""
         array = self.array_or_none
         if array is None:
-            raise Unasked("the full array was not kept")
+            raise MissingData("the full array was not kept")
         return array
 
     @property

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from nodescope.debug.expressions.builtins import Scene
 from nodescope.debug.expressions.compiler import Condition, compile_condition
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import Unasked, WatchError
+from nodescope.debug.watch.observation import MissingData, Sight
+from nodescope.debug.watch.rule import WatchError
 from nodescope.errors import ConditionError
 from nodescope.events import Array
 
@@ -27,19 +27,19 @@ def compiled(parameter: str, text: str) -> Condition:
 
 
 def holds(condition: Condition, sight: Sight) -> bool:
-    """Whether it holds. Raises `Unasked`, and `ConditionError` where it makes no sense."""
+    """Whether it holds. Raises `MissingData`, and `ConditionError` where it makes no sense."""
     names = condition.names
     value = sight.array if "value" in names else None
     inputs: tuple[Array, ...] = ()
     if "inputs" in names:
         inputs = tuple(operand.array for operand in sight.inputs)
         if not inputs:
-            raise Unasked("the node has no inputs")
+            raise MissingData("the node has no inputs")
     gradient = None
     if "grad" in names:
         measured = sight.gradient
         if measured is None:
-            raise Unasked("the gradient of the value is not known yet")
+            raise MissingData("the gradient of the value is not known yet")
         gradient = measured.array
     scene = Scene(
         value,

@@ -4,7 +4,8 @@ A rule is one `Rule` in a file of `rules/`, or of a package with the entry point
 ``nodescope.watch``. Its `begin` creates a fresh `Look` for each watch; a look sees one value,
 moment after moment, and reports findings.
 
-Invariant: a look changes only its own state. Missing data raises `Unasked`, and is never guessed.
+Invariant: a look changes only its own state. What is not there raises `MissingData`, and is never
+guessed.
 """
 
 from __future__ import annotations
@@ -13,17 +14,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+from nodescope.debug.watch.observation import NotYet, Sight, Target
 from nodescope.errors import NodescopeError
 from nodescope.registry import did_you_mean
 
-if TYPE_CHECKING:
-    from nodescope.debug.watch.observation import Sight
-
-Target = Literal[
-    "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values"
-]
 Need = Literal[
     "summary", "values", "previous_summary", "previous_values", "gradient", "inputs", "history"
 ]
@@ -62,24 +58,6 @@ class WatchError(NodescopeError, ValueError):
     def __init__(self, message: str, *, column: int = -1, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.column = column
-
-
-class Unasked(Exception):
-    """The rule needs what is not there; the text says what."""
-
-
-class NotYet(Unasked):
-    """Too little of a value was seen to judge it; the text says what is needed, and what there was.
-
-    It counts only if the value is never judged.
-    """
-
-
-class Inapplicable(Unasked):
-    """What was seen is not what the rule is about; the text says what is needed.
-
-    It counts only if nothing is ever judged.
-    """
 
 
 def needs_steps(needed: int, had: int) -> NotYet:

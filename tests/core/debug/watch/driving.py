@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.debug.watch.rule import Example, Rule, Target
+from nodescope.debug.watch.observation import Target
+from nodescope.debug.watch.rule import Example, Rule
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import (

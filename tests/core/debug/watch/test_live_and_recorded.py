@@ -430,7 +430,7 @@ def test_threads_take_turns() -> None:
 
 
 RULE = """
-from nodescope.debug.watch.rule import Finding, Rule, plain
+from nodescope.debug.watch.rule import (Finding, Rule, plain)
 
 odd = Rule("odd_size", "a value has an odd number of elements",
            plain(lambda sight, settings: Finding("odd") if sight.size % 2 else None))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Sight, numbers
+from nodescope.debug.watch.observation import Inapplicable, NotYet, Sight, numbers
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
-    Inapplicable,
     Look,
-    NotYet,
     Rule,
     Settings,
     count,

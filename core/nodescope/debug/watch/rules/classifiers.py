@@ -6,14 +6,12 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.classifier_labels import LOSSES, labelled
-from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.observation import Inapplicable, NotYet, Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
-    Inapplicable,
     Look,
     Need,
-    NotYet,
     Rule,
     Settings,
     count,

@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Sight, numbers
-from nodescope.debug.watch.rule import (
-    Example,
-    Finding,
-    Rule,
-    Settings,
-    Unasked,
-    count,
-    percent,
-    plain,
-)
+from nodescope.debug.watch.observation import MissingData, Sight, numbers
+from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, count, percent, plain
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -23,7 +14,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
     if len(shape) < 2 or not sight.size or summary.nan_count or summary.inf_count:
         return None
     if sight.size > settings["max_elements"]:
-        raise Unasked(f"the matrix has more than {settings['max_elements']} elements")
+        raise MissingData(f"the matrix has more than {settings['max_elements']} elements")
     array = sight.array
     # The kernels of a convolution are the rows of its matrix.
     matrix = numbers(array).reshape(shape[0], -1)

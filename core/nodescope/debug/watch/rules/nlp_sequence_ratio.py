@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import (
-    Example,
-    Finding,
-    Inapplicable,
-    Look,
-    Rule,
-    Settings,
-    WatchError,
-    text,
-)
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.rule import Example, Finding, Look, Rule, Settings, WatchError, text
 
 
 def _list(settings: Settings, name: str) -> list[float]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import nonfinite
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Unasked, plain
+from nodescope.debug.watch.observation import MissingData, Sight
+from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, plain
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
     node = sight.node
     if node.is_leaf or not (sight.summary.nan_count or sight.summary.inf_count):
         return None
-    unknown: Unasked | None = None
+    unknown: MissingData | None = None
     ranges = []
     for operand in sight.inputs:
         try:
             summary = operand.summary
-        except Unasked as error:
+        except MissingData as error:
             unknown = error
             continue
         if summary.nan_count or summary.inf_count:
@@ -25,7 +25,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
         if summary.min is not None and summary.max is not None:
             ranges.append(f"[{summary.min:.6g}, {summary.max:.6g}]")
     if unknown is not None:
-        raise Unasked(f"for an input, {unknown}")
+        raise MissingData(f"for an input, {unknown}")
     origin = f", from finite inputs in {' and '.join(ranges)}" if ranges else ""
     finding = nonfinite(sight, before=f"{node.op} produces ")
     return None if finding is None else Finding(finding.text + origin, finding.actual)

@@ -6,11 +6,10 @@ import math
 from fnmatch import fnmatchcase
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.observation import Inapplicable, Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
-    Inapplicable,
     Look,
     Rule,
     Settings,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import nonfinite
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Target, flag, plain
+from nodescope.debug.watch.observation import Sight, Target
+from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, flag, plain
 
 _NAN, _INF = float("nan"), float("inf")
 _EXAMPLES = (

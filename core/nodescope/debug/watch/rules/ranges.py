@@ -6,7 +6,7 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import share_within, threshold_finding, threshold_parameter
-from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.observation import MissingData, Sight, Target
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -14,8 +14,6 @@ from nodescope.debug.watch.rule import (
     Rule,
     Setting,
     Settings,
-    Target,
-    Unasked,
     WatchError,
     number,
     percent,
@@ -39,12 +37,12 @@ def _begin(settings: Settings) -> Look:
     def look(sight: Sight) -> Finding | None:
         parts: list[str] = []
         actual: dict[str, Setting] = {}
-        unasked: Unasked | None = None
+        unasked: MissingData | None = None
         share = None
         if shares:
             try:
                 share = share_within(sight, low, high)
-            except Unasked as error:
+            except MissingData as error:
                 unasked = error
         for name in _SHARES:
             limit = settings[name]

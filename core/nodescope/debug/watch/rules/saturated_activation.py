@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.layer_units import ACTIVITY, inactive
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Unasked, number, plain
+from nodescope.debug.watch.observation import MissingData, Sight
+from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, number, plain
 
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
@@ -13,7 +13,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
     if op not in ("tanh", "sigmoid"):
         return None
     if not sight.inputs:
-        raise Unasked("the node has no input")
+        raise MissingData("the node has no input")
     activation_input = sight.inputs[0].array
     if activation_input.dtype.kind == "c":
         return None

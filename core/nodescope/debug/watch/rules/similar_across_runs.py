@@ -8,17 +8,8 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import first_true
-from nodescope.debug.watch.observation import Sight, numbers
-from nodescope.debug.watch.rule import (
-    Finding,
-    Look,
-    Rule,
-    Settings,
-    Unasked,
-    WatchError,
-    number,
-    text,
-)
+from nodescope.debug.watch.observation import MissingData, Sight, numbers
+from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, WatchError, number, text
 from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.record.recording import Recording
@@ -98,7 +89,9 @@ def _apart_by_summary(a: TensorSummary, b: TensorSummary, settings: Settings) ->
             )
     if not math.prod(a.spec.shape):
         return None
-    raise Unasked("the statistics agree with the other run's, but one of the arrays was not kept")
+    raise MissingData(
+        "the statistics agree with the other run's, but one of the arrays was not kept"
+    )
 
 
 def _begin(settings: Settings) -> Look:
@@ -107,17 +100,17 @@ def _begin(settings: Settings) -> Look:
     def look(sight: Sight) -> Finding | None:
         node = other.nodes.get(sight.node.name)
         if node is None or sight.port >= len(node.outputs):
-            raise Unasked("the other run has no such node")
+            raise MissingData("the other run has no such node")
         seq = other.seq(node.name, sight.step)
         if seq is None:
-            raise Unasked("the other run has no such step")
+            raise MissingData("the other run has no such step")
         value = node.outputs[sight.port]
         ours, theirs = sight.array_or_none, other.recording.array(value, seq)
         if ours is not None and theirs is not None:
             return _apart(ours, theirs, settings)
         recorded = other.recording.latest_at(value, seq)
         if recorded is None or recorded.seq != seq:
-            raise Unasked("the other run has no statistics of the value")
+            raise MissingData("the other run has no statistics of the value")
         return _apart_by_summary(sight.summary, recorded.summary, settings)
 
     return look

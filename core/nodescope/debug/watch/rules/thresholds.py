@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import threshold_finding, threshold_parameter
-from nodescope.debug.watch.observation import Sight
-from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, Target, count, plain
+from nodescope.debug.watch.observation import Sight, Target
+from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, count, plain
 
 _LARGE: tuple[str, ...] = ("abs_mean_gt", "max_gt", "min_gt", "mean_gt")
 _SMALL: tuple[str, ...] = ("abs_mean_lt", "max_lt", "min_lt", "mean_lt")
