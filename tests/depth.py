@@ -46,6 +46,12 @@ def leaves_out(path: str) -> bool:
     return _chosen == "quick" and path in _NOT_QUICK
 
 
+def is_slow(path: str) -> bool:
+    """Whether a file, from the folder of the tests, is not for the depth ``quick``."""
+    parts = path.split("/")
+    return any("/".join(parts[: end + 1]) in _NOT_QUICK for end in range(len(parts)))
+
+
 def examples(full: int) -> int:
     """How many examples Hypothesis draws of ``full``."""
     return count(full, _LEAST[_chosen])

@@ -12,8 +12,8 @@ import msgspec
 from nodescope.events import Compiled, Event, GraphCaptured, PassApplied
 from nodescope.ir.graph import Graph
 from nodescope.ir.provenance import KernelCost, MemoryReport, Rewrite
+from nodescope.passes.fates import Provenance, with_origins
 from nodescope.passes.pipeline import Lowered
-from nodescope.passes.provenance import Provenance, with_origins
 
 _replace = msgspec.structs.replace
 

@@ -23,7 +23,7 @@ from nodescope.ir.provenance import Change, Rewrite
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array, Op
 from nodescope.ops.state import UPDATES
-from nodescope.passes.provenance import Unfused
+from nodescope.passes.fates import Unfused
 
 _replace = msgspec.structs.replace
 

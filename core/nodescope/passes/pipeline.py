@@ -21,7 +21,7 @@ from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array
 from nodescope.passes.draft import Draft
-from nodescope.passes.provenance import Provenance, Unfused, with_origins
+from nodescope.passes.fates import Provenance, Unfused, with_origins
 
 _ROUNDS = 4  # of the passes that run again
 

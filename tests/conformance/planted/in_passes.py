@@ -15,11 +15,11 @@ import numpy as np
 
 from nodescope.passes import (
     cse,
+    fates,
     fold,
     own,
     patterns,
     pipeline,
-    provenance,
     reshape,
     schedule,
     simplify,
@@ -281,12 +281,12 @@ def _(patch: Patch) -> None:
 
 @planted("stand_in", found_by="passes", help="another value is said to stand for one that is gone")
 def _(patch: Patch) -> None:
-    follow = provenance.Provenance._follow
+    follow = fates.Provenance._follow
 
     def elsewhere(self: Any, value: int) -> int:
         return max(self._made) if value in self._stands else follow(self, value)
 
-    patch.setattr(provenance.Provenance, "_follow", elsewhere)
+    patch.setattr(fates.Provenance, "_follow", elsewhere)
 
 
 @planted("no_origin", found_by="passes", help="final nodes do not say where they come from")

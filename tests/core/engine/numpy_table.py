@@ -301,11 +301,11 @@ def ufuncs() -> list[str]:
     return [name for name, item in result if isinstance(item, np.ufunc) and item.__name__ == name]
 
 
-def everything() -> list[tuple[Call, Outcome]]:
-    """All calls with what became of them."""
-    outcomes = [call for name in names() for call in calls(name)]
-    outcomes += [call for name in ufuncs() for call in ufunc_calls(name)]
-    return [(call, outcome(call)) for call in outcomes]
+def everything(part: int = 0, parts: int = 1) -> list[tuple[Call, Outcome]]:
+    """All calls with what became of them; or those of every ``parts``-th function."""
+    every_call = [call for name in list(names())[part::parts] for call in calls(name)]
+    every_call += [call for name in ufuncs()[part::parts] for call in ufunc_calls(name)]
+    return [(call, outcome(call)) for call in every_call]
 
 
 def faults(outcomes: list[tuple[Call, Outcome]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
 import warnings
 from typing import Any
@@ -18,7 +19,7 @@ from nodescope.errors import NodescopeError
 from tests.core.engine import numpy_table
 from tests.core.engine.numpy_arguments import DIFFERENT, OF_METHODS, A, Like, Out, T
 from tests.core.engine.numpy_table import Call, Outcome
-from tests.depth import count
+from tests.depth import count, is_deep
 
 
 @functools.cache
@@ -135,19 +136,23 @@ def _wanted(call: Call, result: Outcome) -> bool:
     return result.kind == "works" and fresh and call.name not in _FREE
 
 
-WORKING = sorted({call.name for call, result in everything() if _wanted(call, result)})
+PARTS = 24
+"""Of the functions, so that several processes can share them."""
 
 
-@pytest.mark.parametrize("name", WORKING)
-def test_compiled_functions_give_the_same_of_whatever_they_are_given(name: str) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_compiled_functions_give_the_same_of_whatever_they_are_given(part: int) -> None:
     """Of an argument, a captured tensor, a parameter and a constant: the eager bits."""
-    calls = [call for call, result in everything() if call.name == name and _wanted(call, result)]
-    for argument in dict.fromkeys(call.argument for call in calls):
-        for call in [c for c in calls if c.argument == argument][: count(2)]:
-            _compare(call)
+    outcomes = numpy_table.everything(part, PARTS)
+    calls = [call for call, result in outcomes if _wanted(call, result)]
+    assert calls
+    others = itertools.cycle(["captured", "parameter", "constant"])
+    for _, alike in itertools.groupby(calls, key=lambda call: (call.name, call.argument)):
+        for call in list(alike)[: count(2)]:
+            _compare(call, {"argument", *itertools.islice(others, 3 if is_deep() else 1)})
 
 
-def _compare(call: Call) -> None:
+def _compare(call: Call, forms: set[str]) -> None:
     arrays = _given(call)
     eager = [ns.tensor(array, requires_grad=array.dtype.kind in "fc").copy() for array in arrays]
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -171,7 +176,8 @@ def _compare(call: Call) -> None:
             "constant": (ns.compile(lambda: _all(call, own(fixed))), []),
         }
         wanted = [result.numpy() for result in (results or eager)]
-        for form, (program, given) in programs.items():
+        for form in forms:
+            program, given = programs[form]
             result = _run(program, [ns.tensor(item) for item in given])
             if isinstance(result, NodescopeError):
                 assert re.search("depends on|not known", result.message), call

@@ -1,4 +1,4 @@
-"""Provenance: what became of each traced node, and what each final node stands for.
+"""Fates: what became of each traced node, and what each final node stands for.
 
 Every change that a pass makes is a `Rewrite`. Following them in order gives each traced node its
 fate, each final node its origins, and each traced value the value that stands for it.

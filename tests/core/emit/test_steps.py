@@ -1,0 +1,142 @@
+"""Steps, without a library: when they begin and end, and when observation rests."""
+
+from __future__ import annotations
+
+from nodescope.emit.steps import Steps
+from nodescope.events import Bus, Event, HostSpan, StepFinished, StepStarted
+from nodescope.ir.identity import Identity
+
+
+class Attachment:
+    """Says what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def rest(self) -> None:
+        self.told.append("rest")
+
+    def wake(self) -> None:
+        self.told.append("wake")
+
+    def step_begins(self) -> None:
+        self.told.append("begins")
+
+    def steps_end(self) -> None:
+        self.told.append("end")
+
+    def forked(self) -> None:
+        self.told.append("forked")
+
+
+class Told:
+    """A probe that keeps what it is told of steps."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def steps(self) -> list[tuple[str, int, bool]]:
+        return [
+            ("began" if isinstance(event, StepStarted) else "ended", event.step, event.observed)
+            for event in self.events
+            if isinstance(event, StepStarted | StepFinished)
+        ]
+
+
+def fresh() -> tuple[Steps, Told, Attachment]:
+    bus, told, attachment = Bus(), Told(), Attachment()
+    bus.add(told)
+    steps = Steps(bus, Identity(lambda: 0))
+    steps.attachments = (attachment,)
+    return steps, told, attachment
+
+
+def test_a_step_ends_where_the_next_begins() -> None:
+    steps, told, _ = fresh()
+    steps.end_step()  # none is open
+    steps.begin_step()
+    steps.begin_step()
+    steps.end_step()
+    steps.end_step()
+    assert told.steps == [
+        ("began", 1, True), ("ended", 1, True), ("began", 2, True), ("ended", 2, True)
+    ]  # fmt: skip
+
+
+def test_calls_count_anew_in_each_observed_step() -> None:
+    steps, _, _ = fresh()
+    steps.bus.leaves_out = lambda step: step == 2
+    epochs = []
+    for _ in range(3):
+        steps.begin_step()
+        epochs.append(steps.epoch)
+    assert epochs[0] is epochs[1]
+    assert epochs[1] is not epochs[2]
+
+
+def test_an_unobserved_step_lets_the_library_rest_until_the_next() -> None:
+    steps, told, attachment = fresh()
+    steps.bus.leaves_out = lambda step: step == 2
+    for _ in range(3):
+        steps.begin_step()
+    assert attachment.told == ["begins", "wake", "rest", "begins", "wake"]
+    assert [observed for what, _, observed in told.steps if what == "began"] == [True, False, True]
+
+
+def test_what_follows_unobserved_steps_is_observed() -> None:
+    steps, _, attachment = fresh()
+    asked: list[int] = []
+
+    def leaves_out(step: int) -> bool:
+        asked.append(step)
+        return True
+
+    steps.bus.leaves_out = leaves_out
+    steps.begin_step()
+    assert steps.resting
+    steps.end_of_steps(broken=True)
+    assert asked == [1, -1]
+    assert not steps.resting
+    assert steps.observed
+    assert attachment.told == ["rest", "wake", "end"]
+
+
+def test_the_optimizer_ends_steps_that_calls_begin() -> None:
+    steps, told, _ = fresh()
+    for _ in range(2):
+        steps.root_called()
+        steps.root_called()  # a second model, in the same step
+        steps.optimizer_stepped()
+    assert [event[:2] for event in told.steps] == [
+        ("began", 1), ("ended", 1), ("began", 2), ("ended", 2)
+    ]  # fmt: skip
+
+
+def test_where_the_program_marks_its_steps_the_library_does_not() -> None:
+    steps, told, _ = fresh()
+    steps.begin_step()
+    steps.root_called()
+    steps.optimizer_stepped()
+    assert told.steps == [("began", 1, True)]
+
+
+def test_a_call_outside_of_steps_may_go_unobserved() -> None:
+    steps, told, attachment = fresh()
+    steps.begin_step()
+    steps.end_step()
+    asked: list[int] = []
+
+    def leaves_out_call(begins: int) -> bool:
+        asked.append(begins)
+        return True
+
+    steps.bus.leaves_out_call = leaves_out_call
+    assert steps.outermost_call(lambda: steps.outermost_call(lambda: steps.resting)) is True
+    assert asked == [1, 0]
+    assert attachment.told[-2:] == ["rest", "wake"]
+    (span,) = [event for event in told.events if isinstance(event, HostSpan)]
+    assert span.kind == "unobserved"
