@@ -23,7 +23,7 @@ __all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
 _registry: Registry[Op] = Registry("op")
 _SHARED = {
     "op", "shapes", "rules", "ufunc", "lowprecision", "checking", "calls", "dtypes", "dependence",
-    "plan", "reading",
+    "plan", "reading", "traits",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Dependence: which input elements an element of an output is made from.
 
-`made_from` answers for one element of one call. How an op reads is its `Op.reads`, or follows from
-its family; the kinds are functions of `nodescope.ops.reading`.
+`made_from` answers for one element of one call. How an op reads is its `Op.reads`, or is among its
+traits, or follows from its family; the kinds are functions of `nodescope.ops.reading`.
 
 Invariant: asks the op's own ``impl`` and ``vjp``, so that no op is written down a second time. What
 is listed is what matters at these very values: of a maximum the winner. A list that may be too long
@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.errors import RegistryError
 from nodescope.ir.graph import Graph
-from nodescope.ops import reading
+from nodescope.ops import get, reading
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array, Op
 from nodescope.ops.reading import Asked, Kind, Made, Read
+from nodescope.ops.traits import traits_of
 
-__all__ = ["Made", "Read", "kind_of", "made_from"]
+__all__ = ["Made", "Read", "kind_named", "kind_of", "made_from"]
 
 _BY_FAMILY = {
     "elementwise": "elementwise", "activation": "elementwise", "update": "elementwise",
@@ -30,42 +32,24 @@ _BY_FAMILY = {
     "control": "everything", "kernel": "body",
 }  # fmt: skip
 
-_BY_NAME = {
-    name: kind
-    for kind, names in {
-        "nothing": "zeros_like ones_like",
-        "chosen": "where choose dropout",
-        "replaced": "assign",
-        "elementwise": "astype gelu_grad real imag conjugate",
-        "local": "prelu",
-        "linear": "index_add add_along_axis embedding_grad",
-        "along": "any all argmax argmin nanargmax nanargmin argsort argpartition",
-        "extreme": "max min",
-        "ordered": "sort",
-        "winner": "cummax cummin max_pool1d max_pool2d adaptive_max_pool1d adaptive_max_pool2d",
-        "given": "max_pool1d_grad max_pool2d_grad max_pool1d_pick max_pool2d_pick"
-        " adaptive_max_pool1d_grad adaptive_max_pool2d_grad adaptive_max_pool1d_pick"
-        " adaptive_max_pool2d_pick",
-        "product": "prod",
-        "smooth": "var std logsumexp vector_norm cumprod fft ifft rfft irfft",
-        "solved": "solve solve_triangular",
-        "matrices": "inv det slogdet cholesky qr svd svdvals eigh eigvalsh eig eigvals pinv",
-        "everything": "nonzero argwhere unique unique_all searchsorted lexsort bincount histogram"
-        " histogram_bin_edges lstsq receive send no_op",
-        "branch": "cond",
-    }.items()
-    for name in names.split()
-}
-
 MOST_INSIDE = 20_000
 """Elements followed inside of a body; beyond, all of its inputs are listed."""
 
 
 def kind_of(op: Op) -> str:
     """How an op reads: a name of `nodescope.ops.reading.KINDS`, ``body`` or ``branch``."""
-    if op.reads or op.name in _BY_NAME:
-        return op.reads or _BY_NAME[op.name]
+    kind = op.reads or traits_of(op.name).reads
+    if kind:
+        return kind
     return "elementwise" if op.elementwise else _BY_FAMILY.get(op.family, "everything")
+
+
+def kind_named(op: str) -> str:
+    """As `kind_of`, of a canonical name; ``""`` if there is no such op here."""
+    try:
+        return kind_of(get(op))
+    except RegistryError:
+        return ""
 
 
 def made_from(

@@ -12,19 +12,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.ir.dtypes import as_dtype
+from nodescope.ops.traits import traits_of
 
 Numbers = list[Any] | np.ndarray[Any, Any]
-
-_LOGS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
-_OUTSIDE = {
-    "arcsin": (-1.0, 1.0, "[-1, 1]"), "arccos": (-1.0, 1.0, "[-1, 1]"),
-    "arctanh": (-1.0, 1.0, "[-1, 1]"), "arccosh": (1.0, math.inf, "[1, inf]"),
-}  # fmt: skip
-_WAVES = {"sin", "cos", "tan"}
-_CLIPPING = {"relu", "relu6", "hardtanh", "hardsigmoid", "hardswish", "clip", "maximum", "minimum"}
-_ROUNDING = {"floor", "ceil", "rint", "trunc", "round", "floor_divide", "remainder", "fmod"}
-_SUMS = {"sum", "mean", "matmul", "add", "subtract", "einsum", "cumsum", "vecdot", "matvec"}
-
 
 @dataclass(frozen=True)
 class Birth:
@@ -113,15 +103,16 @@ def _nan(op: str, numbers: Numbers, terms: Numbers | None) -> Birth:
     states = [state_of(number) for number in numbers]
     first = numbers[0]
     real = [_real(number) for number in numbers]
-    if op in _LOGS and real[0] < _LOGS[op]:
+    traits = traits_of(op)
+    if traits.pole is not None and real[0] < traits.pole:
         return Birth("log of a negative number", f"{op} of {number_text(first)}", 0, "negative")
     if op == "sqrt" and real[0] < 0:
         return Birth("sqrt of a negative number", f"sqrt of {number_text(first)}", 0, "negative")
-    if op in _OUTSIDE:
+    if traits.domain is not None:
         return Birth(
-            f"{op} outside {_OUTSIDE[op][2]}", f"{op} of {number_text(first)}", 0, "outside"
+            f"{op} outside {traits.domain.text}", f"{op} of {number_text(first)}", 0, "outside"
         )
-    if op in _WAVES and states[0] == "inf":
+    if "oscillates" in traits.effects and states[0] == "inf":
         return Birth(f"{op} of inf", f"{op} of {number_text(first)}", 0, "infinite")
     if op in ("power", "float_power") and len(numbers) > 1 and real[0] < 0:
         words = f"{number_text(first)} to the power of {number_text(numbers[1])}"
@@ -184,7 +175,7 @@ def _inf(op: str, numbers: Numbers, dtype: str, terms: Numbers | None, count: in
         return Birth("empty reduction", f"{op} of no elements")
     real = [_real(number) for number in numbers]
     states = [state_of(number) for number in numbers]
-    if op in _LOGS and real and real[0] == _LOGS[op]:
+    if real and real[0] == traits_of(op).pole:
         return Birth("log of zero", f"{op} of {number_text(numbers[0])}", 0, "zero")
     if op == "reciprocal" or (op in ("divide", "floor_divide") and states[-1] == "zero"):
         over = "1" if op == "reciprocal" else number_text(numbers[0])
@@ -215,11 +206,12 @@ def _zero(op: str, numbers: Numbers, terms: Numbers | None, count: int | None) -
     sample = " and ".join(map(number_text, numbers[:2]))
     if not len(numbers):
         return Birth("filled in", f"{op} fills in a zero here")
-    if op in _CLIPPING:
+    effects = traits_of(op).effects
+    if "clips" in effects:
         return Birth("clipped", f"{op} of {sample}", 0, "outside")
-    if op in _ROUNDING or op in ("sign", "heaviside"):
+    if "rounds" in effects:
         return Birth("rounded to zero", f"{op} of {sample}", 0, "small")
-    if op in _SUMS and (terms is None or any(state_of(term) != "zero" for term in terms)):
+    if "adds" in effects and (terms is None or any(state_of(term) != "zero" for term in terms)):
         summed = sample
         if terms is not None and len(terms) > 2:
             summed = f"{len(terms) if count is None else count:,} terms cancel"

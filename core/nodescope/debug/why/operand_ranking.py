@@ -17,27 +17,11 @@ from nodescope.debug.why.value_tracing import Opened
 from nodescope.events import Array
 from nodescope.ops.dependence import Made
 from nodescope.ops.reading import flat
+from nodescope.ops.traits import traits_of
 from nodescope.telling import shape_words
 
 MOST_CANDIDATES = 1024
 """Operands of one port that are weighed one by one; of more, those that stand out."""
-
-_BY_SIZE = {"add", "subtract"}
-_BY_EXP = {"softmax", "log_softmax", "logsumexp", "logaddexp", "logaddexp2"}
-_BY_FACTOR = {"multiply", "divide", "power", "float_power"}
-_PICKS = {"maximum", "minimum", "fmax", "fmin"}
-# The others only say what becomes of the first operand.
-_BY_FIRST = {"remainder", "fmod", "copysign", "heaviside", "ldexp", "nextafter", "left_shift",
-             "right_shift"}  # fmt: skip
-_ONE_ZERO = {"logical_and", "bitwise_and", "all", "cumprod", "lcm"}
-_ALL_ZERO = {"logical_or", "bitwise_or", "logical_xor", "bitwise_xor", "any", "hypot",
-             "vector_norm"}  # fmt: skip
-_FIRST_ZERO = {"divide", "power", "float_power", "floor_divide", "remainder", "fmod"}
-_KEEPS_ZERO = {
-    "multiply", "sqrt", "square", "abs", "fabs", "negative", "positive", "sin", "tan",
-    "tanh", "relu", "where", "astype", "copy", "assign", "expm1", "log1p", "arcsin", "arctan",
-    "keep", "dropout", "clip", "maximum", "minimum", "cbrt", "leaky_relu", "gelu", "silu", "erf",
-}  # fmt: skip
 
 
 @dataclass
@@ -56,6 +40,7 @@ def candidates(opened: Opened, derivation: Made, op: str) -> tuple[int, list[Can
     """How many elements of operands there are, and those to weigh, by port and order of terms."""
     weighed: list[Candidate] = []
     total = 0
+    ranking = traits_of(op).ranking
     shares = _shares(derivation.terms) if derivation.how == "sum" else None
     for read in derivation.reads:
         if read.selects:
@@ -63,11 +48,11 @@ def candidates(opened: Opened, derivation: Made, op: str) -> tuple[int, list[Can
         total += read.at.size
         numbers = flat(opened.args[read.port], read.at)
         terms = derivation.terms if read.port in derivation.paired else None
-        for i in _standing_out(numbers if terms is None else terms, op in _BY_EXP):
+        for i in _standing_out(numbers if terms is None else terms, ranking == "exp"):
             term = None if terms is None else terms[i]
             share = None if terms is None or shares is None else float(shares[i])
             weighed.append(Candidate(read.port, int(read.at[i]), numbers[i], term, share, i))
-    if op in _BY_SIZE and len(weighed) == 2:
+    if ranking == "size" and len(weighed) == 2:
         sizes = _shares(np.array([complex(candidate.number) for candidate in weighed]))
         for candidate, size in zip(weighed, sizes.tolist(), strict=True):
             candidate.share = size
@@ -161,19 +146,19 @@ def same(
     alike = [candidate for candidate in candidates if state_of(candidate.number) == state]
     if state != "zero":
         return alike
-    if derivation.how == "sum" or op in _BY_SIZE:
+    traits = traits_of(op)
+    if derivation.how == "sum" or traits.ranking == "size":
         terms = (
             derivation.terms
             if derivation.terms is not None
             else [candidate.number for candidate in candidates]
         )
         return alike if np.all(np.asarray(terms) == 0) else []
-    if op in _ALL_ZERO:
+    if traits.zeros == "all":
         return alike if len(alike) == len(candidates) else []
-    if op in _FIRST_ZERO:
+    if traits.zeros == "first":
         return [candidate for candidate in alike if candidate.port == 0]
-    keeps = op in _KEEPS_ZERO or op in _ONE_ZERO
-    passes = keeps or kind in ("moved", "extreme", "ordered", "winner", "chosen", "product",
+    passes = traits.zeros == "any" or kind in ("moved", "extreme", "ordered", "winner", "chosen", "product",
                                "replaced")  # fmt: skip
     return alike if passes else []
 
@@ -196,21 +181,22 @@ def any_nan(opened: Opened, position: int) -> list[Candidate]:
 
 def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candidate]:
     """The operands by how much of the result is theirs."""
+    ranking = traits_of(op).ranking
 
     def key(candidate: Candidate) -> tuple[float, float]:
         size = abs(complex(candidate.number)) if candidate.number is not None else 0.0
         size = size if math.isfinite(size) else math.inf
-        if op in _PICKS:
+        if ranking == "picks":
             return float(candidate.number != result), -size
-        if op in _BY_FIRST:
+        if ranking == "first":
             return float(candidate.port), -size
         if candidate.share is not None:
             return -candidate.share, -size
-        if op in _BY_EXP:
+        if ranking == "exp":
             return -float(candidate.number), -size
         if op in ("power", "float_power") and not size:
             return -math.inf, 0.0  # whatever it is of, it is 1
-        if op in _BY_FACTOR and size:
+        if ranking == "factor" and size:
             return -abs(math.log(size)) if math.isfinite(size) else -math.inf, -size
         return 0.0, -size
 

@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from nodescope import ops
 from nodescope.debug.replay.execution_index import ExecutionIndex, Source
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why.chain import Follower
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
 from nodescope.debug.why.nonfinite_origins import state_of
 from nodescope.debug.why.value_tracing import Point, ValueTracer
-from nodescope.errors import RegistryError, ReplayError
+from nodescope.errors import ReplayError
 from nodescope.ir.graph import Node, SourceLocation
-from nodescope.ops.dependence import kind_of
+from nodescope.ops.traits import traits_of
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
 
@@ -257,20 +256,17 @@ def _spaced(places: np.ndarray[Any, Any]) -> list[int]:
 
 def _reads(node: Node) -> bool:
     """Whether an op looks at its input; some take only its shape."""
-    try:
-        return kind_of(ops.get(node.op)) != "nothing"
-    except RegistryError:
-        return True  # of a package that is not here
+    return traits_of(node.op).reads != "nothing"
 
 
 def _how(op: str) -> str:
-    if op in ("where", "choose", "dropout", "getitem", "take_along_axis", "embedding"):
+    effects = traits_of(op).effects
+    if "selects" in effects:
         return f"{op} does not select those elements"
-    if op == "nan_to_num":
-        return "nan_to_num replaces them with numbers"
-    if op in ("isnan", "isinf", "isfinite", "greater", "less", "equal", "greater_equal",
-              "less_equal", "not_equal", "sign", "argmax", "argmin"):  # fmt: skip
+    if "repairs" in effects:
+        return f"{op} replaces them with numbers"
+    if "tests" in effects:
         return f"{op} never outputs NaN or Inf"
-    if op in ("maximum", "minimum", "fmax", "fmin", "clip"):
+    if "prefers" in effects:
         return f"{op} selects the other operand"
     return f"{op} turns them into finite numbers"
