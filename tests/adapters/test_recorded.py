@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from nodescope.debug.history.history import History, nothing
-from nodescope.debug.replay import Replay
+from nodescope.debug.replay import Replay, dialects
 from nodescope.debug.watch.offline import Asking
 from nodescope.debug.watch.watch import parse_watch
 from nodescope.debug.why import render, render_spread, spread, why
+from nodescope.errors import ReplayError
 from nodescope.export import export
 from nodescope.protocol import SetValue
 from nodescope.record.recording import Recording
@@ -21,6 +22,7 @@ from nodescope_server import wire
 from nodescope_server.wire import why_messages
 from tests.adapters.cases import ROWS, WEIGHTS, Case
 from tests.adapters.driving import recorded
+from tests.adapters.foreign.rerun import RERUN
 from tests.adapters.test_conformance import nodes_of
 from tests.server.support import Page, seqs, serving
 
@@ -99,6 +101,83 @@ def test_replay_gives_what_is_recorded(case: Case, tmp_path: Path) -> None:
         checked = replay.check()
         assert checked.differences == ()
         assert bool(checked.compared) != bool(checked.missing)
+
+
+def test_what_cannot_be_run_again_is_refused(distant: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    for level in ("graph", "timing", "summary"):
+        recorded(path, lambda: distant.loop(1), level=level)
+        with Recording.open(path) as recording:
+            product = nodes_of(recording)[distant.product]
+            with pytest.raises(ReplayError) as refused:
+                Replay(recording).value(product.outputs[0])
+        # What is wrong, why, and how to go on.
+        assert f"{product.name}: distant::{distant.product} cannot be run again" in str(
+            refused.value
+        )
+        assert "distant" in refused.value.message
+        assert "--level values" in refused.value.hint
+
+
+@pytest.fixture
+def rerun(distant: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the foreign library run its operations again."""
+    monkeypatch.setitem(dialects._known, distant.dialect, RERUN)
+
+
+def test_values_that_were_not_kept_are_computed_again(
+    distant: Case, rerun: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.nscope"
+    select = [f"op:{distant.bend}=summary", f"op:{distant.written}=summary"]
+    recorded(path, lambda: distant.loop(3), level="values", select=select)
+    with Recording.open(path) as recording:
+        bend = nodes_of(recording)[distant.bend].outputs[0]
+        replay = Replay(recording)
+        value = replay.value(bend)
+        assert value.how == "recomputed"
+        np.testing.assert_allclose(value.array, distant.loop(3))
+        assert replay.check().missing == {}
+
+
+def test_what_if_in_another_library(distant: Case, rerun: None, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, distant.write, level="values")
+    with Recording.open(path) as recording:
+        by_op = nodes_of(recording)
+        weights = by_op["parameter"].outputs[0]
+        branch = Replay(recording).fork({weights: np.zeros((3, 3))})
+        assert branch.blocked == ()
+        written = branch.value(by_op[distant.written].outputs[0])
+        assert written is not None
+        np.testing.assert_allclose(written.new, np.full((3, 3), 0.1))
+
+
+def test_why_in_another_library(distant: Case, rerun: None, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, lambda: distant.loop(2), level="values")
+    with Recording.open(path) as recording:
+        by_op = nodes_of(recording)
+        bend = why(recording, by_op[distant.bend].outputs[0], (1, 2)).root
+        assert [operand.at for operand in bend.operands] == [(1, 2)]
+        assert bend.words.endswith("(found by running distant::warp on other numbers)")
+        product = bend.causes[0]
+        assert product.words.startswith("frobnicate of 3 terms")
+        assert {operand.at[0] for operand in product.operands if operand.port == 0} == {1}
+        assert {operand.at[1] for operand in product.operands if operand.port == 1} == {2}
+
+
+def test_why_where_nothing_can_be_run_again(distant: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, lambda: distant.loop(1), level="values")
+    with Recording.open(path) as recording:
+        bend = why(recording, nodes_of(recording)[distant.bend].outputs[0], (1, 2)).root
+        assert bend.kind == "computed"
+        assert bend.words == (
+            "warp of 12 elements (distant::warp cannot be run again, so it is not known which "
+            "elements matter)"
+        )
+        assert bend.culprit().kind == "leaf"
 
 
 @pytest.mark.parametrize("which", ["differentiate", "write", "view", "select", "overflow", "train"])

@@ -10,15 +10,18 @@ nothing that it raises reaches the program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodescope.arrays import ArrayOps
 from nodescope.emit.emitter import Attachment as Attachment
 from nodescope.emit.emitter import Emitter
-from nodescope.events import Prices
+from nodescope.events import Array, Prices
 from nodescope.ir.capabilities import Capabilities
+from nodescope.ir.graph import Node
+from nodescope.ops.calls import Scalar
+from nodescope.ops.reading import Made
 
 
 class Adapter(Protocol):
@@ -49,3 +52,49 @@ class Adapter(Protocol):
 
     def calibrate(self) -> Prices | None:
         """What making events takes on this machine; None if that is not known."""
+
+
+class Rerun(Protocol):
+    """Who runs recorded nodes of a dialect again, for *What if*, *why* and values not kept.
+
+    It is named by the entry point ``nodescope.rerun`` of its package, under the dialect's name, and
+    loaded by whoever reads recordings, such as the server: it must not import the library there,
+    but run it in a process of its own.
+    """
+
+    def operands(self, node: Node, attrs: dict[str, Any], /) -> tuple[int | Scalar, ...]:
+        """What the node takes, by port: mostly `Node.inputs`, or scalars among ``attrs`` between.
+
+        Raises:
+            ReplayError: It cannot be run again; says why, and what to do.
+        """
+
+    def run(
+        self, node: Node, attrs: dict[str, Any], arrays: Sequence[Array], /
+    ) -> tuple[Array, ...]:
+        """What the node gives, by output port.
+
+        Args:
+            node: What ran.
+            attrs: Its arguments in the execution, as recorded.
+            arrays: One per input that is a value, laid out as they were; not to be written to.
+
+        Raises:
+            Exception: It refuses them; the text is shown.
+        """
+
+    def reads(
+        self, node: Node, attrs: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Array],
+        port: int, position: int, /,
+    ) -> Made | None:  # fmt: skip
+        """Which elements of its inputs an element of an output is made from.
+
+        Args:
+            node, attrs: As of `run`.
+            inputs: What it took, by port, scalars included.
+            outputs: What it gave.
+            port, position: Of which output, and which element, counted in C order.
+
+        Returns:
+            None if that is not known: it is found out by running the node on other numbers.
+        """

@@ -44,6 +44,7 @@ class Made(NamedTuple):
         how: ``sum`` or ``product`` of ``terms``; else ``""``.
         terms: The numbers that are added or multiplied.
         paired: With ``how``: ports whose i-th elements belong to the i-th term.
+        note: Why the list is not certain, for a person; ``""`` where it is.
     """
 
     reads: tuple[Read, ...]
@@ -51,6 +52,7 @@ class Made(NamedTuple):
     how: str = ""
     terms: Array | None = None
     paired: tuple[int, ...] = ()
+    note: str = ""
 
 
 class Asked(NamedTuple):
@@ -107,10 +109,26 @@ def stretched(shape: tuple[int, ...], full: tuple[int, ...], position: int) -> i
     return flat_position
 
 
+def all_of(inputs: Sequence[Any]) -> Made:
+    """All elements of these inputs."""
+    reads = (Read(port, _all(value)) for port, value in enumerate(inputs))
+    return Made(tuple(read for read in reads if read.at.size), exact=False)
+
+
+def broadcast(inputs: Sequence[Any], shape: tuple[int, ...], position: int) -> Made | None:
+    """The elements that are broadcast to a place of a shape; None if an input is not."""
+    reads = []
+    for port, value in enumerate(inputs):
+        place = stretched(np.shape(value), shape, position)
+        if place is None:
+            return None
+        reads.append(Read(port, _at(place)))
+    return Made(tuple(reads))
+
+
 def everything(query: Asked) -> Made:
     """All elements of all inputs."""
-    reads = (Read(port, _all(value)) for port, value in enumerate(query.inputs))
-    return Made(tuple(read for read in reads if read.at.size), exact=False)
+    return all_of(query.inputs)
 
 
 def nothing(query: Asked) -> Made:
@@ -120,13 +138,10 @@ def nothing(query: Asked) -> Made:
 
 def elementwise(query: Asked) -> Made:
     """The elements that are broadcast to this place."""
-    reads = []
-    for port, value in enumerate(query.inputs):
-        position = stretched(np.shape(value), query.shape, query.position)
-        if position is None:
-            return everything(query)
-        reads.append(Read(port, _at(position), _selects(query, port)))
-    return Made(tuple(reads))
+    made = broadcast(query.inputs, query.shape, query.position)
+    if made is None:
+        return everything(query)
+    return Made(tuple(read._replace(selects=_selects(query, read.port)) for read in made.reads))
 
 
 def _selects(query: Asked, port: int) -> bool:

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
-
-from nodescope import ops
-from nodescope.debug.replay.recorded_calls import bodies_missing, check_known
-from nodescope.errors import RegistryError, ReplayError
+from nodescope.debug.replay.dialects import ENGINE, RecordedCall, recorded_call
+from nodescope.debug.replay.engine_dialect import scalars_in
+from nodescope.errors import ReplayError
 from nodescope.ir.graph import Graph, Node
-from nodescope.ops.calls import Call, call_of
-from nodescope.ops.op import port_name
 from nodescope.record.compiled_functions import functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
@@ -79,7 +75,7 @@ class ExecutionIndex:
         for edit in self.edits.values():
             self._edited_at.setdefault(edit.value, []).append(edit.seq)
         self._ran: dict[int, list[Execution]] = {}
-        self._known: dict[tuple[int, int], Call] = {}
+        self._known: dict[tuple[int, int], RecordedCall] = {}
         self._calls = recording.calls()
 
     # ------------------------------------------------------------ nodes
@@ -216,11 +212,11 @@ class ExecutionIndex:
 
     # ------------------------------------------------------------ calls
 
-    def call(self, execution: Execution) -> Call:
+    def call(self, execution: Execution) -> RecordedCall:
         """An execution as a call of its op.
 
         Raises:
-            ReplayError: The recording does not hold what it takes; says what.
+            ReplayError: The recording does not hold what its dialect needs; says what.
         """
         node = self.node(execution.node, execution.seq)
         attributes = self._calls.get(execution.seq)
@@ -230,40 +226,13 @@ class ExecutionIndex:
             call = self._known[key] = self._call(node, attributes or node.attrs)
         return call
 
-    def _call(self, node: Node, attrs: dict[str, object]) -> Call:
-        if node.dialect != "nodescope":
-            raise ReplayError(
-                f"{node.name}: {node.native or node.op} cannot be run again: it is an op of "
-                f"{node.dialect}",
-                hint="record at level values to see more without running anything again",
-            )
-        try:
-            ops.get(node.op)
-        except RegistryError as error:
-            raise ReplayError(f"{node.name}: {error.message}") from None
-        whole = msgspec.structs.replace(node, attrs=self._with_bodies(node, attrs))
-        check_known(whole)
-        missing = bodies_missing(whole)
-        if missing:
-            raise ReplayError(
-                f"{node.name}: the recording does not hold the graph of its {missing}",
-                hint="graphs of loops and branches are kept for compiled functions",
-            )
-        try:
-            return call_of(whole)
-        except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise ReplayError(f"{node.name}: its attributes do not fit its op ({error})") from None
-
-    def _with_bodies(self, node: Node, attrs: dict[str, object]) -> dict[str, object]:
-        if not node.graph or node.family not in ("kernel", "control"):
-            return attrs
-        captured = self._captured.get(node.id)
-        if captured is None:
-            return attrs
-        # Scalars, such as a learning rate, are the execution's own.
-        op = ops.get(node.op)
-        ports = {port_name(op, port) for port in range(len(node.inputs) + len(attrs))}
-        return {**captured, **{port: attrs[port] for port in ports.intersection(attrs)}}
+    def _call(self, node: Node, attrs: dict[str, Any]) -> RecordedCall:
+        captured = None
+        if node.dialect == ENGINE and node.graph and node.family in ("kernel", "control"):
+            captured = self._captured.get(node.id)
+        if captured is not None:  # scalars, such as a learning rate, are the execution's own
+            attrs = {**captured, **scalars_in(node, attrs)}
+        return recorded_call(node, attrs)
 
     @cached_property
     def within_kernels(self) -> Assigns:
@@ -284,7 +253,9 @@ class ExecutionIndex:
                 call = self._call(node, node.attrs)
             except ReplayError:
                 continue  # said when it is to be run
-            body: Graph = call.attrs["body"]
+            body = call.attrs.get("body")
+            if not isinstance(body, Graph):
+                continue  # a kernel of another library
             origins = dict(zip(body.inputs, call.args, strict=False))
             last: dict[int, int] = {}  # of several assignments, by target
             for inner in body.nodes:
@@ -298,10 +269,10 @@ class ExecutionIndex:
         return targets
 
     @cached_property
-    def _captured(self) -> dict[int, dict[str, object]]:
+    def _captured(self) -> dict[int, dict[str, Any]]:
         """Attributes, with their graphs, of the kernels of compiled functions by node id."""
         graphs = {function.final.id: function.final for function in functions(self.recording)}
-        originals: dict[int, dict[str, object]] = {}
+        originals: dict[int, dict[str, Any]] = {}
         for node in self.nodes():
             graph = graphs.get(node.graph)
             if graph is not None and node.family in ("kernel", "control"):

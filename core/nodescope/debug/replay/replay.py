@@ -1,8 +1,8 @@
 """Replay: values of a recorded moment, read or recomputed.
 
-An array that the recording lacks is recomputed from the nearest recorded values by the impls of the
-ops, on arrays with the original memory layout. Python code between nodes is not rerun: numbers that
-Python read from tensors, and decisions based on them, stay as they were.
+An array that the recording lacks is recomputed from the nearest recorded values, by whoever runs
+its node's dialect, on arrays with the original memory layout. Python code between nodes is not
+rerun: numbers that Python read from tensors, and decisions based on them, stay as they were.
 
 Invariant: nothing is guessed. What cannot be recomputed raises `ReplayError`, which says what is
 missing; recomputed values are marked. Work and memory are bounded.
@@ -16,17 +16,13 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-import numpy as np
-
 from nodescope.debug.replay.arrays import Difference, difference, relaid
 from nodescope.debug.replay.branch import Branch, grow
+from nodescope.debug.replay.dialects import RecordedCall
 from nodescope.debug.replay.execution_index import ExecutionIndex, Source
 from nodescope.debug.replay.operand_sources import operand_sources
-from nodescope.errors import RecordingError, ReplayError
+from nodescope.errors import ReplayError
 from nodescope.events import Array
-from nodescope.ops.calls import Call, Scalar
-from nodescope.ops.fused import run_body
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
 from nodescope.record.summary import summarise, whole
@@ -35,8 +31,6 @@ MOST_NODES = 200_000
 """Nodes that one question may run again."""
 MOST_BYTES = 1 << 30
 """Bytes of recomputed arrays that are kept."""
-LONGEST_LOOP_S = 8.0
-"""How long a ``while_loop`` may run again."""
 
 How = Literal["recorded", "recomputed", "edited"]
 
@@ -168,7 +162,7 @@ class Replay:
             raise ReplayError(f"{name} was changed by hand, and its new value was not kept")
         return None if array is None else relaid(array, self.recording.strides(source.value, seq))
 
-    def inputs(self, execution: Execution) -> tuple[Call, list[Any]]:
+    def inputs(self, execution: Execution) -> tuple[RecordedCall, list[Any]]:
         """An execution as a call, with the operands that it had.
 
         Raises:
@@ -176,13 +170,8 @@ class Replay:
         """
         sources = self.sources(execution)
         call = self.book.call(execution)
-        if not call.args:
-            return call, [self.written(source).array for source in sources]
-        arrays = iter([self.written(source).array for source in sources])
-        return call, [
-            argument.value if isinstance(argument, Scalar) else next(arrays)
-            for argument in call.args
-        ]
+        arrays = [self.written(source).array for source in sources]
+        return call, list(call.operands(arrays)) if call.args else arrays
 
     def sources(self, execution: Execution) -> list[Source]:
         """Where an execution's inputs came from; see `nodescope.debug.replay.operand_sources`.
@@ -197,7 +186,7 @@ class Replay:
 
     def _again(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:
         self._in_time()
-        return run_call(self.book.call(execution), arrays)
+        return self.book.call(execution).run(arrays)
 
     def executions(self, after: int | None = None) -> list[Execution]:
         """What the step executed up to the replay's moment, in order."""
@@ -226,6 +215,8 @@ class Replay:
                 self._keep(execution.seq, small)
                 stack.pop()
                 continue
+            if not self.book.node(execution.node, execution.seq).is_leaf:
+                self.book.call(execution).check()  # before its inputs are looked for in vain
             waiting = []
             arrays: list[Array] = []
             for source in self._sources(execution):
@@ -297,7 +288,7 @@ class Replay:
                 f"more than {MOST_NODES:,} nodes would have to be rerun",
                 hint="run with --level values, so that more values are recorded",
             )
-        return run_call(self.book.call(execution), arrays)
+        return self.book.call(execution).run(arrays)
 
     def _in_time(self) -> None:
         if time.monotonic() > self._deadline:
@@ -422,53 +413,6 @@ class Replay:
         while f"branch {count}" in self.branches:
             count += 1
         return f"branch {count}"
-
-
-def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Run a call on its array operands. Raises `ReplayError` if its op refuses them."""
-    operands = iter(arrays)
-    try:
-        args = [
-            argument.value if isinstance(argument, Scalar) else next(operands)
-            for argument in call.args
-        ]
-        with np.errstate(all="ignore"):
-            loop = call.op.name == "while_loop" and _closed(call)
-            data = _looped(call, args) if loop else call.op.impl(*args, **call.attrs)
-    except (RecordingError, ReplayError):
-        raise
-    except Exception as error:
-        raise ReplayError(
-            f"{call.node.name}: {call.op.name} raised {type(error).__name__}: {error}"
-        ) from error
-    return tuple(map(np.asarray, data)) if isinstance(data, tuple) else (np.asarray(data),)
-
-
-def _closed(call: Call) -> bool:
-    """Whether the bodies of a loop hold no constants, which only an engine can run."""
-    bodies = (call.attrs["condition"], call.attrs["body"])
-    return all(not node.is_leaf or node.role == "input" for body in bodies for node in body.nodes)
-
-
-def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
-    """As the loop's impl, but on other numbers it may have no end."""
-    end = time.monotonic() + LONGEST_LOOP_S
-    condition, body = (
-        msgspec.structs.replace(
-            graph, nodes=tuple(node for node in graph.nodes if not node.is_leaf)
-        )
-        for graph in (call.attrs["condition"], call.attrs["body"])
-    )
-    carries = call.attrs["carries"]
-    carry, around = tuple(map(np.asarray, args[:carries])), tuple(args[carries:])
-    while bool(run_body(condition, (*carry, *around))[0]):
-        if time.monotonic() > end:
-            raise ReplayError(
-                f"{call.node.name}: its loop was stopped after {LONGEST_LOOP_S:g} s",
-                hint="with these values it may never end",
-            )
-        carry = run_body(body, (*carry, *around))
-    return carry
 
 
 def _same_numbers(left: Any, other: Any) -> bool:

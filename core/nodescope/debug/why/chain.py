@@ -23,7 +23,7 @@ from nodescope.debug.why.target import Target, parse_target, positions, value_na
 from nodescope.debug.why.value_tracing import Opened, Point, ValueTracer, point_of
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
-from nodescope.ops.dependence import Made, kind_of, made_from
+from nodescope.ops.reading import Made
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY
 from nodescope.telling import index_text
@@ -224,37 +224,35 @@ class Follower:
         )  # fmt: skip
         if opened.call is None:
             return self._entered(cause, opened, position)
-        op = opened.call.op
-        derivation = made_from(
-            op, opened.args, opened.call.attrs, opened.outs, position, opened.port
-        )
-        total, candidates = operand_ranking.candidates(opened, derivation, op.name)
+        op, kind = opened.node.op, opened.call.kind
+        derivation = opened.call.reads(opened.args, opened.outs, opened.port, position)
+        total, candidates = operand_ranking.candidates(opened, derivation, op)
         state = state_of(number)
-        alike = operand_ranking.same(op.name, kind_of(op), state, candidates, derivation)
+        alike = operand_ranking.same(op, kind, state, candidates, derivation)
+        if derivation.note:  # the one in the same place is the likeliest
+            alike.sort(key=lambda candidate: not _same_place(opened, candidate, position))
         # Libraries may add elements times zero: a NaN among these is a NaN in the result.
         finite = not any(state_of(candidate.number) in ("nan", "inf") for candidate in candidates)
-        if state == "nan" and (not candidates or (finite and kind_of(op) != "elementwise")):
+        if state == "nan" and (not candidates or (finite and kind != "elementwise")):
             alike = operand_ranking.any_nan(opened, position)
             candidates = [*alike, *candidates]
         if state == "finite":
-            ranked = followed = operand_ranking.ranked(op.name, candidates, number)
-            words = operand_ranking.made_words(op.name, ranked, opened, derivation, total)
+            ranked = followed = operand_ranking.ranked(op, candidates, number)
+            words = operand_ranking.made_words(op, ranked, opened, derivation, total)
         elif alike:
             first, ranked = (
                 alike[0],
                 [*alike, *(candidate for candidate in candidates if candidate not in alike)],
             )
             place = _told_at(self._named(opened, first), opened, first)
-            words = f"{op.name} passes on the {number_text(first.number)} of {place}"
+            words = f"{op} passes on the {number_text(first.number)} of {place}"
             matching = operand_ranking.count(opened, derivation, state)
             if matching > 1:
                 words += f" (one of {matching:,} such operands)"
             cause = replace(cause, kind="passed")
             followed = alike
         else:
-            candidates = operand_ranking.blame_order(
-                op.name, candidates, opened, derivation, position
-            )
+            candidates = operand_ranking.blame_order(op, candidates, opened, derivation, position)
             numbers = [candidate.number for candidate in candidates]
             dtype = array.dtype.name
             terms = None
@@ -265,14 +263,12 @@ class Follower:
                     if candidate.port == derivation.paired[0]
                 ]
             count = total if derivation.terms is None else derivation.terms.size
-            born = birth(op.name, numbers, number, dtype, terms, count)
+            born = birth(op, numbers, number, dtype, terms, count)
             at = born.blame
             blamed = operand_ranking.blamed(candidates, at, born.trait)
             ranked = [*blamed, *(candidate for candidate in candidates if candidate not in blamed)]
             cause = replace(cause, kind="birth", birth=born, ranges=self._ranges(opened))
-            followed = blamed or (
-                [] if at >= 0 else operand_ranking.ranked(op.name, candidates, number)
-            )
+            followed = blamed or ([] if at >= 0 else operand_ranking.ranked(op, candidates, number))
             words = born.words
         operands = tuple(
             Operand(
@@ -286,6 +282,8 @@ class Follower:
             for candidate in ranked[:MOST_OPERANDS]
         )
         operands += tuple(self._selectors(opened, derivation))
+        if derivation.note:
+            words += f" ({derivation.note})"
         if opened.doubt:
             words += ", but these operands do not reproduce it: one may be from another step"
         cause = replace(cause, words=words, operands=operands, others=max(total - MOST_OPERANDS, 0))
@@ -360,6 +358,11 @@ def _place(opened: Opened, candidate: operand_ranking.Candidate) -> tuple[int, .
     if opened.points[candidate.port] is None:
         return None
     return operand_ranking.index(np.asarray(opened.args[candidate.port]), candidate.position)
+
+
+def _same_place(opened: Opened, candidate: operand_ranking.Candidate, position: int) -> bool:
+    shape = np.shape(opened.args[candidate.port])
+    return candidate.position == position and shape == opened.outs[opened.port].shape
 
 
 def _told_at(name: str, opened: Opened, candidate: operand_ranking.Candidate) -> str:

@@ -16,6 +16,7 @@ from nodescope.ops.traits import traits_of
 
 Numbers = list[Any] | np.ndarray[Any, Any]
 
+
 @dataclass(frozen=True)
 class Birth:
     """How a number came to be.

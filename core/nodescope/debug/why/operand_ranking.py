@@ -15,8 +15,7 @@ import numpy as np
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
 from nodescope.debug.why.value_tracing import Opened
 from nodescope.events import Array
-from nodescope.ops.dependence import Made
-from nodescope.ops.reading import flat
+from nodescope.ops.reading import Made, flat
 from nodescope.ops.traits import traits_of
 from nodescope.telling import shape_words
 
@@ -158,8 +157,8 @@ def same(
         return alike if len(alike) == len(candidates) else []
     if traits.zeros == "first":
         return [candidate for candidate in alike if candidate.port == 0]
-    passes = traits.zeros == "any" or kind in ("moved", "extreme", "ordered", "winner", "chosen", "product",
-                               "replaced")  # fmt: skip
+    moves = ("moved", "extreme", "ordered", "winner", "chosen", "product", "replaced")
+    passes = traits.zeros == "any" or kind in moves
     return alike if passes else []
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from nodescope.debug.replay.arrays import alike, differing
+from nodescope.debug.replay.dialects import ENGINE, RecordedCall, recorded_call
 from nodescope.debug.replay.execution_index import Source
-from nodescope.debug.replay.replay import Replay, run_call
+from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why.nonfinite_origins import number_text
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Graph, Node
-from nodescope.ops.calls import Call, Scalar, call_of
+from nodescope.ops.calls import Scalar
 from nodescope.record.rows import Execution
 
 MOST_AGAIN = 1 << 20
@@ -46,7 +47,7 @@ class Opened:
     """
 
     node: Node
-    call: Call | None
+    call: RecordedCall | None
     args: tuple[Any, ...]
     outs: tuple[Array, ...]
     port: int
@@ -144,7 +145,9 @@ class ValueTracer:
                     return point, position, by_hand
                 point = before
             opened = self._inner(point) if point.frame is not None else self._outer(point)
-            if opened.node.op == "scan" and opened.call is not None:
+            if opened.call is None or opened.node.dialect != ENGINE:
+                return point, position, opened
+            if opened.node.op == "scan":
                 step = self._iteration(point, opened, position)
                 if step is None:
                     return point, position, opened
@@ -185,15 +188,16 @@ class ValueTracer:
         call = self.book.call(execution)
         opened = _opened(node, call, arrays, points, outs, port)
         recorded = self._written(Source(point.value, execution))[1] == "recorded"
-        if not recorded or sum(array.size for array in (*arrays, *outs)) > MOST_AGAIN:
+        many = sum(array.size for array in (*arrays, *outs)) > MOST_AGAIN
+        if not recorded or many or call.rerun is None:
             return opened
-        return replace(opened, doubt=not alike(run_call(call, arrays)[port], outs[port]))
+        return replace(opened, doubt=not alike(call.run(arrays)[port], outs[port]))
 
     def _inner(self, point: Point) -> Opened:
         frame = point.frame
         assert frame is not None
         node = frame.makers[point.value]
-        call = call_of(node)
+        call = recorded_call(node)
         operands = [operand for operand in call.args if not isinstance(operand, Scalar)]
         points = [
             Point(operand, point.execution, frame)
@@ -207,7 +211,8 @@ class ValueTracer:
 
     def _inside(self, point: Point, opened: Opened) -> Point | None:
         """The value inside of a kernel or branch that the node gives out; None of other nodes."""
-        if opened.call is None or opened.node.op not in ("fused", "cond"):
+        assert opened.call is not None
+        if opened.node.op not in ("fused", "cond"):
             return None
         args, points = opened.args, opened.points
         if opened.node.op == "cond":
@@ -288,7 +293,7 @@ def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> di
 
 def _opened(
     node: Node,
-    call: Call,
+    call: RecordedCall,
     arrays: list[Array],
     points: list[Point | None] | list[Point],
     outs: tuple[Array, ...],
@@ -315,13 +320,13 @@ def _frame(
     values: dict[int, Any] = dict(zip(body.inputs, args, strict=True))
     makers: dict[int, Node] = {}
     for node in body.nodes:
-        call = call_of(node)
-        if call.op.is_leaf and not call.args:
+        call = recorded_call(node)
+        if node.is_leaf and not call.args:
             if node.role == "constant":
                 return None
             continue
         operands = [values[operand] for operand in call.args if not isinstance(operand, Scalar)]
-        for value, array in zip(node.outputs, run_call(call, operands), strict=True):
+        for value, array in zip(node.outputs, call.run(operands), strict=True):
             values[value] = array
             makers[value] = node
     return Frame(body, values, makers, dict(zip(body.inputs, points, strict=True)), kernel)

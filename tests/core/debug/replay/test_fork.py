@@ -206,7 +206,7 @@ def test_a_loop_that_has_no_end_on_other_numbers_is_given_up(
         fine = Replay(recording).fork({x: np.array([3.0, 2.0])})
         assert fine.value(value_of(recording, "while_loop")).new.tolist() == [63.0, 47.0]
         assert Replay(recording).check().differences == ()
-        monkeypatch.setattr("nodescope.debug.replay.replay.LONGEST_LOOP_S", 0.0)
+        monkeypatch.setattr("nodescope.debug.replay.engine_dialect.LONGEST_LOOP_S", 0.0)
         branch = Replay(recording).fork({x: np.array([-1.0, -1.0])})
         assert branch.blocked[0].node == "while_loop"
         assert "was stopped" in branch.blocked[0].reason

@@ -1,0 +1,199 @@
+"""Dialects: who runs a recorded node again, and says which elements it reads.
+
+A node is of the dialect of its adapter. nodescope's own engine is one (`engine_dialect`); another
+package names its `Rerun` by the entry point group ``nodescope.rerun``, under its dialect's name.
+
+Invariant: a dialect that cannot be run again refuses, and says why and what to do. Whoever runs
+nodes of a library does so in a process of its own: the server holds none but nodescope.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from nodescope.adapters.protocol import Rerun
+from nodescope.errors import RecordingError, ReplayError
+from nodescope.events import Array
+from nodescope.ir.attrs import opaque_in
+from nodescope.ir.graph import Node
+from nodescope.ops import reading
+from nodescope.ops.calls import Scalar
+from nodescope.ops.dependence import kind_named
+from nodescope.ops.perturbation import perturbed
+from nodescope.ops.reading import Made
+from nodescope.telling import last_line
+
+GROUP: Final = "nodescope.rerun"
+ENGINE: Final = "nodescope"
+_OWN: Final = {ENGINE: "nodescope.debug.replay.engine_dialect"}
+_known: dict[str, Rerun | str] = {}
+"""By dialect: who runs it, or why nobody does."""
+
+
+def register(dialect: str, rerun: Rerun) -> None:
+    """Say who runs the nodes of a dialect again, from now on."""
+    _known[dialect] = rerun
+
+
+def _rerun(dialect: str) -> Rerun | str:
+    if dialect not in _known:
+        _known[dialect] = _loaded(dialect)
+    return _known[dialect]
+
+
+def _loaded(dialect: str) -> Rerun | str:
+    if dialect in _OWN:
+        own: Rerun = importlib.import_module(_OWN[dialect]).RERUN
+        return own
+    for entry in entry_points(group=GROUP, name=dialect):
+        try:
+            rerun = entry.load()
+            return rerun() if isinstance(rerun, type) else rerun  # type: ignore[no-any-return]
+        except Exception as error:  # of another package
+            return f"what would run {dialect} again cannot be loaded ({last_line(error)})"
+    return f"it is an op of {dialect}, and nothing that is installed runs these"
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """A recorded node with its arguments, as its dialect takes it.
+
+    Attributes:
+        node: What ran.
+        attrs: Its arguments in this execution.
+        args: Per port a value id, or a `Scalar` for a Python scalar among ``attrs``.
+        rerun: Who runs it; None if nobody can.
+        refusal: Why nobody can, or ``""``.
+    """
+
+    node: Node
+    attrs: dict[str, Any] = field(repr=False)
+    args: tuple[int | Scalar, ...]
+    rerun: Rerun | None
+    refusal: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Of the op, in its library."""
+        return self.node.native or self.node.op
+
+    @property
+    def kind(self) -> str:
+        """How its op reads, by its canonical name: a kind of `nodescope.ops.reading`."""
+        return kind_named(self.node.op) or "everything"
+
+    def check(self) -> None:
+        """Raise `ReplayError` if it cannot be run again."""
+        if self.rerun is None:
+            raise ReplayError(
+                f"{self.node.name}: {self.full_name} cannot be run again: {self.refusal}",
+                hint="record at --level values: what is recorded needs no running",
+            )
+
+    def operands(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """By port, with the scalars between the arrays."""
+        waiting = iter(arrays)
+        return tuple(
+            operand.value if isinstance(operand, Scalar) else next(waiting) for operand in self.args
+        )
+
+    def run(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Run it on arrays, one per input that is a value.
+
+        Raises:
+            ReplayError: It cannot be run again, or its op refuses them.
+        """
+        self.check()
+        assert self.rerun is not None
+        try:
+            with np.errstate(all="ignore"):
+                outputs = self.rerun.run(self.node, self.attrs, arrays)
+        except (RecordingError, ReplayError):
+            raise
+        except Exception as error:
+            raise ReplayError(
+                f"{self.node.name}: {self.node.op} raised {type(error).__name__}: {error}"
+            ) from error
+        return tuple(map(np.asarray, outputs))
+
+    def reads(
+        self, inputs: Sequence[Any], outputs: Sequence[Array], port: int, position: int
+    ) -> Made:
+        """Which elements of its inputs an element of an output is made from.
+
+        Args:
+            inputs: What it took, by port, scalars included.
+            outputs: What it gave.
+            port: Of which output.
+            position: Which element, counted in C order.
+
+        Returns:
+            What its dialect says; else what follows from its name; else what is found by running it
+            on other numbers; else all elements. `Made.note` says where it is not certain.
+        """
+        if self.rerun is not None:
+            try:
+                told = self.rerun.reads(self.node, self.attrs, inputs, outputs, port, position)
+            except Exception:  # of another package: as if it had not been asked
+                told = None
+            if told is not None:
+                return told
+        shape = outputs[port].shape
+        if self.kind == "elementwise":
+            by_place = reading.broadcast(inputs, shape, position)
+            if by_place is not None:
+                return by_place
+        if self.rerun is None:
+            note = f"{self.full_name} cannot be run again, so it is not known which elements matter"
+            return reading.all_of(inputs)._replace(note=note)
+        found = perturbed(self._run_operands, inputs, outputs, position, port)
+        if found is not None:
+            return found._replace(note=f"found by running {self.full_name} on other numbers")
+        note = f"which elements matter to {self.full_name} could not be found out"
+        return reading.all_of(inputs)._replace(note=note)
+
+    def _run_operands(self, operands: Sequence[Any]) -> tuple[Array, ...]:
+        pairs = zip(operands, self.args, strict=True)
+        return self.run([array for array, arg in pairs if not isinstance(arg, Scalar)])
+
+
+def recorded_call(node: Node, attrs: dict[str, Any] | None = None) -> RecordedCall:
+    """A node as a call, with the arguments of an execution, its own if None.
+
+    Raises:
+        ReplayError: The recording does not hold what its dialect needs; says what.
+    """
+    attrs = node.attrs if attrs is None else attrs
+    if attrs is not node.attrs:
+        node = msgspec.structs.replace(node, attrs=attrs)
+    rerun = _rerun(node.dialect)
+    if isinstance(rerun, str):
+        return RecordedCall(node, attrs, node.inputs, None, rerun)
+    return RecordedCall(node, attrs, rerun.operands(node, attrs), rerun)
+
+
+def check_restored(node: Node, attrs: dict[str, Any], besides: Sequence[str] = ()) -> None:
+    """Refuse arguments of which only the text was recorded; for `Rerun.operands`.
+
+    Args:
+        node, attrs: What is to be run.
+        besides: Arguments that are not looked at.
+
+    Raises:
+        ReplayError: Names the argument.
+    """
+    for name, value in attrs.items():
+        if name not in besides and (text := opaque_in(value)):
+            raise ReplayError(
+                f"{node.name}: its attribute {name} cannot be restored; recorded was only the "
+                f"text {text[:80]!r}",
+                hint="nodes whose attributes are numbers, text, tuples, slices and dtypes can be "
+                "run again",
+            )

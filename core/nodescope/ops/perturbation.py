@@ -1,0 +1,137 @@
+"""Perturbation: which elements of its inputs a result depends on, found by running it again.
+
+For operations of which nothing is known but how to run them. Half of an input is moved a little at
+once, and halved again where the result moves; so what matters is found in few runs.
+
+Invariant: never writes to what it is given; bounded in runs and time; the same each time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.ops.op import Array
+from nodescope.ops.reading import Made, Read, flat
+
+MOST_RUNS: Final = 192
+MOST_S: Final = 4.0
+"""Seconds that may be spent on one element."""
+
+Run = Callable[[Sequence[Any]], tuple[Array, ...]]
+"""Runs the operation on one array per input."""
+
+
+class _TooManyError(Exception):
+    """The runs or the time are used up."""
+
+
+def perturbed(
+    run: Run, inputs: Sequence[Any], outputs: Sequence[Array], position: int, port: int = 0
+) -> Made | None:
+    """The elements that an element of an output changes with.
+
+    At the values themselves; where these hide it, as in a result that is infinite, at other ones.
+    Integers and masks are not moved, but listed as a whole.
+
+    Args:
+        run: Gives what the operation makes of other inputs; may raise.
+        inputs: Arrays, by port.
+        outputs: What it gave.
+        position: Which element, counted in C order.
+        port: Of which output.
+
+    Returns:
+        None if it does not give the same again, or has more elements than can be tried.
+    """
+    trial = _Trial(run, outputs, port, position)
+    given = [np.asarray(value) for value in inputs]
+    try:
+        recorded = flat(outputs[port], np.array([position]))
+        if not np.allclose(
+            trial.element(given), recorded.astype(complex), 1e-3, 1e-6, equal_nan=True
+        ):
+            return None
+        reads: list[Read] = []
+        if np.isfinite(recorded.astype(complex)).all() and all(map(_finite, given)):
+            reads = trial.reads(given)
+        if not reads:
+            reads = trial.reads([_generic(array, at) for at, array in enumerate(given)])
+    except Exception:  # of the library, or there are too many
+        return None
+    reads += [
+        Read(at, np.arange(array.size), True)
+        for at, array in enumerate(given)
+        if array.dtype.kind not in "fc" and array.size
+    ]
+    return Made(tuple(sorted(reads, key=lambda read: read.port)), exact=False)
+
+
+class _Trial:
+    """Runs of one operation, as long as there are any left."""
+
+    def __init__(self, run: Run, outputs: Sequence[Array], port: int, position: int) -> None:
+        self._run, self._port, self._position = run, port, position
+        self._shape = np.shape(outputs[port])
+        self._left, self._until = MOST_RUNS, time.monotonic() + MOST_S
+
+    def element(self, given: Sequence[Array]) -> Array:
+        """The element that is asked about, of these inputs."""
+        if not self._left or time.monotonic() > self._until:
+            raise _TooManyError
+        self._left -= 1
+        with np.errstate(all="ignore"):
+            result = np.asarray(self._run(given)[self._port])
+        if result.shape != self._shape:
+            raise ValueError("the result has another shape")
+        element: Array = flat(result, np.array([self._position])).astype(complex)
+        return element
+
+    def reads(self, given: list[Array]) -> list[Read]:
+        """What the element changes with, at these inputs."""
+        before = self.element(given)
+        reads = []
+        for port, array in enumerate(given):
+            if array.dtype.kind not in "fc" or not array.size:
+                continue
+            moved = _moved(array, port)
+            places: list[int] = []
+            waiting = [np.arange(array.size)]
+            while waiting:
+                part = waiting.pop()
+                mixed = array.reshape(-1).copy()
+                mixed[part] = moved[part]
+                trial = [*given[:port], mixed.reshape(array.shape), *given[port + 1 :]]
+                if np.array_equal(self.element(trial), before, equal_nan=True):
+                    continue
+                if part.size == 1:
+                    places.append(int(part[0]))
+                else:
+                    waiting += [part[part.size // 2 :], part[: part.size // 2]]
+            if places:
+                reads.append(Read(port, np.array(places, np.int64)))
+        return reads
+
+
+def _finite(array: Array) -> bool:
+    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+
+
+def _moved(array: Array, port: int) -> Array:
+    """The elements, each a little further on, by its own amount."""
+    by = np.random.default_rng(port).uniform(0.5, 1.5, array.size)
+    by *= 0.02 if array.dtype.itemsize < 4 else 1e-3
+    elements = array.reshape(-1)
+    moved: Array = (elements + by * (1 + np.abs(elements))).astype(array.dtype)
+    return moved
+
+
+def _generic(array: Array, port: int) -> Array:
+    """Numbers at which nothing is hidden by chance; integers and masks as they are."""
+    if array.dtype.kind not in "fc":
+        return array
+    numbers = np.random.default_rng(100 + port).uniform(0.3, 0.7, array.shape)
+    return np.asarray(numbers).astype(array.dtype)
