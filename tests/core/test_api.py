@@ -63,9 +63,9 @@ def test_attach_without_a_server_goes_on(tmp_path, monkeypatch, capfd):
     assert "not attached: no nodescope server found" in capfd.readouterr().err
     publish(Address("ws://127.0.0.1:1/link", "secret"))
     assert ns.attach() is None
-    said = capfd.readouterr().err
-    assert "not attached: no nodescope server responds at ws://127.0.0.1:1/link" in said
-    assert "secret" not in said
+    error_output = capfd.readouterr().err
+    assert "not attached: no nodescope server responds at ws://127.0.0.1:1/link" in error_output
+    assert "secret" not in error_output
     assert modes.observer() is None
     assert list((tmp_path / ".nodescope" / "runs").iterdir()) == []
 
@@ -181,11 +181,11 @@ def test_a_forked_child_is_inert(tmp_path):
 
 def test_recordings_of_the_same_second_have_names_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said: list[str] = []
+    names: list[str] = []
     with ThreadPoolExecutor(8) as pool:
-        paths = list(pool.map(lambda _: api.recording_path("train", said.append), range(24)))
+        paths = list(pool.map(lambda _: api.recording_path("train", names.append), range(24)))
     assert len(set(paths)) == 24
-    assert not said
+    assert not names
     with ns.record(paths[0]):
         ns.tensor([1.0])
     with Recording.open(paths[0]) as recording:
@@ -194,13 +194,16 @@ def test_recordings_of_the_same_second_have_names_of_their_own(tmp_path, monkeyp
 
 def test_breakpoints_are_kept_with_the_project(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("NODESCOPE_PROJECT")
-    script, asked = tmp_path / "train.py", parse_breakpoint("op:exp")
+    script, breakpoint_ = tmp_path / "train.py", parse_breakpoint("op:exp")
     for expected in (("loss",), ("loss", "op:exp")):
         run = api.Run(tmp_path / "a.nscope", debugger=True, saved=ProjectSettings(script))
         run.command(SetBreakpoints(tuple(map(parse_breakpoint, expected))))
         run.finish(0, "")
     run = api.Run(
-        tmp_path / "b.nscope", debugger=True, saved=ProjectSettings(script), breakpoints=(asked,)
+        tmp_path / "b.nscope",
+        debugger=True,
+        saved=ProjectSettings(script),
+        breakpoints=(breakpoint_,),
     )
-    assert [each.breakpoint.target for each in run.gate.info.breakpoints] == ["loss", "exp"]
+    assert [item.breakpoint.target for item in run.gate.info.breakpoints] == ["loss", "exp"]
     run.finish(0, "")

@@ -24,12 +24,12 @@ WAIT_S = 60.0
 class Odd:
     """A value one of whose methods raises."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, name: str) -> None:
+        self._what = name
 
-    def _may(self, what: str) -> None:
-        if what == self._what:
-            raise ValueError(what)
+    def _may(self, name: str) -> None:
+        if name == self._what:
+            raise ValueError(name)
 
     def __repr__(self) -> str:
         self._may("repr")
@@ -136,8 +136,8 @@ def outcomes() -> dict[str, str]:
 
 def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
     plain = outcomes()
-    said: list[str] = []
-    run = api.Run(tmp_path / "r.nscope", level="values", debugger=True, say=said.append)
+    lines: list[str] = []
+    run = api.Run(tmp_path / "r.nscope", level="values", debugger=True, say=lines.append)
     probes = run.bus.probes
     run.start()
     try:
@@ -149,8 +149,8 @@ def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
     assert watched == plain
     assert plain["when 1"] == "UsageError"
     assert plain["on equal 19"] == "returned"
-    assert any("cannot be evaluated on a Odd: ValueError: data" in line for line in said)
-    assert len(said) == len(set(said))
+    assert any("cannot be evaluated on a Odd: ValueError: data" in line for line in lines)
+    assert len(lines) == len(set(lines))
 
 
 def deep(depth: int) -> int:
@@ -167,9 +167,9 @@ def deep(depth: int) -> int:
 @pytest.mark.parametrize("margin", range(0, 40, 3))
 def test_a_recursion_at_its_limit_switches_nothing_off(tmp_path: Path, margin: int) -> None:
     """The limit is met at another place of ours with each margin."""
-    said: list[str] = []
+    lines: list[str] = []
     run = api.Run(
-        tmp_path / "r.nscope", level="values", debugger=True, say=said.append,
+        tmp_path / "r.nscope", level="values", debugger=True, say=lines.append,
         breakpoints=(parse_breakpoint("op:sqrt"), parse_breakpoint("op:exp if value > 30")),
         watches=("nan",),
     )  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_recursion_at_its_limit_switches_nothing_off(tmp_path: Path, margin: i
         run.gate.command(Continue())
         program.join(WAIT_S)
         run.finish()
-    assert not [line for line in said if "disabled" in line]
+    assert not [line for line in lines if "disabled" in line]
     with Recording.open(tmp_path / "r.nscope") as recording:
         known = {row.node.id for row in recording.nodes()}
         ran = {row.node for row in recording.executions()}

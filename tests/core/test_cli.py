@@ -96,13 +96,13 @@ def test_syntax_error_looks_as_python_shows_it(tmp_path):
 def test_endings(tmp_path, code, status, last):
     done = nodescope(tmp_path, *UNSTOPPED, "script.py", text=code + "\n")
     assert done.returncode == status, done.stderr
-    said = [line for line in done.stderr.splitlines() if not line.startswith("nodescope: ")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("nodescope: ")]
     if last is not None:
-        assert said[-1] == last
+        assert lines[-1] == last
     assert os.path.join("core", "nodescope") not in done.stderr
     if status == 1 and last != "bye" and last != "mine x 3":
-        assert said[0] == "Traceback (most recent call last):"
-        assert 'script.py", line' in said[1]
+        assert lines[0] == "Traceback (most recent call last):"
+        assert 'script.py", line' in lines[1]
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_unknown_node_says_so_suggests_and_stays_armed(tmp_path):
     done = nodescope(tmp_path, *UNSTOPPED, "--break", "node:loss/maen", "script.py", text=TRAIN)
     assert done.returncode == 0, done.stderr
     assert "trained 9.0" in done.stdout
-    said = [line for line in done.stderr.splitlines() if "loss/maen" in line]
-    assert len(said) == 1
-    assert "did you mean 'loss/mean'" in said[0]
-    assert "it stays armed" in said[0]
+    lines = [line for line in done.stderr.splitlines() if "loss/maen" in line]
+    assert len(lines) == 1
+    assert "did you mean 'loss/mean'" in lines[0]
+    assert "it stays armed" in lines[0]
 
 
 def test_unwritable_recording_path_is_refused_and_nothing_runs(tmp_path):
@@ -146,9 +146,9 @@ def test_unwritable_default_falls_back(tmp_path):
     done = nodescope(tmp_path, *UNSTOPPED, "script.py", text="print('ran')\n")
     assert done.returncode == 0
     assert done.stdout == "ran\n"
-    said = [line for line in done.stderr.splitlines() if "cannot be written" in line]
-    assert len(said) == 1
-    assert "recording to" in said[0]
+    lines = [line for line in done.stderr.splitlines() if "cannot be written" in line]
+    assert len(lines) == 1
+    assert "recording to" in lines[0]
 
 
 @pytest.mark.parametrize("args", [("--level", "all"), ("--budget", "much"), ("--port", "99999")])
@@ -163,10 +163,10 @@ def test_bad_options(tmp_path, args):
 def programs() -> Iterator[list[Program]]:
     started: list[Program] = []
     yield started
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.end()
+    for item in started:
+        if item.process.poll() is None:
+            item.process.kill()
+            item.end()
 
 
 def test_ctrl_c_while_stopped_ends_the_program(tmp_path, programs):
@@ -349,7 +349,7 @@ def test_what_is_printed_is_in_the_recording(tmp_path):
     logs = [(row.stream, row.text) for row in recording.logs()]
     info = recording.run()
     recording.close()
-    assert [each for each in logs if each[0] == "stdout"] == [("stdout", "one"), ("stdout", "two")]
+    assert [log for log in logs if log[0] == "stdout"] == [("stdout", "one"), ("stdout", "two")]
     assert ("stderr", "err") in logs
     assert info.status == 3
     assert info.name == "script.py"

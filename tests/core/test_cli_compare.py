@@ -46,10 +46,10 @@ def test_a_program_runs_twice_in_the_same_way(tmp_path: Path) -> None:
     address = program.expect("open http://127.0.0.1:")
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 0
-    said = [line for line in program.lines if line.startswith("[")]
-    assert [line.split()[2] for line in said] == ["eager", "compiled"]
-    assert all(line.startswith("['--epochs', '3']") for line in said)
-    assert said[0].replace("eager", "compiled") == said[1]
+    lines = [line for line in program.lines if line.startswith("[")]
+    assert [line.split()[2] for line in lines] == ["eager", "compiled"]
+    assert all(line.startswith("['--epochs', '3']") for line in lines)
+    assert lines[0].replace("eager", "compiled") == lines[1]
     with (
         Recording.open(tmp_path / "out" / "eager.nscope") as eager,
         Recording.open(tmp_path / "out" / "compiled.nscope") as compiled,
@@ -106,16 +106,16 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     program.process.send_signal(signal.SIGINT)
     program.end()
     again = compare(tmp_path, "out/compiled.nscope", "out/eager.nscope")
-    found = re.search("#compare=.*", again.expect("open http://"))
+    match = re.search("#compare=.*", again.expect("open http://"))
     again.process.send_signal(signal.SIGINT)
     assert again.end() == 0
-    assert found is not None
+    assert match is not None
     assert wanted is not None
-    assert found[0] == wanted[0]
+    assert match[0] == wanted[0]
 
 
 @pytest.mark.parametrize(
-    ("args", "text", "said"),
+    ("args", "text", "expected"),
     [
         (("script.py",), "import nodescope as ns\nns.tensor([1.0]) + 1\n",
          "no compiled function ran in script.py: nothing to compare"),
@@ -127,13 +127,13 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared_is_said_in_one_line(
-    tmp_path: Path, args: tuple[str, ...], text: str, said: str
+    tmp_path: Path, args: tuple[str, ...], text: str, expected: str
 ) -> None:
     done = nodescope(tmp_path, *UNTIMED, *args, text=text)
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert last.startswith("nodescope: ")
-    assert said in last
+    assert expected in last
     assert "Traceback" not in done.stderr
 
 

@@ -53,8 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     actions = parser()._actions
-    (found,) = (each for each in actions if isinstance(each, argparse._SubParsersAction))
-    return dict(found.choices)
+    (result,) = (action for action in actions if isinstance(action, argparse._SubParsersAction))
+    return dict(result.choices)
 
 
 def cases() -> Iterator[tuple[str, str]]:
@@ -76,11 +76,11 @@ def test_any_value_is_taken_or_refused_in_words(
 ) -> None:
     monkeypatch.chdir(folder)
     for value in VALUES:
-        given = [command, *([option, value] if option else [value]), *GOOD.get(command, [])]
+        arguments = [command, *([option, value] if option else [value]), *GOOD.get(command, [])]
         if not option and command in ("check", "why"):
-            given = [command, value]
-        twice = [command, *[option, value] * 2, *GOOD.get(command, [])] if option else given
-        for line in (given, twice):
+            arguments = [command, value]
+        twice = [command, *[option, value] * 2, *GOOD.get(command, [])] if option else arguments
+        for line in (arguments, twice):
             try:
                 if command in READ_ONLY:
                     read(line)
@@ -89,16 +89,16 @@ def test_any_value_is_taken_or_refused_in_words(
                     status = main(line)
             except SystemExit as leaving:
                 status = int(leaving.code or 0)
-            told = capfd.readouterr()
-            said = told.out + told.err
+            captured = capfd.readouterr()
+            output = captured.out + captured.err
             assert status in (0, 1, 2), (line, status)
             for word in ("Traceback", "defect", "\x1b[31m", "\u202e"):
-                assert word not in said, (line, said[:2000])
+                assert word not in output, (line, output[:2000])
             if status == 2:
-                assert told.err.strip(), line
-                assert len(told.err) < 12_000, line
-        for each in folder.iterdir():  # what was written, under whatever name
-            if each.name not in (
+                assert captured.err.strip(), line
+                assert len(captured.err) < 12_000, line
+        for path in folder.iterdir():  # what was written, under whatever name
+            if path.name not in (
                 "run.nscope",
                 "fifo",
                 "folder",
@@ -106,4 +106,4 @@ def test_any_value_is_taken_or_refused_in_words(
                 "noise.nscope",
                 "loop",
             ):
-                each.unlink()
+                path.unlink()

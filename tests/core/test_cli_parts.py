@@ -113,7 +113,7 @@ def test_what_is_kept_by_level_and_limit(
     level: Level | None, limit: float | None, expected: tuple[object, ...]
 ) -> None:
     kept = kept_by(level, limit)
-    assert tuple(kept[each] for each in ("level", "max_slowdown", "newest", "explicit")) == expected
+    assert tuple(kept[item] for item in ("level", "max_slowdown", "newest", "explicit")) == expected
 
 
 @pytest.mark.parametrize("text", ["1", "0.5", "-2", "nan", "inf", "fast"])
@@ -126,8 +126,8 @@ def test_a_slowdown_is_above_one_or_no_limit(text: str, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("tells", [True, False])
 def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
-    given: list[str] = []
-    monkeypatch.setattr("webbrowser.open", given.append)
+    addresses: list[str] = []
+    monkeypatch.setattr("webbrowser.open", addresses.append)
     monkeypatch.setenv("HEADLESS", "0")
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(server, "can_tell", lambda: tells)
@@ -135,9 +135,9 @@ def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
     try:
         started.show(browser=True, place="#run=1")
         assert f"nodescope: open {started.url}#run=1" in capfd.readouterr().err
-        assert started.url.partition("token=")[2] not in given[0]
+        assert started.url.partition("token=")[2] not in addresses[0]
         if not tells:
-            page = Path(urlsplit(given[0]).path)
+            page = Path(urlsplit(addresses[0]).path)
             assert f"{started.url}#run=1" in page.read_text()
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
             assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700

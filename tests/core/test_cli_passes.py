@@ -10,15 +10,15 @@ def test_every_pass_is_listed_in_order_with_its_rules(capsys):
     assert main(["passes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = [line.split(" ")[0] for line in lines if not line.startswith(" ")]
-    assert heads == [each.name for each in passes.all_passes()]
+    assert heads == [all_pass_.name for all_pass_ in passes.all_passes()]
     listed = [line.split()[0] for line in lines if line.startswith(" ")]
-    assert listed == [rule.name for each in passes.all_passes() for rule in each.rules]
+    assert listed == [rule.name for all_pass_ in passes.all_passes() for rule in all_pass_.rules]
 
 
 def test_unsafe_rules_are_marked(capsys):
     main(["passes"])
     lines = capsys.readouterr().out.splitlines()
     (zero,) = [line for line in lines if line.split()[0] == "add_zero"]
-    (one,) = [line for line in lines if line.split()[0] == "multiply_one"]
+    (first,) = [line for line in lines if line.split()[0] == "multiply_one"]
     assert "unsafe:" in zero
-    assert "unsafe:" not in one
+    assert "unsafe:" not in first

@@ -57,9 +57,9 @@ def names() -> set[str]:
     done = subprocess.run(
         [sys.executable, "-P", "-c", MODULES], capture_output=True, text=True, check=True
     )
-    found = {*done.stdout.split(), *OPTIONAL.split()} - OURS
-    assert {"asyncio", "uvicorn", "numpy", "email", "h11"} <= found
-    return {each for each in found if each.isidentifier()}
+    result = {*done.stdout.split(), *OPTIONAL.split()} - OURS
+    assert {"asyncio", "uvicorn", "numpy", "email", "h11"} <= result
+    return {item for item in result if item.isidentifier()}
 
 
 @pytest.fixture
@@ -69,9 +69,9 @@ def planted(tmp_path: Path, names: set[str]) -> Iterator[Path]:
         np.exp(ns.tensor(np.ones(3)))
     marks = tmp_path / "marks"
     marks.mkdir()
-    for each in names:
-        mark = f"open({str(marks / each)!r}, 'w').close()\n"
-        (tmp_path / f"{each}.py").write_text(f"{mark}raise ImportError('planted')\n")
+    for name in names:
+        mark = f"open({str(marks / name)!r}, 'w').close()\n"
+        (tmp_path / f"{name}.py").write_text(f"{mark}raise ImportError('planted')\n")
     yield tmp_path
     assert sorted(os.listdir(marks)) == []
 
@@ -88,8 +88,8 @@ def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedPr
 def spare_python(folder: Path) -> None:
     """Take away what the interpreter imports from there before anything of ours is run."""
     before = [sys.executable, "-P", "-c", BEFORE]
-    for each in subprocess.run(before, capture_output=True, text=True, check=True).stdout.split():
-        (folder / f"{each}.py").unlink(missing_ok=True)
+    for part in subprocess.run(before, capture_output=True, text=True, check=True).stdout.split():
+        (folder / f"{part}.py").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("variables", [{}, {"PYTHONPATH": os.pathsep}, {"PYTHONPATH": "."}])

@@ -82,9 +82,9 @@ def test_what_the_system_refuses_is_told_in_a_line(
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
         env={**os.environ, "NODESCOPE_PROJECT": "none"},
     )  # fmt: skip
-    told = done.stdout + done.stderr
-    assert "Traceback" not in told, told
-    assert done.returncode == status, told
-    assert expected in told
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output, output
+    assert done.returncode == status, output
+    assert expected in output
     if "train.py" in command and status == 0:
-        assert "total " in told  # the program itself is as ever
+        assert "total " in output  # the program itself is as ever

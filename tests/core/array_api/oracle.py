@@ -39,12 +39,12 @@ EXTENSIONS = {"linalg": functions(strict.linalg), "fft": functions(strict.fft)}
 
 def signature(function: Callable[..., Any]) -> list[tuple[str, str, Any]]:
     """Names, kinds and defaults of the parameters."""
-    found = []
-    for each in inspect.signature(function).parameters.values():
+    results = []
+    for parameter in inspect.signature(function).parameters.values():
         # Where the strict implementation marks "not given" by an object of its own, ours says None.
-        default = None if type(each.default).__name__ == "Undef" else each.default
-        found.append((each.name, each.kind.name, default))
-    return found
+        default = None if type(parameter.default).__name__ == "Undef" else parameter.default
+        results.append((parameter.name, parameter.kind.name, default))
+    return results
 
 
 def check(name: str, *args: Any, near: float = 0.0, **kwargs: Any) -> Any:
@@ -60,20 +60,20 @@ def check(name: str, *args: Any, near: float = 0.0, **kwargs: Any) -> Any:
 
 
 def _outcomes(name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    found = []
+    results = []
     for namespace in (strict, ns):
         function: Any = namespace
         for part in name.split("."):
             function = getattr(function, part)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            given = [_to(namespace, each) for each in args]
-            named = {key: _to(namespace, each) for key, each in kwargs.items()}
+            operands = [_to(namespace, arg) for arg in args]
+            named = {key: _to(namespace, kwarg) for key, kwarg in kwargs.items()}
             try:
-                found.append(function(*given, **named))
+                results.append(function(*operands, **named))
             except Exception as error:
-                found.append(error)
-    return found[0], found[1]
+                results.append(error)
+    return results[0], results[1]
 
 
 def _to(namespace: Any, value: Any) -> Any:
@@ -81,8 +81,8 @@ def _to(namespace: Any, value: Any) -> Any:
         return namespace.asarray(value)
     if isinstance(value, np.dtype):
         return getattr(namespace, value.name)
-    if isinstance(value, list) and any(isinstance(each, np.ndarray) for each in value):
-        return [_to(namespace, each) for each in value]
+    if isinstance(value, list) and any(isinstance(item, np.ndarray) for item in value):
+        return [_to(namespace, item) for item in value]
     return value
 
 
@@ -90,8 +90,8 @@ def same(ours: Any, theirs: Any, near: float = 0.0) -> None:
     """Compare results of any form."""
     if isinstance(theirs, tuple | list):
         assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            same(one, other, near)
+        for our, other in zip(ours, theirs, strict=True):
+            same(our, other, near)
         if hasattr(theirs, "_fields"):
             assert ours._fields == theirs._fields
         return

@@ -53,33 +53,33 @@ def names() -> list[tuple[str, int, int, int]]:
         wanted = [name for name, where in array_api.NAMES.items() if where == section]
         known = [name for name in wanted if name in FUNCTIONS]
         equal = [n for n in known if signature(getattr(ns, n)) == signature(FUNCTIONS[n])]
-        there = [name for name in wanted if hasattr(ns, name)]
-        rows.append((section, len(wanted), len(there), len(wanted) - len(known) + len(equal)))
+        present = [name for name in wanted if hasattr(ns, name)]
+        rows.append((section, len(wanted), len(present), len(wanted) - len(known) + len(equal)))
     for space, functions in EXTENSIONS.items():
         module = getattr(ns, space)
-        there = [name for name in functions if hasattr(module, name)]
-        equal = [n for n in there if signature(getattr(module, n)) == signature(functions[n])]
-        rows.append((space, len(functions), len(there), len(equal)))
+        present = [name for name in functions if hasattr(module, name)]
+        equal = [n for n in present if signature(getattr(module, n)) == signature(functions[n])]
+        rows.append((space, len(functions), len(present), len(equal)))
     return rows
 
 
 def main() -> int:
     """Run and print; the exit code is pytest's."""
     counts = _Counts()
-    here = str(Path(__file__).parent)
-    code = pytest.main([here, "-q", "--no-header", "-p", "no:cacheprovider"], plugins=[counts])
+    folder = str(Path(__file__).parent)
+    code = pytest.main([folder, "-q", "--no-header", "-p", "no:cacheprovider"], plugins=[counts])
     print(f"\n{'section':<14}{'names':>7}{'there':>7}{'same signature':>16}")
-    for section, wanted, there, equal in names():
-        print(f"{section:<14}{wanted:>7}{there:>7}{equal:>16}")
+    for section, wanted, present, equal in names():
+        print(f"{section:<14}{wanted:>7}{present:>7}{equal:>16}")
     print(f"\n{'tests':<14}{'passed':>7}{'failed':>7}")
-    for section in sorted({each for each, _ in counts.outcomes}):
-        passed, failed = (counts.outcomes[section, each] for each in ("passed", "failed"))
+    for section in sorted({item for item, _ in counts.outcomes}):
+        passed, failed = (counts.outcomes[section, item] for item in ("passed", "failed"))
         print(f"{section:<14}{passed:>7}{failed:>7}")
     print("\nOn purpose other than the standard or its strict implementation:")
-    for what, why in DIFFERENCES.items():
-        print(f"  {what}: {why}")
-    for each in counts.failed:
-        print("FAILED", each)
+    for difference, why in DIFFERENCES.items():
+        print(f"  {difference}: {why}")
+    for item in counts.failed:
+        print("FAILED", item)
     return int(code)
 
 

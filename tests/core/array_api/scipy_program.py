@@ -32,9 +32,9 @@ FUNCTIONS: dict[str, Any] = {
 def main() -> None:
     """Compare all."""
     for name, function in FUNCTIONS.items():
-        found = function(ns.asarray(DATA))
-        assert isinstance(found, ns.Tensor), name
-        np.testing.assert_allclose(found.numpy(), function(DATA), rtol=1e-10)
+        result = function(ns.asarray(DATA))
+        assert isinstance(result, ns.Tensor), name
+        np.testing.assert_allclose(result.numpy(), function(DATA), rtol=1e-10)
         print(name, "same")
     x = ns.tensor(DATA, requires_grad=True)
     stats.skew(x).backward()

@@ -71,9 +71,9 @@ def arrays(draw: Any, dtype: str, shape: Any = None, name: str = "") -> np.ndarr
 
 def test_every_elementwise_function_is_checked_here() -> None:
     module = "array_api_strict._elementwise_functions"
-    known = {name for name, each in FUNCTIONS.items() if each.__module__ == module}
-    made = {name for name in known if name not in dict(UNARY) | dict(BINARY)}
-    assert made == {"clip"}
+    known = {name for name, item in FUNCTIONS.items() if item.__module__ == module}
+    checked = {name for name in known if name not in dict(UNARY) | dict(BINARY)}
+    assert checked == {"clip"}
     known_binary = {"bitwise_left_shift", "bitwise_right_shift"}
     assert known_binary <= set(dict(BINARY))
 
@@ -91,7 +91,9 @@ def test_unary(name: str, dtypes: tuple[str, ...], data: st.DataObject) -> None:
 def test_binary(name: str, dtypes: tuple[str, ...], data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(dtypes))
     shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3))
-    left, right = (data.draw(arrays(dtype, each, name)) for each in shapes.input_shapes)
+    left, right = (
+        data.draw(arrays(dtype, input_shape, name)) for input_shape in shapes.input_shapes
+    )
     check(name, left, right)
 
 
@@ -110,12 +112,12 @@ def test_binary_with_a_scalar(name: str, dtypes: tuple[str, ...], data: st.DataO
 @DRAWN
 @given(data=st.data())
 def test_binary_promotes(name: str, dtypes: tuple[str, ...], data: st.DataObject) -> None:
-    one, other = data.draw(st.sampled_from(dtypes)), data.draw(st.sampled_from(dtypes))
+    first, other = data.draw(st.sampled_from(dtypes)), data.draw(st.sampled_from(dtypes))
     try:
-        strict.result_type(getattr(strict, one), getattr(strict, other))
+        strict.result_type(getattr(strict, first), getattr(strict, other))
     except TypeError:  # the standard leaves it open; ours promotes as NumPy does
         return
-    check(name, np.ones((2,), one), np.ones((2,), other))
+    check(name, np.ones((2,), first), np.ones((2,), other))
 
 
 @DRAWN

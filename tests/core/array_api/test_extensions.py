@@ -16,10 +16,10 @@ RNG = np.random.default_rng(8)
 
 
 def array(dtype: str, *shape: int) -> Any:
-    found = RNG.standard_normal(shape)
+    result = RNG.standard_normal(shape)
     if dtype.startswith("complex"):
-        found = found + 1j * RNG.standard_normal(shape)
-    return found.astype(dtype)
+        result = result + 1j * RNG.standard_normal(shape)
+    return result.astype(dtype)
 
 
 def square(dtype: str) -> Any:
@@ -46,7 +46,7 @@ def linalg(dtype: str) -> dict[str, Cases]:
         "eigvalsh": [((d,), {})],
         "inv": [((s,), {})],
         "matmul": [((a, np.swapaxes(a, 1, 2)), {})],
-        "matrix_norm": [((a,), {"ord": each}) for each in ("fro", "nuc", 1, -1, 2, -2, np.inf)]
+        "matrix_norm": [((a,), {"ord": item}) for item in ("fro", "nuc", 1, -1, 2, -2, np.inf)]
         + [((a,), {"keepdims": True})],
         "matrix_power": [((s, n), {}) for n in (0, 1, 3, -2)],
         "matrix_rank": [((a,), {}), ((a,), {"rtol": tolerance})],
@@ -59,7 +59,7 @@ def linalg(dtype: str) -> dict[str, Cases]:
         "tensordot": [((a, a), {"axes": 3}), ((a, a), {"axes": ((1, 2), (1, 2))})],
         "trace": [((a,), {}), ((a,), {"offset": 1, "dtype": np.dtype("complex128")})],
         "vecdot": [((a, a), {}), ((a, a[:1]), {"axis": -2})],
-        "vector_norm": [((a,), {"ord": each, "axis": axis}) for each in (2, 1, 0, 3, np.inf)
+        "vector_norm": [((a,), {"ord": item, "axis": axis}) for item in (2, 1, 0, 3, np.inf)
                         for axis in (None, 1, (0, 2))] + [((a,), {"keepdims": True})],
     }  # fmt: skip
 
@@ -69,7 +69,7 @@ FACTORS = {"eigh", "qr", "svd"}
 
 
 @pytest.mark.parametrize("dtype", NEAR)
-@pytest.mark.parametrize("name", [each for each in EXTENSIONS["linalg"] if each not in FACTORS])
+@pytest.mark.parametrize("name", [item for item in EXTENSIONS["linalg"] if item not in FACTORS])
 def test_linalg(name: str, dtype: str) -> None:
     for args, kwargs in linalg(dtype)[name]:
         check(f"linalg.{name}", *args, near=NEAR[dtype], **kwargs)
@@ -95,8 +95,8 @@ def test_factors_make_what_they_were_made_from(dtype: str) -> None:
         q, r = ns.linalg.qr(ns.asarray(np.swapaxes(a, 1, 2)), mode=mode)
         assert q.shape == shape
         np.testing.assert_allclose(q.numpy() @ r.numpy(), np.swapaxes(a, 1, 2), atol=near)
-    found = ns.linalg.slogdet(ns.asarray(d))
-    assert found._fields == ("sign", "logabsdet")
+    result = ns.linalg.slogdet(ns.asarray(d))
+    assert result._fields == ("sign", "logabsdet")
     assert ns.linalg.eigh(ns.asarray(d))._fields == ("eigenvalues", "eigenvectors")
     assert ns.linalg.svd(ns.asarray(a))._fields == ("U", "S", "Vh")
     assert ns.linalg.qr(ns.asarray(a))._fields == ("Q", "R")
@@ -105,10 +105,10 @@ def test_factors_make_what_they_were_made_from(dtype: str) -> None:
 def test_a_cutoff_for_each_matrix() -> None:
     x, cutoffs = array("float64", 2, 3, 3), np.array([1e-3, 0.9])
     expected = np.linalg.pinv(x, rtol=cutoffs)
-    for given in (cutoffs, cutoffs.tolist(), ns.asarray(cutoffs)):
-        np.testing.assert_array_equal(ns.linalg.pinv(ns.asarray(x), rtol=given).numpy(), expected)
-    found = ns.compile(lambda a: np.linalg.pinv(a, rtol=cutoffs))(x)
-    np.testing.assert_array_equal(found.numpy(), expected)
+    for cutoff in (cutoffs, cutoffs.tolist(), ns.asarray(cutoffs)):
+        np.testing.assert_array_equal(ns.linalg.pinv(ns.asarray(x), rtol=cutoff).numpy(), expected)
+    result = ns.compile(lambda a: np.linalg.pinv(a, rtol=cutoffs))(x)
+    np.testing.assert_array_equal(result.numpy(), expected)
     with pytest.raises(ShapeError, match=r"cutoffs of shape \(3,\) for matrices of shape \(2,\)"):
         ns.linalg.pinv(ns.asarray(x), rtol=[0.1, 0.1, 0.1])
 
@@ -118,7 +118,7 @@ def test_the_version_of_the_standard() -> None:
 
 
 def transforms() -> list[str]:
-    return [each for each in EXTENSIONS["fft"] if not each.endswith(("freq", "shift"))]
+    return [text for text in EXTENSIONS["fft"] if not text.endswith(("freq", "shift"))]
 
 
 @pytest.mark.parametrize("dtype", NEAR)

@@ -47,13 +47,13 @@ def drawn(data: Data, dtypes: tuple[str, ...], shape: Any = SHAPES, small: bool 
 
 
 def some_axis(data: Data, ndim: int, *, none: bool = True) -> Any:
-    every: Any = st.integers(-ndim, ndim - 1) if ndim else st.none()
-    return data.draw(every | st.none() if none else every)
+    axes: Any = st.integers(-ndim, ndim - 1) if ndim else st.none()
+    return data.draw(axes | st.none() if none else axes)
 
 
 def some_axes(data: Data, ndim: int) -> Any:
     several = st.lists(
-        st.integers(-ndim, ndim - 1), max_size=ndim, unique_by=lambda each: each % ndim
+        st.integers(-ndim, ndim - 1), max_size=ndim, unique_by=lambda integer: integer % ndim
     ).map(tuple) if ndim else st.none()  # fmt: skip
     return data.draw(several | st.none()) if data.draw(st.booleans()) else some_axis(data, ndim)
 
@@ -72,7 +72,7 @@ def test_sums(name: str, data: Data) -> None:
     x = drawn(data, NUMERIC, small=True)
     kwargs: Any = {"axis": some_axes(data, x.ndim), "keepdims": data.draw(st.booleans())}
     if data.draw(st.booleans()):
-        wider = [each for each in NUMERIC if np.can_cast(x.dtype, each)]
+        wider = [item for item in NUMERIC if np.can_cast(x.dtype, item)]
         kwargs["dtype"] = np.dtype(data.draw(st.sampled_from(wider)))
     check(name, x, **kwargs)
 
@@ -158,11 +158,11 @@ def test_searchsorted(data: Data) -> None:
 def test_where(data: Data) -> None:
     dtype = data.draw(st.sampled_from(ALL))
     shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3))
-    condition, one, other = shapes.input_shapes
+    condition, first, other = shapes.input_shapes
     check(
         "where",
         data.draw(hnp.arrays("bool", condition)),
-        data.draw(arrays(dtype, one)),
+        data.draw(arrays(dtype, first)),
         data.draw(arrays(dtype, other)),
     )
 
@@ -192,8 +192,8 @@ def test_unique(name: str, data: Data) -> None:
 def test_isin(data: Data) -> None:
     x, known = drawn(data, ("int32",), small=True), drawn(data, ("int32",), small=True)
     invert = data.draw(st.booleans())  # of the next version of the standard
-    found = ns.isin(ns.asarray(x), ns.asarray(known), invert=invert)
-    np.testing.assert_array_equal(found.numpy(), np.isin(x, known, invert=invert))
+    result = ns.isin(ns.asarray(x), ns.asarray(known), invert=invert)
+    np.testing.assert_array_equal(result.numpy(), np.isin(x, known, invert=invert))
     np.testing.assert_array_equal(ns.isin(ns.asarray(x), 2).numpy(), np.isin(x, 2))
 
 
@@ -325,21 +325,21 @@ def test_ranges(data: Data) -> None:
 # Data types
 
 
-@pytest.mark.parametrize("one", ALL)
-def test_functions_of_dtypes(one: str) -> None:
-    dtype = np.dtype(one)
+@pytest.mark.parametrize("first", ALL)
+def test_functions_of_dtypes(first: str) -> None:
+    dtype = np.dtype(first)
     for other in ALL:
         # Across kinds the standard leaves it open, and ours says what NumPy says.
-        assert ns.can_cast(dtype, np.dtype(other)) == np.can_cast(one, other)
-        theirs = strict.can_cast(getattr(strict, one), getattr(strict, other))
+        assert ns.can_cast(dtype, np.dtype(other)) == np.can_cast(first, other)
+        theirs = strict.can_cast(getattr(strict, first), getattr(strict, other))
         assert ns.can_cast(dtype, np.dtype(other)) or not theirs
         check("isdtype", dtype, np.dtype(other))
         ours = ns.result_type(dtype, np.dtype(other))
-        assert ours == np.result_type(one, other)
+        assert ours == np.result_type(first, other)
     for kind in ("bool", "signed integer", "unsigned integer", "integral", "real floating",
                  "complex floating", "numeric", ("bool", "integral")):  # fmt: skip
         check("isdtype", dtype, kind)
-    limits = check("finfo" if one in FLOATS else "iinfo", dtype) if one != "bool" else None
+    limits = check("finfo" if first in FLOATS else "iinfo", dtype) if first != "bool" else None
     assert limits is None or limits.bits > 0
 
 
@@ -376,9 +376,9 @@ def test_what_ours_refuses() -> None:
 
 def test_a_tensor_never_shares_memory_with_what_it_was_made_from() -> None:
     data = np.ones(3)
-    made = [ns.asarray(data), ns.from_dlpack(data), ns.asarray([data])]
+    tensors = [ns.asarray(data), ns.from_dlpack(data), ns.asarray([data])]
     data[:] = 5
-    assert all((each.numpy() == 1).all() for each in made)
+    assert all((tensor.numpy() == 1).all() for tensor in tensors)
 
 
 def test_gradients_flow_through_the_namespace() -> None:
@@ -394,7 +394,7 @@ def test_gradients_flow_through_the_namespace() -> None:
 def test_every_function_is_checked() -> None:
     from pathlib import Path
 
-    texts = "".join(each.read_text() for each in Path(__file__).parent.glob("test_*.py"))
+    texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     unseen = [name for name in FUNCTIONS if name not in texts]
     assert not unseen
     assert COMPLEX

@@ -35,11 +35,11 @@ def spec(x: Any) -> Any:
 def cases(op: Op) -> list[Sample]:
     """The op's calls, their real floats rounded to what bfloat16 can hold."""
     rng = np.random.default_rng(2)
-    found = samples(op)
-    if op.elementwise and not found:
+    result = samples(op)
+    if op.elementwise and not result:
         low, high = op.domain
-        found = [Sample(tuple(rng.uniform(low, high, (2, 3)) for _ in op.ports))]
-    return [Sample(tuple(map(_rounded, each.inputs)), each.attrs) for each in found[:40]]
+        result = [Sample(tuple(rng.uniform(low, high, (2, 3)) for _ in op.ports))]
+    return [Sample(tuple(map(_rounded, node.inputs)), node.attrs) for node in result[:40]]
 
 
 def _rounded(x: Any) -> Any:
@@ -53,25 +53,27 @@ def cast(x: Any, dtype: Any) -> Any:
 
 def outputs(op: Op, sample: Sample, dtype: Any) -> Any:
     """What an op makes of inputs of a dtype, or the error; `infer` must say the same."""
-    inputs = tuple(cast(each, dtype) for each in sample.inputs)
-    said: Any
+    inputs = tuple(cast(value, dtype) for value in sample.inputs)
+    expected_outputs: Any
     try:
-        said = op.infer(tuple(map(spec, inputs)), sample.attrs)
+        expected_outputs = op.infer(tuple(map(spec, inputs)), sample.attrs)
     except NodescopeError as error:
-        said = error
-    found: Any
+        expected_outputs = error
+    result: Any
     try:
         with np.errstate(all="ignore"):
-            found = op.impl(*inputs, **sample.attrs)
+            result = op.impl(*inputs, **sample.attrs)
     except Exception as error:
-        found = error
-    if isinstance(found, Exception):
-        assert isinstance(said, Exception), f"infer says {said}, impl raises {found!r}"
-        return said
-    arrays = tuple(map(np.asarray, found)) if isinstance(found, tuple) else (np.asarray(found),)
-    if "depends on values" in str(said):
+        result = error
+    if isinstance(result, Exception):
+        assert isinstance(expected_outputs, Exception), (
+            f"infer says {expected_outputs}, impl raises {result!r}"
+        )
+        return expected_outputs
+    arrays = tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
+    if "depends on values" in str(expected_outputs):
         return arrays
-    specs = said if isinstance(said, tuple) else (said,)
+    specs = expected_outputs if isinstance(expected_outputs, tuple) else (expected_outputs,)
     assert specs == tuple(map(spec, arrays)), f"{op.name} {sample.attrs} {dtype}"
     return arrays
 
@@ -86,15 +88,15 @@ def test_op(op: Op, dtype: str) -> None:
     for sample in cases(op):
         if not any(isinstance(x, np.ndarray) and x.dtype.kind == "f" for x in sample.inputs):
             continue
-        found, exact = outputs(op, sample, as_dtype(dtype)), outputs(op, sample, np.float64)
-        if isinstance(found, Exception):
-            assert isinstance(found, DtypeError), found
+        result, exact = outputs(op, sample, as_dtype(dtype)), outputs(op, sample, np.float64)
+        if isinstance(result, Exception):
+            assert isinstance(result, DtypeError), result
             return
-        for one, other in zip(found, exact, strict=True):
-            assert one.dtype.name != "object"
+        for first, other in zip(result, exact, strict=True):
+            assert first.dtype.name != "object"
             if op.name not in UNSTABLE and other.dtype.kind == "f" and other.size:
                 scale = max(float(np.nanmax(np.abs(np.where(np.isinf(other), 0, other)))), 1.0)
-                ours = one.astype(np.float64)
+                ours = first.astype(np.float64)
                 np.testing.assert_allclose(ours, other, atol=4 * NEAR[dtype] * scale, rtol=0)
 
 
@@ -120,20 +122,20 @@ CALLS: dict[str, Any] = {
 def test_gradients_have_the_dtype_of_their_inputs(name: str, dtype: str) -> None:
     rng = np.random.default_rng(4)
     data = [_rounded(rng.uniform(-1, 1, shape)) for shape in ((3, 4), (4, 3))]
-    found = {}
+    results = {}
     for wanted in (dtype, "float64"):
-        x, w = (ns.tensor(each, wanted, requires_grad=True) for each in data)
+        x, w = (ns.tensor(datum, wanted, requires_grad=True) for datum in data)
         y = CALLS[name](x, w)
         assert y.dtype == as_dtype(wanted)
         y.sum().backward()
-        found[wanted] = [(g.grad, g.dtype) for g in (x, w)]
-        traced = [ns.tensor(each, wanted, requires_grad=True) for each in data]
+        results[wanted] = [(g.grad, g.dtype) for g in (x, w)]
+        traced = [ns.tensor(datum, wanted, requires_grad=True) for datum in data]
         CALLS[name](*traced).sum().backward(create_graph=True)
-        for one, (other, _) in zip(traced, found[wanted], strict=True):
-            assert (one.grad is None) == (other is None)
+        for first, (other, _) in zip(traced, results[wanted], strict=True):
+            assert (first.grad is None) == (other is None)
             if other is not None:
-                assert one.grad.numpy().tobytes() == other.numpy().tobytes()
-    for (low, kind), (high, _) in zip(found[dtype], found["float64"], strict=True):
+                assert first.grad.numpy().tobytes() == other.numpy().tobytes()
+    for (low, kind), (high, _) in zip(results[dtype], results["float64"], strict=True):
         assert (low is None) == (high is None)
         if low is None or high is None:
             continue
@@ -145,9 +147,9 @@ def test_gradients_have_the_dtype_of_their_inputs(name: str, dtype: str) -> None
 
 def test_promotion_is_what_the_ufuncs_do() -> None:
     x = ns.tensor([1.0, 2.0], "bfloat16")
-    others = ["bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "float32",
+    dtypes = ["bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "float32",
               "float64", "complex64", "complex128"]  # fmt: skip
-    for other in others:
+    for other in dtypes:
         expected = (np.ones(2, BF) + np.ones(2, other)).dtype
         y = ns.tensor([1, 0], other)
         assert (x + y).dtype == expected, other

@@ -99,7 +99,7 @@ def test_most_are_missing() -> None:
 
 def test_every_public_attribute_of_arrays_is_there_or_explained() -> None:
     x = ns.tensor(A)
-    public = {each for each in dir(np.ndarray) if not each.startswith("_")}
+    public = {text for text in dir(np.ndarray) if not text.startswith("_")}
     assert public <= set(dir(x)) | set(_MISSING)
 
 

@@ -32,10 +32,12 @@ def test_extensions_take_every_call_of_the_standard(path: str) -> None:
     space, name = path.split(".")
     ours = inspect.signature(getattr(getattr(ns, space), name))
     theirs = inspect.signature(EXTENSIONS[space][name]).parameters.values()
-    positional = [each for each in theirs if each.kind is each.POSITIONAL_ONLY]
-    named = {each.name: each.default for each in theirs if each.kind is not each.POSITIONAL_ONLY}
+    positional = [their for their in theirs if their.kind is their.POSITIONAL_ONLY]
+    named = {
+        their.name: their.default for their in theirs if their.kind is not their.POSITIONAL_ONLY
+    }
     ours.bind(*(object() for _ in positional), **named)
-    required = [each for each in positional if each.default is each.empty]
+    required = [item for item in positional if item.default is item.empty]
     ours.bind(*(object() for _ in required))
 
 
@@ -99,6 +101,6 @@ def test_info_methods_have_the_standard_signatures() -> None:
 
 
 def test_star_import_leaves_the_builtins_alone() -> None:
-    taken: dict[str, Any] = {}
-    exec("from nodescope import *", taken)
-    assert not {"abs", "all", "any", "bool", "max", "min", "pow", "round", "sum"} & set(taken)
+    imported: dict[str, Any] = {}
+    exec("from nodescope import *", imported)
+    assert not {"abs", "all", "any", "bool", "max", "min", "pow", "round", "sum"} & set(imported)

@@ -70,17 +70,17 @@ class Typed:
     def expect(self, text: str) -> str:
         """Wait until ``text`` is shown after what was expected before; what was shown up to it."""
         deadline = time.monotonic() + WAIT_S
-        while (found := self.shown.find(text, self._seen)) < 0:
+        while (result := self.shown.find(text, self._seen)) < 0:
             ready, _, _ = select.select([self._person], [], [], max(0, deadline - time.monotonic()))
             assert ready, f"{text!r} is not shown: {self.shown[self._seen :]!r}"
             self._take()
-        before = self.shown[self._seen : found]
-        self._seen = found + len(text)
+        before = self.shown[self._seen : result]
+        self._seen = result + len(text)
         return before
 
     def _take(self) -> None:
-        got = os.read(self._person, 65536).decode("utf-8", "replace")
-        self.shown = (self.shown + got).replace("\r\n", "\n")
+        result = os.read(self._person, 65536).decode("utf-8", "replace")
+        self.shown = (self.shown + result).replace("\r\n", "\n")
         if not self._raw:
             self.shown = _ESCAPES.sub("", self.shown)
 

@@ -71,9 +71,9 @@ def test_a_program_ends_as_under_plain_python(tmp_path: Path, name: str) -> None
 def test_a_record_that_an_exception_without_words_leaves(tmp_path: Path) -> None:
     text = START + UNPRINTABLE + "with ns.record('run.nscope'):\n    raise Unprintable\n"
     (tmp_path / "script.py").write_text(text)
-    status, _, told = ran(tmp_path)
-    assert (status, told.count(b"Traceback")) == (1, 1)
-    assert told.endswith(b"Unprintable: <exception str() failed>\n")
+    status, _, error_output = ran(tmp_path)
+    assert (status, error_output.count(b"Traceback")) == (1, 1)
+    assert error_output.endswith(b"Unprintable: <exception str() failed>\n")
 
 
 def test_a_forked_child_that_runs_to_the_end_leaves_the_check_to_its_parent(tmp_path: Path) -> None:

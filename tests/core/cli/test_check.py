@@ -40,17 +40,17 @@ def cases(path: Path) -> dict[str, ET.Element]:
     suites = ET.parse(path).getroot()
     assert suites.tag == "testsuites"
     (suite,) = suites
-    found = {each.attrib["name"]: each for each in suite.findall("testcase")}
-    order = [each.tag for each in suite]
-    assert order == ["properties", *["testcase"] * len(found), "system-out", "system-err"]
-    inner = [each.tag for case in found.values() for each in case]
+    results = {item.attrib["name"]: item for item in suite.findall("testcase")}
+    order = [item.tag for item in suite]
+    assert order == ["properties", *["testcase"] * len(results), "system-out", "system-err"]
+    inner = [item.tag for case in results.values() for item in case]
     for tag, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         assert int(suite.attrib[count]) == inner.count(tag)
-    assert int(suite.attrib["tests"]) == len(found)
+    assert int(suite.attrib["tests"]) == len(results)
     for name in ("name", "timestamp", "hostname", "time"):
         assert suite.attrib[name]
-    assert all({"classname", "name", "time"} <= set(each.attrib) for each in found.values())
-    return found
+    assert all({"classname", "name", "time"} <= set(item.attrib) for item in results.values())
+    return results
 
 
 def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "needs 101 steps, had 3" in done.stdout
     assert runs(tmp_path) == []
-    found = cases(tmp_path / "r.xml")
-    assert "operator_overflow" in found
-    assert {each.tag for case in found.values() for each in case} == {"skipped"}
+    result = cases(tmp_path / "r.xml")
+    assert "operator_overflow" in result
+    assert {item.tag for case in result.values() for item in case} == {"skipped"}
 
 
 def test_a_clean_recording_is_kept_if_asked_for(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
     assert done.stdout.endswith(f"next: nodescope why {shown} loss/log@2\n")
     report = json.loads((tmp_path / "r.json").read_text())
     assert (report["status"], report["recording"]) == (0, str(path))
-    assert [each["state"] for each in report["verdicts"]] == ["hit", "clean", "unasked"]
+    assert [item["state"] for item in report["verdicts"]] == ["hit", "clean", "unasked"]
     first = report["verdicts"][0]["found"][0]
     assert (first["node"], first["step"], first["source"]["line"]) == ("loss/log", 2, 9)
-    found = cases(tmp_path / "r.xml")
-    assert [[each.tag for each in case] for case in found.values()] == [
+    result = cases(tmp_path / "r.xml")
+    assert [[item.tag for item in case] for case in result.values()] == [
         ["failure"], [], ["skipped"],
     ]  # fmt: skip
     # The command that it names works as it stands.
@@ -104,20 +104,20 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "said"),
+    ("text", "status", "expected"),
     [
         ("raise SystemExit(7)", 7, "ended with status 7"),
         ("raise ValueError('no')", 1, "the program failed: ValueError: no"),
     ],
 )
-def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, said: str) -> None:
+def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, expected: str) -> None:
     done = nodescope(
         tmp_path, "check", "--junit", "r.xml", "--watch", "nan", "script.py", text=f"{TRAIN}{text}"
     )
     assert done.returncode == status
-    assert said in done.stdout
+    assert expected in done.stdout
     assert len(runs(tmp_path)) == 1
-    assert [each.tag for each in cases(tmp_path / "r.xml")["the program's exit status"]] == [
+    assert [item.tag for item in cases(tmp_path / "r.xml")["the program's exit status"]] == [
         "error"
     ]
 
@@ -192,14 +192,16 @@ def test_only_what_is_needed_is_named_as_missing(
     assert missing in ("script", "what")
 
 
-@pytest.mark.parametrize(("content", "said"), [("", "is empty"), ("1 / 0\n", "not a recording")])
+@pytest.mark.parametrize(
+    ("content", "expected"), [("", "is empty"), ("1 / 0\n", "not a recording")]
+)
 def test_what_is_named_a_recording_is_not_run(
-    tmp_path: Path, content: str, said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, content: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.nscope"
     path.write_text(content)
     assert main(["check", str(path)]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert main(["run", "--no-browser", str(path)]) == 2
     assert "is a recording; nodescope open" in capsys.readouterr().err
 
@@ -246,7 +248,7 @@ def test_a_program_without_operations_is_no_clean_run(tmp_path: Path) -> None:
         "nothing was checked: the program computed nothing with nodescope's tensors" in done.stdout
     )
     assert "script.py:2: w = np.zeros(3)  →  w = ns.tensor(np.zeros(3)" in done.stdout
-    assert [each.tag for each in cases(tmp_path / "r.xml")["something was checked"]] == ["error"]
+    assert [item.tag for item in cases(tmp_path / "r.xml")["something was checked"]] == ["error"]
 
 
 LOSS = """
@@ -261,7 +263,7 @@ for step in ns.steps(range(40)):
 
 
 @pytest.mark.parametrize(
-    ("loss", "watch", "status", "said"),
+    ("loss", "watch", "status", "expected"),
     [
         ("40.0 - step", "loss_not_falling(num_steps=100)", 1, "needs 101 steps, had 40"),
         ("40.0 - step", "loss_not_decreasing(num_steps=50)", 1, "needs 51 steps, had 40"),
@@ -275,13 +277,13 @@ for step in ns.steps(range(40)):
 )  # fmt: skip
 def test_what_was_not_evaluated_is_never_ok(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], loss: str, watch: str, status: int,
-    said: str,
+    expected: str,
 ) -> None:  # fmt: skip
     path = tmp_path / "run.nscope"
     with ns.record(path, "values"):
         exec(LOSS.replace("LOSS", loss), {})
     assert main(["check", "--watch", watch, str(path)]) == status
-    assert said in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("spec", ["", " ; ", "off nan"])

@@ -36,25 +36,25 @@ def test_the_run_that_began_last_is_the_first(
 def test_what_is_here_and_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    directory = tmp_path / "here"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert main(["runs"]) == 0
     assert "no recordings here" in capsys.readouterr().out
-    record(here / ".nodescope" / "runs" / "a.nscope", "att.py", "1")
-    record(here / "b.nscope", "att.py", "2", "a b", status=1, error="ValueError: no")
+    record(directory / ".nodescope" / "runs" / "a.nscope", "att.py", "1")
+    record(directory / "b.nscope", "att.py", "2", "a b", status=1, error="ValueError: no")
     record(tmp_path / "c.nscope", "other.py", "\x1b[31m", status=7, error="SystemExit: 7")
-    (here / "cut.nscope").write_bytes((here / "b.nscope").read_bytes()[:5000])
+    (directory / "cut.nscope").write_bytes((directory / "b.nscope").read_bytes()[:5000])
     assert main(["runs"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["STARTED", "PROGRAM"]
-    said = {row.split()[-1]: row for row in rows}
-    assert set(said) == {".nodescope/runs/a.nscope", "b.nscope", "cut.nscope"}
-    assert "att.py 1  " in said[".nodescope/runs/a.nscope"]
-    assert "att.py 2 'a b'" in said["b.nscope"]
-    assert " ValueError " in said["b.nscope"]
-    assert " unreadable " in said["cut.nscope"]
+    rows_by_name = {row.split()[-1]: row for row in rows}
+    assert set(rows_by_name) == {".nodescope/runs/a.nscope", "b.nscope", "cut.nscope"}
+    assert "att.py 1  " in rows_by_name[".nodescope/runs/a.nscope"]
+    assert "att.py 2 'a b'" in rows_by_name["b.nscope"]
+    assert " ValueError " in rows_by_name["b.nscope"]
+    assert " unreadable " in rows_by_name["cut.nscope"]
     assert main(["runs", "--all"]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown

@@ -106,7 +106,7 @@ def test_a_running_program_is_followed_on(start: Start, tmp_path: Path) -> None:
     page.subscribe(run)
     page.wait(wire.Records)
     (tmp_path / "enough").touch()
-    page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     assert program.end() == 0
 
 

@@ -62,12 +62,12 @@ def test_stepping_from_a_file(tmp_path):
     done = scripted(tmp_path, "n\ns\no\n# a comment\n\nstep\nuntil loss/mean\ntwin\nc\n")
     assert (done.returncode, done.stdout) == (0, "trained 81.0\n"), done.stderr
     assert done.stderr.startswith("Before the first node: loss/matmul, before it runs, step 1\n")
-    told = {command: lines[0] for command, lines in answers(done)}
-    assert told["n"] == "Stepped to loss/matmul, step 1"
-    assert told["s"].startswith("Stepped to backward/")
-    assert told["step"] == "Stepped to loss/matmul, step 2"
-    assert told["until loss/mean"] == "Ran to loss/mean, step 2"
-    assert told["twin"].startswith("Ran to backward/loss/")
+    replies = {command: lines[0] for command, lines in answers(done)}
+    assert replies["n"] == "Stepped to loss/matmul, step 1"
+    assert replies["s"].startswith("Stepped to backward/")
+    assert replies["step"] == "Stepped to loss/matmul, step 2"
+    assert replies["until loss/mean"] == "Ran to loss/mean, step 2"
+    assert replies["twin"].startswith("Ran to backward/loss/")
     (path,) = re.findall(r"the program ended with status 0; recorded in (.+)", done.stderr)
     with Recording.open(path) as recording:
         assert len(recording.steps()) == 3
@@ -100,75 +100,77 @@ q
 """
     done = scripted(tmp_path, commands)
     assert done.returncode == 0, done.stderr
-    told = dict(answers(done))
-    assert told["b loss/square [step 2]"][0].startswith("breakpoint 1: loss/square [step 2]")
-    assert told["c"][0] == "Breakpoint 1: loss/square, step 2"
-    assert told["c"][1] == (
+    replies = dict(answers(done))
+    assert replies["b loss/square [step 2]"][0].startswith("breakpoint 1: loss/square [step 2]")
+    assert replies["c"][0] == "Breakpoint 1: loss/square, step 2"
+    assert replies["c"][1] == (
         '  script.py:7  loss = np.mean(np.square(ns.tensor(batch, name="batch") @ w))'
     )
-    assert told["c"][2] == "  value loss/square: float64 4×2, 36 … 36, mean 36"
-    assert told["p"][0] == "  inputs[0] loss/matmul: float64 4×2, 6 … 6, mean 6"
-    assert told["p max(value) - 1"] == ["35"]
-    assert told["p matmul"] == ["float64 4×2, 6 … 6, mean 6"]
-    assert told["p loss/matmul: sum(value)"] == ["48"]
-    assert told["values inputs[0]"][0] == "[[6. 6.]"
-    assert told["info"][0].startswith("loss/square: op square, phase forward, step 2")
-    assert told["info"][-1].endswith("of step 1")
-    assert told["bt"][2:4] == ["#1 scope loss  script.py:6", '     with ns.name_scope("loss"):']
-    assert any(line.startswith("    7 ->") for line in told["l"])
-    assert told["nodes square"][-1] == "loss/square"
-    assert told["w step * 2"] == ["w1 step * 2 = 4"]
-    assert told["rb"][0] == "Back at loss/matmul, step 2"
-    assert told["rb"][-1] == "  w1 step * 2 = 4"
-    assert told["rc"][0].startswith("No earlier breakpoint; back at loss/matmul, step 1")
-    assert told["now"][0] == "Breakpoint 1: loss/square"
-    assert told["b"] == ["no breakpoints"]
-    assert told["q"][0] == "detached: the program continues and is still recorded"
+    assert replies["c"][2] == "  value loss/square: float64 4×2, 36 … 36, mean 36"
+    assert replies["p"][0] == "  inputs[0] loss/matmul: float64 4×2, 6 … 6, mean 6"
+    assert replies["p max(value) - 1"] == ["35"]
+    assert replies["p matmul"] == ["float64 4×2, 6 … 6, mean 6"]
+    assert replies["p loss/matmul: sum(value)"] == ["48"]
+    assert replies["values inputs[0]"][0] == "[[6. 6.]"
+    assert replies["info"][0].startswith("loss/square: op square, phase forward, step 2")
+    assert replies["info"][-1].endswith("of step 1")
+    assert replies["bt"][2:4] == ["#1 scope loss  script.py:6", '     with ns.name_scope("loss"):']
+    assert any(line.startswith("    7 ->") for line in replies["l"])
+    assert replies["nodes square"][-1] == "loss/square"
+    assert replies["w step * 2"] == ["w1 step * 2 = 4"]
+    assert replies["rb"][0] == "Back at loss/matmul, step 2"
+    assert replies["rb"][-1] == "  w1 step * 2 = 4"
+    assert replies["rc"][0].startswith("No earlier breakpoint; back at loss/matmul, step 1")
+    assert replies["now"][0] == "Breakpoint 1: loss/square"
+    assert replies["b"] == ["no breakpoints"]
+    assert replies["q"][0] == "detached: the program continues and is still recorded"
 
 
 def test_values_are_changed(tmp_path):
     changes = "set value[0, :] = 100\np max(value)\nset value = x\nset value *= 0\np sum(value)\n"
     done = scripted(tmp_path, f"until loss/matmul\n{changes}info\nn\nrb\nset value = 1\nq\n")
-    told = dict(answers(done))
-    assert told["set value[0, :] = 100"] == [
+    replies = dict(answers(done))
+    assert replies["set value[0, :] = 100"] == [
         "nodescope: edited: loss/matmul[0, :] set to 100",
         "  value loss/matmul: float64 4×2, 3 … 100, mean 27.25",
     ]
-    assert told["p max(value)"] == ["100"]
-    assert "is not a number" in told["set value = x"][0]
-    assert told["set value *= 0"][1] == "  value loss/matmul: float64 4×2, 0 … 0, mean 0"
-    assert told["p sum(value)"] == ["0"]
-    assert told["info"][-1] == ("  changed here: loss/matmul[0, :] set to 100; loss/matmul times 0")
-    assert told["n"][-1] == "  value loss/square: float64 4×2, 0 … 0, mean 0"
-    assert "a past moment cannot be changed" in told["set value = 1"][0]
+    assert replies["p max(value)"] == ["100"]
+    assert "is not a number" in replies["set value = x"][0]
+    assert replies["set value *= 0"][1] == "  value loss/matmul: float64 4×2, 0 … 0, mean 0"
+    assert replies["p sum(value)"] == ["0"]
+    assert replies["info"][-1] == (
+        "  changed here: loss/matmul[0, :] set to 100; loss/matmul times 0"
+    )
+    assert replies["n"][-1] == "  value loss/square: float64 4×2, 0 … 0, mean 0"
+    assert "a past moment cannot be changed" in replies["set value = 1"][0]
     assert done.returncode == 0
 
 
 def test_several_steps_are_told_once(tmp_path):
     done = scripted(tmp_path, "n 3\np step\nn 2\nrb 4\nn 2\nc\nq\n")
-    told = answers(done)
-    assert told[0] == ("n 3", told[0][1])
-    assert told[0][1][0] == "Stepped to loss/mean, step 1"
-    assert told[1] == ("p step", ["1"])
+    replies = answers(done)
+    assert replies[0] == ("n 3", replies[0][1])
+    assert replies[0][1][0] == "Stepped to loss/mean, step 1"
+    assert replies[1] == ("p step", ["1"])
     assert len([line for line in done.stderr.splitlines() if line.startswith("Stepped")]) == 2
-    assert told[3][1][0] == "Back at loss/matmul, step 1"
-    assert told[4][1][0] == "At loss/mean, step 1"
-    assert told[5][1][0].startswith("At the present: Stepped to")
+    assert replies[3][1][0] == "Back at loss/matmul, step 1"
+    assert replies[4][1][0] == "At loss/mean, step 1"
+    assert replies[5][1][0].startswith("At the present: Stepped to")
 
 
 def test_back_beyond_the_beginning_shows_where_it_came_to(tmp_path):
-    told = dict(answers(scripted(tmp_path, "n 3\nrb 99\nrb 98\nq\n")))
-    assert told["rb 99"][0] == "Back at loss/matmul, step 1"
-    assert told["rb 99"][-1].endswith("nothing before this is recorded")
-    assert told["rb 98"] == ["commands.txt:3: nothing before this is recorded"]
+    replies = dict(answers(scripted(tmp_path, "n 3\nrb 99\nrb 98\nq\n")))
+    assert replies["rb 99"][0] == "Back at loss/matmul, step 1"
+    assert replies["rb 99"][-1].endswith("nothing before this is recorded")
+    assert replies["rb 98"] == ["commands.txt:3: nothing before this is recorded"]
 
 
 def test_a_breakpoint_that_counts_once_and_logs(tmp_path):
     done = scripted(tmp_path, "tb op:mean\nb op:square log squared {max(value)}\nc\nb\nc\n")
-    told = answers(done)
-    assert told[2][1][0].startswith("nodescope: squared 9")
+    replies = answers(done)
+    assert replies[2][1][0].startswith("nodescope: squared 9")
     assert (
-        told[3][1][0]
+        replies[3][1][0]
         == "breakpoint 1: op:mean [once, off], held 1 time; done: it was set to stop once"
     )
     assert done.stderr.count("squared") >= 4
@@ -199,28 +201,28 @@ MISTAKES = {
 
 def test_mistakes_are_one_line(tmp_path):
     done = scripted(tmp_path, "\n".join(("until loss/mean", *MISTAKES, "q")))
-    told = dict(answers(done))
+    replies = dict(answers(done))
     for command, message in MISTAKES.items():
-        (line,) = told[command]
+        (line,) = replies[command]
         assert message in line
     assert done.returncode == 0
 
 
 def test_a_run_to_a_name_that_is_nowhere_does_not_run_to_the_end(tmp_path):
     done = scripted(tmp_path, "until loss/mean\nuntil loss/mean\nuntil maen\nuntil mean\nq")
-    told = answers(done)
-    (line,) = told[2][1]
+    replies = answers(done)
+    (line,) = replies[2][1]
     assert "no node named 'maen' so far; did you mean 'mean'? `b maen` and `c` wait" in line
-    assert told[3][1][0].startswith("Ran to loss/mean, step 3")
+    assert replies[3][1][0].startswith("Ran to loss/mean, step 3")
 
 
 def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     text = "import numpy as np, nodescope as ns\nnp.linalg.inv(ns.tensor(np.zeros((2, 2))))\n"
     done = scripted(tmp_path, "c\np\nc\n", text=text)
     assert done.returncode == 1
-    told = answers(done)
-    assert told[0][1][0].startswith("inv raises MatrixError: inv: singular")
-    assert any("the node raised MatrixError" in line for line in told[1][1])
+    replies = answers(done)
+    assert replies[0][1][0].startswith("inv raises MatrixError: inv: singular")
+    assert any("the node raised MatrixError" in line for line in replies[1][1])
     plain = nodescope(tmp_path, *UNSTOPPED, "script.py")
     assert plain.returncode == 1
     trace = plain.stderr[plain.stderr.index("Traceback") :].partition("nodescope: ")[0]
@@ -267,10 +269,10 @@ def test_wrong_command_lines(tmp_path, args, message):
 
 def test_help_knows_every_command(tmp_path):
     done = scripted(tmp_path, "help\nhelp rc\nq\n")
-    told = dict(answers(done))
+    replies = dict(answers(done))
     for spec in COMMANDS:
-        assert any(line.startswith(", ".join(spec.names)) for line in told["help"])
-    assert told["help rc"] == ["rc", f"  {BY_NAME['rc'].help}"]
+        assert any(line.startswith(", ".join(spec.names)) for line in replies["help"])
+    assert replies["help rc"] == ["rc", f"  {BY_NAME['rc'].help}"]
     assert len(BY_NAME) == sum(len(spec.names) for spec in COMMANDS)
     assert set(BY_NAME) >= REPEATED
 

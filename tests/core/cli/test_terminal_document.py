@@ -24,6 +24,6 @@ def test_the_session_is_what_one_sees(tmp_path):
 
 
 def test_the_table_is_the_commands():
-    for each in COMMANDS:
-        arguments = "`" + each.arguments.replace("|", "\\|") + "`" if each.arguments else ""
-        assert f"| `{', '.join(each.names)}` | {arguments} | {each.help} |\n" in TEXT
+    for item in COMMANDS:
+        arguments = "`" + item.arguments.replace("|", "\\|") + "`" if item.arguments else ""
+        assert f"| `{', '.join(item.names)}` | {arguments} | {item.help} |\n" in TEXT

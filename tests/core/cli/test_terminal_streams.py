@@ -42,11 +42,11 @@ def test_commands_neither_read_nor_write_the_programs_own_streams(tmp_path: Path
 
 def test_a_folder_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print(1)\n")
-    gone = tmp_path / "gone"
-    gone.mkdir()
+    directory = tmp_path / "gone"
+    directory.mkdir()
     done = subprocess.run(
         ["sh", "-c", 'cd "$1"; rmdir "$1"; exec "$2" -m nodescope check "$3"', "sh",
-         str(gone), sys.executable, str(tmp_path / "script.py")],
+         str(directory), sys.executable, str(tmp_path / "script.py")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")

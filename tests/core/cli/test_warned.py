@@ -31,16 +31,16 @@ def program() -> None:
 
 @pytest.fixture(params=["free", "observed"])
 def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Shown:
-    found: Shown = []
+    results: Shown = []
 
     def show(message, category, filename, lineno, file=None, line=None):
-        found.append((Path(filename).name, lineno, str(message)))
+        results.append((Path(filename).name, lineno, str(message)))
 
     with warnings.catch_warnings():
         monkeypatch.setattr(warnings, "showwarning", show)
         if request.param == "observed":
             tracer.observe(Bus())
-        yield found
+        yield results
         if request.param == "observed":
             tracer.unobserve()
         assert warnings.showwarning is show
@@ -58,7 +58,7 @@ def test_they_are_shown_at_the_users_lines(shown: Shown, action: str, times: int
     warnings.simplefilter(action)  # type: ignore[arg-type]
     with at_user_lines(is_ours):
         program()
-    assert shown == [(Path(__file__).name, *each) for each in WANTED] * times
+    assert shown == [(Path(__file__).name, *item) for item in WANTED] * times
 
 
 def test_filters_choose(shown: Shown) -> None:
@@ -67,7 +67,7 @@ def test_filters_choose(shown: Shown) -> None:
     warnings.filterwarnings("default", "divide by zero", RuntimeWarning, r"nodescope\.engine")
     with at_user_lines(is_ours):
         program()
-    assert [each[1:] for each in shown] == [WANTED[0], WANTED[2]]
+    assert [item[1:] for item in shown] == [WANTED[0], WANTED[2]]
 
 
 def test_other_warnings_stay_where_they_are(shown: Shown) -> None:
@@ -75,7 +75,7 @@ def test_other_warnings_stay_where_they_are(shown: Shown) -> None:
     with at_user_lines(is_ours):
         warnings.warn("mine", UserWarning, stacklevel=1)
         np.log(np.array([-1.0]))
-    assert [each[0] for each in shown] == [Path(__file__).name] * 2
+    assert [item[0] for item in shown] == [Path(__file__).name] * 2
 
 
 def test_errors_are_errors(shown: Shown) -> None:

@@ -14,12 +14,12 @@ from nodescope.cli import main
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    found = tmp_path / "run.nscope"
-    with ns.record(found, level="values"), np.errstate(all="ignore"):
+    result = tmp_path / "run.nscope"
+    with ns.record(result, level="values"), np.errstate(all="ignore"):
         for x in ns.steps([1.0, -1.0, 2.0]):
             with ns.name_scope("loss"):
                 np.sum(np.log(ns.tensor([x, 2.0])))
-    return found
+    return result
 
 
 def test_an_element(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,27 +30,29 @@ def test_an_element(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_options_may_stand_anywhere(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
-    for given in (["--step", "2", str(path), "log[0]"], [str(path), "--step", "2", "log[0]"],
+    outputs = []
+    for arguments in (["--step", "2", str(path), "log[0]"], [str(path), "--step", "2", "log[0]"],
                   [str(path), "log[0]", "--step", "2"]):  # fmt: skip
-        assert main(["why", *given]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0].startswith("loss/log at [0] is nan in step 2")
-    assert said == said[:1] * 3
+        assert main(["why", *arguments]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0].startswith("loss/log at [0] is nan in step 2")
+    assert outputs == outputs[:1] * 3
     watches = ["--watch", "nan on loss/log", "--strict"]
-    for given in ([*watches, str(path)], [str(path), *watches]):
-        assert main(["check", *given]) == 1
+    for arguments in ([*watches, str(path)], [str(path), *watches]):
+        assert main(["check", *arguments]) == 1
         assert "loss/log" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("given", [["why", "{}", "--of", "log"], ["check", "{}", "--strict", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["why", "{}", "--of", "log"], ["check", "{}", "--strict", "x"]]
+)
 def test_what_has_no_place_is_refused(
-    path: Path, given: list[str], capsys: pytest.CaptureFixture[str]
+    path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([each.format(path) for each in given])
+        main([item.format(path) for item in arguments])
     assert ended.value.code == 2
-    assert given[-1] in capsys.readouterr().err
+    assert arguments[-1] in capsys.readouterr().err
 
 
 def test_the_first_step_that_has_any(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,29 +63,29 @@ def test_the_first_step_that_has_any(path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = tmp_path / "run.nscope"
-    with ns.record(found):
+    result = tmp_path / "run.nscope"
+    with ns.record(result):
         for x in ns.steps([1.0]):
             np.log(ns.tensor([x]))
-    assert main(["why", str(found)]) == 0
+    assert main(["why", str(result)]) == 0
     assert capsys.readouterr().out.startswith("no NaN or Inf in 1 step of ")
 
 
 def test_what_was_not_recorded_is_not_called_finite(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = tmp_path / "run.nscope"
-    with ns.record(found, level="timing"), np.errstate(all="ignore"):
+    result = tmp_path / "run.nscope"
+    with ns.record(result, level="timing"), np.errstate(all="ignore"):
         for x in ns.steps([-1.0]):
             np.log(ns.tensor([x]))
-    assert main(["why", str(found)]) == 0
+    assert main(["why", str(result)]) == 0
     assert capsys.readouterr().out.startswith("NaN and Inf are unknown for ")
-    assert main(["why", str(found), "--step", "1"]) == 0
+    assert main(["why", str(result), "--step", "1"]) == 0
     assert capsys.readouterr().out.endswith("so NaN and Inf are unknown\n")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["loss/lug"], "did you mean 'loss/log'"),
         (["loss/log[x]"], "is not an index"),
@@ -91,10 +93,10 @@ def test_what_was_not_recorded_is_not_called_finite(
     ],
 )
 def test_what_is_wrong(
-    path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    path: Path, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["why", str(path), *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_no_such_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,10 +127,10 @@ def test_nan_is_looked_for_in_the_first_step_that_has_it(
                 np.mean(np.log(w * x)).backward()
     for element in ("training/log[nan]", "log", "loss[nan]", "loss"):
         assert main(["why", str(path), element]) == 0
-        said = capsys.readouterr().out
-        assert "is nan in step 2: log of -1" in said
-        assert said.startswith("step 2 is the first of 2 steps with NaN")
-        assert "@4 explains the last one" in said
+        output = capsys.readouterr().out
+        assert "is nan in step 2: log of -1" in output
+        assert output.startswith("step 2 is the first of 2 steps with NaN")
+        assert "@4 explains the last one" in output
     assert main(["why", str(path), "loss@4"]) == 0
     assert capsys.readouterr().out.startswith("training/mean is nan in step 4: ")
     assert main(["why", str(path), "training/multiply[nan]"]) == 2

@@ -32,13 +32,13 @@ def both(
     folder: Path, program: Callable[[], Any], *, level: Any = "values"
 ) -> tuple[Recording, Recording]:
     """Recordings of a program in either mode; it makes everything anew each time."""
-    found = []
+    results = []
     for side in SIDES:
         path = folder / f"{side}.nscope"
         with in_mode(side), ns.record(path, level=level):
             program()
-        found.append(Recording.open(path))
-    return found[0], found[1]
+        results.append(Recording.open(path))
+    return results[0], results[1]
 
 
 def compared(folder: Path, program: Callable[[], Any], *, level: Any = "values") -> Comparison:
@@ -69,11 +69,11 @@ def training(steps: int = 3, scope: str = "", name: str = "train_step") -> Calla
             return loss
 
         step = ns.compile(train_step, name=name)
-        for each in ns.steps(range(steps)):
+        for item in ns.steps(range(steps)):
             if scope:
                 with ns.name_scope(scope):
-                    step(ns.tensor(data[each], name="batch"))
+                    step(ns.tensor(data[item], name="batch"))
             else:
-                step(ns.tensor(data[each], name="batch"))
+                step(ns.tensor(data[item], name="batch"))
 
     return program

@@ -12,12 +12,12 @@ SPEC = TensorSpec((2,), "float64")
 
 def chain(*ops: str, scope: str = "", first: int = 1, leaf: str = "placeholder") -> list[Node]:
     """A leaf, then each op on the result of the one before."""
-    found: list[Node] = []
+    results: list[Node] = []
     counts: dict[str, int] = {}
     for number, op in enumerate((leaf, *ops), first):
         nth = counts[op] = counts.get(op, -1) + 1
         label = f"{op}_{nth}" if nth else op
-        found.append(
+        results.append(
             Node(
                 number, f"{scope}/{label}" if scope else label, op,
                 "leaf" if op == leaf else "elementwise",
@@ -25,17 +25,17 @@ def chain(*ops: str, scope: str = "", first: int = 1, leaf: str = "placeholder")
                 role="input" if op == leaf else "op",
             )
         )  # fmt: skip
-    return found
+    return results
 
 
 def graph(nodes: list[Node]) -> Graph:
-    values = tuple(Value(each.outputs[0], SPEC, each.name) for each in nodes)
+    values = tuple(Value(node.outputs[0], SPEC, node.name) for node in nodes)
     return Graph(1, "static", nodes=tuple(nodes), values=values)
 
 
 def matched(traced: list[Node], eager: list[Node]) -> dict[int, tuple[int, str]]:
-    found = align(graph(traced), eager, {each.outputs[0]: SPEC for each in eager})
-    return {each.traced: (each.eager, each.reason) for each in found.matches.values()}
+    result = align(graph(traced), eager, {node.outputs[0]: SPEC for node in eager})
+    return {match.traced: (match.eager, match.reason) for match in result.matches.values()}
 
 
 def test_by_scope_op_phase_and_number() -> None:
@@ -47,44 +47,44 @@ def test_by_scope_op_phase_and_number() -> None:
 
 def test_inside_the_scope_of_the_call() -> None:
     traced, eager = chain("exp", "log", scope="net"), chain("exp", "log", scope="a/net", first=11)
-    found = align(graph(traced), eager)
-    assert found.base == "a"
-    assert {each.traced: each.eager for each in found.matches.values()} == {1: 11, 2: 12, 3: 13}
+    result = align(graph(traced), eager)
+    assert result.base == "a"
+    assert {match.traced: match.eager for match in result.matches.values()} == {1: 11, 2: 12, 3: 13}
 
 
 def test_backward_nodes_stand_inside_backward() -> None:
     forward = Node(1, "net/exp", "exp", "elementwise", outputs=(1,), scope="net")
     back = Node(2, "backward/net/multiply", "multiply", "elementwise", (1,), outputs=(2,),
                 scope="backward/net", phase="backward")  # fmt: skip
-    there = Node(11, "a/net/exp", "exp", "elementwise", outputs=(11,), scope="a/net")
+    reverse_node = Node(11, "a/net/exp", "exp", "elementwise", outputs=(11,), scope="a/net")
     behind = Node(12, "backward/a/net/multiply", "multiply", "elementwise", (11,), outputs=(12,),
                   scope="backward/a/net", phase="backward")  # fmt: skip
-    assert matched([forward, back], [there, behind]) == {1: (11, "name"), 2: (12, "name")}
+    assert matched([forward, back], [reverse_node, behind]) == {1: (11, "name"), 2: (12, "name")}
 
 
 def test_the_first_of_several_calls() -> None:
     traced = chain("exp", "log")
     eager = chain("exp", "log", "exp", "log", first=11)
-    found = matched(traced, eager)
-    assert found[2] == (12, "name")
-    assert found[3] == (13, "name")
+    result = matched(traced, eager)
+    assert result[2] == (12, "name")
+    assert result[3] == (13, "name")
 
 
 def test_by_order_where_names_do_not_fit() -> None:
     traced = chain("exp", "log", "sin", scope="f")
     eager = [*chain("exp", first=11), *chain("log", "cos", "sin", first=21, scope="other")]
-    found = matched(traced, eager)
-    assert found[2] == (12, "order")
-    assert found[3] == (22, "order")
-    assert found[4] == (24, "order")
+    result = matched(traced, eager)
+    assert result[2] == (12, "order")
+    assert result[3] == (22, "order")
+    assert result[4] == (24, "order")
 
 
 def test_nothing_is_matched_twice() -> None:
     traced, eager = chain("exp", "exp", "exp"), chain("exp", "exp", first=11)
-    found = matched(traced, eager)
-    there = [number for number, _ in found.values()]
-    assert len(set(there)) == len(there)
-    assert len([each for each in found.values() if each[1] == "order"]) == 2
+    result = matched(traced, eager)
+    positions = [number for number, _ in result.values()]
+    assert len(set(positions)) == len(positions)
+    assert len([item for item in result.values() if item[1] == "order"]) == 2
 
 
 def test_an_op_is_never_matched_with_another() -> None:
@@ -100,27 +100,27 @@ def at(nodes: list[Node], line: int) -> list[Node]:
 def test_another_function_with_the_same_ops_is_no_match() -> None:
     traced = at(chain("exp", "log"), 8)
     eager = [*at(chain("exp", "log", first=11), 5), *at(chain("exp", "log", first=21), 8)]
-    found = matched(traced, eager)
-    assert (found[2], found[3]) == ((22, "name"), (23, "name"))
+    result = matched(traced, eager)
+    assert (result[2], result[3]) == ((22, "name"), (23, "name"))
 
 
 def test_the_call_with_the_shapes_of_the_trace() -> None:
     traced = at(chain("exp"), 8)
     eager = at([*chain("exp", first=11), *chain("exp", first=21)], 8)
-    found = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: SPEC})
-    assert found.matches[2].eager == 22
+    result = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: SPEC})
+    assert result.matches[2].eager == 22
     # shapes are those of a first execution: where none fits, the line decides
-    found = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: TensorSpec((), "")})
-    assert found.matches[2].eager == 12
+    result = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: TensorSpec((), "")})
+    assert result.matches[2].eager == 12
 
 
 def test_behind_the_calls_that_came_before() -> None:
     traced, other = at(chain("exp", "log", "exp"), 8), at(chain("exp"), 8)
     calls = [chain("exp", first=11), chain("exp", "log", "exp", first=21), chain("exp", first=31)]
     eager = at([node for call in calls for node in call], 8)
-    specs = {each.outputs[0]: SPEC for each in eager}
-    found = align(graph(traced), eager, specs, base="", before=[Called(graph(other), "")])
-    assert [found.matches[each].eager for each in (2, 3, 4)] == [22, 23, 24]
+    specs = {node.outputs[0]: SPEC for node in eager}
+    result = align(graph(traced), eager, specs, base="", before=[Called(graph(other), "")])
+    assert [result.matches[item].eager for item in (2, 3, 4)] == [22, 23, 24]
 
 
 def test_the_scope_of_the_call_may_be_known() -> None:
@@ -131,5 +131,5 @@ def test_the_scope_of_the_call_may_be_known() -> None:
 
 
 def test_a_leaf_of_another_shape_is_not_matched_by_its_name() -> None:
-    found = align(graph(chain()), chain(first=11), {11: TensorSpec((9,), "float64")})
-    assert not found.matches
+    result = align(graph(chain()), chain(first=11), {11: TensorSpec((9,), "float64")})
+    assert not result.matches

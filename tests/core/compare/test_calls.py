@@ -13,11 +13,11 @@ from nodescope.ir.graph import Graph, Node
 from tests.core.compare.programs import compared
 
 
-def worst(found: Comparison) -> list[tuple[str, str]]:
+def worst(result: Comparison) -> list[tuple[str, str]]:
     """Measured values that are not bit-equal, or could not be measured."""
     return [
         (function.owner, node.name)
-        for function in found.functions
+        for function in result.functions
         for node in function.nodes
         for value in node.values
         if value.compiled and (value.worst is None or not value.worst.equal)
@@ -43,12 +43,12 @@ def test_traces_and_functions_of_one_step_are_kept_apart(tmp_path: Path) -> None
             second(ns.tensor(np.arange(size), np.float32), factor)
         first(ns.tensor([4.0], np.float32))
 
-    found = compared(tmp_path, program)
-    assert len(found.functions) == 5
-    assert worst(found) == []
-    taken = [each for function in found.functions for each in eager_of(function)]
-    assert 0 not in taken
-    assert len(taken) == len(set(taken))
+    result = compared(tmp_path, program)
+    assert len(result.functions) == 5
+    assert worst(result) == []
+    eager_nodes = [item for function in result.functions for item in eager_of(function)]
+    assert 0 not in eager_nodes
+    assert len(eager_nodes) == len(set(eager_nodes))
 
 
 def test_each_call_is_found_in_its_scope(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_each_call_is_found_in_its_scope(tmp_path: Path) -> None:
             with ns.name_scope(scope):
                 f(ns.tensor([1.0, 2.0]), factor)
 
-    found = compared(tmp_path, program)
-    assert [each.base for each in found.functions] == ["a", "b"]
-    assert worst(found) == []
+    result = compared(tmp_path, program)
+    assert [function.base for function in result.functions] == ["a", "b"]
+    assert worst(result) == []
 
 
 def test_data_from_before_the_step_belongs_to_it(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_functions_that_run_nothing(tmp_path: Path) -> None:
         for f in (same, unused, number):
             f(ns.tensor([1.0]))
 
-    found = compared(tmp_path, program)
-    assert [each.owner for each in found.functions] == ["same", "unused", "number"]
-    for function in found.functions:
+    result = compared(tmp_path, program)
+    assert [function.owner for function in result.functions] == ["same", "unused", "number"]
+    for function in result.functions:
         assert function.kernels == ()
         assert function.steps == ()
         assert all(value.why for node in function.nodes for value in node.values)
-    assert found.functions[1].fates == {"eliminated": 1}
+    assert result.functions[1].fates == {"eliminated": 1}
 
 
 def test_a_name_like_that_of_a_trace_is_told_apart(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_name_like_that_of_a_trace_is_told_apart(tmp_path: Path) -> None:
         f(ns.tensor([1.0]))
         f(ns.tensor([1.0, 2.0]))
 
-    owners = [each.owner for each in compared(tmp_path, program).functions]
+    owners = [function.owner for function in compared(tmp_path, program).functions]
     assert owners == ["f#2", "f", "f#3"]
 
 

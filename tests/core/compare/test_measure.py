@@ -18,10 +18,10 @@ FLOATS = (np.float16, np.float32, np.float64)
 def test_one_step_is_one_ulp(dtype: type) -> None:
     a = np.array([1.0, -2.0, 1e-3, 0.0], dtype)
     b = np.nextafter(a, dtype(np.inf))
-    found = measure_arrays(a, b)
-    assert found.ulp == 1
-    assert not found.equal
-    assert found.max_abs == pytest.approx(float(np.abs(b.astype(float) - a.astype(float)).max()))
+    result = measure_arrays(a, b)
+    assert result.ulp == 1
+    assert not result.equal
+    assert result.max_abs == pytest.approx(float(np.abs(b.astype(float) - a.astype(float)).max()))
 
 
 def test_over_zero_each_number_counts() -> None:
@@ -36,12 +36,12 @@ def test_over_zero_each_number_counts() -> None:
 def test_what_is_not_finite_is_counted() -> None:
     a = np.array([1.0, np.nan, np.inf, 2.0])
     b = np.array([1.0, np.nan, -np.inf, np.nan])
-    found = measure_arrays(a, b)
-    assert found.nan == (1, 2)
-    assert found.inf == (1, 1)
-    assert found.max_abs == 0
-    assert found.mismatched == 0.5
-    assert not found.equal
+    result = measure_arrays(a, b)
+    assert result.nan == (1, 2)
+    assert result.inf == (1, 1)
+    assert result.max_abs == 0
+    assert result.mismatched == 0.5
+    assert not result.equal
     assert measure_arrays(a, a.copy()).equal
 
 
@@ -72,18 +72,18 @@ def test_the_tolerance_is_the_dtypes() -> None:
 
 
 def test_integers_bools_and_complex_numbers() -> None:
-    found = measure_arrays(np.array([1, 2, 3]), np.array([1, 4, 3]))
-    assert (found.max_abs, found.max_rel, found.ulp) == (2, 1, None)
-    assert found.mismatched == pytest.approx(1 / 3)
+    result = measure_arrays(np.array([1, 2, 3]), np.array([1, 4, 3]))
+    assert (result.max_abs, result.max_rel, result.ulp) == (2, 1, None)
+    assert result.mismatched == pytest.approx(1 / 3)
     assert measure_arrays(np.array([True, False]), np.array([True, False])).equal
     assert measure_arrays(np.array([3 + 4j]), np.array([0j])).max_abs == 5
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3)])
 def test_scalars_and_nothing(shape: tuple[int, ...]) -> None:
-    found = measure_arrays(np.zeros(shape), np.zeros(shape))
-    assert found.equal
-    assert found.source == "arrays"
+    result = measure_arrays(np.zeros(shape), np.zeros(shape))
+    assert result.equal
+    assert result.source == "arrays"
 
 
 def test_what_cannot_be_compared_says_why() -> None:
@@ -102,14 +102,14 @@ def test_any_two_arrays_are_measured(
 ) -> None:
     a = data.draw(hnp.arrays(dtype, shape))
     b = data.draw(hnp.arrays(dtype, shape))
-    found = measure_arrays(a, b)
+    result = measure_arrays(a, b)
     back = measure_arrays(b, a)
-    assert found.equal == (a.tobytes() == b.tobytes()) or np.isnan(a).any()
-    assert found.max_abs == back.max_abs
-    assert found.ulp == back.ulp
+    assert result.equal == (a.tobytes() == b.tobytes()) or np.isnan(a).any()
+    assert result.max_abs == back.max_abs
+    assert result.ulp == back.ulp
     assert measure_arrays(a, a.copy()).equal
-    assert found.mismatched is not None
-    assert 0 <= found.mismatched <= 1
+    assert result.mismatched is not None
+    assert 0 <= result.mismatched <= 1
 
 
 def test_statistics() -> None:
@@ -117,10 +117,10 @@ def test_statistics() -> None:
     same = measure_summaries(summarise(a), summarise(np.asfortranarray(a.copy())))
     assert same.equal
     assert same.max_abs == 0
-    found = measure_summaries(summarise(a), summarise(a + 1))
-    assert not found.equal
-    assert found.source == "summaries"
-    assert found.max_abs == pytest.approx(np.linalg.norm(a + 1) - np.linalg.norm(a))
+    result = measure_summaries(summarise(a), summarise(a + 1))
+    assert not result.equal
+    assert result.source == "summaries"
+    assert result.max_abs == pytest.approx(np.linalg.norm(a + 1) - np.linalg.norm(a))
     other = measure_summaries(summarise(a), summarise(a[0]))
     assert other.source == "none"
     assert "float64" in other.why
@@ -128,7 +128,7 @@ def test_statistics() -> None:
 
 def test_an_error_that_overflows_is_a_number() -> None:
     huge = np.finfo(np.float64).max
-    found = measure_arrays(np.array([huge, 5e-324]), np.array([-huge, 1.0]))
-    assert found.max_abs == huge
-    assert found.max_rel == huge
-    assert found.mismatched == 1.0
+    result = measure_arrays(np.array([huge, 5e-324]), np.array([-huge, 1.0]))
+    assert result.max_abs == huge
+    assert result.max_rel == huge
+    assert result.mismatched == 1.0

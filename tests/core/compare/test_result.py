@@ -38,7 +38,7 @@ def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
     # what runs has its time, and that of what it covers
     assert all(kernel.run and kernel.ns and kernel.times == 3 for kernel in function.kernels)
     assert all(kernel.eager_ns for kernel in function.kernels if kernel.covers)
-    covered = {each for kernel in function.kernels for each in kernel.covers}
+    covered = {cover for kernel in function.kernels for cover in kernel.covers}
     running = {kernel.id for kernel in function.kernels}
     assert {node.id for node in inner if running & set(node.into)} == covered
 
@@ -51,19 +51,19 @@ def test_the_scope_around_the_call_is_found(tmp_path: Path) -> None:
 
 def test_statistics_are_compared_where_elements_were_not_kept(tmp_path: Path) -> None:
     (function,) = compared(tmp_path, training(), level="summary").functions
-    found = [
+    results = [
         value.worst for node in function.nodes for value in node.values
         if value.compiled and value.worst is not None
     ]  # fmt: skip
-    assert {each.source for each in found} == {"summaries"}
-    assert all(each.equal and each.ulp is None for each in found)
+    assert {item.source for item in results} == {"summaries"}
+    assert all(item.equal and item.ulp is None for item in results)
 
 
 def test_times_alone(tmp_path: Path) -> None:
     (function,) = compared(tmp_path, training(), level="timing").functions
     values = [value for node in function.nodes for value in node.values if value.compiled]
-    assert all(each.worst is not None and each.worst.source == "none" for each in values)
-    assert all("kept no value" in each.worst.why for each in values if each.worst)
+    assert all(value.worst is not None and value.worst.source == "none" for value in values)
+    assert all("kept no value" in value.worst.why for value in values if value.worst)
     assert all(kernel.ns for kernel in function.kernels)
 
 
@@ -85,13 +85,13 @@ def test_an_error_is_found_where_it_is(tmp_path: Path) -> None:
         by_op = {node.op: node for node in function.nodes}
         wrong = by_op["add"].values[0].worst
         right = by_op["exp"].values[0]
-        told = history(eager, compiled, function.owner, by_op["add"].id)
+        histories = history(eager, compiled, function.owner, by_op["add"].id)
     assert wrong is not None
     assert wrong.max_abs == pytest.approx(1e-3, rel=1e-3)
     assert wrong.mismatched == 1.0
     assert not wrong.equal
     assert right.worst is None or right.worst.equal
-    assert [each.max_abs for each in told.measures] == [wrong.max_abs]
+    assert [measure.max_abs for measure in histories.measures] == [wrong.max_abs]
     assert worst_of([right.worst, wrong] if right.worst else [wrong]) == wrong
 
 
@@ -102,15 +102,15 @@ def test_steps_that_one_run_lacks_are_left_out_and_told(tmp_path: Path, level: s
 
     eager, compiled = both(tmp_path, program, level=level)
     with eager, compiled:
-        found = compare(eager, compiled)
-        (function,) = found.functions
-        node = next(each for each in function.nodes if each.op == "tanh")
-        told = history(eager, compiled, function.owner, node.id)
-    assert found.notes == ("The eager run has 2 steps, the compiled run 5",)
+        result = compare(eager, compiled)
+        (function,) = result.functions
+        node = next(n for n in function.nodes if n.op == "tanh")
+        histories = history(eager, compiled, function.owner, node.id)
+    assert result.notes == ("The eager run has 2 steps, the compiled run 5",)
     assert function.steps == (1, 2, 3, 4, 5)
     assert node.values[0].steps == (1, 2)
-    assert told.steps == (1, 2)
-    assert {each.source for each in told.measures} == {
+    assert histories.steps == (1, 2)
+    assert {measure.source for measure in histories.measures} == {
         "arrays" if level == "values" else "summaries"
     }
 
@@ -130,12 +130,12 @@ def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
         ns.record(tmp_path / "compiled.nscope"),
     ):
         program()
-    with Recording.open(path) as one, Recording.open(tmp_path / "compiled.nscope") as two:
-        found = compare(one, two)
-    assert [note for note in found.notes if "half-way" in note] == [
+    with Recording.open(path) as first, Recording.open(tmp_path / "compiled.nscope") as two:
+        result = compare(first, two)
+    assert [note for note in result.notes if "half-way" in note] == [
         "The compiled run failed: ValueError: half-way"
     ]
-    assert found.functions[0].steps == (1,)
+    assert result.functions[0].steps == (1,)
 
 
 def test_stages_go_from_the_traced_graph_to_the_one_that_runs(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_stages_go_from_the_traced_graph_to_the_one_that_runs(tmp_path: Path) ->
     for stage in compared_.stages:
         graph = with_origins(function, stage.graph)
         assert graph is not None
-        assert {each for node in graph.nodes for each in node.origin} <= traced
+        assert {item for node in graph.nodes for item in node.origin} <= traced
     assert with_origins(function, 10_000) is None
 
 
@@ -159,11 +159,11 @@ def test_a_run_without_compiled_functions_is_refused(tmp_path: Path) -> None:
         with ns.record(tmp_path / f"{name}.nscope"):
             np.exp(ns.tensor([1.0]))
     with (
-        Recording.open(tmp_path / "a.nscope") as one,
+        Recording.open(tmp_path / "a.nscope") as first,
         Recording.open(tmp_path / "b.nscope") as two,
         pytest.raises(UsageError, match="no compiled function"),
     ):
-        compare(one, two)
+        compare(first, two)
 
 
 def test_an_unknown_node_has_no_history(tmp_path: Path) -> None:
@@ -187,16 +187,16 @@ def test_each_function_is_beside_the_step_in_which_it_ran(tmp_path: Path, level:
 
     eager, compiled = both(tmp_path, program, level=level)
     with eager, compiled:
-        found = compare(eager, compiled).functions
+        result = compare(eager, compiled).functions
         reader = Reader(eager, compiled)
-        for function, rows, steps in zip(found, (8, 5), ((1, 2), (3,)), strict=True):
+        for function, rows, steps in zip(result, (8, 5), ((1, 2), (3,)), strict=True):
             assert function.steps == steps
             inner = [node for node in function.nodes if node.role == "op"]
             assert {node.matched for node in inner} == {"name"}
             nodes, specs = reader.as_of(steps[0])
-            shapes = {specs[each].shape for id in function.beside for each in nodes[id].outputs}
+            shapes = {specs[value].shape for id in function.beside for value in nodes[id].outputs}
             assert shapes == {(6, 4), (rows, 6), (rows, 4), ()}
             traced = {node.eager: node for node in function.nodes if node.eager}
             for id, node in traced.items():
-                known = [specs[each] for each in nodes[id].outputs]
+                known = [specs[value] for value in nodes[id].outputs]
                 assert known == [value.spec for value in node.values], node.name

@@ -30,7 +30,7 @@ Body = dict[str, Any]
 @lru_cache
 def schema() -> Body:
     """The protocol's schema, as debugpy brings it."""
-    (path,) = [each for each in files("debugpy") or () if each.name == "debugProtocol.json"]
+    (path,) = [file for file in files("debugpy") or () if file.name == "debugProtocol.json"]
     return json.loads(Path(path.locate()).read_text())
 
 
@@ -155,16 +155,16 @@ class Editor:
         """
         kinds = name == "output"
 
-        def found() -> int | None:
+        def position() -> int | None:
             for place in range(self._read[kinds], len(self._events)):
                 kind, body = self._events[place]
-                if kind == name and all(body.get(key) == each for key, each in wanted.items()):
+                if kind == name and all(body.get(key) == item for key, item in wanted.items()):
                     return place
             return None
 
         with self._news:
-            assert self._news.wait_for(lambda: found() is not None, WAIT_S), (name, self._events)
-            place = found()
+            assert self._news.wait_for(lambda: position() is not None, WAIT_S), (name, self._events)
+            place = position()
             assert place is not None
             self._read[kinds] = place + 1
             return self._events[place][1]
@@ -211,13 +211,13 @@ class Editor:
     def scope(self, name: str, frame: int = 1) -> int:
         """The reference of a scope."""
         scopes = self.ask("scopes", frameId=frame)["scopes"]
-        (found,) = [each["variablesReference"] for each in scopes if each["name"] == name]
-        return found
+        (results,) = [scope["variablesReference"] for scope in scopes if scope["name"] == name]
+        return results
 
     def variables(self, reference: int, **more: Any) -> dict[str, Body]:
         """What it unfolds to, by name."""
-        found = self.ask("variables", variablesReference=reference, **more)["variables"]
-        return {each["name"]: each for each in found}
+        result = self.ask("variables", variablesReference=reference, **more)["variables"]
+        return {item["name"]: item for item in result}
 
     def value(self, expression: str, context: str = "watch") -> str:
         """What an expression gives."""

@@ -24,7 +24,7 @@ def test_each_attribute_of_a_launch_is_told():
 
 def attached_by(configuration: dict[str, object]) -> set[str]:
     """The attributes of a configuration that attaches, which are ours or the editor's."""
-    known = {*(each.encode_name for each in msgspec.structs.fields(Attach)), *EDITORS}
+    known = {*(field.encode_name for field in msgspec.structs.fields(Attach)), *EDITORS}
     assert set(configuration) <= known
     return set(configuration)
 
@@ -36,15 +36,15 @@ def test_each_attribute_of_an_attachment_is_told():
 
 def test_the_sample_launches_a_sample(tmp_path):
     text = (ROOT / "samples" / ".vscode" / "launch.json").read_text()
-    found, other = json.loads(text)["configurations"]
-    assert found["type"] == other["type"] == "nodescope"
+    result, other = json.loads(text)["configurations"]
+    assert result["type"] == other["type"] == "nodescope"
     assert attached_by(other) == {"cwd", *EDITORS}
     script = ROOT / "samples" / "linear_regression.py"
-    given = {**found, "program": str(script), "cwd": str(tmp_path)}
-    assert launch_of(given).stop_on_entry
+    answered = {**result, "program": str(script), "cwd": str(tmp_path)}
+    assert launch_of(answered).stop_on_entry
     with Editor(tmp_path) as editor:
         editor.initialize()
-        editor.ask("launch", **given)
+        editor.ask("launch", **answered)
         editor.event("initialized")
         editor.configured()
         assert editor.event("stopped")["reason"] == "entry"

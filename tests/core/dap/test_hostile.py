@@ -41,7 +41,7 @@ def test_wrong_requests_are_refused_one_by_one(tmp_path):
 
     def until(**wanted: object) -> dict[str, object]:
         while message := channel.read():
-            if all(message.get(key) == each for key, each in wanted.items()):
+            if all(message.get(key) == item for key, item in wanted.items()):
                 return message
         raise AssertionError(f"no {wanted}")
 

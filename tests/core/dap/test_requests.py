@@ -32,19 +32,19 @@ BASE = {
 
 
 def test_capabilities_are_what_is_handled():
-    said = {name for name, value in capabilities.CAPABILITIES.items() if value}
+    capabilities_listed = {name for name, value in capabilities.CAPABILITIES.items() if value}
     announced = capabilities.ANNOUNCED
-    assert set(announced) <= said
+    assert set(announced) <= capabilities_listed
     assert set(capabilities.CAPABILITIES) <= set(
         schema()["definitions"]["Capabilities"]["properties"]
     )
-    named = {name for name in said if name.endswith("Request")}
+    named = {name for name in capabilities_listed if name.endswith("Request")}
     assert named <= set(announced)
     handled = set(adapter.HANDLED) | set(debuggee.HANDLED)
-    requests = {each for names in announced.values() for each in names}
+    requests = {name for names in announced.values() for name in names}
     assert handled == BASE | requests
-    for each in requests:
-        head = each[0].upper() + each[1:]
+    for request in requests:
+        head = request[0].upper() + request[1:]
         assert f"{head}Request" in schema()["definitions"]
 
 
@@ -59,7 +59,7 @@ def test_stepping_into_a_scope_that_is_chosen(tmp_path):
         _, layer, model = editor.frames()[:3]
         assert (layer["name"], model["name"]) == ("model/layer", "model")
         targets = editor.ask("stepInTargets", frameId=model["id"])["targets"]
-        assert [each["label"] for each in targets] == ["model/layer", "model/loss"]
+        assert [target["label"] for target in targets] == ["model/layer", "model/loss"]
         assert "earlier stop" in editor.refused("stepIn", threadId=1, targetId=9)
         editor.ask("stepIn", threadId=1, targetId=targets[1]["id"])
         editor.event("stopped")
@@ -72,8 +72,8 @@ def test_expressions_are_set_and_memory_is_read(tmp_path):
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:matmul"}])
         editor.configured()
         editor.event("stopped")
-        found = editor.ask("setExpression", expression="value[1, 0]", value="8")
-        assert found["value"] == "8"
+        result = editor.ask("setExpression", expression="value[1, 0]", value="8")
+        assert result["value"] == "8"
         assert editor.ask("setExpression", expression="value[0]", value="*= 2")["value"].startswith(
             "float64 2 [6, 6]"
         )
@@ -137,7 +137,7 @@ def test_nan_and_inf_stop_where_they_are_made(tmp_path):
         editor.launch(program)
         answers = editor.ask("setExceptionBreakpoints", filters=["node", "nan", "all"],
                              filterOptions=[{"filterId": "nan", "condition": "opp:x"}])  # fmt: skip
-        verified = [each["verified"] for each in answers["breakpoints"]]
+        verified = [item["verified"] for item in answers["breakpoints"]]
         assert verified == [True, True, False, False]
         assert answers["breakpoints"][2]["message"] == "no filter 'all'; there are 'node' and 'nan'"
         editor.configured()

@@ -86,7 +86,7 @@ def test_frames_scopes_and_variables(tmp_path):
         rows = editor.variables(matmul["variablesReference"], start=1, count=2, filter="indexed")
         assert list(rows) == ["[1]", "[2]"]
         cells = editor.variables(rows["[2]"]["variablesReference"])
-        assert {name: each["value"] for name, each in cells.items()} == {"[0]": "6", "[1]": "6"}
+        assert {name: cell["value"] for name, cell in cells.items()} == {"[0]": "6", "[1]": "6"}
         assert cells["[1]"]["evaluateName"] == "inputs[0][2, 1]"
         assert editor.value(cells["[1]"]["evaluateName"]) == "6"
         assert editor.variables(matmul["variablesReference"], filter="named") == {}
@@ -252,7 +252,7 @@ def test_functions_that_make_no_sense_are_unverified(tmp_path):
         editor.launch(TRAIN)
         names = ["opp:log", "loss/maen", "scope:loss", "op:mean [step 2..1]"]
         answers = editor.ask("setFunctionBreakpoints", breakpoints=[
-            {"name": each} for each in names
+            {"name": name} for name in names
         ])["breakpoints"]  # fmt: skip
         assert "no breakpoint kind" in answers[0]["message"]
         assert "id" in answers[1]
@@ -300,9 +300,9 @@ finally:
 
 def running(editor: Editor) -> int:
     """The process of the program, once it says that it runs."""
-    while "running" not in (said := editor.event("output")["output"]):
+    while "running" not in (line := editor.event("output")["output"]):
         pass
-    return int(said.split()[1])
+    return int(line.split()[1])
 
 
 def test_pause_and_terminate(tmp_path):

@@ -30,30 +30,30 @@ class Ended(BaseException):
 @contextlib.contextmanager
 def adapter(monkeypatch: pytest.MonkeyPatch, **options: object) -> Iterator[socket.socket]:
     """``nodescope dap`` in a thread; its listener."""
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     ready = threading.Event()
     for name in ("_on_port", "_on_file"):
         original = getattr(command, name)
 
         def listening(where: object, original: object = original) -> socket.socket:
-            made.append(original(where))  # type: ignore[operator]
+            sockets.append(original(where))  # type: ignore[operator]
             ready.set()
-            return made[0]
+            return sockets[0]
 
         monkeypatch.setattr(command, name, listening)
-    given = argparse.Namespace(**{"port": None, "socket": None, **options})
+    options_ = argparse.Namespace(**{"port": None, "socket": None, **options})
 
     def serve() -> None:
         with contextlib.suppress(OSError):  # the listener is shut
-            command.dap(given)
+            command.dap(options_)
 
     thread = threading.Thread(target=serve)
     thread.start()
     assert ready.wait(WAIT_S)
     try:
-        yield made[0]
+        yield sockets[0]
     finally:
-        made[0].shutdown(socket.SHUT_RDWR)
+        sockets[0].shutdown(socket.SHUT_RDWR)
         thread.join(WAIT_S)
         assert not thread.is_alive()
 
@@ -128,12 +128,12 @@ def test_others_cannot_keep_a_launch_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "script.py").write_text("")
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     judge = launching.is_foreign
 
     def first_is_a_stranger(connection: socket.socket) -> bool:
-        made.append(connection)
-        return len(made) == 1 or judge(connection)
+        sockets.append(connection)
+        return len(sockets) == 1 or judge(connection)
 
     monkeypatch.setattr(launching, "is_foreign", first_is_a_stranger)
     child = launching.Child(launching.launch_of({"program": "script.py", "cwd": str(tmp_path)}))
@@ -147,7 +147,7 @@ def test_others_cannot_keep_a_launch_waiting(
         child.end()
         for _, stream in child.streams:
             stream.close()
-    assert len(made) == 2
+    assert len(sockets) == 2
 
 
 def test_others_cannot_keep_the_door_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ worker.join()
 
 def names(editor: Editor) -> dict[str, int]:
     """The threads, by name."""
-    return {each["name"]: each["id"] for each in editor.ask("threads")["threads"]}
+    return {item["name"]: item["id"] for item in editor.ask("threads")["threads"]}
 
 
 def top(editor: Editor, thread: int) -> Body:
@@ -119,9 +119,9 @@ def test_another_thread_steps_and_its_frames_are_shown(tmp_path):
         editor.configured()
         first, other = both_stand(editor)
         frames = editor.ask("stackTrace", threadId=other)["stackFrames"]
-        assert any("work" in each["name"] or "held here" in each["name"] for each in frames)
-        ids = [each["id"] for each in frames]
-        ids += [each["id"] for each in editor.ask("stackTrace", threadId=first)["stackFrames"]]
+        assert any("work" in frame["name"] or "held here" in frame["name"] for frame in frames)
+        ids = [frame["id"] for frame in frames]
+        ids += [item["id"] for item in editor.ask("stackTrace", threadId=first)["stackFrames"]]
         assert len(set(ids)) == len(ids)
         assert editor.ask("scopes", frameId=ids[0])["scopes"] == []
         editor.ask("setFunctionBreakpoints", breakpoints=[])

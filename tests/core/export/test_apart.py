@@ -66,9 +66,9 @@ def test_it_is_listened_to_whatever_number_its_output_has(tmp_path: Path) -> Non
 def test_what_it_does_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = recorded(tmp_path / "r.nscope", 10)
     monkeypatch.setattr(apart, "_TELL_S", 0.0)
-    told: list[str] = []
-    export_apart(path, tmp_path / "graph.svg", tell=told.append)
-    assert told[0] == "reading the recording, 0 s so far"
+    messages: list[str] = []
+    export_apart(path, tmp_path / "graph.svg", tell=messages.append)
+    assert messages[0] == "reading the recording, 0 s so far"
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def small() -> Graph:
             node(4, 'net/layer/"sum"', "sum", "reduction", (3,)),
         ),
         values=tuple(
-            Value(each, TensorSpec((4, each), "float32"), str(each)) for each in range(1, 5)
+            Value(index, TensorSpec((4, index), "float32"), str(index)) for index in range(1, 5)
         ),
     )
 
@@ -81,7 +81,7 @@ def hostile(tmp_path: Path) -> Path:
 
 def labels(picture: Path) -> list[str]:
     root = ElementTree.parse(picture).getroot()
-    return [(each.text or "").strip() for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    return [(item.text or "").strip() for item in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_dot_golden() -> None:
@@ -90,7 +90,7 @@ def test_dot_golden() -> None:
 
 def test_hostile_names_by_dot(hostile: Path, tmp_path: Path) -> None:
     export(hostile, tmp_path / "g.svg", engine="dot")
-    assert {visible(each) for each in HOSTILE} <= set(labels(tmp_path / "g.svg"))
+    assert {visible(item) for item in HOSTILE} <= set(labels(tmp_path / "g.svg"))
 
 
 def test_hostile_names_by_the_page(
@@ -107,7 +107,7 @@ def test_hostile_names_by_the_page(
     monkeypatch.setattr(svg, "_bundle", lambda: bundle)
     with Recording.open(hostile) as recording:
         export_svg(recording, tmp_path / "g.svg", theme="dark")
-    assert labels(tmp_path / "g.svg") == [visible(each) for each in HOSTILE]
+    assert labels(tmp_path / "g.svg") == [visible(item) for item in HOSTILE]
 
 
 def test_a_painter_that_throws_is_one_line(
@@ -132,7 +132,7 @@ _NODE_LINE = re.compile(r'\tn1 \[(?: ?\w+=(?:"(?:[^"\\]|\\.)*"|[\w.\-]+))+\]')
 def test_any_name_is_one_quoted_label(name: str) -> None:
     node = Node(1, name, "add", "elementwise", outputs=(1,))
     graph = Graph(id=0, kind="eager", nodes=(node,))
-    lines = [each for each in dot_of(graph).source.splitlines() if each.startswith("\tn1 ")]
+    lines = [line for line in dot_of(graph).source.splitlines() if line.startswith("\tn1 ")]
     assert len(lines) == 1
     assert _NODE_LINE.fullmatch(lines[0])
     json.dumps(page_input(graph, name, Options()))
@@ -175,13 +175,13 @@ def test_what_does_not_fit_is_folded_in_both_engines() -> None:
 
 def test_a_scope_alone_has_what_it_takes_as_inputs() -> None:
     options = Options(scope="block_3")
-    given = page_input(wide(8, 20), "t", options)
-    assert [(node["id"], node["family"]) for node in given["nodes"]][:2] == [
+    page_state = page_input(wide(8, 20), "t", options)
+    assert [(node["id"], node["family"]) for node in page_state["nodes"]][:2] == [
         (60, "leaf"),
         (61, "elementwise"),
     ]
-    assert len(given["nodes"]) == 21
-    assert given["open"] == ["block_3"]
+    assert len(page_state["nodes"]) == 21
+    assert page_state["open"] == ["block_3"]
     with pytest.raises(ExportError, match="did you mean 'block_3'"):
         page_input(wide(8, 20), "t", Options(scope="blok_3"))
 

@@ -58,8 +58,8 @@ def bits(value: Any) -> Any:
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=3))
 @settings(max_examples=examples(200), deadline=None)
 def test_attributes_come_back_exactly(attrs: dict[str, Any]) -> None:
-    found = decode_attrs(encode(attrs))
-    assert {name: bits(value) for name, value in found.items()} == {
+    result = decode_attrs(encode(attrs))
+    assert {name: bits(value) for name, value in result.items()} == {
         name: bits(value) for name, value in attrs.items()
     }
 
@@ -72,9 +72,9 @@ def test_graphs_within_attributes_come_back() -> None:
 
 def test_an_array_comes_back_and_a_large_one_only_as_text() -> None:
     small = np.arange(6, dtype=np.int16).reshape(2, 3)
-    found = decode_attrs(encode({"a": small, "b": np.zeros(100_000)}))
-    assert (found["a"].dtype, found["a"].tolist()) == (small.dtype, small.tolist())
-    assert found["b"] == Opaque("array float64 [100000]")
+    result = decode_attrs(encode({"a": small, "b": np.zeros(100_000)}))
+    assert (result["a"].dtype, result["a"].tolist()) == (small.dtype, small.tolist())
+    assert result["b"] == Opaque("array float64 [100000]")
 
 
 class _Silent:
@@ -83,11 +83,11 @@ class _Silent:
 
 
 def test_what_has_no_encoding_is_known_by_its_text() -> None:
-    found = decode_attrs(encode({"f": math.floor, "broken": _Silent(), "plain": 1}))
-    assert found["f"] == Opaque("<built-in function floor>")
-    assert found["broken"] == Opaque("<_Silent>")
-    assert opaque_in((1, (2, found["f"]))) == "<built-in function floor>"
-    assert opaque_in(found["plain"]) == ""
+    result = decode_attrs(encode({"f": math.floor, "broken": _Silent(), "plain": 1}))
+    assert result["f"] == Opaque("<built-in function floor>")
+    assert result["broken"] == Opaque("<_Silent>")
+    assert opaque_in((1, (2, result["f"]))) == "<built-in function floor>"
+    assert opaque_in(result["plain"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_what_is_damaged_is_refused(attrs: dict[str, Any]) -> None:
 
 
 def test_a_later_version_may_know_more_kinds() -> None:
-    found = decode_attrs(msgspec.msgpack.encode({"x": {"attr": "sparsity", "pattern": "2:4"}}))
-    assert found == {"x": Opaque("sparsity of another version")}
+    result = decode_attrs(msgspec.msgpack.encode({"x": {"attr": "sparsity", "pattern": "2:4"}}))
+    assert result == {"x": Opaque("sparsity of another version")}
 
 
 def test_a_person_reads_words() -> None:

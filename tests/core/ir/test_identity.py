@@ -9,13 +9,13 @@ from nodescope.ir.identity import Cursor, Identity
 
 
 def define(identity: Identity, nth: int, **changes: Any) -> Any:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "op": "add", "family": "elementwise", "inputs": (), "specs": [TensorSpec((), "float32")],
         "attrs": {}, "scope": "a", "phase": "forward", "source": None,
     }  # fmt: skip
-    given.update(changes)
-    entries = identity.entries(given["scope"], given["op"], given["phase"])
-    return identity.define(entries, nth, **given)
+    fields.update(changes)
+    entries = identity.entries(fields["scope"], fields["op"], fields["phase"])
+    return identity.define(entries, nth, **fields)
 
 
 def test_keys_names_and_values() -> None:

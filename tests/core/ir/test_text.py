@@ -71,13 +71,15 @@ def graphs(draw: Any, depth: int = 1) -> Graph:
     for index in range(draw(st.integers(0, 4))):
         ident += draw(st.sampled_from([1, 1, 1, 5]))
         name = f"{draw(NAMES)}_{index}"
-        known = [each.id for each in values]
-        made = []
+        known = [value.id for value in values]
+        graphs_made = []
         for port in range(draw(st.integers(0, 3))):
             usual = f"{name}:{port}" if port else name
             named = draw(st.just(usual) | TEXTS)
-            made.append(Value(len(values) + 1, draw(SPECS), named, draw(st.sampled_from([0, 9]))))
-            values.append(made[-1])
+            graphs_made.append(
+                Value(len(values) + 1, draw(SPECS), named, draw(st.sampled_from([0, 9])))
+            )
+            values.append(graphs_made[-1])
         before = [node.id for node in nodes]
         picks = st.lists(st.sampled_from(before), max_size=2).map(tuple) if before else st.just(())
         op = draw(st.sampled_from(["matmul", "add", "odd op"]))
@@ -88,7 +90,7 @@ def graphs(draw: Any, depth: int = 1) -> Graph:
             family=draw(st.sampled_from([op, "elementwise", "odd family"])),
             inputs=draw(st.lists(st.sampled_from(known), max_size=3).map(tuple)) if known else (),
             control_inputs=draw(picks),
-            outputs=tuple(each.id for each in made),
+            outputs=tuple(item.id for item in graphs_made),
             attrs=draw(st.dictionaries(st.sampled_from(["axis", "x1", "odd name", ""]),
                                        attributes(depth), max_size=2)),
             scope=draw(st.just(name.rpartition("/")[0]) | NAMES),
@@ -102,33 +104,35 @@ def graphs(draw: Any, depth: int = 1) -> Graph:
             native=draw(st.sampled_from(["", "aten::addmm_.default"])),
             writes=draw(st.sampled_from([(), ((0, 0),), ((0, 1), (2, 0))])),
         ))  # fmt: skip
-    ids = [each.id for each in values]
-    some = st.lists(st.sampled_from(ids), max_size=2).map(tuple) if ids else st.just(())
+    ids = [value.id for value in values]
+    value_lists = st.lists(st.sampled_from(ids), max_size=2).map(tuple) if ids else st.just(())
     return Graph(
         draw(st.integers(-3, 99)), draw(st.sampled_from(["static", "backward-joined"])),
-        draw(some), draw(some), tuple(nodes), tuple(values), draw(some),
+        draw(value_lists), draw(value_lists), tuple(nodes), tuple(values), draw(value_lists),
     )  # fmt: skip
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Equal, types and bits of floats included."""
-    if type(one) is not type(other):
+    if type(first) is not type(other):
         return False
-    if isinstance(one, float):
-        return struct.pack("<d", one) == struct.pack("<d", other)
-    if isinstance(one, complex):
-        return same(one.real, other.real) and same(one.imag, other.imag)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, slice):
-        return same((one.start, one.stop, one.step), (other.start, other.stop, other.step))
-    if isinstance(one, np.ndarray | np.generic):
-        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
-    if isinstance(one, Graph | Node):
-        return all(same(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
-    return bool(one == other)
+    if isinstance(first, float):
+        return struct.pack("<d", first) == struct.pack("<d", other)
+    if isinstance(first, complex):
+        return same(first.real, other.real) and same(first.imag, other.imag)
+    if isinstance(first, list | tuple):
+        return len(first) == len(other) and all(map(same, first, other))
+    if isinstance(first, dict):
+        return list(first) == list(other) and all(same(first[key], other[key]) for key in first)
+    if isinstance(first, slice):
+        return same((first.start, first.stop, first.step), (other.start, other.stop, other.step))
+    if isinstance(first, np.ndarray | np.generic):
+        return first.dtype == other.dtype and first.tobytes() == other.tobytes()
+    if isinstance(first, Graph | Node):
+        return all(
+            same(getattr(first, name), getattr(other, name)) for name in first.__struct_fields__
+        )
+    return bool(first == other)
 
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
@@ -156,7 +160,7 @@ graph 7 static (%1) -> (%2) {
 def test_a_text_written_by_hand() -> None:
     graph = parse_graph(SMALL)
     assert graph.inputs == (1,)
-    assert [each.id for each in graph.values] == [1, 2, 3, 4]
+    assert [value.id for value in graph.values] == [1, 2, 3, 4]
     assert graph.values[1].spec == TensorSpec((32, 10), "float32")
     node = graph.nodes[2]
     assert (node.name, node.scope, node.phase) == ("encoder/matmul", "encoder", "backward")

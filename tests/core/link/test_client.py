@@ -175,10 +175,10 @@ def test_a_stop_follows_its_commit_and_news_are_coalesced(server, program):
     link.session(SessionInfo(phase="stopped", version=4, stop=STOP))
     link.connect(TIMEOUT_S)
     link.goodbye(0, "")
-    got = [server.next() for _ in range(4)]
-    assert got[1] == Committed(999)
-    assert got[2] == SessionUpdate(SessionInfo(phase="stopped", version=4, stop=STOP))
-    assert got[3] == Goodbye(0, "")
+    results = [server.next() for _ in range(4)]
+    assert results[1] == Committed(999)
+    assert results[2] == SessionUpdate(SessionInfo(phase="stopped", version=4, stop=STOP))
+    assert results[3] == Goodbye(0, "")
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ def test_reconnects_and_says_the_newest_again(program):
     assert [program.next() for _ in range(2)] == ["up", "lost"]
     link.committed(9)
     second = Server(port=first.port)
-    got = [second.next() for _ in range(3)]
-    assert isinstance(got[0], Hello)
-    assert got[1:] == [Committed(9), SessionUpdate(SessionInfo(version=2))]
+    results = [second.next() for _ in range(3)]
+    assert isinstance(results[0], Hello)
+    assert results[1:] == [Committed(9), SessionUpdate(SessionInfo(version=2))]
     assert program.next() == "up"
     assert link.goodbye(1, "ValueError: no")
     assert second.next() == Goodbye(1, "ValueError: no")
@@ -344,12 +344,12 @@ def test_a_program_that_closes_what_it_did_not_open_keeps_the_link(server, tmp_p
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    (numbers, said) = done.stdout.splitlines()
+    (numbers, output) = done.stdout.splitlines()
     lowest, many = map(int, numbers.split())
     assert lowest >= 1024
     assert many >= 1
-    assert said == "True"
-    assert {each.read_text() for each in tmp_path.glob("mine*")} == {"mine\n"}
+    assert output == "True"
+    assert {path.read_text() for path in tmp_path.glob("mine*")} == {"mine\n"}
     assert isinstance(server.next(), Hello)
     assert server.next() == Committed(7)
     assert server.next() == Goodbye(0, "")

@@ -17,8 +17,8 @@ ROW = "   1: {} {} {} 00000000:00000000 00:00000000 00000000  {}        0 {} 1 0
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        yield found
+    with socket.create_server(("127.0.0.1", 0)) as result:
+        yield result
 
 
 def test_a_connection_of_this_user_is_ours(listener: socket.socket) -> None:
@@ -61,11 +61,11 @@ def test_the_table_is_read_carefully(
     state: str, user: int, inode: int, expected: int | None,
 ) -> None:  # fmt: skip
     client, server = ("127.0.0.1", 40000), ("127.0.0.1", 7711)
-    here, there = owner._written(*client), owner._written(*server)
+    client_end, server_end = owner._written(*client), owner._written(*server)
     table = tmp_path / "tcp"
     # Our own end of the connection is listed as well, and is no answer.
-    other = ROW.format(there, here, "01", os.geteuid(), 76)
-    table.write_text(HEAD + other + ROW.format(here, there, state, user, inode))
+    other = ROW.format(server_end, client_end, "01", os.geteuid(), 76)
+    table.write_text(HEAD + other + ROW.format(client_end, server_end, state, user, inode))
     monkeypatch.setattr(owner, "TABLES", (table, tmp_path / "none"))
     assert owner.owner_of(client, server) == expected
 

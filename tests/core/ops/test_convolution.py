@@ -40,8 +40,8 @@ def test_values_follow_the_definition(
     x, w = rng.standard_normal((2, c, 6, 7)), rng.standard_normal((o, c // g, 3, 2))
     attrs = {"stride": (stride,) * 2, "padding": ((pad, pad),) * 2, "dilation": (d,) * 2,
              "groups": g}  # fmt: skip
-    found = ops.RAW.conv2d(x, w, **attrs)
-    np.testing.assert_allclose(found, by_definition(x, w, stride, pad, d, g), atol=1e-12)
+    result = ops.RAW.conv2d(x, w, **attrs)
+    np.testing.assert_allclose(result, by_definition(x, w, stride, pad, d, g), atol=1e-12)
 
 
 def test_many_images_are_walked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,14 +62,14 @@ def test_many_images_are_walked_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
         ops.RAW.conv2d_input_grad(ct, w, size=(6, 6), **attrs),
         ops.RAW.conv2d_weight_grad(x, ct, kernel=(3, 3), **attrs),
     )
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-12)
+    for first, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(first, other, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "ulps"), [(np.float64, 2.5), (np.float32, 2.5)])
 def test_erf_is_accurate(dtype: type, ulps: float) -> None:
     x = np.concatenate([np.linspace(-7, 7, 20001), np.logspace(-30, 0, 500)]).astype(dtype)
-    expected = np.array([math.erf(float(each)) for each in x])
+    expected = np.array([math.erf(float(item)) for item in x])
     unit = np.spacing(np.abs(expected).astype(dtype)).astype(np.float64)
     assert np.max(np.abs(erf(x).astype(np.float64) - expected) / unit) <= ulps
     special = erf(np.array([np.nan, np.inf, -np.inf, -0.0], dtype))
@@ -82,5 +82,5 @@ def test_what_is_not_kept_is_zero_to_the_bit() -> None:
     x = np.array([1.0, np.nan, np.inf, -2.0, -0.0])
     condition = np.array([True, False, False, True, True])
     for dtype in (np.float16, np.float32, np.float64):
-        found = kept(x.astype(dtype), condition)
-        assert found.tobytes() == np.where(condition, x, 0).astype(dtype).tobytes()
+        result = kept(x.astype(dtype), condition)
+        assert result.tobytes() == np.where(condition, x, 0).astype(dtype).tobytes()

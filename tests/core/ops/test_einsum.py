@@ -20,7 +20,7 @@ RNG = np.random.default_rng(0)
 def calls(draw: Any) -> tuple[str, list[np.ndarray]]:
     """Subscripts with repeated, summed and broadcast letters, over sizes 0 to 3."""
     letters = "ijkl"
-    sizes = {each: draw(st.integers(0, 3)) for each in letters}
+    sizes = {letter: draw(st.integers(0, 3)) for letter in letters}
     ellipsis = draw(st.booleans())
     batch = tuple(draw(st.lists(st.integers(1, 2), max_size=2))) if ellipsis else ()
     terms, arrays = [], []
@@ -29,8 +29,8 @@ def calls(draw: Any) -> tuple[str, list[np.ndarray]]:
         term = "".join(draw(st.lists(st.sampled_from(letters), max_size=3)))
         # A letter that comes twice in one operand has to have its size there.
         shape = tuple(
-            1 if draw(st.integers(0, 5)) == 0 and term.count(each) == 1 else sizes[each]
-            for each in term
+            1 if draw(st.integers(0, 5)) == 0 and term.count(item) == 1 else sizes[item]
+            for item in term
         )
         if ellipsis:
             kept = draw(st.integers(0, len(batch)))
@@ -55,13 +55,13 @@ def calls(draw: Any) -> tuple[str, list[np.ndarray]]:
 def test_any_einsum_is_numpys_and_has_its_gradient(call: tuple[str, list[np.ndarray]]) -> None:
     subscripts, arrays = call
     expected = np.einsum(subscripts, *arrays)
-    tensors = [ns.tensor(each, requires_grad=True) for each in arrays]
-    found = np.einsum(subscripts, *tensors)
-    assert found.shape == expected.shape
-    assert np.allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+    tensors = [ns.tensor(array, requires_grad=True) for array in arrays]
+    result = np.einsum(subscripts, *tensors)
+    assert result.shape == expected.shape
+    assert np.allclose(result.numpy(), expected, rtol=1e-12, atol=1e-12)
     rng = np.random.default_rng(1)
     ct = rng.standard_normal(expected.shape)
-    found.backward(ct)
+    result.backward(ct)
     for i, (x, tensor) in enumerate(zip(arrays, tensors, strict=True)):
         way = rng.standard_normal(x.shape)
         # Linear in each operand: the difference is exact.
@@ -84,24 +84,24 @@ LARGE = [
 @pytest.mark.parametrize(("subscripts", "shapes"), LARGE)
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int64", "float16"])
 def test_large_ones_are_numpys(subscripts: str, shapes: list[Any], dtype: str) -> None:
-    arrays = [RNG.integers(-4, 5, each).astype(dtype) for each in shapes]
-    found = np.einsum(subscripts, *map(ns.tensor, arrays))
+    arrays = [RNG.integers(-4, 5, shape).astype(dtype) for shape in shapes]
+    result = np.einsum(subscripts, *map(ns.tensor, arrays))
     expected = np.einsum(subscripts, *arrays)
-    assert found.dtype == expected.dtype
+    assert result.dtype == expected.dtype
     near = 2e-2 if dtype == "float16" else 1e-12  # what a pair leaves is rounded to float16
-    assert np.allclose(found.numpy(), expected, rtol=near, atol=near * np.abs(expected).max())
+    assert np.allclose(result.numpy(), expected, rtol=near, atol=near * np.abs(expected).max())
 
 
 def same(function: Any, *arrays: Any, **kwargs: Any) -> None:
     expected = function(*arrays, **kwargs)
-    found = function(*(ns.tensor(x) if isinstance(x, np.ndarray) else x for x in arrays), **kwargs)
-    assert (found.shape, found.dtype) == (np.shape(expected), np.asarray(expected).dtype)
-    assert np.allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+    result = function(*(ns.tensor(x) if isinstance(x, np.ndarray) else x for x in arrays), **kwargs)
+    assert (result.shape, result.dtype) == (np.shape(expected), np.asarray(expected).dtype)
+    assert np.allclose(result.numpy(), expected, rtol=1e-12, atol=1e-12)
 
 
 def normal(*shape: int, imaginary: bool = False) -> np.ndarray:
-    found = np.asarray(RNG.standard_normal(shape))
-    return found + 1j * RNG.standard_normal(shape) if imaginary else found
+    result = np.asarray(RNG.standard_normal(shape))
+    return result + 1j * RNG.standard_normal(shape) if imaginary else result
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
@@ -146,8 +146,8 @@ def test_forms_of_the_call() -> None:
     same(np.einsum, a, [0, 1], b, [1, 2])
     same(np.einsum, a, [..., 0], [0, ...])
     same(np.einsum, "ij...,jk...->ik...", normal(2, 3, 5), normal(3, 4, 5), optimize="optimal")
-    found = np.einsum("...ij->...ji", ns.tensor(normal(5, 2, 3)))
-    assert found.shape == (5, 3, 2)
+    result = np.einsum("...ij->...ji", ns.tensor(normal(5, 2, 3)))
+    assert result.shape == (5, 3, 2)
     assert np.einsum("ij,jk", ns.tensor(np.ones((2, 2), bool)), np.ones((2, 2))).dtype == float
 
 

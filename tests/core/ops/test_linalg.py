@@ -21,23 +21,26 @@ RNG = np.random.default_rng(0)
 
 
 def normal(*shape: int, imaginary: bool = False) -> np.ndarray:
-    found = np.asarray(RNG.standard_normal(shape))
-    return found + 1j * RNG.standard_normal(shape) if imaginary else found
+    result = np.asarray(RNG.standard_normal(shape))
+    return result + 1j * RNG.standard_normal(shape) if imaginary else result
 
 
 def parts(value: Any) -> list[np.ndarray]:
     several = value if isinstance(value, tuple) else (value,)
-    return [each.numpy() if isinstance(each, ns.Tensor) else np.asarray(each) for each in several]
+    return [
+        tensor.numpy() if isinstance(tensor, ns.Tensor) else np.asarray(tensor)
+        for tensor in several
+    ]
 
 
 def same(function: Any, *args: Any, **kwargs: Any) -> Any:
     """NumPy's own answer to NumPy's own call."""
     expected = parts(function(*args, **kwargs))
-    found = function(*(ns.tensor(x) if isinstance(x, np.ndarray) else x for x in args), **kwargs)
-    for one, other in zip(parts(found), expected, strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype), function.__name__
-        assert np.allclose(one, other, rtol=1e-9, atol=1e-12), function.__name__
-    return found
+    result = function(*(ns.tensor(x) if isinstance(x, np.ndarray) else x for x in args), **kwargs)
+    for part, other in zip(parts(result), expected, strict=True):
+        assert (part.shape, part.dtype) == (other.shape, other.dtype), function.__name__
+        assert np.allclose(part, other, rtol=1e-9, atol=1e-12), function.__name__
+    return result
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
@@ -80,7 +83,7 @@ def test_linalg_is_numpys(imaginary: bool) -> None:
     for p in (None, 2, -2, 1, -1, np.inf, -np.inf, "fro", "nuc"):
         same(la.cond, a, p)
     for shapes in (((4, 2), (4,)), ((4, 2), (4, 3)), ((3, 3), (3,)), ((2, 3), (2, 2))):
-        same(la.lstsq, *(x(*each) for each in shapes))
+        same(la.lstsq, *(x(*shape) for shape in shapes))
     values, vectors = map(np.asarray, parts(la.eig(ns.tensor(a))))
     assert values.dtype == vectors.dtype == complex
     assert np.allclose(a @ vectors, vectors * values[:, None, :])
@@ -136,8 +139,8 @@ def gradient_is_right(function: Any, x: np.ndarray, *, hermitian: bool = False) 
         way = np.asarray(RNG.standard_normal(x.shape)) * part
         if hermitian:
             way = way + np.conj(np.swapaxes(way, -1, -2))
-        found = float(np.sum(np.conj(grad) * way).real)
-        assert found == pytest.approx(slope(function, x, way), rel=1e-5, abs=1e-7)
+        result = float(np.sum(np.conj(grad) * way).real)
+        assert result == pytest.approx(slope(function, x, way), rel=1e-5, abs=1e-7)
 
 
 WEIGHT = normal(4, 4)
@@ -248,13 +251,13 @@ def test_names_of_the_standard_are_numpys_functions() -> None:
     assert ns.linalg.slogdet(a)._fields == ("sign", "logabsdet")
     assert ns.linalg.qr(a)._fields == ("Q", "R")
     lower = np.tril(a.numpy())
-    found = ns.linalg.solve_triangular(a, np.ones(3), lower=True)
-    assert np.allclose(lower @ found.numpy(), 1)
-    found = ns.linalg.solve_triangular(a, np.ones(3), lower=True, trans=True, unit_diagonal=True)
-    assert np.allclose((np.tril(lower, -1) + np.eye(3)).T @ found.numpy(), 1)
-    one, two = ns.tensor(normal(3)), ns.tensor(normal(3))
-    assert np.allclose(ns.linalg.cross(one, two).numpy(), np.cross(one.numpy(), two.numpy()))
-    assert ns.linalg.outer(one, two).shape == (3, 3)
+    actual = ns.linalg.solve_triangular(a, np.ones(3), lower=True)
+    assert np.allclose(lower @ actual.numpy(), 1)
+    actual = ns.linalg.solve_triangular(a, np.ones(3), lower=True, trans=True, unit_diagonal=True)
+    assert np.allclose((np.tril(lower, -1) + np.eye(3)).T @ actual.numpy(), 1)
+    first, two = ns.tensor(normal(3)), ns.tensor(normal(3))
+    assert np.allclose(ns.linalg.cross(first, two).numpy(), np.cross(first.numpy(), two.numpy()))
+    assert ns.linalg.outer(first, two).shape == (3, 3)
 
 
 def test_fft_is_numpys() -> None:

@@ -40,13 +40,13 @@ def mean_is(x: ns.Tensor, expected: float, spread: float) -> None:
 
 
 def test_the_same_key_gives_the_same_numbers_in_every_process_and_thread() -> None:
-    found = {
+    results = {
         subprocess.run(
             [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
         ).stdout
         for _ in range(2)
     }
-    assert len(found) == 1
+    assert len(results) == 1
     key = ns.random.key(4)
     want = ns.random.normal(key, (100,)).numpy().tobytes()
     seen: list[bytes] = []
@@ -57,10 +57,10 @@ def test_the_same_key_gives_the_same_numbers_in_every_process_and_thread() -> No
             seen.append(ns.random.normal(key, (100,)).numpy().tobytes())
 
     threads = [threading.Thread(target=draw) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert set(seen) == {want}
     assert len(seen) == 80
 
@@ -75,23 +75,23 @@ def test_a_draw_is_philox_of_its_key() -> None:
 def test_keys_and_draws_share_nothing() -> None:
     key = ns.random.key(0)
     words = [key.numpy().tobytes()]
-    words += [each.numpy().tobytes() for each in ns.random.split(key, 50)]
+    words += [part.numpy().tobytes() for part in ns.random.split(key, 50)]
     words += [ns.random.fold_in(key, i).numpy().tobytes() for i in range(50)]
     words += [ns.random.key(i).numpy().tobytes() for i in range(1, 50)]
     words.append(ns.random.integers(key, 0, 2**64, (2,), np.uint64).numpy().tobytes())
     assert len(set(words)) == len(words)
-    children = [ns.random.normal(each, (N // 20,)).numpy() for each in ns.random.split(key, 20)]
+    children = [ns.random.normal(part, (N // 20,)).numpy() for part in ns.random.split(key, 20)]
     correlation = np.corrcoef([*children, ns.random.normal(key, (N // 20,)).numpy()])
     assert np.abs(correlation - np.eye(21)).max() < 5 / np.sqrt(N // 20)
 
 
 def test_splitting_unpacks_and_folding_takes_tensors() -> None:
-    one, two = ns.random.split(ns.random.key(1))
-    assert one.shape == two.shape == (2,)
-    assert one.dtype == np.uint64
-    folded = ns.random.fold_in(one, ns.tensor(7))
-    assert np.array_equal(folded.numpy(), ns.random.fold_in(one, 7).numpy())
-    assert not np.array_equal(folded.numpy(), ns.random.fold_in(one, -7).numpy())
+    first, two = ns.random.split(ns.random.key(1))
+    assert first.shape == two.shape == (2,)
+    assert first.dtype == np.uint64
+    folded = ns.random.fold_in(first, ns.tensor(7))
+    assert np.array_equal(folded.numpy(), ns.random.fold_in(first, 7).numpy())
+    assert not np.array_equal(folded.numpy(), ns.random.fold_in(first, -7).numpy())
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
@@ -131,13 +131,13 @@ def test_discrete_draws_have_their_frequencies() -> None:
     with np.errstate(divide="ignore"):
         logits = np.log(p) + 3
     several = ns.random.categorical(key, np.tile(logits[:, None], 2), 0, (N, 2)).numpy()
-    for found in (
+    for result in (
         ns.random.categorical(key, logits, shape=(N,)).numpy(),
         several[:, 0],
         several[:, 1],
         ns.random.choice(key, 4, N, p=p).numpy(),
     ):
-        share = np.bincount(found, minlength=4) / N
+        share = np.bincount(result, minlength=4) / N
         assert np.abs(share - p).max() < 5 * 0.5 / np.sqrt(N)
         assert share[1] == 0
     dice = ns.random.integers(key, 1, 6, (N,), endpoint=True).numpy()
@@ -185,17 +185,17 @@ def test_what_has_no_rule_is_refused() -> None:
 
 
 def test_a_generator_moves_on_and_repeats_from_its_seed() -> None:
-    one, two = ns.random.Generator(3), ns.random.default_rng(3)
-    first, second = one.normal(size=4).numpy(), one.normal(size=4).numpy()
+    left_one, two = ns.random.Generator(3), ns.random.default_rng(3)
+    first, second = left_one.normal(size=4).numpy(), left_one.normal(size=4).numpy()
     assert not np.array_equal(first, second)
     assert np.array_equal(first, two.normal(size=4).numpy())
     assert np.array_equal(second, two.normal(size=4).numpy())
-    assert one.state.dtype == np.uint64
-    assert not one.state.requires_grad
-    again = copy.deepcopy(one)
-    assert again.state.name == one.state.name
-    assert np.array_equal(again.random(3).numpy(), copy.copy(one).random(3).numpy())
-    a, b = one.spawn(2)
+    assert left_one.state.dtype == np.uint64
+    assert not left_one.state.requires_grad
+    again = copy.deepcopy(left_one)
+    assert again.state.name == left_one.state.name
+    assert np.array_equal(again.random(3).numpy(), copy.copy(left_one).random(3).numpy())
+    a, b = left_one.spawn(2)
     assert not np.array_equal(a.random(3).numpy(), b.random(3).numpy())
 
 
@@ -211,9 +211,9 @@ def test_a_generator_takes_what_numpys_takes() -> None:
         ("choice", (5,), {"size": (2, 2)}), ("choice", ([1.0, 2.0], 2, False), {}),
     ]  # fmt: skip
     for name, args, kwargs in calls:
-        found = getattr(ours, name)(*args, **kwargs)
+        result = getattr(ours, name)(*args, **kwargs)
         expected = np.asarray(getattr(theirs, name)(*args, **kwargs))
-        assert (found.shape, found.dtype) == (expected.shape, expected.dtype), name
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype), name
     assert ours.bernoulli(0.3, 4).shape == (4,)
     assert ours.categorical(np.zeros((2, 3))).shape == (2,)
     assert ours.truncated_normal(size=3).shape == (3,)

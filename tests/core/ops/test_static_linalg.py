@@ -19,12 +19,12 @@ B = RNG.standard_normal((3, 2))
 
 
 def draws(key: Any) -> list[Any]:
-    one, two, three = ns.random.split(ns.random.fold_in(key, 3), 3)
+    first, two, three = ns.random.split(ns.random.fold_in(key, 3), 3)
     return [
-        ns.random.normal(one, (4,), mean=2.0), ns.random.integers(two, 0, 10, (3,)),
-        ns.random.bernoulli(three, 0.3, (5,)), ns.random.permutation(one, np.arange(6.0)),
+        ns.random.normal(first, (4,), mean=2.0), ns.random.integers(two, 0, 10, (3,)),
+        ns.random.bernoulli(three, 0.3, (5,)), ns.random.permutation(first, np.arange(6.0)),
         ns.random.choice(two, 9, 4, replace=False), ns.random.categorical(three, np.zeros((2, 3))),
-        ns.random.truncated_normal(one, -1, 1, (3,)), ns.random.gamma(two, 2.0, (2,)),
+        ns.random.truncated_normal(first, -1, 1, (3,)), ns.random.gamma(two, 2.0, (2,)),
         ns.random.uniform(three, (2,), low=-1.0, high=1.0),
     ]  # fmt: skip
 
@@ -45,8 +45,8 @@ def algebra(a: Any, b: Any) -> list[Any]:
 
 def gradients(a: Any, b: Any) -> list[Any]:
     def loss(a: Any, b: Any) -> Any:
-        floats = [each for each in algebra(a, b) if each.dtype.kind == "f"]
-        return sum(np.sum(each * each) for each in floats)
+        floats = [array for array in algebra(a, b) if array.dtype.kind == "f"]
+        return sum(np.sum(number * number) for number in floats)
 
     return list(ns.grad(loss, (0, 1))(a, b))
 
@@ -59,9 +59,9 @@ def test_graphs_give_what_eager_gives(function: Any, arrays: list[Any]) -> None:
     eager = flatten(function(*map(ns.tensor, arrays)))[0]
     static, graph = recorded(function, *arrays)
     assert len(graph.nodes) > len(eager) / 2
-    for one, other in zip(eager, flatten(static)[0], strict=True):
-        assert one.dtype == other.dtype
-        assert one.numpy().tobytes() == np.asarray(other).tobytes()
+    for first, other in zip(eager, flatten(static)[0], strict=True):
+        assert first.dtype == other.dtype
+        assert first.numpy().tobytes() == np.asarray(other).tobytes()
 
 
 def test_a_generator_is_state_of_the_graph() -> None:

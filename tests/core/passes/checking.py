@@ -27,32 +27,32 @@ def nasty(dtype: str, shape: tuple[int, ...] = (6, 8), seed: int = 0) -> Any:
     if kind in "iu":
         info = np.iinfo(dtype)
         ends = [info.min, info.max, 0, 1, info.max - 1, info.min + 1]
-        found = rng.integers(info.min, info.max, size, dtype, endpoint=True)
-        found[: min(size, 6)] = ends[: min(size, 6)]
-        return rng.permutation(found).reshape(shape)
+        result = rng.integers(info.min, info.max, size, dtype, endpoint=True)
+        result[: min(size, 6)] = ends[: min(size, 6)]
+        return rng.permutation(result).reshape(shape)
     if kind == "c":
         parts = [nasty("float64", shape, seed + i) for i in (1, 2)]
-        found = np.empty(shape, dtype)
+        result = np.empty(shape, dtype)
         with np.errstate(all="ignore"):
-            found.real, found.imag = parts
-        return found
+            result.real, result.imag = parts
+        return result
     info = np.finfo(dtype)
     ends = [*SPECIAL, info.max, -info.max, info.tiny, -info.tiny, info.smallest_subnormal]
-    found = (rng.standard_normal(size) * 10.0 ** rng.integers(-3, 4, size)).astype(dtype)
-    found[: min(size, len(ends))] = np.array(ends, dtype)[: min(size, len(ends))]
-    return rng.permutation(found).reshape(shape)
+    result = (rng.standard_normal(size) * 10.0 ** rng.integers(-3, 4, size)).astype(dtype)
+    result[: min(size, len(ends))] = np.array(ends, dtype)[: min(size, len(ends))]
+    return rng.permutation(result).reshape(shape)
 
 
-def same_bits(one: Any, other: Any) -> bool:
+def same_bits(first: Any, other: Any) -> bool:
     """Whether two arrays are equal: dtype, shape, every bit, signs of zeros; any NaN is a NaN."""
-    if one.dtype != other.dtype or one.shape != other.shape:
+    if first.dtype != other.dtype or first.shape != other.shape:
         return False
-    if one.dtype.kind == "c":
-        return same_bits(one.real, other.real) and same_bits(one.imag, other.imag)
-    if one.dtype.kind != "f":
-        return bool(np.array_equal(one, other))
-    both = np.isnan(one) & np.isnan(other)
-    return bool(np.all(both | ((one == other) & (np.signbit(one) == np.signbit(other)))))
+    if first.dtype.kind == "c":
+        return same_bits(first.real, other.real) and same_bits(first.imag, other.imag)
+    if first.dtype.kind != "f":
+        return bool(np.array_equal(first, other))
+    both = np.isnan(first) & np.isnan(other)
+    return bool(np.all(both | ((first == other) & (np.signbit(first) == np.signbit(other)))))
 
 
 def lowered(
@@ -65,20 +65,20 @@ def lowered(
     return lower(program.graph, program.constants, passes, Options(**options))
 
 
-def rules(found: Lowered) -> list[str]:
+def rules(result: Lowered) -> list[str]:
     """Which rules fired, as ``pass/rule``."""
-    return [f"{each.pass_name}/{each.rule}" for each in found.rewrites]
+    return [f"{rewrite.pass_name}/{rewrite.rule}" for rewrite in result.rewrites]
 
 
-def ops_of(found: Lowered) -> list[str]:
+def ops_of(result: Lowered) -> list[str]:
     """Ops of the lowered graph, without leaves."""
-    return [node.op for node in found.graph.nodes if not node.is_leaf]
+    return [node.op for node in result.graph.nodes if not node.is_leaf]
 
 
 def run(graph: Any, arrays: Any, inputs: Sequence[Any]) -> list[Any]:
     """A graph's outputs, node by node."""
     with np.errstate(all="ignore"):
-        return Plan(graph, arrays).run([np.asarray(each) for each in inputs])
+        return Plan(graph, arrays).run([np.asarray(value) for value in inputs])
 
 
 def check(
@@ -101,28 +101,28 @@ def check(
     """
     with np.errstate(all="ignore"):
         program = ns.compile(function).graph(*inputs)
-        found = lower(program.graph, program.constants, passes, Options(**options))
+        result = lower(program.graph, program.constants, passes, Options(**options))
     if fired is not None:
-        assert rules(found) == list(fired), rules(found)
+        assert rules(result) == list(fired), rules(result)
     if left is not None:
-        assert ops_of(found) == list(left), ops_of(found)
-    for given in layouts_of(inputs):
-        wanted = run(program.graph, program.constants, given)
-        got = run(found.graph, found.arrays, given)
-        assert len(wanted) == len(got)
-        for i, (one, other) in enumerate(zip(wanted, got, strict=True)):
-            assert same_bits(one, other), f"output {i}:\n{one}\n{other}\n{rules(found)}"
-        assert_owned(program, found, given)
-    return found
+        assert ops_of(result) == list(left), ops_of(result)
+    for feeds in layouts_of(inputs):
+        wanted = run(program.graph, program.constants, feeds)
+        actual = run(result.graph, result.arrays, feeds)
+        assert len(wanted) == len(actual)
+        for i, (first, other) in enumerate(zip(wanted, actual, strict=True)):
+            assert same_bits(first, other), f"output {i}:\n{first}\n{other}\n{rules(result)}"
+        assert_owned(program, result, feeds)
+    return result
 
 
 def layouts_of(inputs: Sequence[Any]) -> list[list[Any]]:
     """The inputs as they are, in columns, with gaps, and backwards."""
-    found = [list(inputs)]
-    found.append([np.asfortranarray(each) for each in inputs])
-    found.append([_gaps(np.asarray(each)) for each in inputs])
-    found.append([np.flip(np.flip(np.asarray(each)).copy()) for each in inputs])
-    return found
+    results = [list(inputs)]
+    results.append([np.asfortranarray(value) for value in inputs])
+    results.append([_gaps(np.asarray(value)) for value in inputs])
+    results.append([np.flip(np.flip(np.asarray(value)).copy()) for value in inputs])
+    return results
 
 
 def _gaps(array: Any) -> Any:
@@ -134,18 +134,18 @@ def _gaps(array: Any) -> Any:
     return part
 
 
-def assert_owned(program: Any, found: Lowered, given: Sequence[Any]) -> None:
+def assert_owned(program: Any, result: Lowered, inputs: Sequence[Any]) -> None:
     """Results share memory with feeds, constants and each other only where the traced ones do."""
-    if not any(stage.name == "own" for stage in found.stages):
+    if not any(stage.name == "own" for stage in result.stages):
         return
-    feeds = [np.asarray(each) for each in given]
+    feeds = [np.asarray(item) for item in inputs]
     wanted = run(program.graph, program.constants, feeds)
-    got = run(found.graph, found.arrays, feeds)
-    for i, (one, other) in enumerate(zip(wanted, got, strict=True)):
-        held = [*feeds, *found.arrays.values()]
-        if any(np.shares_memory(other, each) for each in held):
+    actual = run(result.graph, result.arrays, feeds)
+    for i, (first, other) in enumerate(zip(wanted, actual, strict=True)):
+        held = [*feeds, *result.arrays.values()]
+        if any(np.shares_memory(other, item) for item in held):
             known = [*feeds, *program.constants.values()]
-            assert any(np.shares_memory(one, each) for each in known), f"output {i}"
+            assert any(np.shares_memory(first, item) for item in known), f"output {i}"
         for j in range(i):
-            if np.shares_memory(other, got[j]):
-                assert np.shares_memory(one, wanted[j]), f"outputs {j} and {i}"
+            if np.shares_memory(other, actual[j]):
+                assert np.shares_memory(first, wanted[j]), f"outputs {j} and {i}"

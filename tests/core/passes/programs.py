@@ -72,35 +72,35 @@ def layer_step(optimizer: Any = optim.SGD, *, keep: bool = False, **settings: An
 
 def lowered_program(program: Any, passes: Any = ("patterns", "fuse"), **options: Any) -> Lowered:
     """A program after passes; asserts that nothing changed but how it is computed."""
-    found = lower(program.graph, program.constants, passes, Options(**options))
+    result = lower(program.graph, program.constants, passes, Options(**options))
     feeds = feeds_of(program.graph)
     wanted = run(program.graph, program.constants, feeds)
-    got = run(found.graph, found.arrays, feeds)
+    got = run(result.graph, result.arrays, feeds)
     assert all(same_bits(a, b) for a, b in zip(wanted, got, strict=True))
-    return found
+    return result
 
 
 def feeds_of(graph: Any, seed: int = 0) -> list[Any]:
     """Numbers for a graph's inputs: between 0.1 and 0.9, or small and whole."""
     rng = np.random.default_rng(seed)
-    specs = {each.id: each.spec for each in graph.values}
-    found = []
-    for each in graph.inputs:
-        shape, dtype = specs[each].shape, np.dtype(specs[each].dtype)
+    specs = {value.id: value.spec for value in graph.values}
+    results = []
+    for value in graph.inputs:
+        shape, dtype = specs[value].shape, np.dtype(specs[value].dtype)
         whole = dtype.kind in "iub"
         numbers = rng.integers(0, 5, shape) if whole else rng.uniform(0.1, 0.9, shape)
-        found.append(np.asarray(numbers).astype(dtype))
-    return found
+        results.append(np.asarray(numbers).astype(dtype))
+    return results
 
 
-def kernels(found: Lowered) -> Counter[str]:
+def kernels(result: Lowered) -> Counter[str]:
     """How many kernels of which pattern there are."""
-    return Counter(n.attrs["pattern"] for n in found.graph.nodes if n.op == "fused")
+    return Counter(n.attrs["pattern"] for n in result.graph.nodes if n.op == "fused")
 
 
-def reasons(found: Lowered) -> list[str]:
+def reasons(result: Lowered) -> list[str]:
     """Why nodes stayed apart."""
-    return [each.reason for stage in found.stages for each in stage.unfused]
+    return [item.reason for stage in result.stages for item in stage.unfused]
 
 
 def _sample(name: str) -> Any:

@@ -16,14 +16,14 @@ X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32) * 30
 
 def depths(graph, depth=0):
     """Ops of all bodies, each with how deep it stands."""
-    found = []
+    results = []
     for node in graph.nodes:
         if depth and not node.is_leaf:
-            found.append((depth, node.op))
-        for each in node.attrs.values():
-            if isinstance(each, Graph):
-                found += depths(each, depth + 1)
-    return found
+            results.append((depth, node.op))
+        for attr in node.attrs.values():
+            if isinstance(attr, Graph):
+                results += depths(attr, depth + 1)
+    return results
 
 
 def test_bodies_in_bodies_are_simplified_to_the_last():
@@ -40,8 +40,8 @@ def test_bodies_in_bodies_are_simplified_to_the_last():
 
         return ns.scan(outer, x[0], x)
 
-    found = check(function, [X])
-    left = depths(found.graph)
+    result = check(function, [X])
+    left = depths(result.graph)
     assert max(depth for depth, _ in left) == 3
     assert "negative" not in {op for _, op in left}
 
@@ -108,10 +108,10 @@ def test_who_takes_a_branchs_result_sees_how_it_lies():
 def test_constants_of_bodies_are_folded_only_to_rows():
     w = make(np.arange(12.0).reshape(3, 4), kind="constant")
     program = ns.compile(lambda x: (x @ np.transpose(w), x + np.negative(w))).graph(X)
-    found, arrays, done = settled(program.graph, program.constants, ["fold"], [], Options(), 3)
-    assert [each.rule for each in done] == ["constant"]
-    assert "transpose" in {node.op for node in found.nodes}
-    assert all(each.flags.c_contiguous for each in arrays.values())
+    result, arrays, done = settled(program.graph, program.constants, ["fold"], [], Options(), 3)
+    assert [item.rule for item in done] == ["constant"]
+    assert "transpose" in {node.op for node in result.nodes}
+    assert all(array.flags.c_contiguous for array in arrays.values())
 
 
 def test_what_only_an_unused_input_needed_is_gone():
@@ -119,6 +119,6 @@ def test_what_only_an_unused_input_needed_is_gone():
         y = np.exp(x)
         return ns.scan(lambda c, row: (c + row, (y * c, row)[1]), x[0], x)
 
-    found = check(function, [nasty("float32")])
-    assert "bodies/unused" in rules(found)
-    assert "exp" not in ops_of(found)
+    result = check(function, [nasty("float32")])
+    assert "bodies/unused" in rules(result)
+    assert "exp" not in ops_of(result)

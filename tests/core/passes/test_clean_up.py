@@ -69,7 +69,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "function", "dtype", "fired", "left"), CASES)
 def test_a_pass_alone_and_with_all_others(name, function, dtype, fired, left):
     x = nasty(dtype)
-    check(function, [x], [name], [f"{name}/{each}" for each in fired], left)
+    check(function, [x], [name], [f"{name}/{item}" for item in fired], left)
     check(function, [x])
 
 
@@ -84,8 +84,8 @@ def test_a_pass_alone_and_with_all_others(name, function, dtype, fired, left):
     ],
 )
 def test_results_do_not_come_to_share_memory(function, count):
-    found = check(function, [nasty("float32")])
-    assert sum(each.startswith("own/") for each in rules(found)) == count
+    result = check(function, [nasty("float32")])
+    assert sum(rule.startswith("own/") for rule in rules(result)) == count
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_results_do_not_come_to_share_memory(function, count):
 def test_unsafe_rules_wait_to_be_asked_for(rule, function):
     x = np.linspace(0.5, 2.0, 48, dtype=np.float32).reshape(6, 8)
     without = rules(lowered(function, [x]))
-    assert not any(each.endswith(f"/{rule}") for each in without)
-    found = lowered(function, [x], unsafe=frozenset([rule]))
-    assert any(each.endswith(f"/{rule}") for each in rules(found))
+    assert not any(text.endswith(f"/{rule}") for text in without)
+    result = lowered(function, [x], unsafe=frozenset([rule]))
+    assert any(r.endswith(f"/{rule}") for r in rules(result))
 
 
 def test_reciprocals_that_are_exact():
@@ -122,9 +122,9 @@ def test_bodies_are_simplified_and_what_iterations_share_is_hoisted():
         return ns.scan(step, x[0], x)
 
     x, w = np.random.default_rng(0).standard_normal((2, 8, 8)).astype(np.float32)
-    found = check(function, [x, w])
-    assert {"bodies/inside", "bodies/hoisted", "bodies/unused_input"} <= set(rules(found))
-    (scan,) = [node for node in found.graph.nodes if node.op == "scan"]
+    result = check(function, [x, w])
+    assert {"bodies/inside", "bodies/hoisted", "bodies/unused_input"} <= set(rules(result))
+    (scan,) = [node for node in result.graph.nodes if node.op == "scan"]
     body: Graph = scan.attrs["body"]
     left = [node.op for node in body.nodes if not node.is_leaf]
     assert left.count("tanh") == 1
@@ -138,19 +138,23 @@ def test_branches_and_loops_are_simplified(sign):
         y = ns.cond(np.sum(x) > 0, lambda a: np.negative(-(a + 1.0)), np.exp, x)
         return ns.while_loop(lambda c: np.sum(c) < 100, lambda c: np.negative(-(c + 3.0)), y)
 
-    found = check(function, [sign * np.ones((2, 3))])
-    assert rules(found).count("bodies/inside") == 2
+    result = check(function, [sign * np.ones((2, 3))])
+    assert rules(result).count("bodies/inside") == 2
 
 
 def test_nothing_to_do_is_no_change():
-    found = lowered(lambda x: np.exp(x) + 1.0, [nasty("float32")])
-    clean = [each for each in found.stages if passes.get(each.name).stage < 50]
+    result = lowered(lambda x: np.exp(x) + 1.0, [nasty("float32")])
+    clean = [stage for stage in result.stages if passes.get(stage.name).stage < 50]
     assert clean
-    assert all(each.after is each.before for each in clean)
+    assert all(item.after is item.before for item in clean)
 
 
 def test_every_rule_that_fires_is_listed():
-    listed = {f"{each.name}/{rule.name}" for each in passes.all_passes() for rule in each.rules}
+    listed = {
+        f"{all_pass_.name}/{rule.name}"
+        for all_pass_ in passes.all_passes()
+        for rule in all_pass_.rules
+    }
     for name, function, dtype, _, _ in CASES:
         assert set(rules(lowered(function, [nasty(dtype)], [name]))) <= listed
 

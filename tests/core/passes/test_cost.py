@@ -21,9 +21,9 @@ FAST = Machine(flops=1e9, bandwidth=1e8)
 
 def work_of(function: object, *inputs: object) -> Work:
     graph = ns.compile(function).graph(*inputs).graph  # type: ignore[arg-type]
-    specs = {each.id: each.spec for each in graph.values}
-    found = [node_work(node, specs) for node in graph.nodes if not node.is_leaf]
-    return found[-1]
+    specs = {value.id: value.spec for value in graph.values}
+    results = [node_work(node, specs) for node in graph.nodes if not node.is_leaf]
+    return results[-1]
 
 
 def test_nodes() -> None:
@@ -35,10 +35,10 @@ def test_nodes() -> None:
 
 
 def test_a_kernel_moves_what_goes_in_and_out() -> None:
-    found = lowered(lambda x: np.tanh(x * 2.0) + x, (X,), ("fuse",), backend="c")
-    specs = {each.id: each.spec for each in found.graph.values}
-    (node,) = [each for each in found.graph.nodes if each.op == "fused"]
-    kernel, apart = node_work(node, specs), graph_work(found.traced)
+    result = lowered(lambda x: np.tanh(x * 2.0) + x, (X,), ("fuse",), backend="c")
+    specs = {value.id: value.spec for value in result.graph.values}
+    (node,) = [n for n in result.graph.nodes if n.op == "fused"]
+    kernel, apart = node_work(node, specs), graph_work(result.traced)
     assert kernel == Work(3 * 48, 192, 192)
     assert apart.flops == kernel.flops
     assert apart.moved == 192 * 7
@@ -60,12 +60,12 @@ def test_ops_that_compute_have_flops(name: str) -> None:
     op = ops.get(name)
     for sample in op.samples(np.random.default_rng(0)):
         specs = tuple(
-            TensorSpec(each.shape, each.dtype.name) if isinstance(each, np.ndarray) else each
-            for each in sample.inputs
+            TensorSpec(value.shape, value.dtype.name) if isinstance(value, np.ndarray) else value
+            for value in sample.inputs
         )
         out = op.infer(specs, dict(sample.attrs))
         first = out[0] if isinstance(out, tuple) else out
-        if math.prod(first.shape) and all(math.prod(np.shape(each)) for each in sample.inputs):
+        if math.prod(first.shape) and all(math.prod(np.shape(value)) for value in sample.inputs):
             assert op.flops(specs, first) > 0
 
 
@@ -91,15 +91,15 @@ def test_nothing_to_do() -> None:
 
 def test_speeds_are_measured_by_a_clock() -> None:
     ticks = itertools.count()
-    found = cost.measured(lambda: float(next(ticks)))  # each trial takes one second
-    assert found == Machine(2.0 * cost._PRODUCT**3, 2.0 * cost._COPIED)
+    result = cost.measured(lambda: float(next(ticks)))  # each trial takes one second
+    assert result == Machine(2.0 * cost._PRODUCT**3, 2.0 * cost._COPIED)
 
 
 def test_this_machine_is_measured_once() -> None:
-    one = cost.this_machine()
-    assert one is cost.this_machine()
-    assert one.flops > 1e7
-    assert one.bandwidth > 1e7
+    first = cost.this_machine()
+    assert first is cost.this_machine()
+    assert first.flops > 1e7
+    assert first.bandwidth > 1e7
 
 
 def test_dtypes_that_numpy_does_not_know() -> None:

@@ -22,30 +22,30 @@ def fused(function: Any, *inputs: Any, backend: str = "c") -> Lowered:
     return check(function, inputs or (X,), ("fuse",), backend=backend)
 
 
-def body_ops(found: Lowered) -> list[list[str]]:
-    nodes = [node for node in found.graph.nodes if node.op == "fused"]
-    return [[each.op for each in node.attrs["body"].nodes] for node in nodes]
+def body_ops(result: Lowered) -> list[list[str]]:
+    nodes = [node for node in result.graph.nodes if node.op == "fused"]
+    return [[n.op for n in node.attrs["body"].nodes] for node in nodes]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
 def test_chain_is_one_kernel(dtype: str) -> None:
     x = nasty(dtype)
-    found = fused(lambda x: np.maximum(np.add(x, x), x) * x + x, x)
-    assert kernels(found) == {"elementwise": 1}
-    assert len(body_ops(found)[0]) == 4
-    assert len(ops_of(found)) == 1
+    result = fused(lambda x: np.maximum(np.add(x, x), x) * x + x, x)
+    assert kernels(result) == {"elementwise": 1}
+    assert len(body_ops(result)[0]) == 4
+    assert len(ops_of(result)) == 1
 
 
 def test_members_keep_ids_and_the_body_is_closed() -> None:
-    found = fused(lambda x: np.tanh(x + 1.0) * x)
-    (node,) = [each for each in found.graph.nodes if each.op == "fused"]
+    result = fused(lambda x: np.tanh(x + 1.0) * x)
+    (node,) = [n for n in result.graph.nodes if n.op == "fused"]
     body = node.attrs["body"]
     verify(body)
     assert body.inputs == node.inputs
     assert body.outputs == node.outputs
-    traced = {each.id: each for each in found.traced.nodes}
-    assert all(traced[each.id] == each for each in body.nodes)
-    assert found.provenance.origin(node.id) == tuple(each.id for each in body.nodes)
+    traced = {n.id: n for n in result.traced.nodes}
+    assert all(traced[n.id] == n for n in body.nodes)
+    assert result.provenance.origin(node.id) == tuple(n.id for n in body.nodes)
 
 
 def test_diamond_is_one_kernel_with_each_node_once() -> None:
@@ -53,8 +53,8 @@ def test_diamond_is_one_kernel_with_each_node_once() -> None:
         top = np.exp(x)
         return np.sqrt(top) + np.log(top)
 
-    found = fused(diamond)
-    assert body_ops(found) == [["exp", "sqrt", "log", "add"]]
+    result = fused(diamond)
+    assert body_ops(result) == [["exp", "sqrt", "log", "add"]]
 
 
 def test_no_cycle_through_a_node_outside() -> None:
@@ -64,9 +64,9 @@ def test_no_cycle_through_a_node_outside() -> None:
         e = np.exp(x)
         return e + e @ np.ones((8, 8), np.float32)
 
-    found = fused(round_about)
-    assert kernels(found) == {}
-    assert any("create a cycle" in each and "matmul" in each for each in reasons(found))
+    result = fused(round_about)
+    assert kernels(result) == {}
+    assert any("create a cycle" in reason and "matmul" in reason for reason in reasons(result))
 
 
 def test_no_cycle_between_two_kernels() -> None:
@@ -79,8 +79,8 @@ def test_no_cycle_between_two_kernels() -> None:
         d = a + (b @ w)
         return c, d
 
-    found = fused(crossed, X, X + 1)
-    assert sum(kernels(found).values()) == 1
+    result = fused(crossed, X, X + 1)
+    assert sum(kernels(result).values()) == 1
 
 
 def test_values_that_are_used_outside_come_out() -> None:
@@ -89,53 +89,53 @@ def test_values_that_are_used_outside_come_out() -> None:
         f = e + 1.0
         return e, f * 2.0, e @ np.ones((8, 2), np.float32)
 
-    found = fused(several)
-    (node,) = [each for each in found.graph.nodes if each.op == "fused"]
+    result = fused(several)
+    (node,) = [n for n in result.graph.nodes if n.op == "fused"]
     assert len(node.outputs) == 2
     assert len(node.attrs["body"].nodes) == 3
 
 
 def test_shapes_that_differ_stay_apart() -> None:
-    found = fused(lambda x, y: np.exp(y) + np.exp(x), X, X[:, :1])
-    assert body_ops(found) == [["exp", "add"]]
-    assert any("shapes differ: 6×1 and 6×8" in each for each in reasons(found))
+    result = fused(lambda x, y: np.exp(y) + np.exp(x), X, X[:, :1])
+    assert body_ops(result) == [["exp", "add"]]
+    assert any("shapes differ: 6×1 and 6×8" in reason for reason in reasons(result))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3, 1, 2)])
 def test_small_shapes(shape: tuple[int, ...]) -> None:
-    found = fused(lambda x: np.exp(x + 1.0) * x, nasty("float32", (30,))[: int(np.prod(shape))]
+    result = fused(lambda x: np.exp(x + 1.0) * x, nasty("float32", (30,))[: int(np.prod(shape))]
                   .reshape(shape))  # fmt: skip
-    assert kernels(found) == {"elementwise": 1}
+    assert kernels(result) == {"elementwise": 1}
 
 
 def test_nothing_is_done_for_no_elements() -> None:
-    found = fused(lambda x: np.exp(x + 1.0) * x, np.zeros((0, 3), np.float32))
-    assert kernels(found) == {}
-    assert any("has no elements" in each for each in reasons(found))
+    result = fused(lambda x: np.exp(x + 1.0) * x, np.zeros((0, 3), np.float32))
+    assert kernels(result) == {}
+    assert any("has no elements" in reason for reason in reasons(result))
 
 
 def test_dtypes_without_c_stay_apart() -> None:
-    found = fused(lambda x: np.exp(x) * 2.0, X.astype(np.float16))
-    assert kernels(found) == {}
-    assert any("float16, which has no C" in each for each in reasons(found))
+    result = fused(lambda x: np.exp(x) * 2.0, X.astype(np.float16))
+    assert kernels(result) == {}
+    assert any("float16, which has no C" in reason for reason in reasons(result))
 
 
 def test_ops_without_c_stay_apart() -> None:
-    found = fused(lambda x: np.sinc(x) + 1.0)
-    assert any("has no C expression" in each for each in reasons(found))
+    result = fused(lambda x: np.sinc(x) + 1.0)
+    assert any("has no C expression" in reason for reason in reasons(result))
 
 
 def test_sum_of_a_chain() -> None:
     for axis in (0, 1, None, (0, 1), -1):
-        found = fused(lambda x, axis=axis: np.sum(np.exp(x) * x, axis=axis))
-        assert kernels(found) == {"reduction": 1}, axis
-        assert len(ops_of(found)) == 1
+        result = fused(lambda x, axis=axis: np.sum(np.exp(x) * x, axis=axis))
+        assert kernels(result) == {"reduction": 1}, axis
+        assert len(ops_of(result)) == 1
 
 
 def test_middle_axes_stay_apart() -> None:
-    found = fused(lambda x: np.sum(np.exp(x), axis=1), X.reshape(2, 4, 6))
-    assert kernels(found) == {}
-    assert any("neither the first nor the last" in each for each in reasons(found))
+    result = fused(lambda x: np.sum(np.exp(x), axis=1), X.reshape(2, 4, 6))
+    assert kernels(result) == {}
+    assert any("neither the first nor the last" in reason for reason in reasons(result))
 
 
 def test_rows_are_gone_over_again() -> None:
@@ -143,29 +143,29 @@ def test_rows_are_gone_over_again() -> None:
         c = x - np.mean(x, axis=1, keepdims=True)
         return c / np.sqrt(np.mean(c * c, axis=1, keepdims=True) + 1e-5)
 
-    found = fused(centred)
-    assert kernels(found) == {"rows": 1}
-    assert len(ops_of(found)) == 1
+    result = fused(centred)
+    assert kernels(result) == {"rows": 1}
+    assert len(ops_of(result)) == 1
 
 
 def test_columns_are_not_gone_over_again() -> None:
-    found = fused(lambda x: np.exp(x) - np.sum(np.exp(x), axis=0, keepdims=True))
-    assert "rows" not in kernels(found)
-    assert any("whole reduction over the first axes" in each for each in reasons(found))
+    result = fused(lambda x: np.exp(x) - np.sum(np.exp(x), axis=0, keepdims=True))
+    assert "rows" not in kernels(result)
+    assert any("whole reduction over the first axes" in reason for reason in reasons(result))
 
 
 def test_a_reduced_value_against_other_axes_stays_apart() -> None:
     """A square matrix: the shape fits, the meaning does not."""
-    found = fused(lambda x: x * 2.0 - np.sum(x * 2.0, axis=1), X[:, :6])
-    assert "rows" not in kernels(found)
-    assert any("reduced from (6, 6)" in each for each in reasons(found))
+    result = fused(lambda x: x * 2.0 - np.sum(x * 2.0, axis=1), X[:, :6])
+    assert "rows" not in kernels(result)
+    assert any("reduced from (6, 6)" in reason for reason in reasons(result))
 
 
 def test_long_rows_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse, "ROW", 4)
-    found = fused(lambda x: x - np.max(x, axis=1, keepdims=True))
-    assert kernels(found) == {}
-    assert any("stay in cache" in each for each in reasons(found))
+    result = fused(lambda x: x - np.max(x, axis=1, keepdims=True))
+    assert kernels(result) == {}
+    assert any("stay in cache" in reason for reason in reasons(result))
 
 
 def test_limits() -> None:
@@ -174,37 +174,37 @@ def test_limits() -> None:
             x = x + 1.0
         return x
 
-    found = fused(long)
-    assert sum(kernels(found).values()) == 2
-    assert any("65 nodes, at most 64" in each for each in reasons(found))
+    result = fused(long)
+    assert sum(kernels(result).values()) == 2
+    assert any("65 nodes, at most 64" in reason for reason in reasons(result))
     many = [X + i for i in range(30)]
-    found = fused(lambda *each: sum(each[1:], each[0]), *many)
-    assert any("25 inputs, at most 24" in each for each in reasons(found))
+    result = fused(lambda *item: sum(item[1:], item[0]), *many)
+    assert any("25 inputs, at most 24" in reason for reason in reasons(result))
 
 
 def test_phases_do_not_mix() -> None:
-    found = lowered_program(digits_mlp(), ("fuse",), backend="c")
-    for node in found.graph.nodes:
+    result = lowered_program(digits_mlp(), ("fuse",), backend="c")
+    for node in result.graph.nodes:
         if node.op == "fused":
-            assert {each.phase for each in node.attrs["body"].nodes} == {node.phase}
-    assert any("phases differ: forward and backward" in each for each in reasons(found))
+            assert {n.phase for n in node.attrs["body"].nodes} == {node.phase}
+    assert any("phases differ: forward and backward" in reason for reason in reasons(result))
 
 
 def test_numpy_gets_kernels_only_where_tiles_pay() -> None:
-    found = fused(lambda x: np.exp(x) * x + 1.0, backend="numpy")
-    assert kernels(found) == {}
-    assert any(f"48 elements are fewer than {fuse.TILED:,}" in each for each in reasons(found))
+    result = fused(lambda x: np.exp(x) * x + 1.0, backend="numpy")
+    assert kernels(result) == {}
+    assert any(f"48 elements are fewer than {fuse.TILED:,}" in reason for reason in reasons(result))
     large = np.ones((fuse.TILED,), np.float32)
-    found = fused(lambda x: np.sum(np.exp(x) * x + 1.0), large, backend="numpy")
-    assert body_ops(found) == [["exp", "multiply", "add"]]
-    assert any("a single NumPy call" in each for each in reasons(found))
+    result = fused(lambda x: np.sum(np.exp(x) * x + 1.0), large, backend="numpy")
+    assert body_ops(result) == [["exp", "multiply", "add"]]
+    assert any("a single NumPy call" in reason for reason in reasons(result))
 
 
 def graph_of(nodes: list[Node], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Graph:
     spec = TensorSpec((4,), "float32")
     ids = sorted({*inputs, *(value for node in nodes for value in node.outputs)})
     return Graph(1, "static", inputs, outputs, tuple(nodes),
-                 tuple(Value(each, spec, f"v{each}") for each in ids))  # fmt: skip
+                 tuple(Value(id_, spec, f"v{id_}") for id_ in ids))  # fmt: skip
 
 
 def test_control_inputs_are_respected() -> None:
@@ -214,14 +214,14 @@ def test_control_inputs_are_respected() -> None:
         Node(2, "sum", "cumsum", "reduction", (1,), (1,), (3,), {"axis": 0}),
         Node(3, "log", "log", "elementwise", (2,), (2,), (4,)),
     ]
-    found = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), Options(backend="c"))
-    assert kernels(found) == {}
-    assert any("sum depends on one" in each for each in reasons(found))
+    result = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), Options(backend="c"))
+    assert kernels(result) == {}
+    assert any("sum depends on one" in reason for reason in reasons(result))
     nodes[2] = Node(3, "log", "log", "elementwise", (2,), (), (4,))
-    found = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), Options(backend="c"))
-    assert kernels(found) == {"elementwise": 1}
-    (kernel,) = [each for each in found.graph.nodes if each.op == "fused"]
-    (waiting,) = [each for each in found.graph.nodes if each.op == "cumsum"]
+    result = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), Options(backend="c"))
+    assert kernels(result) == {"elementwise": 1}
+    (kernel,) = [node for node in result.graph.nodes if node.op == "fused"]
+    (waiting,) = [node for node in result.graph.nodes if node.op == "cumsum"]
     assert waiting.control_inputs == (kernel.id,)
 
 
@@ -230,9 +230,9 @@ def test_what_is_computed_again_stays_apart() -> None:
         Node(1, "exp", "exp", "elementwise", (1,), outputs=(2,), phase="recompute"),
         Node(2, "log", "log", "elementwise", (2,), outputs=(3,), phase="recompute"),
     ]
-    found = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), Options(backend="c"))
-    assert kernels(found) == {}
-    assert any("recomputed" in each for each in reasons(found))
+    result = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), Options(backend="c"))
+    assert kernels(result) == {}
+    assert any("recomputed" in reason for reason in reasons(result))
 
 
 def test_devices_do_not_mix() -> None:
@@ -240,18 +240,18 @@ def test_devices_do_not_mix() -> None:
         Node(1, "exp", "exp", "elementwise", (1,), outputs=(2,), device="cpu:0"),
         Node(2, "log", "log", "elementwise", (2,), outputs=(3,), device="cpu:1"),
     ]
-    found = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), Options(backend="c"))
-    assert reasons(found) == ["devices differ: cpu:0 and cpu:1"]
+    result = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), Options(backend="c"))
+    assert reasons(result) == ["devices differ: cpu:0 and cpu:1"]
 
 
 def test_each_pair_that_stays_apart_is_named() -> None:
-    found = fused(lambda x: np.tanh(np.exp(x[:, :1]) + np.exp(x)))
-    by_id = {node.id: node for node in found.traced.nodes}
-    (stage,) = found.stages
-    for each in stage.unfused:
-        made = set(by_id[each.producer].outputs)
-        assert made & set(by_id[each.consumer].inputs)
-        assert each.reason in str(each)
+    result = fused(lambda x: np.tanh(np.exp(x[:, :1]) + np.exp(x)))
+    by_id = {node.id: node for node in result.traced.nodes}
+    (stage,) = result.stages
+    for item in stage.unfused:
+        outputs = set(by_id[item.producer].outputs)
+        assert outputs & set(by_id[item.consumer].inputs)
+        assert item.reason in str(item)
     assert stage.unfused
 
 
@@ -266,20 +266,20 @@ def test_random_graphs() -> None:
         def program(x: Any, y: Any, picks: Any = picks) -> Any:
             values = [x, y]
             for i in range(0, 57, 3):
-                one = values[picks[i] % len(values)]
+                first = values[picks[i] % len(values)]
                 other = values[picks[i + 1] % len(values)]
                 kind = picks[i + 2] % 9
                 if kind < 3:
-                    values.append(unary[picks[i] % 5](one))
+                    values.append(unary[picks[i] % 5](first))
                 elif kind < 7:
-                    values.append(binary[picks[i] % 4](one, other))
+                    values.append(binary[picks[i] % 4](first, other))
                 else:
-                    values.append(np.sum(one, axis=picks[i] % 2, keepdims=True) * 0.125)
+                    values.append(np.sum(first, axis=picks[i] % 2, keepdims=True) * 0.125)
             return tuple(values[-5:])
 
         fused(program, X, np.abs(X[:, :1]) + 1)
 
 
 def test_ns_functions_fuse() -> None:
-    found = fused(lambda x: ns.relu(ns.sigmoid(x) - 0.5))
-    assert body_ops(found) == [["sigmoid", "subtract", "relu"]]
+    result = fused(lambda x: ns.relu(ns.sigmoid(x) - 0.5))
+    assert body_ops(result) == [["sigmoid", "subtract", "relu"]]

@@ -46,9 +46,9 @@ PROGRAMS = {
 
 def told(function):
     """The file of a program."""
-    found = lowered(function, [nasty("float32")], PASSES)
-    parts = [print_graph(found.traced), "\n".join(map(str, found.rewrites)) or "nothing",
-             print_graph(found.graph)]  # fmt: skip
+    result = lowered(function, [nasty("float32")], PASSES)
+    parts = [print_graph(result.traced), "\n".join(map(str, result.rewrites)) or "nothing",
+             print_graph(result.graph)]  # fmt: skip
     text = "\n\n".join(part.strip() for part in parts) + "\n"
     return re.sub(r"graph \d+ ", "graph ", re.sub(r"  \S+\.py:\d+ .*", "", text))
 

@@ -92,8 +92,8 @@ def test_a_sum_that_is_used_twice_comes_out() -> None:
         total = x @ w + b
         return ns.relu(total), total > 0
 
-    found = lowered(twice, (X, W, B), ("patterns",), backend="c")
-    (node,) = [each for each in found.graph.nodes if each.op == "fused"]
+    result = lowered(twice, (X, W, B), ("patterns",), backend="c")
+    (node,) = [n for n in result.graph.nodes if n.op == "fused"]
     assert node.attrs["pattern"] == "matmul_bias_relu"
     assert len(node.outputs) == 2
 
@@ -203,13 +203,13 @@ def test_cross_entropy() -> None:
         return np.mean(np.log(np.sum(np.exp(z), axis=1)) - z[np.arange(6)[::-1].copy(), labels])
 
     for function in (loss, by_log_softmax, written):
-        found = lowered(function, (X, LABELS), ("patterns",), backend="c")
-        (note,) = found.stages[0].notes
+        result = lowered(function, (X, LABELS), ("patterns",), backend="c")
+        (note,) = result.stages[0].notes
         assert note.startswith("cross_entropy at "), function
-        assert "cross_entropy" not in kernels(found)
-    found = lowered(other_rows, (X, LABELS), ("patterns",), backend="c")
-    assert kernels(found) == {}
-    assert found.stages[0].notes == ()
+        assert "cross_entropy" not in kernels(result)
+    result = lowered(other_rows, (X, LABELS), ("patterns",), backend="c")
+    assert kernels(result) == {}
+    assert result.stages[0].notes == ()
 
 
 def normed(x: Any, how: str = "divide", axis: Any = -1, eps: float = 1e-5) -> Any:
@@ -233,7 +233,7 @@ def test_layer_norm(how: str) -> None:
     function = lambda x, g, b: normed(x, how) * g + b  # noqa: E731
     with_gain = lowered(function, (X, GAIN, GAIN), ("dce", "patterns"), backend="c")
     assert kernels(with_gain) == {"layer_norm": 1}
-    assert all(each.op == "fused" or each.is_leaf for each in with_gain.graph.nodes)
+    assert all(node.op == "fused" or node.is_leaf for node in with_gain.graph.nodes)
 
 
 def test_layer_norm_over_several_axes() -> None:
@@ -288,11 +288,11 @@ def attended(q: Any, k: Any, v: Any, how: str = "") -> Any:
 
 @pytest.mark.parametrize("how", ["", "query", "factor", "divisor", "mask", "added", "written"])
 def test_attention(how: str) -> None:
-    found = lowered(lambda q, k, v: attended(q, k, v, how), (Q, K, V), ("patterns",), backend="c")
-    assert kernels(found) == {"attention": 1}
-    (node,) = [each for each in found.graph.nodes if each.op == "fused"]
+    result = lowered(lambda q, k, v: attended(q, k, v, how), (Q, K, V), ("patterns",), backend="c")
+    assert kernels(result) == {"attention": 1}
+    (node,) = [n for n in result.graph.nodes if n.op == "fused"]
     assert len(node.inputs) <= 4
-    members = [each.op for each in node.attrs["body"].nodes]
+    members = [n.op for n in node.attrs["body"].nodes]
     assert members.count("matmul") == 2
     check(lambda q, k, v: attended(q, k, v, how), (Q, K, V), ("patterns",), backend="c")
 
@@ -305,8 +305,8 @@ def test_no_attention() -> None:
 
 def test_attention_of_a_layer() -> None:
     layer = nn.TransformerBlock(8, 2, rng=np.random.default_rng(0), causal=True)
-    found = lowered(lambda x: layer(x), (Q,), ("patterns",), backend="c")
-    assert kernels(found)["attention"] == 1
+    result = lowered(lambda x: layer(x), (Q,), ("patterns",), backend="c")
+    assert kernels(result)["attention"] == 1
 
 
 # Updates
@@ -322,10 +322,10 @@ def test_updates() -> None:
         ({}, optim.Adam, "adam"),
         ({}, optim.AdamW, "adam"),
     ):
-        found = lowered_program(layer_step(optimizer, **keep, **settings), backend="c")
-        assert kernels(found)[name] == 2, (name, settings)
+        result = lowered_program(layer_step(optimizer, **keep, **settings), backend="c")
+        assert kernels(result)[name] == 2, (name, settings)
         assert not any(node.phase == "optimizer" and node.op not in ("fused",)
-                       and not node.is_leaf for node in found.graph.nodes)  # fmt: skip
+                       and not node.is_leaf for node in result.graph.nodes)  # fmt: skip
 
 
 def test_an_update_of_ones_own_is_not_named() -> None:
@@ -337,19 +337,19 @@ def test_an_update_of_ones_own_is_not_named() -> None:
         def update(self, F: Any, value: Any, gradient: Any, state: Any, rates: Any) -> Any:
             return (F.add(value, F.multiply(gradient, rates["lr"])),)
 
-    found = lowered_program(layer_step(Away), backend="c")
-    assert not {"sgd", "matmul_sgd"} & set(kernels(found))
-    assert "assign" in {node.op for node in found.graph.nodes}
-    found = lowered_program(layer_step(Sign), backend="c")
-    assert not {"momentum", "adam"} & set(kernels(found))
+    result = lowered_program(layer_step(Away), backend="c")
+    assert not {"sgd", "matmul_sgd"} & set(kernels(result))
+    assert "assign" in {node.op for node in result.graph.nodes}
+    result = lowered_program(layer_step(Sign), backend="c")
+    assert not {"momentum", "adam"} & set(kernels(result))
 
 
 def test_a_gradient_that_nobody_else_takes_joins_its_update() -> None:
-    found = lowered_program(layer_step(), backend="c")
-    assert kernels(found)["matmul_sgd"] == 1
-    (node,) = [n for n in found.graph.nodes if n.attrs.get("pattern") == "matmul_sgd"]
+    result = lowered_program(layer_step(), backend="c")
+    assert kernels(result)["matmul_sgd"] == 1
+    (node,) = [n for n in result.graph.nodes if n.attrs.get("pattern") == "matmul_sgd"]
     assert node.phase == "optimizer"
-    assert {each.phase for each in node.attrs["body"].nodes} == {"backward", "optimizer"}
+    assert {n.phase for n in node.attrs["body"].nodes} == {"backward", "optimizer"}
     assert "matmul_sgd" not in kernels(lowered_program(layer_step(keep=True), backend="c"))
     assert "matmul_sgd" not in kernels(lowered_program(layer_step(weight_decay=0.1), backend="c"))
 
@@ -358,39 +358,39 @@ def test_a_gradient_that_nobody_else_takes_joins_its_update() -> None:
 
 
 def test_digits_mlp() -> None:
-    found = lowered_program(digits_mlp(), backend="c")
-    names = kernels(found)
+    result = lowered_program(digits_mlp(), backend="c")
+    names = kernels(result)
     assert names["matmul_bias_relu"] == 2
-    assert any(each.startswith("cross_entropy at loss/") for each in found.stages[0].notes)
+    assert any(note.startswith("cross_entropy at loss/") for note in result.stages[0].notes)
     assert names["momentum"] == 6
-    assert _count(found.graph) * 2 < _count(found.traced)
+    assert _count(result.graph) * 2 < _count(result.traced)
 
 
 def test_char_transformer() -> None:
-    found = lowered_program(char_transformer(), backend="c")
-    names = kernels(found)
+    result = lowered_program(char_transformer(), backend="c")
+    names = kernels(result)
     assert names["attention"] == 2
     assert names["matmul_bias_gelu"] == 2
     assert names["layer_norm"] == 5  # what the gradient computes again
     assert names["adam"] == 38
-    assert _count(found.graph) * 3 < _count(found.traced)
+    assert _count(result.graph) * 3 < _count(result.traced)
 
 
 def test_lstm_body() -> None:
     """One step of the loop: what follows the gates is one kernel, forward and backward."""
 
     def gradients(x: Any, r: Any, *weights: Any) -> Any:
-        return ns.grad(lambda *each: lstm.ours(each, x, r), argnums=(0, 1, 2))(*weights)
+        return ns.grad(lambda *item: lstm.ours(item, x, r), argnums=(0, 1, 2))(*weights)
 
     shapes = ((3, 2, 5), (2, 4), (5, 16), (4, 16), (16,))
-    inputs = [rng.standard_normal(each).astype(np.float32) for each in shapes]
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     graph = ns.compile(gradients).graph(*inputs).graph
     bodies = [node.attrs["body"] for node in graph.nodes if node.op == "scan"]
     assert len(bodies) == 2
     for body in bodies:
-        found = lowered_program(Program(body, {}), backend="c")
-        assert _count(found.graph) < _count(body)
-        sizes = [len(n.attrs["body"].nodes) for n in found.graph.nodes if n.op == "fused"]
+        result = lowered_program(Program(body, {}), backend="c")
+        assert _count(result.graph) < _count(body)
+        sizes = [len(n.attrs["body"].nodes) for n in result.graph.nodes if n.op == "fused"]
         assert max(sizes) >= 8
 
 
@@ -409,9 +409,9 @@ def _count(graph: Any) -> int:
 
 
 def test_numpy_is_told_what_was_found() -> None:
-    found = lowered(lambda x, w, b: ns.relu(x @ w + b), (X, W, B), ("patterns",))
-    assert kernels(found) == {}
-    (stage,) = found.stages
+    result = lowered(lambda x, w, b: ns.relu(x @ w + b), (X, W, B), ("patterns",))
+    assert kernels(result) == {}
+    (stage,) = result.stages
     assert stage.notes == (
         "matmul_bias_relu: found 1x; NumPy runs the separate nodes just as fast",
     )
@@ -429,23 +429,23 @@ def test_a_path_through_a_node_outside_is_no_kernel() -> None:
         s = q @ np.swapaxes(k, -1, -2)
         return ns.softmax(s * np.max(s), axis=-1) @ v
 
-    found = lowered(round_about, (Q, K, V), ("patterns",), backend="c")
-    assert kernels(found) == {}
-    (stage,) = found.stages
-    assert any("lies between its nodes" in each for each in stage.notes)
+    result = lowered(round_about, (Q, K, V), ("patterns",), backend="c")
+    assert kernels(result) == {}
+    (stage,) = result.stages
+    assert any("lies between its nodes" in note for note in stage.notes)
 
 
 def test_phases_do_not_mix() -> None:
     program = char_transformer()
-    found: Lowered = lower(program.graph, program.constants, ("patterns",), options=None)
-    assert not kernels(found)
-    found = lowered_program(program, ("patterns",), backend="c")
-    for node in found.graph.nodes:
+    result: Lowered = lower(program.graph, program.constants, ("patterns",), options=None)
+    assert not kernels(result)
+    result = lowered_program(program, ("patterns",), backend="c")
+    for node in result.graph.nodes:
         if node.op == "fused":
-            assert {each.phase for each in node.attrs["body"].nodes} == {node.phase}
+            assert {n.phase for n in node.attrs["body"].nodes} == {node.phase}
 
 
 def test_every_kernel_is_a_rule() -> None:
-    found = lowered_program(char_transformer(), ("patterns",), backend="c")
-    assert {each.rule for each in found.rewrites} <= {each.name for each in RULES}
-    assert all("bytes as one" in each.note for each in found.rewrites)
+    result = lowered_program(char_transformer(), ("patterns",), backend="c")
+    assert {rewrite.rule for rewrite in result.rewrites} <= {item.name for item in RULES}
+    assert all("bytes as one" in rewrite.note for rewrite in result.rewrites)

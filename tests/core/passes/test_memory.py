@@ -39,7 +39,7 @@ def test_what_is_dead_gives_its_place_away() -> None:
     assert plan.offsets[1] == plan.offsets[3] != plan.offsets[2]
     assert plan.arena_bytes == 2 * 128
     assert (plan.unplanned_peak, plan.total_bytes) == (200, 300)
-    assert all(each % ALIGNMENT == 0 for each in plan.offsets.values())
+    assert all(offset % ALIGNMENT == 0 for offset in plan.offsets.values())
 
 
 def test_in_place_only_at_the_last_use_and_of_as_many_bytes() -> None:
@@ -126,7 +126,7 @@ def test_no_live_value_is_overwritten(program: Any, in_turn: bool) -> None:
         memory._SORTED_MOST = before
     assert _overwritten(moments, sizes, plan, bases, kept) == ""
     assert set(plan.offsets) == set(sizes)
-    assert plan.arena_bytes <= sum(-(-each // 64) * 64 for each in sizes.values())
+    assert plan.arena_bytes <= sum(-(-size // 64) * 64 for size in sizes.values())
     ends = [plan.offsets[v] + sizes[v] for v in sizes]
     assert max(ends, default=0) <= plan.arena_bytes
 
@@ -145,17 +145,23 @@ def test_a_graph_is_planned_without_inputs_outputs_and_views() -> None:
 
     graph = graph_of(program, np.ones((4, 5), np.float32))
     plan = plan_graph(graph)
-    made = {node.op: node.outputs[0] for node in graph.nodes if not node.is_leaf}
-    assert set(plan.offsets) == {made["multiply"], made["tanh"], made["exp"]}
-    assert (made["tanh"], made["multiply"]) in plan.in_place
-    assert plan.offsets[made["exp"]] != plan.offsets[made["tanh"]]  # a view of it is read
+    outputs_by_op = {node.op: node.outputs[0] for node in graph.nodes if not node.is_leaf}
+    assert set(plan.offsets) == {
+        outputs_by_op["multiply"],
+        outputs_by_op["tanh"],
+        outputs_by_op["exp"],
+    }
+    assert (outputs_by_op["tanh"], outputs_by_op["multiply"]) in plan.in_place
+    assert (
+        plan.offsets[outputs_by_op["exp"]] != plan.offsets[outputs_by_op["tanh"]]
+    )  # a view of it is read
     assert plan.total_bytes == 3 * 4 * 5 * 4
     assert plan_graph(graph, elementwise_in_place=False).in_place == ()
 
 
 def test_what_may_share_memory_is_known_through_views() -> None:
     graph = graph_of(lambda x: (x * 2.0).reshape(4)[1:], np.ones((2, 2)))
-    made = {node.op: node.outputs[0] for node in graph.nodes}
+    outputs_by_op = {node.op: node.outputs[0] for node in graph.nodes}
     owners = sharing(graph)
-    assert owners[made["getitem"]] == (made["multiply"],)
-    assert nbytes(next(v.spec for v in graph.values if v.id == made["multiply"])) == 32
+    assert owners[outputs_by_op["getitem"]] == (outputs_by_op["multiply"],)
+    assert nbytes(next(v.spec for v in graph.values if v.id == outputs_by_op["multiply"])) == 32

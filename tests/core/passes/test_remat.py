@@ -19,7 +19,7 @@ W = X[::-1].copy()
 
 
 def held(graph: Any) -> Lifetimes:
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.spec for value in graph.values}
     return lifetimes(graph.nodes, specs.__getitem__, graph.outputs)
 
 
@@ -42,25 +42,25 @@ def remat(function: Any, *inputs: Any, limit: int, also: Any = ()) -> Lowered:
 
 
 def test_nothing_is_done_without_a_limit() -> None:
-    found = check(late_user, (X, W), ("remat",))
-    assert found.graph.nodes == found.traced.nodes or not found.rewrites
+    result = check(late_user, (X, W), ("remat",))
+    assert result.graph.nodes == result.traced.nodes or not result.rewrites
 
 
 def test_a_value_is_computed_again_before_its_late_user() -> None:
     before = held(check(late_user, (X, W), ()).graph).peak
-    found = remat(late_user, X, W, limit=before - 1)
-    copies = [node for node in found.graph.nodes if node.phase == "recompute"]
+    result = remat(late_user, X, W, limit=before - 1)
+    copies = [node for node in result.graph.nodes if node.phase == "recompute"]
     assert [node.op for node in copies] == ["exp"]
     assert copies[0].scope.startswith("recompute")
-    assert held(found.graph).peak < before
-    (rewrite,) = found.rewrites
+    assert held(result.graph).peak < before
+    (rewrite,) = result.rewrites
     assert rewrite.change == "recomputed"
     assert "bytes fewer" in rewrite.note
-    (original,) = [n for n in found.graph.nodes if n.op == "exp" and n.phase == "forward"]
-    fate = found.provenance.fates[original.id]
+    (original,) = [n for n in result.graph.nodes if n.op == "exp" and n.phase == "forward"]
+    fate = result.provenance.fates[original.id]
     assert set(fate.into) == {original.id, copies[0].id}
-    order = [node.id for node in found.graph.nodes]
-    users = [n.id for n in found.graph.nodes if copies[0].outputs[0] in n.inputs]
+    order = [node.id for node in result.graph.nodes]
+    users = [n.id for n in result.graph.nodes if copies[0].outputs[0] in n.inputs]
     assert order.index(users[0]) == order.index(copies[0].id) + 1
 
 
@@ -81,9 +81,9 @@ def test_costly_nodes_are_kept() -> None:
         first = np.sum(p)
         return np.sum(wide(x) @ p) + first
 
-    found = remat(late, X, limit=100)
-    assert sum(node.op == "matmul" for node in found.graph.nodes) == sum(
-        node.op == "matmul" for node in found.traced.nodes
+    result = remat(late, X, limit=100)
+    assert sum(node.op == "matmul" for node in result.graph.nodes) == sum(
+        node.op == "matmul" for node in result.traced.nodes
     )
 
 
@@ -99,21 +99,21 @@ def chain(x: Any, w: Any) -> Any:
 
 def test_what_a_copy_needs_is_computed_again_too() -> None:
     before = held(check(chain, (X, W), ()).graph).peak
-    found = remat(chain, X, W, limit=before - 1)
-    copies = [node.op for node in found.graph.nodes if node.phase == "recompute"]
+    result = remat(chain, X, W, limit=before - 1)
+    copies = [node.op for node in result.graph.nodes if node.phase == "recompute"]
     assert copies == ["exp", "tanh", "abs", "sqrt"]
-    assert held(found.graph).peak < before
+    assert held(result.graph).peak < before
 
 
 def test_kernels_are_computed_again_with_ids_of_their_own() -> None:
-    found = remat(chain, X, W, limit=100, also=("fuse",))
-    copies = [node for node in found.graph.nodes if node.phase == "recompute"]
+    result = remat(chain, X, W, limit=100, also=("fuse",))
+    copies = [node for node in result.graph.nodes if node.phase == "recompute"]
     assert [node.op for node in copies] == ["fused"]
     body = copies[0].attrs["body"]
     verify(body)
-    ids = [n.id for k in found.graph.nodes if k.op == "fused" for n in k.attrs["body"].nodes]
+    ids = [n.id for k in result.graph.nodes if k.op == "fused" for n in k.attrs["body"].nodes]
     assert len(ids) == len(set(ids))
-    assert kernels(found)["elementwise"] == 1 or kernels(found)["reduction"] >= 1
+    assert kernels(result)["elementwise"] == 1 or kernels(result)["reduction"] >= 1
 
 
 def mlp(x: Any, *weights: Any) -> Any:
@@ -130,15 +130,15 @@ def mlp(x: Any, *weights: Any) -> Any:
 def test_gradients(also: tuple[str, ...]) -> None:
     weights = [np.eye(20, dtype=np.float32) * (i + 1) / 2 for i in range(4)]
     before = held(check(mlp, (X, *weights), also, backend="c").graph).peak
-    found = remat(mlp, X, *weights, limit=int(before * 0.8), also=also)
-    assert held(found.graph).peak <= before
-    assert any(each.change == "recomputed" for each in found.rewrites) == (
-        held(found.graph).peak < before
+    result = remat(mlp, X, *weights, limit=int(before * 0.8), also=also)
+    assert held(result.graph).peak <= before
+    assert any(rewrite.change == "recomputed" for rewrite in result.rewrites) == (
+        held(result.graph).peak < before
     )
 
 
 def test_a_transformer() -> None:
     program = char_transformer()
     before = held(program.graph).peak
-    found = lowered_program(program, ("remat",), memory_bytes=int(before * 0.95))
-    assert held(found.graph).peak <= before * 0.95
+    result = lowered_program(program, ("remat",), memory_bytes=int(before * 0.95))
+    assert held(result.graph).peak <= before * 0.95

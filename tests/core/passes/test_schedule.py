@@ -35,9 +35,9 @@ def test_a_node_whose_operands_stay_comes_before_its_user() -> None:
             w = w @ w
         return w + e
 
-    found = check(early, (X,), ("schedule",))
-    assert order(found.graph) == ["matmul", "matmul", "matmul", "exp", "add"]
-    assert held(found.graph).area < held(found.traced).area
+    result = check(early, (X,), ("schedule",))
+    assert order(result.graph) == ["matmul", "matmul", "matmul", "exp", "add"]
+    assert held(result.graph).area < held(result.traced).area
 
 
 def test_a_node_with_which_operands_die_comes_at_once() -> None:
@@ -49,37 +49,37 @@ def test_a_node_with_which_operands_die_comes_at_once() -> None:
             w = w @ w
         return np.sum(w) + np.max(large) + first
 
-    found = check(late, (X,), ("schedule",))
-    assert sorted(order(found.graph)[:3]) == ["matmul", "max", "sum"]
-    assert held(found.graph).area < held(found.traced).area
+    result = check(late, (X,), ("schedule",))
+    assert sorted(order(result.graph)[:3]) == ["matmul", "max", "sum"]
+    assert held(result.graph).area < held(result.traced).area
 
 
 def test_an_order_that_is_good_stays() -> None:
-    found = check(lambda x: np.tanh(np.exp(x) + 1.0), (X,), ("schedule",))
-    assert found.graph.nodes == tuple(found.traced.nodes) or order(found.graph) == [
+    result = check(lambda x: np.tanh(np.exp(x) + 1.0), (X,), ("schedule",))
+    assert result.graph.nodes == tuple(result.traced.nodes) or order(result.graph) == [
         "exp", "add", "tanh",
     ]  # fmt: skip
-    assert not found.rewrites
+    assert not result.rewrites
 
 
 def test_one_note_says_what_it_bought() -> None:
-    found = lowered_program(char_transformer(), ("schedule",))
-    (rewrite,) = found.rewrites
+    result = lowered_program(char_transformer(), ("schedule",))
+    (rewrite,) = result.rewrites
     assert (rewrite.rule, rewrite.change) == ("reorder", "rewritten")
     assert rewrite.before == rewrite.after
     assert "nodes moved: peak " in rewrite.note
-    before, after = held(found.traced), held(found.graph)
+    before, after = held(result.traced), held(result.graph)
     assert (after.peak, after.area) < (before.peak, before.area)
     moved = set(rewrite.before)
-    stayed = [node.id for node in found.graph.nodes if node.id not in moved]
-    assert stayed == [node.id for node in found.traced.nodes if node.id not in moved]
+    stayed = [node.id for node in result.graph.nodes if node.id not in moved]
+    assert stayed == [node.id for node in result.traced.nodes if node.id not in moved]
 
 
 def test_another_order_is_no_fate() -> None:
-    found = lowered_program(char_transformer(), ("schedule",))
-    assert found.rewrites
-    assert {fate.kind for fate in found.provenance.fates.values()} == {"kept"}
-    assert all(node.origin == (node.id,) for node in found.graph.nodes)
+    result = lowered_program(char_transformer(), ("schedule",))
+    assert result.rewrites
+    assert {fate.kind for fate in result.provenance.fates.values()} == {"kept"}
+    assert all(node.origin == (node.id,) for node in result.graph.nodes)
 
 
 def test_the_same_each_time() -> None:
@@ -91,19 +91,19 @@ def test_the_same_each_time() -> None:
 def test_updates_follow_their_gradients() -> None:
     """Where nobody else takes gradients, they are not all held at the end."""
     program = layer_step(optim.SGD, keep=False)
-    found = lowered_program(program, ("patterns", "schedule"), backend="c")
-    verify(found.graph)
-    assert held(found.graph).peak <= held(program.graph).peak
-    names = [n.attrs.get("pattern", n.op) for n in found.graph.nodes]
+    result = lowered_program(program, ("patterns", "schedule"), backend="c")
+    verify(result.graph)
+    assert held(result.graph).peak <= held(program.graph).peak
+    names = [n.attrs.get("pattern", n.op) for n in result.graph.nodes]
     assert "sgd" in names
 
 
 @pytest.mark.parametrize("passes", [("schedule",), ("patterns", "fuse", "schedule")])
 def test_samples(passes: tuple[str, ...]) -> None:
     for program in (digits_mlp(), char_transformer()):
-        found = lowered_program(program, passes, backend="c")
-        verify(found.graph)
-        assert held(found.graph).peak <= held(program.graph).peak
+        result = lowered_program(program, passes, backend="c")
+        verify(result.graph)
+        assert held(result.graph).peak <= held(program.graph).peak
 
 
 def test_effects_keep_their_order() -> None:
@@ -121,8 +121,8 @@ def test_effects_keep_their_order() -> None:
     )
     graph = Graph(1, "static", (1,), (7, 8), nodes,
                   tuple(Value(i, spec, f"v{i}") for i in range(1, 9)))  # fmt: skip
-    found = lower(graph, {}, ("schedule",))
-    effects = [n.id for n in found.graph.nodes if n.op in ("read", "assign_add", "assign")]
+    result = lower(graph, {}, ("schedule",))
+    effects = [n.id for n in result.graph.nodes if n.op in ("read", "assign_add", "assign")]
     assert effects == [2, 4, 5, 7]
 
 
@@ -136,6 +136,6 @@ def test_control_inputs_are_kept() -> None:
     )
     graph = Graph(1, "static", (1,), (5,), nodes,
                   tuple(Value(i, spec, f"v{i}") for i in range(1, 6)))  # fmt: skip
-    found = lower(graph, {}, ("schedule",))
-    ids = [node.id for node in found.graph.nodes]
+    result = lower(graph, {}, ("schedule",))
+    ids = [node.id for node in result.graph.nodes]
     assert ids.index(1) < ids.index(3)

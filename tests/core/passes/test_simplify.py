@@ -29,14 +29,14 @@ SCALARS = {"c": 3, "d": -2.0}
 def program(text, dtype, number, condition=False):
     """A pattern as a function of arrays, with the inputs for it."""
     tree = ast.parse(text, mode="eval").body
-    names = sorted({each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
-                   - {each.func.id for each in ast.walk(tree) if isinstance(each, ast.Call)}
+    names = sorted({path.id for path in ast.walk(tree) if isinstance(path, ast.Name)}
+                   - {path.func.id for path in ast.walk(tree) if isinstance(path, ast.Call)}
                    - {"true", "false", *SCALARS})  # fmt: skip
-    inputs = [nasty("bool" if each == "z" else dtype, seed=i) for i, each in enumerate(names)]
+    inputs = [nasty("bool" if name == "z" else dtype, seed=i) for i, name in enumerate(names)]
 
     def build(tree, bound):
         if isinstance(tree, ast.Call):
-            args = tuple(build(each, bound) for each in tree.args)
+            args = tuple(build(arg, bound) for arg in tree.args)
             return apply(ops.get(tree.func.id), args, {})
         if isinstance(tree, ast.Name):
             if tree.id in bound or tree.id in SCALARS:
@@ -46,12 +46,12 @@ def program(text, dtype, number, condition=False):
 
     def function(*arrays):
         # Each operand comes from somewhere whose layout is known, and from where it is not.
-        found = []
+        results = []
         for wrapped in (lambda a: a, lambda a: ~a if a.dtype == bool else -a, np.copy):
             bound = dict(zip(names, map(wrapped, arrays), strict=True))
             value = build(tree, bound)
-            found += [value, np.sum(value), np.sum(np.transpose(value), axis=0)]
-        return found
+            results += [value, np.sum(value), np.sum(np.transpose(value), axis=0)]
+        return results
 
     return function, inputs
 
@@ -67,7 +67,7 @@ def filled(dtype):
     return constant
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda each: f"{each.name}: {each.before}")
+@pytest.mark.parametrize("rule", RULES, ids=lambda item: f"{item.name}: {item.before}")
 def test_a_pattern_is_found_and_nobody_can_tell(rule):
     fired = 0
     kinds = [dtype for kind in rule.kinds for dtype in DTYPES[kind]]
@@ -76,10 +76,10 @@ def test_a_pattern_is_found_and_nobody_can_tell(rule):
         unsafe = frozenset() if rule.exact else frozenset([rule.name])
         try:
             with np.errstate(all="ignore"):
-                found = lowered(function, inputs, ["simplify"], unsafe=unsafe)
+                result = lowered(function, inputs, ["simplify"], unsafe=unsafe)
         except (NodescopeError, TypeError, OverflowError):
             continue  # the op does not take this dtype
-        fired += f"simplify/{rule.name}" in rules(found)
+        fired += f"simplify/{rule.name}" in rules(result)
         if rule.exact:
             check(function, inputs, ["simplify"])
             if dtype == kinds[-1]:
@@ -122,8 +122,8 @@ def test_a_pattern_is_found_and_nobody_can_tell(rule):
     ],
 )  # fmt: skip
 def test_rules_that_look_at_attributes(function, dtype, fired, left):
-    found = check(function, [nasty(dtype)], ["simplify"], [f"simplify/{each}" for each in fired])
-    kept = [op for op in ops_of(found) if op not in ("broadcast_to",)]
+    result = check(function, [nasty(dtype)], ["simplify"], [f"simplify/{item}" for item in fired])
+    kept = [op for op in ops_of(result) if op not in ("broadcast_to",)]
     assert kept == left or not set(fired).isdisjoint(
         ["astype_twice", "astype_back", "scalars_whole", "scalars_doubling", "flip_twice"]
     )
@@ -135,7 +135,7 @@ def test_a_sum_would_tell_a_copy_from_what_it_is_a_copy_of():
     x = (np.random.default_rng(0).standard_normal((65, 129)) * 1e4).astype("float32")
     columns = np.asfortranarray(x)
     sums = [(np.sum(columns, axis=i), np.sum(columns.copy(), axis=i)) for i in (None, 0, 1)]
-    assert any(np.any(one != other) for one, other in sums)
+    assert any(np.any(first != other) for first, other in sums)
     check(lambda x: np.sum(np.copy(x), axis=0), [x], ["simplify"], [], ["copy", "sum"])
     check(lambda x: np.sum(x * 1.0, axis=0), [x], ["simplify"], [], ["multiply", "sum"])
     check(lambda x: np.sum(np.copy(x) + np.copy(-x)), [x], ["simplify"], ["simplify/copy"])
@@ -146,10 +146,10 @@ def test_a_sum_would_tell_a_copy_from_what_it_is_a_copy_of():
 
 
 def test_a_nan_keeps_its_sign_where_somebody_looks_at_it():
-    found = lowered(lambda x: np.signbit(x * -1.0), [nasty("float32")], ["simplify"])
-    assert rules(found) == []
-    found = lowered(lambda x: np.abs(x) * -1.0, [nasty("float32")], ["simplify"])
-    assert rules(found) == ["simplify/multiply_minus_one"]
+    result = lowered(lambda x: np.signbit(x * -1.0), [nasty("float32")], ["simplify"])
+    assert rules(result) == []
+    result = lowered(lambda x: np.abs(x) * -1.0, [nasty("float32")], ["simplify"])
+    assert rules(result) == ["simplify/multiply_minus_one"]
 
 
 def test_conversions_by_way_of_another_dtype():
@@ -161,8 +161,12 @@ def test_conversions_by_way_of_another_dtype():
             continue
         x = nasty(first, (40,))
         with np.errstate(all="ignore"):
-            one, two = x.astype(middle).astype(last), x.astype(last)
-        assert np.array_equal(one, two, equal_nan=one.dtype.kind in "fc"), (first, middle, last)
+            left_one, two = x.astype(middle).astype(last), x.astype(last)
+        assert np.array_equal(left_one, two, equal_nan=left_one.dtype.kind in "fc"), (
+            first,
+            middle,
+            last,
+        )
     assert not direct("int64", "float64", "int32")
     assert not direct("float32", "float64", "int8")
     assert not direct("float64", "float32", "float16")
