@@ -53,15 +53,11 @@ from nodescope.protocol import (
     SetKeeping,
     SetWatches,
 )
-from nodescope.record.governor.governed_recorder import (
-    EndProbe,
-    GovernedRecorder,
-    check_slowdown,
-    recorder_for,
-)
+from nodescope.record.governor.governor import Governor, check_slowdown
 from nodescope.record.host_sampler import Sampler
 from nodescope.record.paths import recording_path as recording_path
 from nodescope.record.recent import remember
+from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Advice
 
@@ -152,23 +148,23 @@ class Run:
             f"{type(probe).__name__} failed and was disabled; your program continues "
             f"({type(error).__name__}: {error})"
         )
-        self.recorder = recorder_for(
+        governor = None
+        if max_slowdown is not None:
+            governor = Governor(max_slowdown, tell=self._tell, bus=self.bus, chosen=explicit)
+        self.recorder = Recorder(
             Path(recording),
-            max_slowdown,
-            tell=self._tell,
-            bus=self.bus,
             level=level,
             chosen=chosen,
             budget_bytes=budget_bytes,
             value_steps=value_steps,
+            policy=governor,
             newest=newest,
             chosen_level=explicit,
-            chosen_limit=explicit,
             on_commit=self._committed,
             on_fault=self._gave_up,
             on_room=self._room,
         )
-        priced = self.recorder.use_prices if max_slowdown is not None else None
+        priced = governor.use_prices if governor is not None else None
         self._adapters = Attached(known_adapters(self._say), self._say, priced)
         adapter = self._adapters.first
         self.info = RunInfo(
@@ -213,8 +209,6 @@ class Run:
             )  # fmt: skip
             self._watch(watches, saved)
             self.uncaught.gate = self.gate
-            if isinstance(self.recorder, GovernedRecorder):
-                self.bus.add(EndProbe(self.recorder))
 
     def _watch(self, watches: Sequence[str], saved: ProjectSettings | None) -> None:
         """Set the watches that are given and those that are kept."""

@@ -16,6 +16,7 @@ from nodescope import nn, optim
 from nodescope.api import Run
 from nodescope.errors import ShapeError
 from nodescope.protocol import Breakpoint
+from nodescope.record.governor.governor import Governor
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.recording import Recording
 
@@ -110,8 +111,10 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     lines: list[str] = []
     run = Run(tmp_path / "r.nscope", level="timing", max_slowdown=1e9, say=lines.append)
     run.start()
-    boundaries = run.recorder._step_meter  # type: ignore[attr-defined]
-    boundaries.stepping.wants = lambda: boundaries.stepping.steps != 4
+    governor = run.recorder.policy
+    assert isinstance(governor, Governor)
+    sampling = governor.steps.sampling
+    sampling.wants = lambda: sampling.steps != 4  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="on purpose") as caught:
         train(compiled=False, steps=9, raise_in=5)
     run.finish(1, "ValueError: on purpose")

@@ -9,7 +9,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,9 @@ from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
 from nodescope.source_files import source_text
 from nodescope.telling import printable
+
+RECORD_BYTES: Final = 320
+"""The weight of a queued record without its arrays."""
 
 Timed = tuple[int, int, int, int, int, int]
 """An execution without outputs: seq, node, step, thread, start and end."""

@@ -26,7 +26,14 @@ from nodescope.errors import RecordingError
 from nodescope.events import Array, Level
 from nodescope.processes import refused
 from nodescope.record import forks, shutdown
-from nodescope.record.batch import Batch, QueuedExecution, QueuedRecord, Timed, Told
+from nodescope.record.batch import (
+    RECORD_BYTES,
+    Batch,
+    QueuedExecution,
+    QueuedRecord,
+    Timed,
+    Told,
+)
 from nodescope.record.buffers import Buffers
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
@@ -39,10 +46,10 @@ from nodescope.record.writer import Writer
 
 MIB: Final = 1 << 20
 BATCH_S: Final = 0.05
-RECORD_BYTES: Final = 320
-"""The weight of a queued record without its arrays."""
 RESERVED: Final = 8
 """One part in this many of the queue is reserved for executions without values."""
+# The writer waits no longer for further records once a batch has reached this size.
+_ENOUGH_BYTES: Final = MIB
 _STILL_S: Final = 0.5
 _BATCH_ITEMS: Final = 32_768
 _BATCH_BYTES: Final = 8 * MIB
@@ -55,6 +62,7 @@ class QueueWriter:
 
     Args:
         path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As of `Recorder`.
+        patience: How often the writer waits for further records before it begins a small batch.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -70,6 +78,7 @@ class QueueWriter:
         on_commit: Callable[[int], None] | None,
         on_fault: Callable[[str], None] | None,
         on_room: Callable[[bool, str], None] | None,
+        patience: int = 1,
     ) -> None:
         self.path = path
         self.on_commit = on_commit
@@ -88,6 +97,9 @@ class QueueWriter:
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
         self._awake = False
+        self._patience = patience
+        self._clock: int | None = None  # of the writing thread's processor time
+        self._written_ns = 0  # by this clock, after the last batch
         self._queued = 0
         self._seq = 0
         self._committed = 0
@@ -95,12 +107,12 @@ class QueueWriter:
         self._lost_executions = 0
         self._lost_summaries = 0
         self._missed: deque[int] = deque()
-        self._lock = threading.RLock()  # a signal handler may compute here, too
+        self.lock = threading.RLock()  # a signal handler may compute here, too
         self._wanted = threading.Event()
         self._hurry = threading.Event()
         self._hasty = 0  # somebody waits for the records up to this one, not for elements
         # Cleared to have the writer stand still between two batches, for `_STILL_S` at most; set
-        # again by `_hush(False)`.
+        # again by `hush(False)`.
         self._may_write = threading.Event()
         self._may_write.set()
         self._still = False
@@ -125,11 +137,43 @@ class QueueWriter:
         forks.silence_in_child(self)
 
     @property
+    def off(self) -> bool:
+        """Whether nothing is taken down any more."""
+        return self._off
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait to be written."""
+        return self._queued
+
+    def writer_ns(self) -> int:
+        """The processor time of the writing thread so far."""
+        try:
+            return self._written_ns if self._clock is None else time.clock_gettime_ns(self._clock)
+        except OSError:  # the thread is gone
+            return self._written_ns
+
+    def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
+        """Queue what has a number, but is no record of the calling thread."""
+        with self.lock:
+            self._seq = seq = self._seq + 1
+            self._queued += weight
+            self._queue.append(QueuedRecord(seq, weight, record))
+        if not self._awake:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._awake = True
+        self._wanted.set()
+
+    @property
     def owes(self) -> bool:
         """Whether elements of executions that can be read are still to be written."""
         return self._batch.owed.many > 0
 
     def _work(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):  # not every system has such clocks
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             while True:
                 self._still = True
@@ -175,14 +219,16 @@ class QueueWriter:
 
     def _gather(self) -> None:
         """Let a batch grow; a stop that waits for it cuts this short."""
-        self._hurry.wait(BATCH_S / 2)
+        for _ in range(self._patience):
+            if self._hurry.wait(BATCH_S / 2) or self._queued > _ENOUGH_BYTES:
+                return
 
     def _pressed(self) -> bool:
         """Whether a batch must not grow: it is waited for, or the queue is nearly full."""
         much = self._queued > self._queue_bytes // RESERVED
         return much or self._closing or self._hurry.is_set()
 
-    def _hush(self, still: bool) -> bool:
+    def hush(self, still: bool) -> bool:
         """Pause the writer before its next batch, or let it continue; whether it is paused now."""
         if not still:
             self._may_write.set()
@@ -196,10 +242,10 @@ class QueueWriter:
         deadline = time.monotonic() + BATCH_S
         weight = count = outputs = 0
         timed: list[Timed] = []
-        with self._lock:
+        with self.lock:
             last_seq = self._seq
         while queue and count < _BATCH_ITEMS:
-            with self._lock:  # what is in the queue is changed by `_room`
+            with self.lock:  # what is in the queue is changed by `_room`
                 item = queue.popleft()
                 if type(item) is QueuedExecution:
                     self._waiting.taken(item)
@@ -232,12 +278,13 @@ class QueueWriter:
         self._store(
             lambda dropped, omit: batch.commit(seq, dropped, later=later, omit=omit), seq, weight
         )
-        with self._lock:
+        with self.lock:
             self._queued -= weight - (batch.owed.nbytes - owed)
         spans = batch.nonfinite.committed(seq)
         for span in spans:
             self._writer.protect(span.first, span.end)
         self._looked_at(spans)
+        self._written_ns = time.thread_time_ns()
         self._announce()
         return count
 
@@ -255,7 +302,7 @@ class QueueWriter:
                         resolved = resolved.copy()  # its memory is used again once it is written
                     outputs.append((value, resolved))
                 except Exception:  # of the library: its device is gone, say
-                    with self._lock:
+                    with self.lock:
                         self._lost_summaries += 1
             else:
                 outputs.append((value, content))
@@ -266,7 +313,7 @@ class QueueWriter:
         batch, owed = self._batch, self._batch.owed.nbytes
         seq = self._committed
         self._store(lambda dropped, omit: batch.settle(seq, dropped, omit=omit), seq, owed)
-        with self._lock:
+        with self.lock:
             self._queued -= owed - batch.owed.nbytes
         if not self.owes:
             self._announce()
@@ -298,17 +345,17 @@ class QueueWriter:
             self.on_commit(self._committed)
 
     def _dropped(self) -> Dropped:
-        with self._lock:
+        with self.lock:
             return Dropped(self._dropped_blobs, self._lost_summaries, self._lost_executions)
 
     def _lose(self, lost: Dropped) -> None:
-        with self._lock:
+        with self.lock:
             self._dropped_blobs += lost.blobs
             self._lost_summaries += lost.summaries
             self._lost_executions += lost.executions
 
     def _losses(self) -> LossCounts:
-        with self._lock:
+        with self.lock:
             return LossCounts(self._dropped(), self._waiting.given_up, self._batch.step)
 
     @property
@@ -337,7 +384,7 @@ class QueueWriter:
         """Drop the executions that wait to be written; nodes, steps and the end are kept."""
         counts = self._losses()._replace(step=self._batch.written_step)
         self._disk_losses.begin(counts, "slow")
-        with self._lock:
+        with self.lock:
             self._omitted = self._waits()
             notes = [item for item in self._queue if isinstance(item, QueuedRecord)]
             self._lost_executions += len(self._queue) - len(notes)
@@ -353,7 +400,7 @@ class QueueWriter:
     def _last_record(self) -> None:
         record = self._final_record()
         if record is not None:
-            with self._lock:
+            with self.lock:
                 self._seq = seq = self._seq + 1
                 self._queue.append(QueuedRecord(seq, 0, record))
             self._write_some()
@@ -397,7 +444,7 @@ class QueueWriter:
     def _waits(self) -> shutdown.Unwritten:
         """The executions and elements that are still to be written."""
         left, owed = shutdown.Unwritten(), self._batch.owed
-        with self._lock:
+        with self.lock:
             for item in self._queue:
                 if not isinstance(item, QueuedRecord):
                     arrays = (

@@ -9,18 +9,16 @@ first. A recording that cannot be written any more is given up with one message.
 
 from __future__ import annotations
 
-import fnmatch
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nodescope.arrays import ops_of
-from nodescope.errors import RecordingError
+from nodescope.arrays import ops_of, to_numpy
 from nodescope.events import (
-    LEVELS,
     Array,
     Event,
     GradientReached,
@@ -31,33 +29,49 @@ from nodescope.events import (
     NodeFailed,
     NodeFinished,
     NodeStarted,
+    RunFinished,
+    RunStarted,
+    StepFinished,
     StepStarted,
     ValueEdited,
 )
 from nodescope.ir.graph import Node
-from nodescope.ir.scopes import is_within
 from nodescope.record import shutdown
-from nodescope.record.batch import QueuedExecution, QueuedRecord, Told
+from nodescope.record.batch import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.buffers import layouts_of
-from nodescope.record.queue_writer import MIB, RECORD_BYTES, RESERVED, QueueWriter
-from nodescope.record.rows import FAILED, Advice, Timings
+from nodescope.record.capture_levels import CaptureLevels, Chosen
+from nodescope.record.newest.first_nonfinite import Span
+from nodescope.record.newest.held_values import STEPS, Held, Whole
+from nodescope.record.newest.newest_values import NewestValues
+from nodescope.record.policy import Policy
+from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter
+from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
 _ARRAY_BYTES = 160
+# The longest that records of unobserved steps stay in the queue if no other record follows.
+_UNSEEN_NS = 250_000_000
+# How often the writer waits for more where batches are to be few, since each has a fixed cost.
+_PATIENCE = 8
+_now = time.perf_counter_ns
 _ndarray = np.ndarray
-
-Chosen = tuple[Callable[[Node], bool], Level]
-"""A predicate on nodes, and their level."""
 
 
 class Recorder(QueueWriter):
     """Records a run into a file. A probe.
 
+    Composed of what a person wants to know (`CaptureLevels`), what is held of the newest steps
+    (`NewestValues`), and, if there is a limit, who says how much of it there is time for
+    (`Policy`).
+
     Args:
         path: The ``.nscope`` file. A recording that is there is replaced.
-        level: What is kept of each execution.
+        level: What is kept of each execution, at most.
         levels: Other levels for scopes or globs over node names, the first match wins.
         chosen: Levels of the nodes of which this is true, before ``levels``; the first match wins.
+        policy: Records less of what costs most. Without one, all is recorded.
+        newest: Keep the newest steps whole, whatever the level.
+        chosen_level: Whether a person chose the level, which is only told.
         budget_bytes: How much of full arrays is kept at level ``values``; the newest win.
         value_steps: At level ``values``: full arrays of the first so many training steps only, and
             statistics of what follows.
@@ -66,6 +80,11 @@ class Recorder(QueueWriter):
         on_fault: Called once, with one line, if the recording has to be given up.
         on_room: Called in the recorder's thread with True and one line when the disk is full, with
             False and what is missing when there is room again.
+
+    Attributes:
+        levels: What a person wants to know of each node.
+        policy: As given.
+        operations, leaves: Nodes that were defined, by whether they compute.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -78,6 +97,9 @@ class Recorder(QueueWriter):
         level: Level = "summary",
         levels: Mapping[str, Level] | None = None,
         chosen: Sequence[Chosen] = (),
+        policy: Policy | None = None,
+        newest: bool = False,
+        chosen_level: bool = True,
         budget_bytes: int = 256 * MIB,
         value_steps: int | None = None,
         queue_bytes: int = 64 * MIB,
@@ -85,26 +107,28 @@ class Recorder(QueueWriter):
         on_fault: Callable[[str], None] | None = None,
         on_room: Callable[[bool, str], None] | None = None,
     ) -> None:
-        self._levels = dict(levels or {})
-        self._chosen = tuple(chosen)
-        # Whether nodes have levels of their own, to be looked up.
-        self._by_node = bool(self._levels or self._chosen)
-        for name in (level, *self._levels.values(), *(named for _, named in self._chosen)):
-            if name not in LEVELS:
-                raise RecordingError(f"unknown capture level {name!r}", hint=f"one of {LEVELS}")
+        self.levels = CaptureLevels(level, levels, chosen, value_steps)
         super().__init__(
             Path(path).absolute(), level=level, budget_bytes=budget_bytes, queue_bytes=queue_bytes,
             on_commit=on_commit, on_fault=on_fault, on_room=on_room,
+            patience=1 if policy is None else _PATIENCE,
         )  # fmt: skip
-        self.level: Level = level
-        self._value_steps = value_steps
-        self._level_of: dict[int, Level] = {}
-        self._everything = False
-        self._watched: frozenset[int] = frozenset()  # nodes that somebody looks at
-        self._newest = False  # whether `_remember` wants to know
-        self._plain = level == "timing" and not self._by_node
+        self.policy = policy
+        self.newest: NewestValues | None = None
+        if newest:
+            most_bytes = min(queue_bytes, budget_bytes, 64 * MIB)
+            self.newest = NewestValues(
+                most_bytes, self._buffers, self.lock, self.enqueue, self._tell_keeping
+            )
+        self._chosen_level = chosen_level
+        self._kept: dict[int, int] = {}  # by value, the execution of which it is kept
+        self._only_times = level == "timing" and self.levels.uniform and not (newest or policy)
+        self._due_unseen_ns = 0
         self._here = threading.local()
-        self.operations = self.leaves = 0  # nodes that were defined, by whether they compute
+        self.operations = self.leaves = 0
+        if policy is not None:
+            policy.attach(self)
+        self._told: Keeping | None = self.keeping()
         self._begin()
 
     # ------------------------------------------------------------ the program's side
@@ -114,14 +138,14 @@ class Recorder(QueueWriter):
         if self._off:
             return
         if event.__class__ is NodeFinished:
-            if not self._plain or event.lane or event.worker:
+            if not self._only_times or event.lane or event.worker:
                 self._finished(event)
                 return
-            # At level timing each nanosecond counts, so this is `_finished` and `_put` in one.
+            # At level timing each nanosecond counts, so this is `_record` and `_put` in one.
             node = event.node.id
             step, thread = event.step, event.thread
             start_ns, end_ns = event.start_ns, event.end_ns
-            with self._lock:
+            with self.lock:
                 self._seq = seq = self._seq + 1
                 if self._queued + RECORD_BYTES > self._queue_bytes:
                     self._lost_executions += 1
@@ -137,26 +161,67 @@ class Recorder(QueueWriter):
         elif isinstance(event, NodeFailed):
             self._failed(event)
         elif isinstance(event, HostSpan):
-            self._aside(event)
+            self._aside(event, RECORD_BYTES)
+        elif isinstance(event, StepStarted | StepFinished):
+            self._step(event)
         else:
-            bytes_ = 2 * RECORD_BYTES
-            if isinstance(event, Logged):
-                bytes_ += 4 * len(event.text)
-            elif isinstance(event, ValueEdited):
-                bytes_ += event.array.nbytes
-            structure = not isinstance(event, Logged)
-            if isinstance(event, GraphExtended):
-                self._forget_levels(event)
-                leaves = sum(defined.is_leaf for defined in event.nodes)
-                self.leaves += leaves
-                self.operations += len(event.nodes) - leaves
-            elif isinstance(event, StepStarted):
-                self._step_begins(event)
-            self._note(event, bytes_, always=structure)
+            self._other(event)
+
+    def _finished(self, event: NodeFinished) -> None:
+        """Record an execution, as far as it is wanted and there is time for it."""
+        policy, node = self.policy, event.node
+        if policy is None:
+            self._record(event, self.levels.top if self.levels.uniform else self.levels.of(node))
+            return
+        start = _now()
+        level, weight = policy.admit(node), 0
+        if level is None:
+            with self.lock:
+                self._seq = self._here.seq = self._seq + 1
+        else:
+            weight = self._record(event, level)
+        policy.took(node, weight, _now() - start)
+
+    def _step(self, event: StepStarted | StepFinished) -> None:
+        """Record where a training step begins or ends."""
+        start = _now()
+        if isinstance(event, StepStarted):
+            self.levels.step_begins(event.step)
+            if self.newest is not None and event.observed:
+                self.newest.step_begins(event)
+        elif self.policy is not None:
+            self.policy.step_ended(event)
+        if event.observed:
+            self._note(event, 2 * RECORD_BYTES, always=True)
+        else:
+            self._unseen(event)
+        if self.policy is not None:
+            self.policy.took(None, 0, _now() - start)
+
+    def _other(self, event: Event) -> None:
+        """Record what is no execution, and no step."""
+        weight = 2 * RECORD_BYTES
+        if isinstance(event, Logged):
+            weight += 4 * len(event.text)
+        elif isinstance(event, ValueEdited):
+            weight += event.array.nbytes
+        elif isinstance(event, GraphExtended):
+            self.levels.forget(event.nodes)
+            leaves = sum(defined.is_leaf for defined in event.nodes)
+            self.leaves += leaves
+            self.operations += len(event.nodes) - leaves
+        elif self.policy is not None and isinstance(event, RunStarted):
+            self.policy.started()
+        elif self.policy is not None and isinstance(event, RunFinished):
+            self.policy.conclude(event.error)
+        self._note(event, weight, always=not isinstance(event, Logged))
+        if isinstance(event, RunStarted):
+            self._told = None
+            self._tell_keeping()
 
     def missed(self, node: Node) -> None:
         """Count an execution of which nothing is known."""
-        with self._lock:
+        with self.lock:
             self._seq += 1
             self._lost_executions += 1
             self._missed.append(node.id)
@@ -167,8 +232,86 @@ class Recorder(QueueWriter):
             line = Logged("nodescope", text, step, time_ns)
             self._note(line, 2 * RECORD_BYTES + 4 * len(text), always=True)
 
-    def add(self, document: Advice | Timings) -> None:
-        """Record what to do about a run without operations, or how long it takes unobserved."""
+    def skipped(self, node: Node, times: int) -> None:
+        """Between its last row and the next, a node ran so often without one."""
+        self._aside(Skipped(node.id, times), 0)
+
+    def call_begins(self) -> None:
+        """An outermost call outside of steps begins, and is observed."""
+        if self.newest is not None:
+            self.newest.call_begins()
+
+    def keep(self, node: Node, value: int, array: Array, seq: int, step: int = 0) -> None:
+        """Keep the elements of a value that an execution has just given, whatever its level."""
+        level = self.levels.of(node) if self.policy is None else self.policy.level_of(node)
+        if self._off or level == "values" or self._kept.get(value) == seq:
+            return
+        self._kept[value] = seq
+        if array.__class__ is not _ndarray:
+            try:
+                array = to_numpy(array)
+            except Exception:  # of the library
+                return
+        if self.newest is not None and not self.newest.held.kept(value, seq):
+            return
+        item = Held(
+            seq, step, ((value, array.copy()),), array.nbytes, summarised=level == "summary"
+        )
+        self._note(Whole((item,)), array.nbytes + RECORD_BYTES, always=False)
+
+    def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
+        """Keep every element from now on: of all nodes, or of some that somebody looks at."""
+        self.levels.keep_whole(everything=everything, nodes=nodes)
+        self._only_times = False
+        self._tell_keeping()
+        if self.policy is not None:
+            self.policy.demand()
+
+    def keeping(self) -> Keeping:
+        """What is kept, and what was not for another reason than that."""
+        newest, levels = self.newest, self.levels
+        held = newest.held if newest is not None else None
+        with self.lock:
+            too_large = self._writer.too_large
+            unwritten, behind = self.unwritten, self._waiting.given_up
+            # Arrays whose statistics the queue kept while the disk was full are the disk's, too.
+            behind -= self._disk_losses.behind(self._losses())
+            over_budget = self._dropped_blobs - behind - too_large - unwritten.arrays
+            return Keeping(
+                level=levels.top,
+                limit=self.policy.limit if self.policy is not None else None,
+                budget_bytes=self._budget_bytes,
+                chosen=self._chosen_level,
+                everything=levels.everything,
+                nodes=tuple(sorted(levels.watched)),
+                over_budget=over_budget,
+                behind=behind,
+                unwritten=unwritten or None,
+                newest_steps=STEPS if held is not None else 0,
+                newest_bytes=held.most_bytes if held is not None else 0,
+                too_large=too_large + (held.too_large if held is not None else 0),
+                made_room=held.made_room if held is not None else 0,
+                nonfinite_steps=newest.nonfinite_steps if newest is not None else (),
+            )
+
+    def _tell_keeping(self) -> None:
+        """Record what is kept, where that is news."""
+        now = self.keeping()
+        if now != self._told and not self._off:
+            self._told = now
+            self.enqueue(now)
+
+    def _final_record(self) -> Keeping | None:
+        now = self.keeping()
+        return now if now.unwritten and now != self._told else None
+
+    def _looked_at(self, spans: Sequence[Span]) -> None:
+        if self.newest is not None:
+            self.newest.looked_at(spans, self._batch.nonfinite)
+
+    def add(self, document: Advice | Timings | Governed) -> None:
+        """Record what to do about a run without operations, how long it takes unobserved, or what
+        was left out of it."""
         if not self._off:
             self._note(document, 2 * RECORD_BYTES, always=True)
 
@@ -240,7 +383,11 @@ class Recorder(QueueWriter):
         """
         if self._forked:
             return False
-        self._share()
+        if not self._closing:
+            if self.policy is not None:
+                self.policy.conclude()
+            self._share()
+            self._tell_keeping()
         self._closing = True
         self._may_write.set()
         self._hurry.set()
@@ -265,22 +412,22 @@ class Recorder(QueueWriter):
         """What could not be written in time, in words."""
         return str(self._omitted or self._waits())
 
-    def _finished(self, event: NodeFinished) -> None:
+    def _record(self, event: NodeFinished, level: Level) -> int:
+        """Number an execution and queue what is kept of it; its weight."""
         node = event.node
-        level = self.level if not self._by_node else self._level(node)
         row = (node.id, event.step, event.thread, event.start_ns, event.end_ns)
         if level == "timing" or level == "graph":
             place = _place(event)
             self._put(row, RECORD_BYTES, latest_only=level == "graph", place=place)
-            if self._newest:
-                self._remember(event, None)
-            return
+            if self.newest is not None:
+                self.newest.remember(event, self._here.seq, None, late=True)
+            return RECORD_BYTES
         outputs = node.outputs
+        remembered = level == "summary" and self.newest is not None
         weight = RECORD_BYTES
         for array in event.outputs:
             if array.__class__ is not _ndarray:
-                self._finished_elsewhere(event, row, level)
-                return
+                return self._record_elsewhere(event, row, level)
             weight += array.nbytes + _ARRAY_BYTES
         room = self._queue_bytes - self._queue_bytes // RESERVED
         kept_outputs: list[tuple[int, Array | TensorSummary]] = []
@@ -293,12 +440,12 @@ class Recorder(QueueWriter):
                 kept_outputs = list(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = RECORD_BYTES * (1 + len(kept_outputs))
                 if level == "values":
-                    with self._lock:
+                    with self.lock:
                         self._dropped_blobs += len(kept_outputs)
                         self._waiting.given_up += len(kept_outputs)
             else:
                 # Remembered copies have two users, each of which gives them back.
-                copy, users = self._buffers.copy, 1 + (self._newest and level == "summary")
+                copy, users = self._buffers.copy, 1 + remembered
                 pairs = zip(outputs, event.outputs)  # noqa: B905 (this is the program's thread)
                 kept_outputs = [(value, copy(array, users)) for value, array in pairs]
                 copies = kept_outputs
@@ -306,19 +453,20 @@ class Recorder(QueueWriter):
             kept_outputs = []
         if not kept_outputs and outputs:
             weight = RECORD_BYTES
-            with self._lock:
+            with self.lock:
                 self._lost_summaries += len(event.outputs)
         layouts = layouts_of(outputs, event.outputs) if level == "values" else ()
         self._put(
             row, weight, 0, kept_outputs, False, level == "values", "", False, layouts, event.attrs,
             _place(event),
         )  # fmt: skip
-        if self._newest and level == "summary":
-            self._remember(event, copies)
+        if remembered and self.newest is not None:
+            self.newest.remember(event, self._here.seq, copies, late=False)
+        return weight
 
-    def _finished_elsewhere(
+    def _record_elsewhere(
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level
-    ) -> None:
+    ) -> int:
         """Of arrays that are not NumPy's: their adapter says what is set aside, and how."""
         captured: list[tuple[int, Any]] = []
         weight = RECORD_BYTES
@@ -337,31 +485,30 @@ class Recorder(QueueWriter):
                 captured.append((value, content))
                 weight += content.nbytes + _ARRAY_BYTES
         if lost:
-            with self._lock:
+            with self.lock:
                 self._lost_summaries += lost
         keeps = level == "values"
         self._put(
             row, weight, 0, captured, False, keeps, "", False, (), event.attrs, _place(event), True
         )
+        return weight
 
-    def _remember(self, event: NodeFinished, copies: Sequence[tuple[int, Any]] | None) -> None:
-        """Called with each execution of which some elements are not kept."""
-
-    def _share(self, now_ns: int = 0) -> None:
-        """Called before a reader looks, and before the end."""
+    def _share(self) -> None:
+        """A reader looks, or the end comes: write what is held, and how many steps were seen."""
+        if self._off:
+            return
+        if self.newest is not None:
+            self.newest.share()
+        if self.policy is not None:
+            self.policy.tell_counts()
 
     def _make_room(self, room: int) -> bool:
         """Reduce the queue to ``room``: the oldest arrays are replaced by statistics."""
-        with self._lock:
+        with self.lock:
             freed, given_up = self._waiting.free(self._queued - room)
             self._queued -= freed
             self._dropped_blobs += given_up
             return self._queued <= room
-
-    def _step_begins(self, event: StepStarted) -> None:
-        """Called when a training step begins, before it is numbered."""
-        if self._value_steps is not None and event.step > self._value_steps:
-            self.level = "summary" if self.level == "values" else self.level
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
@@ -384,7 +531,7 @@ class Recorder(QueueWriter):
         unresolved: bool = False,
     ) -> None:
         """Number an execution and queue it; ``row`` is a `Timed` without its seq."""
-        with self._lock:
+        with self.lock:
             self._seq = seq = self._seq + 1
             if self._queued + weight > self._queue_bytes and not always:
                 self._lost_executions += 1
@@ -405,7 +552,7 @@ class Recorder(QueueWriter):
 
     def _note(self, event: Told, weight: int, *, always: bool) -> None:
         """Number and queue any other record."""
-        with self._lock:
+        with self.lock:
             self._seq = seq = self._seq + 1
             if self._queued + weight > self._queue_bytes and not always:
                 self._lost_executions += 1
@@ -416,42 +563,26 @@ class Recorder(QueueWriter):
         if not self._awake:
             self._wake()
 
-    def _aside(self, event: HostSpan) -> None:
+    def _aside(self, event: HostSpan | Skipped, weight: int) -> None:
         """Queue what happened between records; it has no number of its own."""
-        with self._lock:
-            if self._queued + RECORD_BYTES > self._queue_bytes:
+        with self.lock:
+            if weight and self._queued + weight > self._queue_bytes:
                 return
-            self._queued += RECORD_BYTES
-            self._queue.append(QueuedRecord(0, RECORD_BYTES, event))
-        if not self._awake:
+            self._queued += weight
+            self._queue.append(QueuedRecord(0, weight, event))
+        if weight and not self._awake:
             self._wake()
 
-    def _wake(self) -> None:
-        self._awake = True
-        self._wanted.set()
-
-    def _level(self, node: Node) -> Level:
-        if self._everything or node.id in self._watched:
-            return "values"
-        level = self._level_of.get(node.id)
-        if level is None:
-            chosen = self._by_hand(node)
-            level = self._level_of[node.id] = self.level if chosen is None else chosen
-        return level
-
-    def _by_hand(self, node: Node) -> Level | None:
-        """The level that was chosen for a node, if one was."""
-        for covers, level in self._chosen:
-            if covers(node):
-                return level
-        for pattern, level in self._levels.items():
-            if is_within(node.scope, pattern) or fnmatch.fnmatchcase(node.name, pattern):
-                return level
-        return None
-
-    def _forget_levels(self, event: GraphExtended) -> None:
-        for node in event.nodes:
-            self._level_of.pop(node.id, None)
+    def _unseen(self, event: StepStarted | StepFinished) -> None:
+        """Start or end of an unobserved step: cheap, and written without haste."""
+        with self.lock:
+            self._seq = seq = self._seq + 1
+            self._queued += RECORD_BYTES
+            self._queue.append(QueuedRecord(seq, RECORD_BYTES, event))
+        self._here.seq = seq
+        if event.time_ns >= self._due_unseen_ns:
+            self._due_unseen_ns = event.time_ns + _UNSEEN_NS
+            self._wake()
 
 
 def _place(event: NodeFinished) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ import pytest
 
 from nodescope.debug.history.history import History, nothing
 from nodescope.events import StepStarted
-from nodescope.record.newest.newest_recorder import NewestRecorder
+from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import BEHIND, LATER, WANTED, Execution, Keeping
 from nodescope_server.handlers.missing_values import _told, why_not_kept
@@ -25,7 +25,7 @@ DEFAULT = Keeping("summary", limit=2.0, newest_steps=2, newest_bytes=64 << 20,
 
 def written(path: Path, arrays: list[Any], **options: Any) -> tuple[int, ...]:
     """Record one value several times, each in a step of its own; the seqs."""
-    recorder = NewestRecorder(path, **options)
+    recorder = Recorder(path, **options)
     graph = chain(["x"])
     recorder.emit(graph)
     seqs = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from nodescope.record.governor.decisions import Change, Rung, Verdict
+from nodescope.record.governor.node_levels import Change, Rung, Verdict
 from nodescope.record.rows import Governed, Keeping
 
 _MOST_NAMES = 3
@@ -20,36 +20,32 @@ _KEPT: dict[Rung, str] = {
 }
 
 
-def lowered(
-    changes: Sequence[Change], before: float, after: float, limit: float, *, steps: bool
-) -> str:
+def lowered(changes: Sequence[Change], before: float, after: float, limit: float) -> str:
     """One line about nodes that are recorded with less from now on.
 
     Args:
+        changes: Of a program without training steps.
         before, after: The slowdown that the last look found, and the forecast with the changes.
-        steps: Whether training steps may be left out as well.
+        limit: That is to be kept.
     """
     ways = Counter(
-        f"{_KEPT[change.load.rungs[change.load.rung]]} to {_KEPT[change.load.rungs[change.rung]]}"
+        f"{_KEPT[change.account.rungs[change.before]]} to "
+        f"{_KEPT[change.account.rungs[change.rung]]}"
         for change in changes
     )
     ways_text = ", ".join(f"{way} ({count:,})" for way, count in ways.most_common())
     costliest = sorted(changes, key=lambda change: -change.saved_ns)[:_MOST_NAMES]
-    names = ", ".join(change.load.name for change in costliest)
-    slows = factor(max(before, after))
-    return (
-        f"recording slows the program about {slows}, the limit is {factor(limit)}: "
-        f"less is recorded of {_count(len(changes), 'node')}, {ways_text}; costliest {names}. "
-        f"{_expected(after, limit, steps)}"
+    names = ", ".join(change.account.name for change in costliest)
+    forecast = (
+        f"Expected from now on: {factor(after)}"
+        if after <= limit
+        else f"That still leaves {factor(after)}, above the limit"
     )
-
-
-def _expected(after: float, limit: float, steps: bool) -> str:
-    if after <= limit:
-        return f"Expected from now on: {factor(after)}"
-    if steps:
-        return f"An observed step still takes {factor(after)} as long, so some steps run unobserved"
-    return f"That still leaves {factor(after)}, above the limit"
+    return (
+        f"recording slows the program about {factor(max(before, after))}, the limit is "
+        f"{factor(limit)}: less is recorded of {_count(len(changes), 'node')}, {ways_text}; "
+        f"costliest {names}. {forecast}"
+    )
 
 
 def stuck(verdict: Verdict, limit: float) -> str:

@@ -14,16 +14,17 @@ from collections import deque
 from statistics import median
 from typing import Final, NamedTuple
 
-from nodescope.record.governor.baseline import COMPARED, WARM, Baseline, StepCost
+from nodescope.record.governor.cost_model import COMPARED, WARM, CostModel, StepCost
 
 # The share of the allowance that is used while the run as a whole is above the limit.
 _OWING: Final = 0.25
 # Where every step may be observed, references are measured again after this many steps: at first,
-# later, and where the limit is far away.
+# later, and where the limit is far away, which is below this share of the allowance.
 _SOON: Final = 8
 _LATER: Final = 128
 _RARELY: Final = 1024
 _FIRST_REFERENCES: Final = 6
+_FAR: Final = 0.3
 # So many are measured in a row, after so many that let the machine settle; it has settled as well
 # after so much time, and a long step does not notice.
 _SERIES: Final = 2
@@ -34,10 +35,6 @@ _LONG_NS: Final = 20e6
 _MOST_MEASURED: Final = 24
 # The assumed error of the price list as long as there is no reference.
 _DOUBT: Final = 4.0
-# Below this share of the allowance, the limit is far away.
-_FAR: Final = 0.3
-# After less is recorded, observed steps are taken to record so much of what they did.
-_LIGHTER: Final = 0.3
 _MOST_SAVED: Final = 3.0
 # At first steps are compared after each one, then whenever so much time has passed.
 _COMPARING: Final = 32
@@ -46,9 +43,6 @@ _COMPARING_NS: Final = 50e6
 # many took last.
 _FIRST_CALLS: Final = 2
 _RECENT_CALLS: Final = 24
-# Nobody is asked for so long at most, nor for so many steps.
-_AHEAD_NS: Final = 20e6
-_MOST_AHEAD: Final = 256
 
 
 class Pace(NamedTuple):
@@ -64,7 +58,7 @@ class Pace(NamedTuple):
 
 
 ASKED: Final = Pace()
-"""For a limit that the user chose."""
+"""For a limit that a person chose."""
 
 
 class StepSampling:
@@ -74,37 +68,36 @@ class StepSampling:
         limit: The slowdown.
         pace: How what it allows is used.
         defining_ns: What the first execution of a node takes besides, until it is measured.
+
+    Attributes:
+        steps, left_out: How many there were, and how many of these ran unobserved.
+        calls, calls_left_out: Outermost calls outside of steps.
+        model: What observing takes.
+        cost_ns: The expected cost of observing the next step.
+        saved_ns: The allowance for observing steps, saved up from earlier ones.
+        measuring: Whether the next step, if it is left out, is to be measured: nothing may disturb
+            it.
+        only_measured: Whether it is left out for nothing else.
     """
 
     def __init__(self, limit: float, *, pace: Pace = ASKED, defining_ns: float = 0.0) -> None:
         self.limit = limit
         self._share, self._unnoticed_ns = pace
-        self.steps = self.left_out = 0
-        self.known = Baseline(defining_ns=defining_ns)
-        self.cost_ns = 0.0
-        """The expected cost of observing the next step."""
-        self.saved_ns = 0.0
-        """The allowance for observing steps, saved up from earlier ones."""
-        self.measuring = False
-        """Whether the next step, if it is left out, is to be measured: nothing may disturb it."""
-        self.only_measured = False
-        """Whether it is left out for nothing else."""
-        self.ahead = 0
-        """How many further steps may be left out without asking `wants` again."""
-        # Sums over the run: of all that was observed, and of what was left out. What was charged
-        # for good, at the estimate of its time, is `_before_ns` for `_before_tracing`; since then
-        # so many steps were observed, and references measured.
-        self._uncharged = self._references = 0
-        self._wall = self._spent_sum = self._tracing_sum = self._written_sum = 0.0
-        self._seen_tracing = self._seen_written = self._before_tracing = self._before_ns = 0.0
-        self._fresh_sum = self._unsettled = 0
-        self._own_ns = 0.0
+        self.steps = self.left_out = self.calls = self.calls_left_out = 0
+        self.model = CostModel(defining_ns=defining_ns)
+        self.cost_ns = self.saved_ns = 0.0
+        self.measuring = self.only_measured = False
+        self._wall_ns = self._own_ns = 0.0
+        # What observing took: measured, charged for good at the estimates of its time, and what is
+        # still to be charged; the nodes that were defined.
+        self._spent_ns = self._charged_ns = self._tracing_ns = 0.0
+        self._disturbed = self._fresh = 0
+        self._uncharged = self._measured = 0  # observed steps and references since the last charge
+        self._disturbed_in_all = 0
         self._sought = 0  # references that are still to be measured in this series
         self._row, self._row_ns = 0, 0.0  # left out since the last observed step
         self._since_reference = 0
-        self._since_compared = 0.0
-        self.calls = self.calls_left_out = 0
-        """Outermost calls outside of steps."""
+        self._since_compared_ns = 0.0
         self._calls_since_step = 0
         self._calls_seen: deque[float] = deque(maxlen=_RECENT_CALLS)
         self._calls_plain: deque[float] = deque(maxlen=_RECENT_CALLS)
@@ -116,17 +109,25 @@ class StepSampling:
     @property
     def measured(self) -> bool:
         """Whether unobserved steps have shown the program's own time."""
-        return len(self.known) > 0
+        return self.model.references > 0
 
     @property
     def program_ns(self) -> float:
         """The program's own time, measured or estimated."""
-        return max(self._wall - self._extra_inside, self._wall / 100)
+        model = self.model
+        extra = (
+            self._spent_ns
+            + self._charged_ns
+            + model.tracing * self._tracing_ns
+            + model.disturbed_ns * self._disturbed
+            + model.defining_ns * self._fresh
+        )
+        return max(self._wall_ns - extra, self._wall_ns / 100)
 
     @property
     def extra_ns(self) -> float:
         """The cost of observing so far."""
-        return self._own_ns + self._wall - self.program_ns
+        return self._own_ns + self._wall_ns - self.program_ns
 
     @property
     def slowdown(self) -> float:
@@ -137,31 +138,22 @@ class StepSampling:
     @property
     def of_observed(self) -> float:
         """The current slowdown of an observed step."""
-        plain = self._typical
+        plain = self._typical_ns
         return 1 + self.cost_ns / plain if plain > 0 else 1.0
 
     @property
     def share(self) -> float:
         """The approximate share of steps that may be observed."""
         cost = self.cost_ns
-        return min(self._share * (self.limit - 1) * self._typical / cost, 1.0) if cost > 0 else 1.0
+        return min(self._share * self._allowed_ns / cost, 1.0) if cost > 0 else 1.0
 
     @property
-    def _typical(self) -> float:
-        return self.known.typical_ns(self.cost_ns)
+    def _typical_ns(self) -> float:
+        return self.model.typical_ns(self.cost_ns)
 
     @property
-    def _extra_inside(self) -> float:
-        references = self.known
-        return (
-            self._spent_sum
-            + self._before_ns
-            + references.tracing * (self._tracing_sum - self._before_tracing)
-            + references.contention * self._written_sum
-            + (0.0 if self.measured else self._seen_written)
-            + references.settling_ns * self._unsettled
-            + references.defining_ns * self._fresh_sum
-        )
+    def _allowed_ns(self) -> float:
+        return (self.limit - 1) * self._typical_ns
 
     @property
     def _owing(self) -> bool:
@@ -173,48 +165,46 @@ class StepSampling:
         """A step was observed."""
         self.steps += 1
         self._uncharged += 1
-        self._calls_since_step = 0
         self._since_reference += 1
-        self._row, self._row_ns = 0, 0.0  # whatever was seen of it
-        self._seen_tracing += took.tracing_ns
-        self._seen_written += took.written_ns
         self.outside(took)
-        self.known.observed(self.steps, took)
+        self._row, self._row_ns = 0, 0.0  # whatever was seen of it
+        if not self.measured:
+            self._charged_ns += took.written_ns
+        self.model.observed(self.steps, took)
         self._ended(took)
         self.saved_ns = max(self.saved_ns - self.cost_ns, 0.0)
         self._patience = self._dice.random()
 
-    def skipped(self, took: StepCost, count: int = 1) -> None:
-        """A step was left out, or some in a row; ``spent_ns`` is what beginnings and ends took."""
+    def skipped(self, took: StepCost) -> None:
+        """A step was left out; ``spent_ns`` is what its beginning and its end took."""
         # Not by what this one took: of steps that differ, the long ones would be all that count.
-        long = self._typical >= _LONG_NS
+        long = self._typical_ns >= _LONG_NS
         settled = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
-        self.steps += count
-        self.left_out += count
-        self._calls_since_step = 0
-        self._row += count
+        reference = settled and (took.clean or self._row >= _MOST_MEASURED)
+        self.steps += 1
+        self.left_out += 1
+        self._row += 1
         self._row_ns += took.wall_ns
         self.outside(took)
-        self._written_sum += took.written_ns
-        if not settled:
-            self._unsettled += count
-        self.known.left_out(self.steps, took, settled=settled, count=count)
-        self._references += settled and count == 1
-        if settled and (took.clean or self._row > _MOST_MEASURED):
+        self.model.left_out(self.steps, took, reference=reference)
+        if reference:
+            self._measured += 1
             self._sought = 0 if long else max(self._sought - 1, 0)
             self._since_reference = 0
         else:
-            self._since_reference += count
-        self._ended(took, count)
+            self._disturbed += 1
+            self._disturbed_in_all += 1
+            self._since_reference += 1
+        self._ended(took)
 
     def outside(self, took: StepCost) -> None:
         """Something ran that belongs to no step."""
         if took.tracing_ns:
             self._row, self._row_ns = 0, 0.0
-        self._wall += took.wall_ns
-        self._spent_sum += took.spent_ns
-        self._tracing_sum += took.tracing_ns
-        self._fresh_sum += took.fresh
+        self._wall_ns += took.wall_ns
+        self._spent_ns += took.spent_ns
+        self._tracing_ns += took.tracing_ns
+        self._fresh += took.fresh
 
     def called(self, took: StepCost, *, left_out: bool) -> None:
         """A call outside of steps ended."""
@@ -229,28 +219,20 @@ class StepSampling:
         self._own_ns += nanoseconds
         self.saved_ns = max(self.saved_ns - nanoseconds, 0.0)
 
-    def lighter(self) -> None:
-        """Less is recorded of nodes from now on, or more: what was spent is no guide any more."""
-        if self.measured:
-            self._charge()
-        self.known.lighter(self.steps + 1, _LIGHTER)
-        self.cost_ns = self._cost()
-
     # ------------------------------------------------------------ what follows
 
     def wants(self) -> bool:
         """Whether the next step may be observed."""
         self.measuring = self.only_measured = False
-        self.ahead = 0
-        if self.steps < WARM or self.extra_ns + self.cost_ns < self._unnoticed_ns:
-            return True
-        allowed = (self.limit - 1) * self._typical
         cost = self.cost_ns
+        if self.steps < WARM or self.extra_ns + cost < self._unnoticed_ns:
+            return True
+        allowed = self._allowed_ns
         if not self.measured:
             if _DOUBT * cost < allowed:
                 return True
             self._sought = self._sought or _SERIES
-        elif self.known.compared < 2 and self.steps < 4 * WARM and not self._owing:
+        elif self.model.compared < 2 and self.steps < 4 * WARM and not self._owing:
             return self._row > 0  # to have something to compare
         near = cost >= self._share * allowed or self._owing
         if not self._sought and self._since_reference >= self._often(cost, allowed, near=near):
@@ -258,13 +240,8 @@ class StepSampling:
         if self._sought:
             self.measuring, self.only_measured = True, not near and self.measured
             return False
-        if not near:
-            return True
         # Not at regular distances: every second step of a program may be another one.
-        lacking = cost * (1 + self._patience) - self.saved_ns
-        if lacking > 0:
-            self._look_ahead(lacking)
-        return lacking <= 0
+        return not near or self.saved_ns >= cost * (1 + self._patience)
 
     def wants_call(self) -> bool:
         """Whether a call outside of steps that begins may be observed."""
@@ -277,49 +254,33 @@ class StepSampling:
 
     def _often(self, cost: float, allowed: float, *, near: bool) -> int:
         """After how many steps references are measured again."""
-        if len(self.known) < _FIRST_REFERENCES:
+        if self.model.references < _FIRST_REFERENCES:
             return _SOON  # a few may be steps of another kind
         return _RARELY if cost < _FAR * allowed and not near else _LATER
 
-    def _look_ahead(self, lacking: float) -> None:
-        """For how many steps the answer is known, after some that are looked at one by one."""
-        typical = self._typical
-        if self._row < _SETTLING + _SERIES or typical <= 0:
-            return
-        saved = self._share * (self.limit - 1) * typical
-        self.ahead = int(min(lacking / saved, _AHEAD_NS / typical, _MOST_AHEAD))
+    def _ended(self, took: StepCost) -> None:
+        """A step has passed: so much may be spent on later ones."""
+        self._calls_since_step = 0
+        self._since_compared_ns += took.wall_ns
+        compares = self.steps <= _COMPARING or self._since_compared_ns >= _COMPARING_NS
+        if compares:
+            self._since_compared_ns = 0.0
+            self.model.compare(self.steps)
+            if self._uncharged >= COMPARED and self._measured >= COMPARED:
+                self._charge()
+        if compares or not self._row:
+            observed = max(self.steps - self.left_out, 1)
+            later_ns = self.model.disturbed_ns * self._disturbed_in_all / observed
+            self.cost_ns = self.model.cost_ns() + later_ns
+        share = _OWING if self._owing else self._share
+        self.saved_ns = min(self.saved_ns + share * self._allowed_ns, _MOST_SAVED * self.cost_ns)
 
     def _charge(self) -> None:
-        """Charge what making events took at the estimate of now, which is of these steps.
+        """Charge what observing took at the estimates of now, which are of these steps.
 
         The next estimates are of other steps: one that is off must not count for the whole run.
         """
-        self._before_ns += self.known.tracing * (self._tracing_sum - self._before_tracing)
-        self._before_tracing = self._tracing_sum
-        self._uncharged = self._references = 0
-
-    def _cost(self) -> float:
-        # The writer writes of what runs between steps as well.
-        ours = self._seen_tracing / self._tracing_sum if self._tracing_sum > 0 else 1.0
-        references, observed_steps = self.known, max(self.steps - self.left_out, 1)
-        later = (
-            references.settling_ns * self._unsettled
-            + ours * references.contention * self._written_sum
-        )
-        return references.cost_ns() + later / observed_steps
-
-    def _ended(self, took: StepCost, count: int = 1) -> None:
-        """More steps have passed: so much may be spent on later ones."""
-        self._since_compared += took.wall_ns
-        if self.steps <= _COMPARING or self._since_compared >= _COMPARING_NS:
-            self._since_compared = 0.0
-            self.known.compare(self.steps)
-            if self._uncharged >= COMPARED and self._references >= COMPARED:
-                self._charge()
-            self.cost_ns = self._cost()
-        elif not self._row:
-            self.cost_ns = self._cost()
-        share = _OWING if self._owing else self._share
-        ceiling = _MOST_SAVED * self.cost_ns
-        allowance = count * share * (self.limit - 1) * self._typical
-        self.saved_ns = min(self.saved_ns + allowance, ceiling)
+        self._charged_ns += self.model.tracing * self._tracing_ns
+        self._charged_ns += self.model.disturbed_ns * self._disturbed
+        self._tracing_ns = 0.0
+        self._disturbed = self._uncharged = self._measured = 0

@@ -14,7 +14,7 @@ from nodescope.debug.project_settings import VARIABLE, ProjectSettings
 from nodescope.debug.watch.live_watches import EXIT_STATUS, LiveWatches
 from nodescope.debug.watch.rule import WatchError
 from nodescope.protocol import SetWatches, WatchStatus
-from nodescope.record.newest.newest_recorder import NewestRecorder as Recorder
+from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.debug.debugged import Debugged, debugged, gate_of
 

@@ -17,7 +17,6 @@ import nodescope as ns
 from nodescope import api
 from nodescope.events import Loss, RunFinished, RunStarted, StepFinished, StepStarted
 from nodescope.record.files import disk_space
-from nodescope.record.newest.newest_recorder import NewestRecorder
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import UNWRITTEN, Dropped
@@ -151,7 +150,7 @@ def test_a_log_that_cannot_grow_is_merged_before_anything_is_left_out(merges: bo
 
 def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path: Path) -> None:
     path, told, faults = tmp_path / "r.nscope", Told(), []
-    recorder = NewestRecorder(path, level="values", on_room=told, on_fault=faults.append)
+    recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     recorder.emit(GRAPH)
     recorder.emit(StepStarted(1, 0))
@@ -195,7 +194,7 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path
 
 def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
     path, told = tmp_path / "r.nscope", Told()
-    recorder = NewestRecorder(path, level="values", on_room=told)
+    recorder = Recorder(path, level="values", on_room=told)
     recorder.emit(GRAPH)
     recorder.emit(finished(GRAPH.nodes[0], np.zeros(20)))
     assert recorder.flush(20.0)
@@ -221,7 +220,7 @@ def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
 
 def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path) -> None:
     path, told = tmp_path / "r.nscope", Told()
-    recorder = NewestRecorder(path, level="values", on_room=told)
+    recorder = Recorder(path, level="values", on_room=told)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     assert recorder.flush(20.0)
     fill(recorder, pages=0)

@@ -12,10 +12,9 @@ import nodescope as ns
 from nodescope.api import Run
 from nodescope.debug.why import why
 from nodescope.events import Array, Level, Loss, StepFinished, StepStarted
-from nodescope.record.governor import step_meter
+from nodescope.record.governor import governor
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
-from nodescope.record.newest.newest_recorder import NewestRecorder
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.writer import Writer
@@ -96,9 +95,7 @@ def test_the_first_nan_is_whole_at_the_end(lagging: bool, tmp_path: Path) -> Non
         assert go.wait(20)
 
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(
-        path, level="summary", newest=True, on_commit=block if lagging else None
-    )
+    recorder = Recorder(path, level="summary", newest=True, on_commit=block if lagging else None)
     if lagging:
         emit_steps(recorder, range(1, 2), {})
         assert reached.wait(20)
@@ -109,23 +106,23 @@ def test_the_first_nan_is_whole_at_the_end(lagging: bool, tmp_path: Path) -> Non
     assert not recorder.fault
     assert whole_steps(path) == {4, 5, 29, 30, 58, 59}
     assert told(path) == (5, 30)
-    assert recorder._recent is not None
-    assert recorder._recent.made_room == 0
+    assert recorder.newest is not None
+    assert recorder.newest.held.made_room == 0
 
 
 def test_values_that_are_finite_are_let_go(tmp_path: Path) -> None:
-    recorder = NewestRecorder(tmp_path / "r.nscope", level="summary", newest=True)
+    recorder = Recorder(tmp_path / "r.nscope", level="summary", newest=True)
     emit_steps(recorder, range(1, 60), {})
     Recorder.flush(recorder)
     emit_steps(recorder, range(60, 63), {})
-    assert recorder._recent is not None
-    assert recorder._recent._count <= 10
+    assert recorder.newest is not None
+    assert recorder.newest.held._count <= 10
     assert recorder.close(20)
 
 
 def test_a_loss_tells_where_no_statistics_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="timing", newest=True)
+    recorder = Recorder(path, level="timing", newest=True)
     emit_steps(recorder, range(1, 30), {7: np.nan}, dict.fromkeys(range(8, 30), np.nan))
     assert recorder.close(20)
     assert whole_steps(path) == {7, 8, 28, 29}
@@ -134,7 +131,7 @@ def test_a_loss_tells_where_no_statistics_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["summary", "values"])
 def test_newer_values_never_push_the_first_nan_out(level: Level, tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level=level, newest=level == "summary", budget_bytes=64_000)
+    recorder = Recorder(path, level=level, newest=level == "summary", budget_bytes=64_000)
     for part in range(20):
         emit_steps(recorder, range(10 * part + 1, 10 * part + 11), {5: np.nan})
         assert recorder.flush(20)
@@ -166,7 +163,7 @@ class _Rarely(StepSampling):
 def test_after_a_loss_that_nobody_saw_break_the_next_step_is_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_meter, "StepSampling", _Rarely)
+    monkeypatch.setattr(governor, "StepSampling", _Rarely)
     path = tmp_path / "r.nscope"
     observed = Run(
         path, level="summary", newest=True, max_slowdown=2.0, explicit=False, say=lambda _: None
@@ -196,7 +193,7 @@ def test_after_a_loss_that_nobody_saw_break_the_next_step_is_observed(
 def test_a_parameter_that_unobserved_steps_updated_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_meter, "StepSampling", _Rarely)
+    monkeypatch.setattr(governor, "StepSampling", _Rarely)
     path = tmp_path / "r.nscope"
     observed = Run(
         path, level="summary", newest=True, max_slowdown=2.0, explicit=False, say=lambda _: None

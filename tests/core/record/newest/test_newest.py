@@ -13,7 +13,6 @@ import nodescope as ns
 from nodescope.api import Run
 from nodescope.events import Level, NodeFinished, RunStarted, StepFinished, StepStarted
 from nodescope.record.newest.held_values import Held, HeldValues
-from nodescope.record.newest.newest_recorder import NewestRecorder
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import BEHIND, HAS_NAN, HAS_SUMMARY, WANTED, Keeping
@@ -35,7 +34,7 @@ def whole_steps(path: Path) -> set[int]:
 @pytest.mark.parametrize("level", ["timing", "summary"])
 def test_the_last_steps_are_whole_at_the_end(level: Level, tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level=level, newest=True)
+    recorder = Recorder(path, level=level, newest=True)
     record(recorder, steps=5)
     assert recorder.close()
     assert whole_steps(path) == {4, 5}
@@ -57,7 +56,7 @@ def test_the_last_steps_are_whole_at_the_end(level: Level, tmp_path: Path) -> No
 
 def test_a_stop_finds_the_step_so_far_whole(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="timing", newest=True)
+    recorder = Recorder(path, level="timing", newest=True)
     graph = chain(["x", "y"])
     recorder.emit(graph)
     for step in range(1, 5):
@@ -81,7 +80,7 @@ def test_a_stop_finds_the_step_so_far_whole(tmp_path: Path) -> None:
 
 def test_layout_and_attributes_come_along(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="timing", newest=True)
+    recorder = Recorder(path, level="timing", newest=True)
     graph = chain(["x"])
     recorder.emit(graph)
     array = np.arange(6.0).reshape(2, 3).T
@@ -99,7 +98,7 @@ def test_layout_and_attributes_come_along(tmp_path: Path) -> None:
 
 def test_a_value_that_a_watch_kept_is_not_kept_twice(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="timing", newest=True)
+    recorder = Recorder(path, level="timing", newest=True)
     graph = chain(["x"])
     recorder.emit(graph)
     array = np.ones(4)
@@ -144,7 +143,7 @@ def test_what_is_known_of_values_kept_apart_is_bounded() -> None:
 
 def test_everything_can_be_asked_for_while_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="timing", newest=True)
+    recorder = Recorder(path, level="timing", newest=True)
     graph = chain(["x", "y"])
     recorder.emit(graph)
     for step in range(1, 9):
@@ -173,7 +172,7 @@ def test_a_writer_that_is_behind_gives_up_the_oldest_arrays(tmp_path: Path) -> N
         assert go.wait(60)
 
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="values", queue_bytes=2_000_000, on_commit=block)
+    recorder = Recorder(path, level="values", queue_bytes=2_000_000, on_commit=block)
     graph = chain(["x"])
     recorder.emit(RunStarted(RUN, "train.py", (), 7, 1_000))
     assert reached.wait(60)
@@ -203,7 +202,7 @@ def recording_dropped(path: Path) -> int:
 
 def test_each_reason_is_counted_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
-    recorder = NewestRecorder(path, level="values", budget_bytes=3 * 800)
+    recorder = Recorder(path, level="values", budget_bytes=3 * 800)
     graph = chain(["x"])
     recorder.emit(graph)
     for number in range(10):
@@ -216,7 +215,7 @@ def test_each_reason_is_counted_by_itself(tmp_path: Path) -> None:
 
 
 def test_copies_go_back_when_all_who_hold_them_have_let_go(tmp_path: Path) -> None:
-    recorder = NewestRecorder(tmp_path / "r.nscope", level="summary", newest=True)
+    recorder = Recorder(tmp_path / "r.nscope", level="summary", newest=True)
     graph = chain(["x"])
     recorder.emit(graph)
     for step in range(1, 9):

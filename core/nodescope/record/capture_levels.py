@@ -1,0 +1,91 @@
+"""Capture levels: how much a person wants to know of each node."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from nodescope.errors import RecordingError
+from nodescope.events import LEVELS, Level
+from nodescope.ir.graph import Node
+from nodescope.ir.scopes import is_within
+
+WITH_ARRAYS: Final = ("values", "summary")
+"""Levels at which arrays are looked at."""
+
+Chosen = tuple[Callable[[Node], bool], Level]
+"""A predicate on nodes, and their level."""
+
+
+class CaptureLevels:
+    """The level of each node.
+
+    Args:
+        top: The level of nodes for which none was chosen.
+        by_scope: Other levels for scopes or globs over node names; the first match wins.
+        chosen: Levels of the nodes of which this is true, before ``by_scope``; the first match
+            wins.
+        value_steps: At level ``values``: the training steps after which it is ``summary``.
+
+    Attributes:
+        everything: Every element of all nodes is wanted.
+        watched: Nodes that somebody looks at: every element of these is wanted.
+        uniform: Whether all nodes are at ``top``, so that none has to be looked up.
+        with_arrays: Whether arrays of some node may be looked at.
+
+    Raises:
+        RecordingError: There is no such level.
+    """
+
+    def __init__(
+        self, top: Level, by_scope: Mapping[str, Level] | None, chosen: Sequence[Chosen],
+        value_steps: int | None,
+    ) -> None:  # fmt: skip
+        self.top: Level = top
+        self.everything = False
+        self.watched: frozenset[int] = frozenset()
+        self._by_scope = dict(by_scope or {})
+        self._chosen = tuple(chosen)
+        self._value_steps = value_steps
+        self._known: dict[int, Level] = {}
+        self.uniform = not (self._by_scope or self._chosen)
+        named = (top, *self._by_scope.values(), *(level for _, level in self._chosen))
+        for level in named:
+            if level not in LEVELS:
+                raise RecordingError(f"unknown capture level {level!r}", hint=f"one of {LEVELS}")
+        self.with_arrays = any(level in WITH_ARRAYS for level in named)
+
+    def of(self, node: Node) -> Level:
+        """The level of a node now."""
+        if self.everything or node.id in self.watched:
+            return "values"
+        level = self._known.get(node.id)
+        if level is None:
+            level = self._known[node.id] = self.by_hand(node) or self.top
+        return level
+
+    def by_hand(self, node: Node) -> Level | None:
+        """The level that was chosen for a node, if one was."""
+        for covers, level in self._chosen:
+            if covers(node):
+                return level
+        for pattern, level in self._by_scope.items():
+            if is_within(node.scope, pattern) or fnmatch.fnmatchcase(node.name, pattern):
+                return level
+        return None
+
+    def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
+        """From now on every element is wanted, of all nodes or of some."""
+        self.everything, self.watched, self.uniform = everything, nodes, False
+
+    def forget(self, nodes: Iterable[Node]) -> None:
+        """Nodes were defined anew."""
+        for node in nodes:
+            self._known.pop(node.id, None)
+
+    def step_begins(self, step: int) -> None:
+        """A training step begins."""
+        if self.top == "values" and self._value_steps is not None and step > self._value_steps:
+            self.top = "summary"
+            self._known.clear()

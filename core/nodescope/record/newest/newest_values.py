@@ -1,0 +1,127 @@
+"""Newest values: the last steps of a run whole, whatever is kept of the rest.
+
+Invariant: bounded, see `HeldValues`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from nodescope.events import NodeFinished, StepStarted
+from nodescope.record.batch import RECORD_BYTES
+from nodescope.record.buffers import Buffers, layouts_of
+from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
+from nodescope.record.newest.held_values import (
+    SHARE_BYTES,
+    SHARE_NS,
+    Held,
+    HeldValues,
+    Whole,
+)
+
+
+class NewestValues:
+    """What a recorder holds of the newest executions.
+
+    Args:
+        most_bytes: Upper limit of held arrays.
+        buffers: Where copies come from.
+        lock: The recorder's.
+        enqueue: Queues what is to be written, with its weight.
+        told: Called when something was written that people are told of.
+
+    Attributes:
+        held: The copies.
+        nonfinite_steps: Steps that were written whole because of a first NaN or Inf; 0 for what
+            ran outside of steps.
+    """
+
+    def __init__(
+        self, most_bytes: int, buffers: Buffers, lock: RLock,
+        enqueue: Callable[[Whole, int], None], told: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.held = HeldValues(most_bytes, buffers.give_back)
+        self.held.checked = self.held.needed_from = 0
+        self.nonfinite_steps: tuple[int, ...] = ()
+        self._buffers, self._lock = buffers, lock
+        self._enqueue, self._told = enqueue, told
+        self._share_ns = SHARE_NS
+
+    def step_begins(self, event: StepStarted) -> None:
+        """An observed training step begins."""
+        self._share_when_due(event.time_ns)
+        with self._lock:
+            self.held.step(event.step)
+
+    def call_begins(self) -> None:
+        """An outermost call outside of steps begins, and is observed."""
+        with self._lock:
+            self.held.call()
+
+    def remember(
+        self, event: NodeFinished, seq: int, copies: Sequence[tuple[int, Any]] | None, *, late: bool
+    ) -> None:
+        """Hold what an execution gave.
+
+        Args:
+            event: The execution.
+            seq: Its number.
+            copies: Those that wait to be summarised, by value.
+            late: Its attributes and statistics are not recorded otherwise.
+        """
+        if any(array.__class__ is not np.ndarray for array in event.outputs):
+            return  # those of other libraries are kept by level only
+        nbytes = sum([array.nbytes for array in event.outputs])
+        if not self.held.fits(nbytes):
+            for _, array in copies or ():
+                self._buffers.give_back(array)
+            return
+        outputs = event.node.outputs
+        if copies is None:
+            copy = self._buffers.copy
+            try:
+                copies = [(value, copy(array)) for value, array in zip(outputs, event.outputs)]  # noqa: B905
+            except MemoryError:
+                return
+        layouts = layouts_of(outputs, event.outputs)
+        attrs = event.attrs if late else None
+        with self._lock:
+            self.held.add(
+                Held(seq, event.step, tuple(copies), nbytes, layouts, attrs, not late)
+            )  # fmt: skip
+        if not event.step:
+            self._share_when_due(event.end_ns)
+
+    def share(self) -> None:
+        """Write what is held of the newest steps."""
+        with self._lock:
+            self._write(self.held.take())
+
+    def looked_at(self, spans: Sequence[Span], nonfinite: FirstNonfinite) -> None:
+        """Let go of older values that are finite, and write those around the first NaN."""
+        steps = self.nonfinite_steps
+        with self._lock:
+            self.held.checked = nonfinite.checked
+            self.held.needed_from = nonfinite.needed_from
+            for span in spans:
+                if self._write(self.held.take_between(span.first, span.end)):
+                    steps = (*steps, span.step)
+        if steps != self.nonfinite_steps:
+            self.nonfinite_steps = tuple(sorted({*steps}))
+            self._told()
+
+    def _share_when_due(self, now_ns: int) -> None:
+        if now_ns > self._share_ns and self.held.nbytes < SHARE_BYTES:
+            self.share()
+            self._share_ns = now_ns + SHARE_NS
+            self._told()
+
+    def _write(self, whole: Whole) -> bool:
+        """Queue held executions to be written; False if there are none."""
+        if whole.items:
+            self._enqueue(whole, sum(item.nbytes for item in whole.items) + RECORD_BYTES)
+        return bool(whole.items)
