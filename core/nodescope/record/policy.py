@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from nodescope.events import Level, StepFinished
+from nodescope.events import Level, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
 
@@ -27,7 +27,7 @@ class Policy(Protocol):
     def started(self) -> None:
         """The program begins."""
 
-    def admit(self, node: Node) -> Level | None:
+    def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None: it is only counted."""
 
     def took(self, node: Node | None, weight: int, nanoseconds: int) -> None:

@@ -138,24 +138,13 @@ class Recorder(QueueWriter):
         if self._off:
             return
         if event.__class__ is NodeFinished:
-            if not self._only_times or event.lane or event.worker:
-                self._finished(event)
-                return
-            # At level timing each nanosecond counts, so this is `_record` and `_put` in one.
-            node = event.node.id
-            step, thread = event.step, event.thread
-            start_ns, end_ns = event.start_ns, event.end_ns
-            with self.lock:
-                self._seq = seq = self._seq + 1
-                if self._queued + RECORD_BYTES > self._queue_bytes:
-                    self._lost_executions += 1
-                    self._missed.append(node)
-                else:
-                    self._queued += RECORD_BYTES
-                    self._queue.append((seq, node, step, thread, start_ns, end_ns))
-            self._here.seq = seq
-            if not self._awake:
-                self._wake()
+            if self.policy is not None:
+                self._govern(event, self.policy)
+            elif self._only_times:
+                self._record_times(event)
+            else:
+                levels = self.levels
+                self._record(event, levels.top if levels.uniform else levels.of(event.node))
         elif isinstance(event, NodeStarted | GradientReached):
             pass
         elif isinstance(event, NodeFailed):
@@ -167,20 +156,16 @@ class Recorder(QueueWriter):
         else:
             self._other(event)
 
-    def _finished(self, event: NodeFinished) -> None:
-        """Record an execution, as far as it is wanted and there is time for it."""
-        policy, node = self.policy, event.node
-        if policy is None:
-            self._record(event, self.levels.top if self.levels.uniform else self.levels.of(node))
-            return
+    def _govern(self, event: NodeFinished, policy: Policy) -> None:
+        """Record an execution, as far as there is time for it."""
         start = _now()
-        level, weight = policy.admit(node), 0
+        level, weight = policy.admit(event), 0
         if level is None:
             with self.lock:
                 self._seq = self._here.seq = self._seq + 1
         else:
             weight = self._record(event, level)
-        policy.took(node, weight, _now() - start)
+        policy.took(event.node, weight, _now() - start)
 
     def _step(self, event: StepStarted | StepFinished) -> None:
         """Record where a training step begins or ends."""
@@ -414,15 +399,13 @@ class Recorder(QueueWriter):
 
     def _record(self, event: NodeFinished, level: Level) -> int:
         """Number an execution and queue what is kept of it; its weight."""
-        node = event.node
-        row = (node.id, event.step, event.thread, event.start_ns, event.end_ns)
         if level == "timing" or level == "graph":
-            place = _place(event)
-            self._put(row, RECORD_BYTES, latest_only=level == "graph", place=place)
+            self._record_times(event, latest_only=level == "graph")
             if self.newest is not None:
                 self.newest.remember(event, self._here.seq, None, late=True)
             return RECORD_BYTES
-        outputs = node.outputs
+        outputs = event.node.outputs
+        row = (event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
         remembered = level == "summary" and self.newest is not None
         weight = RECORD_BYTES
         for array in event.outputs:
@@ -463,6 +446,26 @@ class Recorder(QueueWriter):
         if remembered and self.newest is not None:
             self.newest.remember(event, self._here.seq, copies, late=False)
         return weight
+
+    def _record_times(self, event: NodeFinished, *, latest_only: bool = False) -> None:
+        """Number an execution and queue its times; `_put` inlined, as each nanosecond counts."""
+        node, step, thread = event.node.id, event.step, event.thread
+        start_ns, end_ns = event.start_ns, event.end_ns
+        if latest_only or event.lane or event.worker:
+            row = (node, step, thread, start_ns, end_ns)
+            self._put(row, RECORD_BYTES, latest_only=latest_only, place=_place(event))
+            return
+        with self.lock:
+            self._seq = seq = self._seq + 1
+            if self._queued + RECORD_BYTES > self._queue_bytes:
+                self._lost_executions += 1
+                self._missed.append(node)
+            else:
+                self._queued += RECORD_BYTES
+                self._queue.append((seq, node, step, thread, start_ns, end_ns))
+        self._here.seq = seq
+        if not self._awake:
+            self._wake()
 
     def _record_elsewhere(
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from nodescope.errors import UsageError
-from nodescope.events import Bus, Demand, Level, Prices, StepFinished
+from nodescope.events import Bus, Demand, Level, NodeFinished, Prices, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.capture_levels import WITH_ARRAYS
 from nodescope.record.governor.cost_model import WritingCost
@@ -118,11 +118,11 @@ class Governor:
         self._prices = prices
         self.steps.sampling.model.price(prices.defining_ns)
 
-    def admit(self, node: Node) -> Level | None:
+    def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None: it is only counted."""
-        if self._due_ns != _NEVER and self._bus.ran_ns() >= self._due_ns:
+        if event.end_ns - self._bus.held_ns >= self._due_ns:
             self._weigh()  # before the execution is numbered: messages must not come after it
-        levels = self._levels
+        levels, node = self._levels, event.node
         with self._lock:
             account = self._accounts.get(node.id)
             if account is None or not account.node:
