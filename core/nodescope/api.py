@@ -146,7 +146,7 @@ class Run:
             self.bus.want(self, Demand(opened=(names,)))
         self.bus.on_fault = lambda probe, error: self._say(
             f"{type(probe).__name__} failed and was disabled; your program continues "
-            f"({type(error).__name__}: {error})"
+            f"({telling.last_line(error)})"
         )
         governor = None
         if max_slowdown is not None:

@@ -8,7 +8,6 @@ exception that passes is a `BaseException` such as KeyboardInterrupt: it belongs
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ import numpy as np
 from nodescope.ir.capabilities import ENGINE, Capabilities
 from nodescope.ir.graph import Graph, Node, Phase, Value
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
+from nodescope.telling import last_line, say
 
 Level = Literal["graph", "timing", "summary", "values"]
 LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
@@ -591,8 +591,7 @@ def _meant(probe: Probe) -> Probe:
 
 
 def _report_fault(probe: Probe, error: Exception) -> None:
-    print(
-        f"nodescope: {type(probe).__name__} failed and was disabled; your program continues "
-        f"({type(error).__name__}: {error})",
-        file=sys.__stderr__,
+    say(
+        f"{type(probe).__name__} failed and was disabled; your program continues "
+        f"({last_line(error)})"
     )

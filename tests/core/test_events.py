@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
+
+import pytest
 
 from nodescope.events import Bus, Event, NodeFinished, StepStarted
 from nodescope.ir.graph import Node
@@ -39,3 +43,30 @@ def test_what_a_probe_missed_may_be_handed_on_by_two_threads() -> None:
     other.join()
     assert missed == [7]
     assert bus.probes == (probe,)
+
+
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize("stream", ["none", "closed", "open"])
+def test_a_probe_that_fails_never_fails_the_program(
+    stream: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = None if stream == "none" else io.StringIO()
+    if file is not None and stream == "closed":
+        file.close()
+    monkeypatch.setattr(sys, "__stderr__", file)
+
+    class Failing:
+        def emit(self, event: Event) -> None:
+            raise Untold("\x1b[2J")
+
+    bus = Bus()
+    bus.add(Failing())
+    bus.emit(StepStarted(0, 0))
+    assert bus.probes == ()
+    if file is not None and not file.closed:
+        assert "Failing failed and was disabled" in file.getvalue()
+    assert capsys.readouterr().out == ""

@@ -25,7 +25,7 @@ from nodescope.adapters.protocol import Adapter
 from nodescope.emit.emitter import Attachment, Emitter
 from nodescope.events import Prices
 from nodescope.origins import add_internal_package
-from nodescope.telling import last_line
+from nodescope.telling import last_line, say
 
 GROUP: Final = "nodescope.adapter"
 # Those that come with nodescope: the module of each, whose `ADAPTER` it is.
@@ -178,4 +178,4 @@ class _Telling(Loader):
         try:
             self._told()
         except Exception as error:  # the program's import is not ours to spoil
-            print(f"nodescope: not attached: {last_line(error)}", file=sys.__stderr__)
+            say(f"not attached: {last_line(error)}")

@@ -15,6 +15,7 @@ from typing import Final
 
 from nodescope.record.overview import Glance, glance
 from nodescope.record.recent import recent, recordings_of
+from nodescope.telling import show, visible
 
 _THREADS: Final = 4
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -39,7 +40,7 @@ def runs(options: argparse.Namespace) -> int:
     rows = [_row(path, run, folder) for path, run in glances]
     if not rows:
         hint = "" if options.all else "; --all lists recent ones elsewhere"
-        print(f"no recordings here; 'nodescope run train.py' makes one{hint}")
+        show(f"no recordings here; 'nodescope run train.py' makes one{hint}")
         return 0
     widths = [max(len(row[i]) for row in (_HEAD, *rows)) for i in range(len(_HEAD))]
     for row in (_HEAD, *rows):
@@ -47,10 +48,10 @@ def runs(options: argparse.Namespace) -> int:
             text.rjust(width) if name in ("RUN TIME", "STEPS", "SIZE") else text.ljust(width)
             for text, width, name in zip(row, widths, _HEAD, strict=True)
         ]
-        print("  ".join(cells).rstrip())
+        show("  ".join(cells).rstrip())
     left = len(dated) - len(rows)
     if left > 0:
-        print(f"and {left:,} older; -n lists more")
+        show(f"and {left:,} older; -n lists more")
     return 0
 
 
@@ -69,7 +70,7 @@ def _row(path: Path, run: Glance, folder: Path) -> tuple[str, ...]:
     unreadable = run.outcome == "unreadable"
     return tuple(
         map(
-            _clean,
+            _in_a_cell,
             (
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)),
                 program if len(program) <= 60 else program[:59] + "…",
@@ -108,6 +109,6 @@ def _size(nbytes: float) -> str:
     return f"{nbytes:.0f} {unit}" if nbytes >= 100 or unit == "B" else f"{nbytes:.1f} {unit}"
 
 
-def _clean(text: str) -> str:
-    """Without what a terminal would take for commands."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+def _in_a_cell(text: str) -> str:
+    """As it is shown, without line breaks and tabs, which would begin another row or column."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")

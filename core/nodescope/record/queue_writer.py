@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sqlite3
-import sys
 import threading
 import time
 from collections import deque
@@ -43,6 +42,7 @@ from nodescope.record.newest.queue_overflow import OverflowQueue
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
+from nodescope.telling import say
 
 MIB: Final = 1 << 20
 BATCH_S: Final = 0.05
@@ -82,7 +82,7 @@ class QueueWriter:
     ) -> None:
         self.path = path
         self.on_commit = on_commit
-        self.on_fault = on_fault or _print_fault
+        self.on_fault = on_fault or say
         self._on_room = on_room or (lambda full, text: self.on_fault(text))
         self._room = DiskSpaceRetry(
             self._full, self._emptied, self._wait_begins, lambda: self._writer.merge_log(),
@@ -476,8 +476,3 @@ class QueueWriter:
         self._off = self._forked = True
         # Closing SQLite's connection here could fold up the parent's log. It is never closed.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer.connection))
-
-
-def _print_fault(text: str) -> None:
-    if sys.__stderr__ is not None:
-        print(f"nodescope: {text}", file=sys.__stderr__)

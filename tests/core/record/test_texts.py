@@ -22,7 +22,7 @@ from nodescope.record.recording import Recording
 from nodescope.record.wal_checkpoint import fold
 from nodescope.telling import path_of, printable, show, visible
 from nodescope_server.runs.runs import Runs, encode
-from tests.core.record.runs import chain, finished
+from tests.core.record.runs import chain, finished, recorded
 
 BROKEN = "a\udc80\ud800b"
 KEPT = r"a\udc80\ud800b"
@@ -86,7 +86,7 @@ def test_the_server_opens_it(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_recording_steers_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "r.nscope"
     run = api.Run(path, name=STEERING, argv=(STEERING,), level="values")
@@ -98,7 +98,9 @@ def test_nothing_of_a_recording_steers_a_terminal(
     run.finish(1, STEERING)
     other = tmp_path / f"{STEERING}.nscope"
     other.write_bytes(path.read_bytes()[:3000])
+    monkeypatch.chdir(tmp_path)
     calls = [
+        ["runs"],
         ["why", str(path)],
         ["why", str(path), "--step", "1", "log[nan]"],
         ["check", "--watch", "nan", str(path)],
@@ -122,6 +124,21 @@ def test_what_a_terminal_is_told_has_colours_and_nothing_else() -> None:
     terminal._say(terminal._paint(STEERING, "bold") + STEERING)
     said = out.getvalue()
     assert said == f"\x1b[1m{visible(STEERING)}\x1b[0m{visible(STEERING)}\n"
+
+
+def test_a_list_of_recordings_has_a_line_for_each(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = recorded(tmp_path / "made.nscope").read_bytes()
+    name = os.fsdecode(b"a\nb\tc\xff.nscope")
+    (tmp_path / name).write_bytes(made)
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert sorted(line.split()[-1] for line in lines[1:]) == [
+        r"a\nb\tc\udcff.nscope",
+        "made.nscope",
+    ]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

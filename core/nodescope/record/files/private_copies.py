@@ -111,7 +111,7 @@ def _make(path: Path, state: _State, make: Callable[[Path, Path], None] | None) 
         return Copy(folder, state)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if not isinstance(error, OSError):
+        if isinstance(error, RecordingError) or not isinstance(error, OSError):
             raise
         raise RecordingError(
             f"cannot copy {path} to {folder.parent}: {error.strerror or error}",

@@ -65,7 +65,8 @@ def _about(kind: object, name: object, table: object, text: object) -> str:
         and _PLAIN.fullmatch(statement)
         and re.match(rf"CREATE (?:UNIQUE )?{kind.upper()} {re.escape(name)} ", statement)
     )
-    return "" if plain else f"it has a {kind} {name!r}, which recordings do not have"
+    article = "an" if kind == "index" else "a"
+    return "" if plain else f"it has {article} {kind} {name!r}, which recordings do not have"
 
 
 @lru_cache(maxsize=1)

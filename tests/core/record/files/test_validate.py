@@ -113,6 +113,18 @@ def test_a_journal_that_names_a_file_does_not_cost_it(
     assert list(folder.iterdir()) == []
 
 
+def test_what_is_wrong_is_said_without_a_word_of_the_copy(sent: Path, folder: Path) -> None:
+    whole = sent.read_bytes()
+    sent.write_bytes(whole[: len(whole) // 4])
+    with pytest.raises(RecordingError, match=r"^[^,]*/run.nscope is damaged: it was cut") as error:
+        opened(sent)
+    assert "cannot copy" not in str(error.value.__cause__)
+    sent.write_bytes(whole)
+    hot_journal(sent, sent)
+    with pytest.raises(RecordingError, match=r"^[^,]*/run.nscope-journal names another file"):
+        opened(sent)
+
+
 def test_the_attack_is_one(sent: Path, tmp_path: Path) -> None:
     """What SQLite does with such a journal when it may write."""
     canary = tmp_path / "thesis.tex"
