@@ -59,11 +59,9 @@ if TYPE_CHECKING:  # for type checkers and editors, what `_HOMES` and `_MODULES`
         placeholder,
         placeholder_with_default,
     )
-    from nodescope.engine.graphs.default import get_default_graph
     from nodescope.engine.graphs.gradients import gradients
-    from nodescope.engine.graphs.graph import Graph
+    from nodescope.engine.graphs.graph import Graph, get_default_graph
     from nodescope.engine.graphs.program import RunMetadata, RunOptions
-    from nodescope.engine.graphs.saved import load_graph
     from nodescope.engine.graphs.session import Session
     from nodescope.engine.graphs.variables import (
         assign,
@@ -89,7 +87,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `_HOMES` and `_MODULES`
     )
     from nodescope.engine.numpy_functions.ordering import bincount, topk
     from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
-    from nodescope.engine.static.program import Program
+    from nodescope.engine.static.program import Program, load_graph
     from nodescope.engine.tensor import Tensor
 
     __version__: str
@@ -138,11 +136,9 @@ _HOMES = {
             GraphKeys constant control_dependencies device group identity no_op placeholder
             placeholder_with_default
         """,
-        "engine.graphs.default": "get_default_graph",
         "engine.graphs.gradients": "gradients",
-        "engine.graphs.graph": "Graph",
+        "engine.graphs.graph": "Graph get_default_graph",
         "engine.graphs.program": "RunMetadata RunOptions",
-        "engine.graphs.saved": "load_graph",
         "engine.graphs.session": "Session",
         "engine.graphs.variables": """
             assign assign_add assign_sub global_variables global_variables_initializer parameter
@@ -157,7 +153,7 @@ _HOMES = {
         "engine.numpy_functions.ordering": "bincount topk",
         "emit.scopes": "name_scope step steps",
         "engine.static": "compile disable_compile get_mode set_mode",
-        "engine.static.program": "Program",
+        "engine.static.program": "Program load_graph",
         "engine.tensor": "Tensor",
     }.items()
     for name in names.split()

@@ -1,4 +1,4 @@
-"""Saved graphs: graphs built by hand as data, and from data; `load_graph` for any saved graph.
+"""Saved graphs: graphs built by hand as data, and from data.
 
 The file is an archive of the kind "graph", see `nodescope.engine.graphs.archive`.
 
@@ -10,23 +10,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from nodescope.engine.abstract import Abstract
 from nodescope.engine.graphs import archive
 from nodescope.engine.graphs.archive import Archive
-from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.graph_builder import GraphBuilder
 from nodescope.engine.graphs.names import Variable
 from nodescope.engine.graphs.operation import Operation, tensor_of
 from nodescope.engine.source import where
-from nodescope.engine.static.program import Program
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
 from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir
 from nodescope.ir.text import print_graph
 from nodescope.ops.op import Array
+
+G = TypeVar("G", bound=GraphBuilder)
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Parts:
     collections: dict[str, list[Any]] = field(default_factory=dict)
 
 
-def text_of(graph: Graph) -> str:
+def text_of(graph: GraphBuilder) -> str:
     """`Graph.to_text`."""
     return print_graph(graph.finish(()), ids=False)
 
@@ -54,7 +55,7 @@ def text_of(graph: Graph) -> str:
 # Taking apart and putting together
 
 
-def taken_apart(graph: Graph, session: Any = None) -> Parts:
+def taken_apart(graph: GraphBuilder, session: Any = None) -> Parts:
     """The graph as data. Raises `GraphError` for what has none."""
     known: Mapping[int, Array] = graph.saved
     if session is not None:
@@ -81,7 +82,7 @@ def taken_apart(graph: Graph, session: Any = None) -> Parts:
     )  # fmt: skip
 
 
-def _item(graph: Graph, name: str, item: Any) -> list[Any]:
+def _item(graph: GraphBuilder, name: str, item: Any) -> list[Any]:
     if isinstance(item, Operation) and item.graph is graph:
         return ["operation", item.node.id]
     if isinstance(item, Tensor):
@@ -95,8 +96,8 @@ def _item(graph: Graph, name: str, item: Any) -> list[Any]:
     )  # fmt: skip
 
 
-def put_together(parts: Parts) -> Graph:
-    """A graph like the one that was taken apart. Its node ids go from 1 in order.
+def put_together(parts: Parts, graph: G) -> G:
+    """Make an empty graph like the one that was taken apart. Its node ids go from 1 in order.
 
     Raises:
         GraphError: The parts do not fit together.
@@ -106,7 +107,6 @@ def put_together(parts: Parts) -> Graph:
         value.id for value in data.values
     ] != list(range(1, len(data.values) + 1)):
         raise GraphError("the ids of nodes and values must go from 1 up")
-    graph = Graph()
     graph.nodes.extend(data.nodes)
     graph.values.extend(data.values)
     graph.inputs.extend(data.inputs)
@@ -134,7 +134,7 @@ def put_together(parts: Parts) -> Graph:
 
 
 def _variable(
-    graph: Graph, value: Any, specs: Mapping[int, Any], initializer: Any, trainable: bool,
+    graph: GraphBuilder, value: Any, specs: Mapping[int, Any], initializer: Any, trainable: bool,
     chained: bool,
 ) -> None:  # fmt: skip
     if value not in specs or graph.producer(value).op != "parameter":
@@ -150,7 +150,7 @@ def _variable(
     graph.tensors[value] = make(data, edge, kind="parameter", name=f"{name}:0")
 
 
-def _follow_states(graph: Graph) -> None:
+def _follow_states(graph: GraphBuilder) -> None:
     for node in graph.nodes:
         if node.family == "update" or node.op == "read":
             base = graph.state_of.get(node.inputs[0], node.inputs[0])
@@ -161,7 +161,7 @@ def _follow_states(graph: Graph) -> None:
                 graph.follow[node.inputs[0]] = node.id
 
 
-def _fill_collections(graph: Graph, collections: Mapping[str, Any]) -> None:
+def _fill_collections(graph: GraphBuilder, collections: Mapping[str, Any]) -> None:
     for name, items in collections.items():
         for kind, item in items:
             if kind == "operation":
@@ -186,7 +186,7 @@ class _About(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-def save(graph: Graph, path: Any, session: Any = None) -> None:
+def save(graph: GraphBuilder, path: Any, session: Any = None) -> None:
     """`Graph.save`."""
     parts = taken_apart(graph, session)
     about = {
@@ -196,40 +196,27 @@ def save(graph: Graph, path: Any, session: Any = None) -> None:
     archive.write(path, "graph", parts.graph, parts.arrays, about)
 
 
-def load(path: Any) -> Graph:
-    """`Graph.load`."""
+def load(path: Any, graph: G) -> G:
+    """`Graph.load`, into an empty graph."""
     with archive.reading(path):
-        return _graph(archive.read(path, "graph"))
+        return of(archive.read(path, "graph"), graph)
 
 
-def load_graph(path: Any) -> Graph | Program:
-    """Read a saved graph or program.
-
-    Args:
-        path: A file written by `Graph.save` or `Program.save`.
-
-    Returns:
-        A `Graph`, for a `Session`, whose variables start with the values in the file; or a
-        `Program`, which is called like the function that it was traced from.
+def of(contents: Archive, graph: G) -> G:
+    """Make an empty graph like the one that an archive holds.
 
     Raises:
-        GraphError: The file is of another kind, is damaged, or was written by a newer version.
-            Reading a file never runs code from it.
+        GraphError: The parts do not fit together.
     """
-    with archive.reading(path):
-        contents = archive.read(path)
-        return _graph(contents) if contents.kind == "graph" else Program.of(contents)
-
-
-def _graph(contents: Archive) -> Graph:
     about = archive.converted(contents.about, _About)
     return put_together(
         Parts(
             contents.graph, contents.arrays,
             {value: list(variable) for value, variable in about.variables.items()},
             {name: list(collection) for name, collection in about.collections.items()},
-        )
+        ),
+        graph,
     )  # fmt: skip
 
 
-__all__ = ["Parts", "load", "load_graph", "put_together", "save", "taken_apart", "text_of"]
+__all__ = ["Parts", "load", "of", "put_together", "save", "taken_apart", "text_of"]

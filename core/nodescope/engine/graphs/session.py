@@ -19,9 +19,8 @@ import numpy as np
 from nodescope.engine import modes
 from nodescope.engine.execution.executor import Effects, execute_observed, run_calls
 from nodescope.engine.execution.partition import run_partitions
-from nodescope.engine.graphs.default import get_default_graph
 from nodescope.engine.graphs.fetches import Fetches, feed_array
-from nodescope.engine.graphs.graph import Graph
+from nodescope.engine.graphs.graph import Graph, get_default_graph
 from nodescope.engine.graphs.names import Variable
 from nodescope.engine.graphs.program import Program, RunMetadata, RunOptions, prepared
 from nodescope.engine.source import where

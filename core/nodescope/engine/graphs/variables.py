@@ -17,7 +17,7 @@ from nodescope.emit.scopes import name_scope
 from nodescope.engine import modes
 from nodescope.engine.autodiff import grad
 from nodescope.engine.graphs.api import GraphKeys, building, group, needed
-from nodescope.engine.graphs.default import get_default_graph
+from nodescope.engine.graphs.graph import get_default_graph
 from nodescope.engine.graphs.names import Variable, split_name
 from nodescope.engine.graphs.operation import Operation
 from nodescope.engine.run import apply

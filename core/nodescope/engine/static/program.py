@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nodescope.engine.graphs import archive
+from nodescope.engine.graphs import archive, saved
+from nodescope.engine.graphs.graph import Graph as BuiltGraph
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
 from nodescope.engine.static.lowering import Lowering, Wish, closed
@@ -366,3 +367,24 @@ def _apart(array: Array, arrays: Iterable[Array]) -> Array:
     """The array, or a copy where it shares memory with one of others."""
     shared = any(np.may_share_memory(array, other) for other in arrays)
     return array.copy(order="K") if shared else array
+
+
+def load_graph(path: Any) -> BuiltGraph | Program:
+    """Read a saved graph or program.
+
+    Args:
+        path: A file written by `Graph.save` or `Program.save`.
+
+    Returns:
+        A `Graph`, for a `Session`, whose variables start with the values in the file; or a
+        `Program`, which is called like the function that it was traced from.
+
+    Raises:
+        GraphError: The file is of another kind, is damaged, or was written by a newer version.
+            Reading a file never runs code from it.
+    """
+    with archive.reading(path):
+        contents = archive.read(path)
+        if contents.kind == "graph":
+            return saved.of(contents, BuiltGraph())
+        return Program.of(contents)
