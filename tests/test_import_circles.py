@@ -15,14 +15,19 @@ ALLOWED = {
         "nodescope.engine.autodiff.backward",
         "nodescope.engine.autodiff.hooks",
         "nodescope.engine.autodiff.tape",
-        "nodescope.engine.autodiff.turns",
+        "nodescope.engine.autodiff.tape_slow_paths",
         "nodescope.engine.losses",
-        "nodescope.engine.modes",
+        "nodescope.engine.dispatch_mode",
         "nodescope.engine.run",
         "nodescope.engine.signatures",
         "nodescope.engine.tensor",
     },
-    "tracer and its operators": {"nodescope.engine.observed", "nodescope.engine.tracer"},
+    "a replay and its branches": {  # to be opened
+        "nodescope.debug.replay.branch",
+        "nodescope.debug.replay.operand_sources",
+        "nodescope.debug.replay.replay",
+    },
+    "tracer and its operators": {"nodescope.engine.traced_operators", "nodescope.engine.tracer"},
 }
 
 

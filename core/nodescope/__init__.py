@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `_HOMES` and `_MODULES`
     from nodescope.engine.control.branch import cond
     from nodescope.engine.control.loop import fori_loop, while_loop
     from nodescope.engine.control.scan import map, scan
+    from nodescope.engine.dispatch_mode import no_grad
     from nodescope.engine.functions import (
         cross_entropy,
         gelu,
@@ -74,7 +75,6 @@ if TYPE_CHECKING:  # for type checkers and editors, what `_HOMES` and `_MODULES`
         variable,
         variables_initializer,
     )
-    from nodescope.engine.modes import no_grad
     from nodescope.engine.numpy_functions.creation import geomspace, logspace, tri
     from nodescope.engine.numpy_functions.cumulative import cummax, cummin
     from nodescope.engine.numpy_functions.index import (
@@ -144,7 +144,7 @@ _HOMES = {
             assign assign_add assign_sub global_variables global_variables_initializer parameter
             trainable_variables variable variables_initializer
         """,
-        "engine.modes": "no_grad",
+        "engine.dispatch_mode": "no_grad",
         "engine.numpy_functions.creation": "geomspace logspace tri",
         "engine.numpy_functions.cumulative": "cummax cummin",
         "engine.numpy_functions.index": """

@@ -13,7 +13,7 @@ import nodescope as ns
 from nodescope import api
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.project_settings import ProjectSettings
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.errors import LinkError, RecordingError, UsageError
 from nodescope.link import address
 from nodescope.link.address import Address, find, place, publish, withdraw
@@ -29,7 +29,7 @@ def test_record_writes_a_recording(tmp_path):
         with ns.name_scope("loss"):
             result = np.exp(ns.tensor(np.zeros(3)))
         assert run.info.recording == str(path)
-    assert modes.observer() is None
+    assert dispatch_mode.observer() is None
     assert result.numpy().tolist() == [1.0, 1.0, 1.0]
     assert path.stat().st_size > 0
 
@@ -37,7 +37,7 @@ def test_record_writes_a_recording(tmp_path):
 def test_record_says_how_the_block_ended(tmp_path):
     with pytest.raises(ValueError, match="no"), ns.record(tmp_path / "run.nscope"):
         raise ValueError("no")
-    assert modes.observer() is None
+    assert dispatch_mode.observer() is None
 
 
 def test_record_refuses_what_cannot_be_written(tmp_path):
@@ -66,7 +66,7 @@ def test_attach_without_a_server_goes_on(tmp_path, monkeypatch, capfd):
     error_output = capfd.readouterr().err
     assert "not attached: no nodescope server responds at ws://127.0.0.1:1/link" in error_output
     assert "secret" not in error_output
-    assert modes.observer() is None
+    assert dispatch_mode.observer() is None
     assert list((tmp_path / ".nodescope" / "runs").iterdir()) == []
 
 
@@ -172,7 +172,7 @@ def test_a_forked_child_is_inert(tmp_path):
         if child == 0:
             try:
                 np.exp(ns.tensor(np.zeros(3)))
-                os._exit(0 if modes.observer() is None else 1)
+                os._exit(0 if dispatch_mode.observer() is None else 1)
             finally:
                 os._exit(2)
         _, status = os.waitpid(child, 0)

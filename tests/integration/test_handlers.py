@@ -15,13 +15,19 @@ from typing import Any
 import numpy as np
 
 import nodescope as ns
-from nodescope.engine import modes, tracer
+from nodescope.engine import dispatch_mode, tracer
 from nodescope.events import Bus
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.integration.test_stops_and_model import WAIT_S
 
-MODULES = ("ir.identity", "engine.tracer", "engine.modes", "record.recorder", "record.buffers")
+MODULES = (
+    "ir.identity",
+    "engine.tracer",
+    "engine.dispatch_mode",
+    "record.recorder",
+    "record.buffers",
+)
 FILES = frozenset(importlib.import_module(f"nodescope.{each}").__file__ for each in MODULES)
 EACH = 3  # of how many lines one is tried
 
@@ -90,7 +96,7 @@ def test_a_child_forked_while_another_thread_changes_modes_computes() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with modes._lock:
+        with dispatch_mode._lock:
             inside.set()
             leave.wait(WAIT_S)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.numpy_functions.base import tensor_of
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, check_dtype, make
@@ -39,7 +39,7 @@ def dtype_of(dtype: Any) -> np.dtype[Any] | None:
 def made(data: Any) -> Tensor:
     """A new array as a constant."""
     tensor = make(np.asarray(data), kind="constant")
-    tracer = modes.observer()
+    tracer = dispatch_mode.observer()
     if tracer is not None:
         tracer.leaf(tensor)
     return tensor

@@ -1,9 +1,9 @@
 """Builder: records operations as the nodes of a graph, and runs nothing.
 
-While a thread builds (`modes.building`), every op on its way to `run` comes here instead, with the
-thread's scope, phase and source line. Tensors from outside become inputs (`captures`), arrays
-introduced while building become constants; assignments to outside tensors become state that the
-graph reads and writes (`writes`, `grads`).
+While a thread builds (`dispatch_mode.building`), every op on its way to `run` comes here instead,
+with the thread's scope, phase and source line. Tensors from outside become inputs (`captures`),
+arrays introduced while building become constants; assignments to outside tensors become state that
+the graph reads and writes (`writes`, `grads`).
 
 Invariant: building changes no tensor outside; node and value ids only grow, and a value's producer
 comes before its users.
@@ -23,9 +23,9 @@ from nodescope import ops
 from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
-from nodescope.engine.abstract import Abstract, escaped
 from nodescope.engine.run import explained
 from nodescope.engine.state import State, current
+from nodescope.engine.symbolic import Abstract, escaped
 from nodescope.engine.tensor import (
     LEAF,
     SMOOTH,

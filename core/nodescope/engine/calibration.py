@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.emit.emitter import Emitter
-from nodescope.engine import modes, tracer
+from nodescope.engine import dispatch_mode, tracer
 from nodescope.engine.autodiff.grad import parameter
 from nodescope.engine.optim import SGD
 from nodescope.events import Bus, Event, NodeFinished, Prices
@@ -29,7 +29,7 @@ def prices() -> Prices | None:
 
     Takes a few milliseconds.
     """
-    if modes.observer() is not None:
+    if dispatch_mode.observer() is not None:
         return None
     step = _Tiny()
     step.times()
@@ -49,7 +49,7 @@ def prices() -> Prices | None:
                 counted.nodes.clear()
                 rounds.append(step.times())
         finally:
-            modes.set_observer(None)
+            dispatch_mode.set_observer(None)
     observed = _least(rounds)
     medians = {
         phase: max(mine - free, 0) / max(counted.nodes[phase], 1)

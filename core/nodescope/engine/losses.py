@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.tensor import Tensor
 from nodescope.origins import is_internal
 
@@ -22,7 +22,7 @@ def began(root: Tensor, depth: int = 2) -> None:
     Args:
         depth: So many frames from here on are the engine's at least.
     """
-    observer = modes.builder() or modes.attending()
+    observer = dispatch_mode.builder() or dispatch_mode.attending()
     if observer is None:
         return
     data: Any = root.data

@@ -15,8 +15,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.grad import assign, store
 from nodescope.engine.autodiff.tape import TRACED
 from nodescope.engine.graphs.gradients import minimize
@@ -24,6 +23,7 @@ from nodescope.engine.graphs.variables import slot_variable
 from nodescope.engine.nn import Module
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor, changed, make
 from nodescope.errors import ShapeError, UsageError
 from nodescope.ir.scopes import join
@@ -65,7 +65,7 @@ class Optimizer:
             raise UsageError(f"{type(self).__name__}: lr must not be negative, got {lr}",
                              source=where(),
                              hint="steps already go against the gradient")  # fmt: skip
-        builder = modes.builder()
+        builder = dispatch_mode.builder()
         if builder is not None:
             builder.new_optimizer(self)
         self.parameters = parameter_list
@@ -162,10 +162,10 @@ class Optimizer:
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
-        tracer, builder = modes.observer(), modes.builder()
+        tracer, builder = dispatch_mode.observer(), dispatch_mode.builder()
         rates: dict[str, Any] = self.rates() if builder is not None else self._next()
         reader = functools.partial(self._next)  # of this step: another one counts again
-        with modes.recording(False) if tracer is not None else contextlib.nullcontext():
+        with dispatch_mode.recording(False) if tracer is not None else contextlib.nullcontext():
             for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad
                 if gradient is None:
@@ -206,7 +206,7 @@ def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Te
     if not gradients:
         raise UsageError("clip_grad_norm: no parameter has a gradient", source=where(),
                          hint="call backward() before")  # fmt: skip
-    with modes.no_grad(), name_scope("clip_grad_norm"):
+    with dispatch_mode.no_grad(), name_scope("clip_grad_norm"):
         squares = [np.sum(np.square(np.abs(gradient))) for _, gradient in gradients]
         norm = np.sqrt(functools.reduce(np.add, squares))
         scale = np.minimum(max_norm / (norm + 1e-6), 1.0)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.grad import assign
 from nodescope.engine.draws import (
     bernoulli,
@@ -77,7 +77,7 @@ class Generator:
                 source=where(),
             )
         self.state = make(words, kind="parameter", name=name)
-        builder = modes.builder()
+        builder = dispatch_mode.builder()
         if builder is not None:
             builder.new_state(self.state)
         self._lock = threading.RLock()

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.abstract import Abstract, escaped
 from nodescope.engine.source import where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract, escaped
 from nodescope.engine.tensor import (
     NO_ATTRS,
     SMOOTH,
@@ -44,7 +44,7 @@ operators: dict[str, Op] = {}
 
 
 def set_slow(run: Run | None) -> None:
-    """Send every op through ``run``, or none with None. Only `engine.modes` calls this."""
+    """Send every op through ``run``, or none with None. Only `engine.dispatch_mode` calls this."""
     global _slow
     _slow = run
 

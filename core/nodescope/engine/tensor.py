@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from nodescope.engine.abstract import Abstract, refused
 from nodescope.engine.signatures import Operators
 from nodescope.engine.source import where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract, refused
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError, UsageError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.dtypes import name_of

@@ -21,12 +21,12 @@ from nodescope.emit.emitter import Edits, Emitter, activate
 from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
-from nodescope.engine import modes
-from nodescope.engine.observed import observed_operator
+from nodescope.engine import dispatch_mode
 from nodescope.engine.run import cause, explained, several
 from nodescope.engine.specs import dtype_name, is_loose, scalars, specs_of
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
+from nodescope.engine.traced_operators import observed_operator
 from nodescope.errors import UsageError
 from nodescope.events import Bus, NodeFinished, NodeStarted
 from nodescope.ir.attrs import GraphRef
@@ -53,9 +53,9 @@ def observe(bus: Bus) -> None:
 
 def unobserve() -> None:
     """Stop observing; a step that is open ends. Without an observer, nothing happens."""
-    tracer = modes.attending()
+    tracer = dispatch_mode.attending()
     if tracer is not None:
-        modes.set_observer(None)
+        dispatch_mode.set_observer(None)
         tracer.emitter.end_step()
         activate(None)
 
@@ -66,10 +66,10 @@ def attach(emitter: Emitter) -> Tracer:
     Raises:
         UsageError: The engine is observed already.
     """
-    if modes.attending() is not None:
+    if dispatch_mode.attending() is not None:
         raise UsageError("the engine is already observed", hint="call unobserve() first")
     tracer = Tracer(emitter)
-    modes.set_observer(tracer)
+    dispatch_mode.set_observer(tracer)
     return tracer
 
 
@@ -113,11 +113,11 @@ class Tracer:
 
     def rest(self) -> None:
         """Take the tracer out of the engine for a while."""
-        modes.rest()
+        dispatch_mode.rest()
 
     def wake(self) -> None:
         """See every operation again."""
-        modes.wake()
+        dispatch_mode.wake()
 
     def step_begins(self) -> None:
         """Parameters are read anew in each step."""
@@ -139,7 +139,7 @@ class Tracer:
 
     def forked(self) -> None:
         """In a forked child nobody observes."""
-        modes.set_observer(None)
+        dispatch_mode.set_observer(None)
 
     def compiled(self, name: str, file: str, line: int, start_ns: int) -> None:
         """See `Emitter.compiled`."""

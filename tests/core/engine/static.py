@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.engine.trees import flatten, unflatten
 from nodescope.ir.graph import Graph, TensorSpec
@@ -18,7 +18,7 @@ def recorded(f: Callable[..., Any], *arrays: Any) -> tuple[Any, Graph]:
     """What ``f`` gives as a graph, run once (as arrays), and the graph."""
     arguments = [np.asarray(array) for array in arrays]
     builder = Builder()
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         inputs = [
             builder.placeholder(TensorSpec(spec.shape, spec.dtype.name), "x") for spec in arguments
         ]

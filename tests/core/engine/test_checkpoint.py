@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.errors import GradientError
 from nodescope.ir.graph import TensorSpec
@@ -185,7 +185,7 @@ def test_writing_inside_happens_once() -> None:
 
 def test_in_a_graph_that_is_built() -> None:
     builder = Builder()
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         x = builder.placeholder(TensorSpec((3, 4), "float64"), grad=True)
         with ns.name_scope("net"):
             y = ns.checkpoint(lambda h: np.tanh(h) * np.sin(h))(x)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.engine.control.body import cast_value, finished
 from nodescope.engine.control.derivative import pullback
@@ -265,7 +265,7 @@ def test_backward_inside_a_body_is_refused() -> None:
 
 def test_the_derivative_of_a_body_that_gives_out_a_constant_of_its_own() -> None:
     builder = Builder("static")
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         x = builder.placeholder(TensorSpec((3,), "float64"), "x")
         ends = [builder.value_of(item) for item in (x * 2.0, make(np.ones(3), kind="constant"))]
         body = finished(builder, ends)

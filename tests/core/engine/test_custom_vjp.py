@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.errors import DtypeError, GradientError, ShapeError, UsageError
 from nodescope.ir.graph import TensorSpec
@@ -145,7 +145,7 @@ def test_observed_both_functions_are_nodes_in_their_scopes() -> None:
 
 def test_in_a_graph_that_is_built() -> None:
     builder = Builder()
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         x = builder.placeholder(TensorSpec((2,), "float64"), grad=True)
         with ns.name_scope("layer"):
             y = scaled(x, ns.constant(np.ones(2)))

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
-from nodescope.engine.modes import recording
+from nodescope.engine.dispatch_mode import recording
 from nodescope.errors import GradientError
 from tests.depth import examples
 

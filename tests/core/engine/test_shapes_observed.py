@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.events import GraphExtended, Level, NodeFinished
 from nodescope.ir import identity
 from nodescope.record.graphs import end_of, graph_of
@@ -74,7 +74,7 @@ def test_each_level_keeps_the_shapes_of_each_step(tmp_path: Path, level: Level) 
 def test_steps_alike_tell_nothing_and_run_as_fast_as_they_can() -> None:
     w = ns.parameter(np.ones((3, 2), np.float32), name="w")
     with observed() as events:
-        tracer = modes.attending()
+        tracer = dispatch_mode.attending()
         assert tracer is not None
         steady = []
         for batch in ns.steps(batches((64, 64, 29, 64, 64, 64))):
@@ -162,7 +162,7 @@ def test_shapes_that_always_change_are_told_so_often(monkeypatch: pytest.MonkeyP
     with observed() as events:
         for size in ns.steps(range(1, 9)):
             np.exp(ns.tensor(np.ones(size), name="x"))
-        tracer = modes.attending()
+        tracer = dispatch_mode.attending()
         assert tracer is not None
         assert tracer.steady is tracer.epoch  # nothing is told any more, so nothing is asked
     assert told(events) == [(name, (size,)) for size in (2, 3, 4) for name in ("x", "exp")]

@@ -13,7 +13,7 @@ import pytest
 
 import nodescope as ns
 from nodescope import nn, optim
-from nodescope.engine import modes, tracer
+from nodescope.engine import dispatch_mode, tracer
 from nodescope.errors import ShapeError, UsageError
 from nodescope.events import (
     Bus,
@@ -344,10 +344,10 @@ def test_parameters_are_not_kept_alive() -> None:
 
 def test_an_observer_that_rests_is_one() -> None:
     with observed():
-        modes.rest()
+        dispatch_mode.rest()
         with pytest.raises(UsageError, match="already observed"):
             tracer.observe(Bus())
-        modes.wake()
+        dispatch_mode.wake()
 
 
 def test_only_one_observer() -> None:

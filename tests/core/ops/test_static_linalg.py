@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.engine.trees import flatten
 from tests.core.engine.static import recorded
@@ -69,7 +69,7 @@ def test_a_generator_is_state_of_the_graph() -> None:
     rng = ns.random.Generator(4)
     before = rng.state.numpy().copy()
     builder = Builder()
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         rng.normal(size=3)
         rng.normal(size=3)
     assert [tensor is rng.state for tensor, _ in builder.captures] == [True]

@@ -46,6 +46,6 @@ def test_a_value_is_what_it_was_and_what_it_became(tmp_path: Path, level: Level)
 
 
 def ns_step() -> int:
-    from nodescope.engine import modes
+    from nodescope.engine import dispatch_mode
 
-    return modes.observer().step
+    return dispatch_mode.observer().step

@@ -46,14 +46,14 @@ class NumpyEngine:
         Raises:
             UsageError: The engine is observed already.
         """
-        from nodescope.engine import modes, tracer
+        from nodescope.engine import dispatch_mode, tracer
 
         attachment = tracer.attach(emitter)
         try:
             yield attachment
         finally:
-            if modes.attending() in (attachment, None):
-                modes.set_observer(None)
+            if dispatch_mode.attending() in (attachment, None):
+                dispatch_mode.set_observer(None)
 
     def calibrate(self) -> Prices | None:
         """Measured with a tiny training step."""

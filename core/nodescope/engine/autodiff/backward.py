@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import held, pull, separate
 from nodescope.engine.losses import began
 from nodescope.engine.source import where
@@ -27,7 +27,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
             hint="make parameters with nodescope.parameter or tensor(..., requires_grad=True), "
             "and compute outside no_grad",
         )
-    traced = create_graph or modes.observer() is not None
+    traced = create_graph or dispatch_mode.observer() is not None
     ct = start(root, gradient, traced)
     if gradient is None:
         began(root, 3)
@@ -39,10 +39,10 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
         create_graph=create_graph,
         keep=retain_graph or create_graph,
     )
-    tracer = modes.observer()
+    tracer = dispatch_mode.observer()
     # Adding to what an earlier backward left is part of this one.
     place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
-    with modes.recording(create_graph), place as differentiate:
+    with dispatch_mode.recording(create_graph), place as differentiate:
         for leaf, ct in gradients.values():
             differentiate(leaf)
             before = leaf.grad

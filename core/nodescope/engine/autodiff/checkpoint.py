@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from nodescope.emit.phases import recompute_phase
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.reach import behind
 from nodescope.engine.source import defined, where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import (
     LEAF,
     PICK,
@@ -140,7 +140,7 @@ class _Again:
                 )
         with (
             recompute_phase(current(), self.scope),
-            modes.recording(True),
+            dispatch_mode.recording(True),
             self.writes.undone(),
         ):
             result = self.run()
@@ -228,7 +228,7 @@ _SLOTS = ("data", "edge", "_vid", "_history")
 
 def _state_of(target: Tensor) -> Any:
     history = getattr(target, "_history", None)
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     now = None if builder is None else builder.known(target)
     if target.__class__ is Written:
         return Written, {"_history": history}, now
@@ -260,7 +260,7 @@ def _put(target: Any, state: Any) -> None:
             target.data, target.edge = _NOTHING, None
             target.__class__ = Written
         target._history = slots["_history"]
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     if builder is not None:
         builder.put_back(target, now)
 

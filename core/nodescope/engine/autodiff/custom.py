@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.reach import behind
 from nodescope.engine.autodiff.tape import alias_of
 from nodescope.engine.source import defined, where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import (
     PICK,
     SMOOTH,
@@ -258,7 +258,7 @@ class _Backward:
         """The cotangents of the tensors among the arguments that want one."""
         raw = F is ops.RAW
         following = iter([make(np.asarray(ct)) if raw else ct for ct in cts])
-        with modes.recording(False) if raw else contextlib.nullcontext():
+        with dispatch_mode.recording(False) if raw else contextlib.nullcontext():
             cotangents = [_turned(next(following)) if place else 0.0 for place in self.places]
             leaves = self._leaves(self.call(unflatten(self.output, cotangents)))
             gradients = [

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.reach import aside, behind, leads_elsewhere
 from nodescope.engine.autodiff.tape import TRACED, pull_many
@@ -106,11 +106,11 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
             if root is not None and root.edge is not None
         ]
         again = call.outer and (elsewhere or any(tensor.edge is not None for _, tensor in pairs))
-        traced = again or modes.observer() is not None
+        traced = again or dispatch_mode.observer() is not None
         wanted = {id(dummy): dummy for dummy in dummies}
         reached = {}
         if pairs:
-            with modes.recording(again):
+            with dispatch_mode.recording(again):
                 cts = [
                     start(root, tangent, traced, "jvp", conjugate=False) for root, tangent in pairs
                 ]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.transforms import Argnums, Call, numbers_of
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
@@ -68,7 +68,7 @@ def tensor(
         new_tensor = make(_array(data, dtype), name=_name(name))
     if requires_grad:
         new_tensor.edge = _leaf(new_tensor)
-    tracer = modes.observer()
+    tracer = dispatch_mode.observer()
     if tracer is not None:
         tracer.leaf(new_tensor)
     return new_tensor
@@ -76,7 +76,7 @@ def tensor(
 
 def _copied(value: Tensor, dtype: Any) -> Tensor:
     """A copy that is a node of the graph, and that no gradient flows back from."""
-    with modes.recording(False):
+    with dispatch_mode.recording(False):
         detached: Any = value.detach()
         if dtype is not None and as_dtype(dtype) != value.dtype:
             detached = apply(ops.get("astype"), (detached,), {"dtype": as_dtype(dtype).name})
@@ -91,7 +91,7 @@ def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
     """
     new_tensor = make(_array(data, dtype), kind="parameter", name=_name(name))
     new_tensor.edge = _leaf(new_tensor)
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     if builder is not None:
         builder.new_parameter(new_tensor)
     return new_tensor
@@ -100,7 +100,7 @@ def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
 def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
     """Data as a tensor that no gradient flows into."""
     new_tensor = make(_array(data, dtype), kind="constant", name=_name(name))
-    tracer = modes.observer()
+    tracer = dispatch_mode.observer()
     if tracer is not None:
         tracer.leaf(new_tensor)
     return new_tensor
@@ -195,7 +195,7 @@ def note(target: Tensor) -> None:
 
 def store(target: Tensor, assigned: Tensor) -> None:
     """Give ``target`` the array that an ``assign`` node made. A graph being built notes it."""
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     if builder is None:
         note(target)
         target.data = assigned.data
@@ -229,5 +229,5 @@ def assign(target: Tensor, value: Any) -> None:
     except ShapeError as error:
         raise ShapeError(error.message, source=where(), hint=error.hint) from None
     note(target)
-    with modes.recording(False):
+    with dispatch_mode.recording(False):
         store(target, apply(op, (target, new), NO_ATTRS))

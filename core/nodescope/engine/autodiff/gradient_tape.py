@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.reach import aside, behind
 from nodescope.engine.autodiff.tape import pull_many
@@ -294,7 +294,7 @@ class GradientTape:
     def _pull(
         self, roots: Sequence[Tensor], cotangents: Sequence[Any], sources: Sequence[Tensor]
     ) -> list[Tensor | None]:
-        tracer = modes.observer()
+        tracer = dispatch_mode.observer()
         again = current().transforms > 0 and current().recording
         traced = again or tracer is not None
         with _wanting(self._sources.values()):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.source import defined, where
 from nodescope.engine.tensor import FREED, LEAF, Tensor, alias, make, operand
 from nodescope.errors import GradientError, ShapeError
@@ -50,7 +50,7 @@ class Hooks:
         gradient = F.conjugate(ct) if turned else ct
         if raw:
             gradient = make(np.asarray(gradient))
-        with modes.recording(False) if raw else contextlib.nullcontext():
+        with dispatch_mode.recording(False) if raw else contextlib.nullcontext():
             for function in tuple(self.functions.values()):
                 answer = function(gradient)
                 if answer is not None:

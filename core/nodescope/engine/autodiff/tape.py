@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.hooks import HOOKED, hooks_of
-from nodescope.engine.autodiff.turns import arrive, blame, inputs_then, known, used_twice
+from nodescope.engine.autodiff.tape_slow_paths import arrive, blame, inputs_then, known, used_twice
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.tensor import (
@@ -106,8 +106,8 @@ def pull(
         if not traced:
             ends = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
             return _finished(ops.RAW, ends, None, passed, conjugate)
-        tracer = modes.observer()
-        with modes.recording(create_graph):
+        tracer = dispatch_mode.observer()
+        with dispatch_mode.recording(create_graph):
             if tracer is None:
                 ct = TRACED.ones_like(root) if ct is None else ct
                 ends = _pull(root, ct, TRACED, None, keep, targets, passed, skip)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.reach import aside, behind, leads_elsewhere
 from nodescope.engine.autodiff.tape import TRACED, alias_of, held, pull, pull_many, separate
@@ -59,7 +59,7 @@ class Call:
                 )
             call_args[number] = map_leaves(lambda leaf: self._own(leaf, name), args[number])
         self.trees = [call_args[number] for number in numbers]
-        with modes.recording(True), transforming():
+        with dispatch_mode.recording(True), transforming():
             self.result = f(*call_args, **kwargs)
         self.leaves = [origin(leaf) for leaf in self.leaves]  # before `f` wrote to them
 
@@ -91,7 +91,7 @@ class Call:
         elsewhere = leads_elsewhere(reached, targets)
         follows = any(isinstance(ct, Tensor) and ct.edge is not None for ct in cotangents)
         again = self.outer and (elsewhere or follows)
-        tracer = modes.observer()
+        tracer = dispatch_mode.observer()
         traced = again or tracer is not None
         ends: dict[int, tuple[Tensor, Any]] = {}
         pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].edge is not None]
@@ -99,7 +99,7 @@ class Call:
             for root, ct in pairs:
                 if ct is None:
                     began(root)
-            with modes.recording(again):
+            with dispatch_mode.recording(again):
                 cts = [start(root, ct, traced, name, conjugate) for root, ct in pairs]
             how: dict[str, Any] = {
                 "traced": traced, "create_graph": again, "keep": keep or again,
@@ -160,7 +160,7 @@ def outputs_of(result: Tree, name: str) -> list[Tensor]:
 
 def zeros_for(leaf: Tensor) -> Tensor:
     """The gradient by what does not matter."""
-    return TRACED.zeros_like(leaf) if modes.builder() else make(np.zeros_like(leaf.data))
+    return TRACED.zeros_like(leaf) if dispatch_mode.builder() else make(np.zeros_like(leaf.data))
 
 
 def _tensor(ct: Any) -> Tensor:

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.engine.execution.replay import replay
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor, make, operand, spec_of
 from nodescope.engine.trees import Structure, Tree, difference, flatten, unflatten
 from nodescope.errors import TraceError, UsageError
@@ -60,7 +60,7 @@ class Body:
     def graph(self, captures: Sequence[Tensor], outputs: Sequence[int]) -> Graph:
         """The body with these captures as inputs behind the given ones; it may not use them all."""
         known = {id(tensor): value for tensor, value in self.builder.captures}
-        with modes.building(self.builder):
+        with dispatch_mode.building(self.builder):
             behind = tuple(
                 known.get(id(capture))
                 or cast_value(self.builder.placeholder(spec_of(capture), "unused").data)
@@ -81,9 +81,9 @@ def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[An
     Raises:
         TraceError: It calls `Tensor.backward`, or returns what is no tensor.
     """
-    around = modes.builder()
+    around = dispatch_mode.builder()
     builder = Builder("static", parent=around)
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         trees = []
         inputs: list[int] = []
         for tree in operand_trees:
@@ -111,7 +111,7 @@ def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[An
 
 def graph_of(function: Callable[..., Tree], *arrays: Array) -> Graph:
     """A function of arrays as a body; it takes nothing from around."""
-    with modes.building(Builder("static")):
+    with dispatch_mode.building(Builder("static")):
         body = trace("graph_of", function, [make(array) for array in arrays])
         return body.graph((), body.outputs)
 

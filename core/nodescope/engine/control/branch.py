@@ -12,7 +12,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.control.body import (
     Body,
     check_form,
@@ -58,7 +58,7 @@ def cond(
             source=where(),
             hint="reduce it with .any() or .all(), or choose element by element with np.where",
         )
-    if modes.builder() is None:
+    if dispatch_mode.builder() is None:
         chosen = bool(pred)
         with name_scope("cond/then" if chosen else "cond/else"):
             result = (true_fn if chosen else false_fn)(*operands)
@@ -86,7 +86,7 @@ def _record(pred: Tensor, true_fn: Any, false_fn: Any, operands: tuple[Tree, ...
 
     def graph(body: Body) -> Graph:
         known = {id(tensor): value for tensor, value in body.writes}
-        with modes.building(body.builder):
+        with dispatch_mode.building(body.builder):
             after = [
                 known.get(key) or body.builder.value_of(tensor) for key, tensor in writes.items()
             ]
@@ -104,7 +104,7 @@ def _record(pred: Tensor, true_fn: Any, false_fn: Any, operands: tuple[Tree, ...
 
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
     pred, *operands = inputs
-    if modes.builder() is not None:
+    if dispatch_mode.builder() is not None:
         return apply(COND, inputs, attrs)  # type: ignore[return-value]
     chosen = bool(pred)
     with name_scope("cond/then" if chosen else "cond/else"):

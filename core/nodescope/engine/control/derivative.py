@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import TRACED, pull_many
 from nodescope.engine.building import Builder
 from nodescope.engine.control.body import cast_value, evaluate, finished
@@ -84,7 +84,7 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
     Body and rules are recorded in one graph, which is then cut between the two.
     """
     builder = Builder("static")
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         both = _Recorded(builder, graph, wanted)
         results = [builder.value_of(both.cotangent(i)) for i in both.reached]
     whole = finished(builder, results)
@@ -121,7 +121,7 @@ def cotangents(
             arrives if None.
     """
     builder = Builder("static")
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         both = _Recorded(builder, graph, wanted)
         reached = both.reached if reached is None else reached
         results = [builder.value_of(both.cotangent(i)) for i in reached]

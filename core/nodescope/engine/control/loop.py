@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.control.body import (
     check_form,
     check_same,
@@ -54,7 +54,7 @@ def while_loop(
     """
     if max_steps is not None and max_steps < 0:
         raise UsageError(f"while_loop: max_steps is {max_steps}", source=where())
-    if modes.builder() is None:
+    if dispatch_mode.builder() is None:
         return _run(cond_fn, body_fn, init, max_steps)
     if max_steps is not None:
         return _bounded(cond_fn, body_fn, init, max_steps)
@@ -147,7 +147,7 @@ def fori_loop(lower: int, upper: int, body_fn: Callable[[Any, Tree], Tree], init
 
 
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
-    if modes.builder() is not None:
+    if dispatch_mode.builder() is not None:
         return apply(WHILE, inputs, attrs)  # type: ignore[return-value]
     carries = attrs["carries"]
     carry, around = list(inputs[:carries]), inputs[carries:]

@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.control.body import Body, check_form, check_same, tensor_of, trace
 from nodescope.engine.control.scan_op import record_scan
 from nodescope.engine.run import apply
@@ -56,7 +56,7 @@ def scan(
     count = _length(columns, length)
     carry, carry_form = flatten(init)
     carry = [tensor_of(leaf, "scan") for leaf in carry]
-    if modes.builder() is None:
+    if dispatch_mode.builder() is None:
         return _run(f, carry, carry_form, columns, form, count, reverse)
     return _record(f, carry, carry_form, columns, form, count, reverse)
 
@@ -166,7 +166,7 @@ def _record(
     targets = [target for target, _ in body.writes]
     if targets:
         # What the body assigns to is carried, too: recorded again, with that state in the carry.
-        builder = modes.builder()
+        builder = dispatch_mode.builder()
         before = [builder.current_of(target) for target in targets]
         carry, carry_form = flatten((before, unflatten(carry_form, carry)))
         body = _traced(_stateful(f, targets), carry, carry_form, columns, form)
@@ -196,7 +196,7 @@ def _stateful(f: Any, targets: list[Tensor]) -> Callable[[Tree, Tree], tuple[Tre
         for target, value in zip(targets, before, strict=True):
             apply(ops.get("assign"), (target, value), {})
         following, y = _pair(f(inner, x))
-        builder = modes.builder()
+        builder = dispatch_mode.builder()
         return ([builder.current_of(target) for target in targets], following), y
 
     return step

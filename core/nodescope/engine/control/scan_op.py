@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import TRACED
 from nodescope.engine.building import Builder
 from nodescope.engine.control.body import evaluate, finished, graph_of
@@ -101,7 +101,7 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
     specs = {value.id: value.tensor for value in split.forward.values}
     outputs, ins = split.forward.outputs, split.forward.inputs
     builder = Builder("static")
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         cts = {i: builder.placeholder(specs[outputs[i]], "cotangent") for i in smooth_carries}
         totals = {i: builder.placeholder(specs[ins[i]], "sum") for i in sums}
         cts |= {i: builder.placeholder(specs[outputs[i]], "cotangent") for i in results}
@@ -128,7 +128,7 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
-    if modes.builder() is not None or attrs["length"] == 0:
+    if dispatch_mode.builder() is not None or attrs["length"] == 0:
         return apply(SCAN, inputs, attrs)  # type: ignore[return-value]
     carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
     carry = list(inputs[:carries])

@@ -198,7 +198,7 @@ def execute_observed(
     A node of the graph is the same node of the run however often and for whichever outputs it runs.
 
     Args:
-        tracer: What observes the engine: `modes.observer()`.
+        tracer: What observes the engine: `dispatch_mode.observer()`.
         plan: What to run.
         feeds: A tensor or array for each of ``plan.fed``. A tensor that the tracer has seen stays
             the node that it is; everything else enters as a leaf of the graph.

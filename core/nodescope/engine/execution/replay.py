@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.run import apply
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Tensor, make
@@ -35,7 +35,7 @@ def replay(
         constants: Arrays of its constants by value id.
     """
     state = current()
-    observer = modes.observer()
+    observer = dispatch_mode.observer()
     values: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
     tensors_by_node: dict[int, Tensor] = {}  # by node id: one result, which knows its new node
     saved = (state.scope, state.phase, state.forward, state.source, state.cursor)

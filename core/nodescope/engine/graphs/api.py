@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff import grad
 from nodescope.engine.functions import tensor_of
 from nodescope.engine.graphs.graph import Graph
@@ -55,7 +55,7 @@ class GraphKeys:
 
 def building() -> Graph | None:
     """The graph built by hand that this thread records in, or None."""
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     return builder if isinstance(builder, Graph) else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.tape import TRACED, pull_many
 from nodescope.engine.graphs.api import GraphKeys, building, group, needed
@@ -46,7 +46,7 @@ def gradients(ys: Any, xs: Any, grad_ys: Any = None) -> list[Tensor | None]:
             raise GradientError(f"gradients: {y.dtype} has no gradient to sum", source=where())
     leaves = {id(operand): operand for operand in inputs if operand.edge is LEAF}
     between = {id(operand): operand for operand in inputs if operand.edge not in (None, LEAF)}
-    with modes.recording(False), graph.backward() as differentiate:
+    with dispatch_mode.recording(False), graph.backward() as differentiate:
         cts = []
         for y, seed in zip(outputs, starts, strict=True):
             differentiate(y)

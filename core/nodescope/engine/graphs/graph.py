@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.graphs import saved
 from nodescope.engine.graphs.graph_builder import GraphBuilder
 from nodescope.engine.source import where
@@ -109,7 +109,7 @@ class Default:
                 # Back in a graph that this thread is in already: where it was left.
                 scope = around if inner is None else inner.scope_around
                 break
-        frame = _Frame(self._graph, modes.building(self._graph, scope=scope), around)
+        frame = _Frame(self._graph, dispatch_mode.building(self._graph, scope=scope), around)
         frame.context.__enter__()
         frames.append(frame)
         self._frames.append(frame)

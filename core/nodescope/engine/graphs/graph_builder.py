@@ -12,13 +12,13 @@ from typing import Any
 
 from nodescope import ops
 from nodescope.emit.scopes import name_scope
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.building import Builder
 from nodescope.engine.graphs.collections import Collections
 from nodescope.engine.graphs.lookup import Lookup
 from nodescope.engine.graphs.names import Variable, merged, split_name
 from nodescope.engine.source import where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import LEAF, SMOOTH, Attrs, Tensor, make, spec_of
 from nodescope.errors import UsageError
 from nodescope.ir.graph import Node, TensorSpec

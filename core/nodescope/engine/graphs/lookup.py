@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.graphs.operation import (
     Edge,
     Operation,
@@ -17,6 +16,7 @@ from nodescope.engine.graphs.operation import (
     tensor_of,
 )
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import RegistryError, UsageError
 from nodescope.ir.graph import Node

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError
 from nodescope.ir.graph import Node, SourceLocation
@@ -177,7 +177,7 @@ def place_of(tensor: Tensor) -> tuple[Builder, int]:
     data: Any = tensor.data
     if data.__class__ is Abstract:
         return data.graph, data.value
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     if builder is not None and (value := builder.known(tensor)) is not None:
         return builder, value
     raise UsageError(

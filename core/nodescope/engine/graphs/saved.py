@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.graphs import archive
 from nodescope.engine.graphs.archive import Archive
 from nodescope.engine.graphs.graph_builder import GraphBuilder
 from nodescope.engine.graphs.names import Variable
 from nodescope.engine.graphs.operation import Operation, tensor_of
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, make
 from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir

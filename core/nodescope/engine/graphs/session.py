@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.execution.executor import Effects, execute_observed, run_calls
 from nodescope.engine.execution.partition import run_partitions
 from nodescope.engine.graphs.fetches import Fetches, feed_array
@@ -166,8 +166,8 @@ class Session:
     # Running
 
     def _run(self, wanted: Fetches, fed: dict[int, Array], options: RunOptions) -> Any:
-        if modes.builder() is not None:  # inside of `as_default`
-            with modes.building(None, scope=None):
+        if dispatch_mode.builder() is not None:  # inside of `as_default`
+            with dispatch_mode.building(None, scope=None):
                 return self._run(wanted, fed, options)
         program = self._program(wanted, fed)
         if program.chained:  # two draws at once would be the same draw
@@ -176,7 +176,7 @@ class Session:
         else:
             arrays = self._execute(program, fed, options)
         self.run_metadata = program.metadata
-        if self.graph.losses and program.trains and modes.observer() is None:
+        if self.graph.losses and program.trains and dispatch_mode.observer() is None:
             self._tell_losses(program, arrays)
         return wanted.filled(dict(zip(wanted.values, arrays, strict=True)))
 
@@ -198,7 +198,7 @@ class Session:
             for name, value, dtype in wanted:
                 values[value] = np.asarray(numbers[name], dtype)
         feeds = [values[value] for value in program.plan.fed]
-        tracer = modes.observer()
+        tracer = dispatch_mode.observer()
         if tracer is not None:
             outputs = execute_observed(
                 tracer, program.plan, feeds, key=f"graph{self.graph.id}",
@@ -224,7 +224,7 @@ class Session:
         Args:
             found: Arrays, or the tensors that an observer knows, of the program's outputs.
         """
-        tracer, losses = modes.attending(), self.graph.losses
+        tracer, losses = dispatch_mode.attending(), self.graph.losses
         for value, output in zip(program.plan.outputs, outputs, strict=False):
             if tracer is not None and value in losses:
                 tracer.began(output if output.__class__ is Tensor else make(output), losses[value])

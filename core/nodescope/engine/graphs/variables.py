@@ -14,7 +14,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff import grad
 from nodescope.engine.graphs.api import GraphKeys, building, group, needed
 from nodescope.engine.graphs.graph import get_default_graph
@@ -134,14 +134,14 @@ def _update(op: str, target: Tensor, value: Any) -> Any:
             error.source = where()
             raise
         # As two nodes, so that a compiled function records what happens on each call.
-        with modes.recording(False):
+        with dispatch_mode.recording(False):
             change: Any = new.detach()
             if change.dtype != target.dtype:
                 change = change.astype(target.dtype)
             ufunc = ops.get("add" if op == "assign_add" else "subtract")
             changed = apply(ufunc, (target, change), NO_ATTRS)
         return grad.assign(target, changed)
-    with modes.recording(False):
+    with dispatch_mode.recording(False):
         return apply(ops.get(op), (target, new.detach()), NO_ATTRS)
 
 

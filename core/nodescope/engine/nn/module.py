@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from nodescope.emit.scopes import name_scope
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.grad import assign
 from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, Tensor, make
@@ -51,7 +51,7 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` in the module's scope."""
         if not self._scope:
-            tracer = modes.tracer()
+            tracer = dispatch_mode.tracer()
             if tracer is not None:
                 return tracer.outermost_call(lambda: self.forward(*args, **kwargs))
             return self.forward(*args, **kwargs)

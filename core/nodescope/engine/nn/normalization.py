@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.grad import assign, parameter
+from nodescope.engine.dispatch_mode import no_grad
 from nodescope.engine.functions import tensor_of
-from nodescope.engine.modes import no_grad
 from nodescope.engine.nn import functional as F
 from nodescope.engine.nn.module import Module, buffer
 from nodescope.engine.source import where
@@ -145,7 +145,7 @@ class BatchNorm2d(_Affine):
             )
         out, mean, variance = F.batch_norm_statistics(x, self.weight, self.bias, self.eps)
         count = x.size // x.shape[1]
-        builder = modes.builder()
+        builder = dispatch_mode.builder()
         with no_grad(), contextlib.nullcontext() if builder is None else builder.updating():
             # The running variance is that of the population, as in PyTorch.
             unbiased = variance * (count / (count - 1))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.run import apply
 from nodescope.engine.source import where as where_
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.emit.frames import user_source, where
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.state import current
 from nodescope.engine.static import mode
 from nodescope.engine.static.dynamic import Dynamic, Wanted
@@ -93,7 +93,7 @@ class Compiled:
     def _call(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = current()
         if state.builder is not None or mode.plain():
-            tracer = modes.tracer()
+            tracer = dispatch_mode.tracer()
             if tracer is None or tracer.emitter.marked:
                 return self._plain(owner, args, kwargs)
             with tracer.emitter.apart(state):
@@ -220,7 +220,7 @@ class Compiled:
             self._records.append(Record(entry, reason, self._calls, where(), took, note))
             self._warn()
             place = entry.lowering.place = defined_at(self.__wrapped__)
-            report = getattr(modes.attending(), "compiled", None)
+            report = getattr(dispatch_mode.attending(), "compiled", None)
             if report is not None and place is not None:
                 report(self.name, place.file, place.line, began)
             return entry

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.static.entry import Entry
 from nodescope.engine.static.joint import Joint
 from nodescope.engine.static.signature import HELD, OWN, Form, differences, static_key
 from nodescope.engine.static.sizes import Fitted, Size, Unfit, Watch, fit, fit_array
 from nodescope.engine.static.tracing import TooLong, Traced, Tracing, trace
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node, TensorSpec, Value

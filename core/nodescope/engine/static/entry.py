@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import alias_of
 from nodescope.engine.run import out_of_bounds
 from nodescope.engine.source import where
-from nodescope.engine.static.donated import donate
+from nodescope.engine.static.donation import donate
 from nodescope.engine.static.guards import Guards
 from nodescope.engine.static.joint import Joint, freed_root
 from nodescope.engine.static.lowering import Lowering, Wish, closed
+from nodescope.engine.static.observed_run import watched_of
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Binding, Traced
-from nodescope.engine.static.watched import watched_of
 from nodescope.engine.tensor import FREED, Tensor, changed, make, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import unflatten
@@ -196,7 +196,7 @@ class Entry:
     def run(self, leaves: list[Any]) -> Any:
         """Call the graph. Raises what its operations raise; `Stale` before anything has run."""
         self.calls += 1
-        observer = modes.observer()
+        observer = dispatch_mode.observer()
         if observer is not None:
             return self._observed(leaves, observer)
         before = self._steps()
@@ -278,7 +278,7 @@ class Entry:
 
     def _tell_losses(self, tensors: list[Tensor]) -> None:
         """Tell the losses that backward passes inside began with, as far as they are results."""
-        tracer = modes.attending()
+        tracer = dispatch_mode.attending()
         if tracer is not None:
             for i, site in self._losses:
                 tracer.began(tensors[i], site)

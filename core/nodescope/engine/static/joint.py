@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import alias_of, pull_many
 from nodescope.engine.state import current
 from nodescope.engine.static.lowering import Lowering, Wish, closed
+from nodescope.engine.static.observed_run import watched_of
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Traced, history
-from nodescope.engine.static.watched import watched_of
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
 from nodescope.errors import GradientError
 from nodescope.ir.dtypes import as_dtype
@@ -200,7 +200,7 @@ class Joint:
         ]
         targets = {id(tensor): tensor for _, tensor in traced.inputs}
         start = len(builder.nodes)
-        with modes.building(builder), _without_hooks(targets):
+        with dispatch_mode.building(builder), _without_hooks(targets):
             state = current()
             state.phase, state.scope = "backward", "backward"
             # On the tape, so that `play` knows what has a history when it is differentiated again.
@@ -236,7 +236,7 @@ class Joint:
         if F is ops.RAW:
             arrays = iter(backward_pass.lowering.run([*kept.values(), *cotangents]))
             return tuple(None if value is None else next(arrays) for value in backward_pass.outputs)
-        again, observer = current().recording, modes.observer()
+        again, observer = current().recording, dispatch_mode.observer()
         if not again and observer is not None:
             watched = watched_of(
                 backward_pass.lowering, self.traced.builder.gradients, self.forward

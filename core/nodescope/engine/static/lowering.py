@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodescope.emit.frames import user_source, where
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.codegen import backend as backends
 from nodescope.engine.codegen.backend import Runner
 from nodescope.errors import RegistryError, UsageError
@@ -132,7 +132,7 @@ class Lowering:
         backend: The name of the back end that made the runner.
         reason: Why it is another than was asked for, or ``""``.
         lower_ns, build_ns: How long passes and back end took.
-        watched: How it runs while somebody observes; see `nodescope.engine.static.watched`.
+        watched: How it runs while somebody observes; see `nodescope.engine.static.observed_run`.
         place: Where the function is defined, if that is known.
     """
 
@@ -214,7 +214,7 @@ class Lowering:
         Args:
             what: What else was done than to compile.
         """
-        tracer = modes.attending()
+        tracer = dispatch_mode.attending()
         report = getattr(tracer, "compiled", None)  # builders of graphs take no time down
         if report is not None:
             sources = (node.source for node in self.traced.nodes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from nodescope.engine import modes
+from nodescope.engine import dispatch_mode
 from nodescope.engine.execution.replay import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
@@ -44,7 +44,7 @@ def play(
         phase: Of all nodes; their own if None.
         wanted: Values that something behind the nodes takes.
     """
-    state, observer = current(), modes.observer()
+    state, observer = current(), dispatch_mode.observer()
     saved = (state.scope, state.phase, state.forward, state.source, state.cursor, state.recording)
     base, recording = state.scope, state.recording
     stood: dict[int, tuple[str, int]] = {}

@@ -19,7 +19,7 @@ from nodescope.engine.graphs.graph import Graph as BuiltGraph
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
 from nodescope.engine.static.lowering import Lowering, Wish, closed
-from nodescope.engine.static.pace import Host, Pace, Settings, pace_of, read_pace
+from nodescope.engine.static.optimizer_schedule import Host, Pace, Settings, pace_of, read_pace
 from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError

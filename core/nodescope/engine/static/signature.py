@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.abstract import Abstract, escaped
+from nodescope.engine.symbolic import Abstract, escaped
 from nodescope.engine.tensor import LEAF, Tensor, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import Structure, flatten

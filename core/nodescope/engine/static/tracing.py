@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import ALIAS
 from nodescope.engine.building import Builder, prepared
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.static.signature import ASKS, HELD, OWN, WANTS, Form
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import LEAF, NO_ATTRS, Attrs, Tensor, make, next_seq, origin, settled
 from nodescope.engine.trees import Structure, flatten, unflatten
 from nodescope.errors import ShapeError, TraceError
@@ -243,7 +243,7 @@ def trace(
     """
     builder = Tracing(limit)
     traced = Traced(form.forgotten(), recording, builder)
-    with modes.building(builder):
+    with dispatch_mode.building(builder):
         current().recording = recording
         leaves: list[Any] = list(form.leaves)
         builder.resize = resize

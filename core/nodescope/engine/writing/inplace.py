@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine import dispatch_mode
 from nodescope.engine import methods as _methods  # noqa: F401 (puts them on Tensor)
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.autodiff.grad import note, store
 from nodescope.engine.operators import ARITHMETIC, called, index_template
 from nodescope.engine.run import apply, binary
 from nodescope.engine.source import where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import (
     LEAF,
     NO_ATTRS,
@@ -64,7 +64,7 @@ def write(target: Tensor, result: Tensor) -> None:
         GradientError: A view of it is a leaf, or it is a view of one.
         UnsupportedError: Something sees its memory as another dtype.
     """
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     if builder is not None:
         _write_traced(target, result, builder)
         return
@@ -192,7 +192,7 @@ def _rebind(target: Tensor, result: Tensor) -> None:
         target._history = (target._history[0], result)
     else:
         before = alias(target, target.edge)
-        builder = modes.builder()
+        builder = dispatch_mode.builder()
         if builder is not None:
             builder.same(before, target)
         target._history = (before, result)
@@ -209,7 +209,7 @@ _EDGE: Any = Tensor.__dict__["edge"]
 def _write_traced(target: Tensor, result: Tensor, builder: Any) -> None:
     if not isinstance(target.data, Abstract) and id(target) not in builder.made:
         note(target)
-        with modes.recording(False):
+        with dispatch_mode.recording(False):
             store(target, apply(_ASSIGN, (target, result), NO_ATTRS))
         return
     detached = settled(target).edge is None

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Bundle, Tensor, Written, make, settled
 from nodescope.errors import UsageError
 from nodescope.ops.index import Port

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.abstract import Abstract
 from nodescope.engine.source import where
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor, settled
 from nodescope.engine.writing.sharing import traced_sharers
 from nodescope.errors import TraceError, UnsupportedError

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import modes
-from nodescope.engine.abstract import Abstract
+from nodescope.engine import dispatch_mode
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
+from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import LEAF, Tensor
 from nodescope.errors import DtypeError, GradientError, ShapeError, TraceError, UnsupportedError
 from nodescope.ops.lowprecision import low
@@ -35,7 +35,7 @@ def check_writable(target: Tensor, subject: str) -> None:
         TraceError: A graph is being built, and the tensor is none of its values.
     """
     data: Any = target.data
-    builder = modes.builder()
+    builder = dispatch_mode.builder()
     if data.__class__ is Abstract:
         _check_traced(target, subject, builder)
     if target.edge is LEAF and current().recording:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodescope.engine.codegen.c_backend.divided import Divided
 from nodescope.engine.codegen.c_backend.expressions import CTYPES, literal
+from nodescope.engine.codegen.c_backend.parallel_loops import Divided
 from nodescope.engine.codegen.c_backend.pieces import cut, staged
 from nodescope.engine.codegen.c_backend.reductions import (
     BLOCK,
