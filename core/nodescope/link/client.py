@@ -11,6 +11,7 @@ given callables.
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from nodescope.arrays import ops_of, to_numpy
+from nodescope.arrays.planes import placed
 from nodescope.errors import ConditionError, LinkError, NodescopeError
 from nodescope.events import Array
 from nodescope.ir.graph import TensorSpec
@@ -431,8 +433,8 @@ class Link:
                 self._call(lambda: self._handlers.controllers(count))
             case Do(request=request, command=command):
                 self._answer(self._do(request, command))
-            case ReadLive(request=request, value=value):
-                self._answer(self._read_live(request, value))
+            case ReadLive():
+                self._answer(self._read_live(message))
             case Refused(reason=reason):
                 raise LinkError(f"the nodescope server dropped this run: {reason}")
 
@@ -449,17 +451,31 @@ class Link:
             return CommandTaken(request, f"{type(error).__name__}: {error}", "this is a defect")
         return CommandTaken(request)
 
-    def _read_live(self, request: int, value: int) -> LiveValue:
+    def _read_live(self, read: ReadLive) -> LiveValue:
+        missing = LiveValue(read.request, found=False)
         try:
-            array = self._handlers.live_value(value)
-            if array is None or ops_of(array).nbytes(array) > MAX_LIVE_BYTES:
-                return LiveValue(request, found=False)
-            array = to_numpy(array)
-            spec = TensorSpec(array.shape, array.dtype.name)
-            little = np.asarray(array, array.dtype.newbyteorder("<"))
-            return LiveValue(request, found=True, spec=spec, data=little.tobytes())
+            array = self._handlers.live_value(read.value)
+            if array is None:
+                return missing
+            ops = ops_of(array)
+            shape = ops.spec(array).shape
+            place = None
+            if read.plane is not None and None not in shape:
+                place = placed(shape, read.plane)
+                if math.prod(place.shape) == math.prod(shape):
+                    place = None  # all of it
+            if place is None and ops.nbytes(array) > MAX_LIVE_BYTES:
+                return missing
+            part = to_numpy(array, None if place is None else place.window)
+            spec = TensorSpec(part.shape if place is None else shape, part.dtype.name)
+            little = np.asarray(part, part.dtype.newbyteorder("<"))
+            if little.nbytes > MAX_LIVE_BYTES:
+                return missing
+            return LiveValue(
+                read.request, found=True, spec=spec, data=little.tobytes(), whole=place is None
+            )
         except Exception:
-            return LiveValue(request, found=False)
+            return missing
 
     def _answer(self, message: FromDebuggee) -> None:
         with self._changed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from nodescope.arrays.planes import Plane
 from nodescope.ir.graph import TensorSpec
 from nodescope.protocol import Command, RunInfo, SessionInfo
 
@@ -56,12 +57,19 @@ class CommandTaken(msgspec.Struct, frozen=True, tag="command_taken"):
 
 
 class LiveValue(msgspec.Struct, frozen=True, tag="live_value"):
-    """The answer to `ReadLive`: the whole array, C order, little-endian, if it is still held."""
+    """The answer to `ReadLive`: its elements, if it is still held.
+
+    Attributes:
+        spec: Of the whole array.
+        data: The elements, C order, little-endian: of the whole array, or of the window.
+        whole: Which of these.
+    """
 
     request: int
     found: bool
     spec: TensorSpec | None = None
     data: bytes = b""
+    whole: bool = True
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
@@ -102,10 +110,15 @@ class Do(msgspec.Struct, frozen=True, tag="do"):
 
 
 class ReadLive(msgspec.Struct, frozen=True, tag="read_live"):
-    """Ask for a value that the stopped program still holds (not kept in the recording)."""
+    """Ask for a value that the stopped program still holds (not kept in the recording).
+
+    Attributes:
+        plane: The window that is wanted, of a large array only this is fetched; None for all of it.
+    """
 
     request: int
     value: int
+    plane: Plane | None = None
 
 
 FromServer = Welcome | Refused | Controllers | Do | ReadLive

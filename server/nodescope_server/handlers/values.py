@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nodescope.arrays.planes import Plane, placed
 from nodescope.errors import LinkError
 from nodescope.events import Array
 from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
@@ -45,10 +46,10 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
     reason = ""
     spec = summary.spec if summary else written[1] if written else None
     if window is None:
-        array, reason = await _live(run, request, seq)
-        if array is not None:
-            window = cut(array, request.index, *bounds)
-            spec = summary.spec if summary else TensorSpec(array.shape, array.dtype.name)
+        live, reason = await _live(run, request, seq, Plane(request.index, *bounds))
+        if live is not None:
+            window, live_spec = live
+            spec = summary.spec if summary else live_spec
         elif await run.whole():  # it was still to be written
             return await value_slice(run, request)
     shape = spec.shape if spec and None not in spec.shape else ()
@@ -93,10 +94,10 @@ async def whole(run: Run, value: int, seq: int | None) -> tuple[Array | None, st
         return array, ""
     if written_seq is None and seq is not None:
         return None, "Not computed at this moment, or not recorded."
-    array, reason = await _live(run, wire.GetValue(run.info.id, value, seq), written_seq or 0)
-    if array is None and await run.whole():  # it was still to be written
+    live, reason = await _live_array(run, value, written_seq or 0)
+    if live is None and await run.whole():  # it was still to be written
         return await whole(run, value, seq)
-    return array, reason
+    return live, reason
 
 
 def cut(array: Array, index: tuple[int, ...], row: int, col: int, rows: int, cols: int) -> Window:
@@ -108,17 +109,8 @@ def cut(array: Array, index: tuple[int, ...], row: int, col: int, rows: int, col
         The window (float64, complex as magnitude), the rows and columns of the whole slice, and
         the leading axes as they were taken: missing entries are 0, others are kept in range.
     """
-    leading = array.shape[:-2] if array.ndim > 2 else ()
-    requested = (*index, *(0 for _ in leading))[: len(leading)]
-    clamped = tuple(
-        max(0, min(position, size - 1)) for position, size in zip(requested, leading, strict=True)
-    )
-    # An axis of length 0 has no element to fix: the slice is empty.
-    plane = array[clamped] if all(leading) else np.zeros((0, 0))
-    plane = plane.reshape((1,) * (2 - plane.ndim) + plane.shape)
-    part = plane[row : row + rows, col : col + cols]
-    grid = (int(plane.shape[0]), int(plane.shape[1]))
-    return plain(part), grid, clamped
+    place = placed(array.shape, Plane(index, row, col, rows, cols))
+    return plain(place.flat(array[place.window])), place.grid, place.fixed
 
 
 def _bounds(request: wire.GetValue) -> tuple[int, int, int, int]:
@@ -166,30 +158,60 @@ def _written(recording: Recording, value: int, seq: int | None) -> tuple[Executi
     return None if ran is None else (ran, row.value.spec)
 
 
-async def _live(run: Run, request: wire.GetValue, seq: int) -> tuple[Array | None, str]:
-    """The array that the program holds, if it is still the one of ``seq``; or None and why not."""
+async def _live(
+    run: Run, request: wire.GetValue, seq: int, plane: Plane
+) -> tuple[tuple[Window, TensorSpec] | None, str]:
+    """A window of what the program holds, if it is still that of ``seq``; or None and why not."""
+    answer, reason = await _read(run, request.value, seq, plane)
+    if answer is None:
+        return None, reason
+    bounds = (plane.row, plane.col, plane.rows, plane.cols)
+    if isinstance(answer, np.ndarray):
+        spec = TensorSpec(answer.shape, answer.dtype.name)
+        return (cut(answer, plane.index, *bounds), spec), ""
+    spec, data = answer
+    try:
+        place = placed(spec.shape, plane)
+        part = place.flat(as_array(data, spec.dtype, place.shape))
+    except (ValueError, TypeError) as error:
+        return None, f"The program sent an unreadable value: {error}."
+    return ((plain(part), place.grid, place.fixed), spec), ""
+
+
+async def _live_array(run: Run, value: int, seq: int) -> tuple[Array | None, str]:
+    """As `_live`, all of it."""
+    answer, reason = await _read(run, value, seq, None)
+    return (answer, reason) if isinstance(answer, np.ndarray) else (None, reason)
+
+
+async def _read(
+    run: Run, value: int, seq: int, plane: Plane | None
+) -> tuple[Array | tuple[TensorSpec, bytes] | None, str]:
+    """Ask the program for a value, whole if it is small, else the bytes of a window."""
     reason = await run.query.call(
-        lambda recording: why_not_kept(recording, run.info.level, request.value, seq)
+        lambda recording: why_not_kept(recording, run.info.level, value, seq)
     )
     stopped = run.session is not None and run.session.phase == "stopped"
     if run.peer is None or not stopped:
         return None, reason
-    latest = await run.query.call(lambda recording: _latest_seq(recording, request.value))
+    latest = await run.query.call(lambda recording: _latest_seq(recording, value))
     if latest and latest != seq:
         return None, reason
-    if run.held is not None and run.held[:2] == (request.value, seq):
+    if run.held is not None and run.held[:2] == (value, seq):
         return run.held[2], ""
     try:
-        answer = await run.peer.read(request.value)
+        answer = await run.peer.read(value, plane)
     except LinkError as error:
         return None, f"{reason} {error}."
     if not answer.found or answer.spec is None:
         return None, f"{reason} The program no longer holds it."
+    if not answer.whole:
+        return (answer.spec, answer.data), ""
     try:
         array = as_array(answer.data, answer.spec.dtype, answer.spec.shape)
     except (ValueError, TypeError) as error:
         return None, f"The program sent an unreadable value: {error}."
-    run.held = (request.value, seq, array)
+    run.held = (value, seq, array)
     return array, ""
 
 

@@ -11,6 +11,7 @@ import itertools
 
 import msgspec
 
+from nodescope.arrays.planes import Plane
 from nodescope.errors import LinkError
 from nodescope.link.messages import (
     CommandTaken,
@@ -60,14 +61,16 @@ class Peer:
         assert isinstance(answer, CommandTaken)
         return answer
 
-    async def read(self, value: int, deadline_s: float = ANSWER_DEADLINE_S) -> LiveValue:
-        """Ask for a value that the program holds.
+    async def read(
+        self, value: int, plane: Plane | None = None, deadline_s: float = ANSWER_DEADLINE_S
+    ) -> LiveValue:
+        """Ask for a value that the program holds, or a window of it.
 
         Raises:
             LinkError: As for `do`.
         """
         number = next(self._numbers)
-        answer = await self._ask(number, ReadLive(number, value), deadline_s)
+        answer = await self._ask(number, ReadLive(number, value, plane), deadline_s)
         assert isinstance(answer, LiveValue)
         return answer
 

@@ -173,6 +173,8 @@ class ExecutionColumns(msgspec.Struct, frozen=True):
         start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
         times: uint32, how often the node has run up to this row (only in snapshots and states,
             else empty).
+        worker, lane: uint32, the process that ran it and the queue of its device, as of
+            `nodescope.events.NodeFinished`; empty where all are 0.
     """
 
     count: int
@@ -184,6 +186,8 @@ class ExecutionColumns(msgspec.Struct, frozen=True):
     duration_ns: bytes = b""
     flags: bytes = b""
     times: bytes = b""
+    worker: bytes = b""
+    lane: bytes = b""
 
 
 # ---------------------------------------------------------------- responses

@@ -50,7 +50,11 @@ _COLUMNS = (
     ("start_ns", "<f8"),
     ("duration_ns", "<f8"),
     ("flags", "u1"),
+    ("worker", "<u4"),
+    ("lane", "<u4"),
 )
+# Left out where they say nothing.
+_MOSTLY_ZERO = ("worker", "lane")
 
 
 def columns(rows: Sequence[Execution], times: Sequence[int] = ()) -> wire.ExecutionColumns:
@@ -63,6 +67,7 @@ def columns(rows: Sequence[Execution], times: Sequence[int] = ()) -> wire.Execut
         .astype(dtype)
         .tobytes()
         for place, (name, dtype) in enumerate(_COLUMNS)
+        if name not in _MOSTLY_ZERO or table[:, place].any()
     }
     return wire.ExecutionColumns(
         count=len(rows), times=np.asarray(times, dtype="<u4").tobytes(), **packed

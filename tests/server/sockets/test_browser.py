@@ -289,6 +289,14 @@ def test_columns_are_little_endian_and_hold_wide_numbers() -> None:
     assert np.frombuffer(packed.flags, "u1").tolist() == [9]
     assert np.frombuffer(packed.times, "<u4").tolist() == [11]
     assert convert.columns([]).count == 0
+    assert packed.worker == packed.lane == b""
+
+
+def test_workers_and_lanes_are_told_where_there_are_any() -> None:
+    rows = [convert.Execution(seq, 3, 0, 1, 0, 1, 0, 0, lane) for seq, lane in ((1, 0), (2, 7))]
+    packed = convert.columns(rows)
+    assert np.frombuffer(packed.lane, "<u4").tolist() == [0, 7]
+    assert packed.worker == b""
 
 
 def attended(program: Program) -> int:

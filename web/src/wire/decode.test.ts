@@ -17,6 +17,17 @@ test("columns become typed arrays, wherever msgpack put them", () => {
   expect(rows.times.length).toBe(0);
 });
 
+test("workers and lanes are told where there are any", () => {
+  const rows = decodeExecutions(
+    columns([
+      { seq: 1, node: 1 },
+      { seq: 2, node: 1, lane: 7 },
+    ]),
+  );
+  expect([...rows.lane]).toEqual([0, 7]);
+  expect(rows.worker.length).toBe(0);
+});
+
 test("a column that is cut short is refused", () => {
   const good = columns([{ seq: 1, node: 1 }]);
   expect(() => decodeExecutions({ ...good, node: good.node.subarray(1) })).toThrow(/column node/);

@@ -7,7 +7,10 @@
 
 import type { ExecutionColumns } from "@/wire/types.gen";
 
-/** Executions as typed arrays, one entry per row. `times` is empty in a live stream. */
+/**
+ * Executions as typed arrays, one entry per row. `times` is empty in a live stream, `worker` and
+ * `lane` where all of them are 0.
+ */
 export interface Executions {
   readonly count: number;
   readonly seq: Float64Array;
@@ -18,6 +21,8 @@ export interface Executions {
   readonly durationNs: Float64Array;
   readonly flags: Uint8Array;
   readonly times: Uint32Array;
+  readonly worker: Uint32Array;
+  readonly lane: Uint32Array;
 }
 
 export class DecodeError extends Error {}
@@ -37,6 +42,8 @@ export function decodeExecutions(columns: ExecutionColumns): Executions {
     new Float64Array(bytesOf(columns[name], name, n * 8));
   const u32 = (name: "node" | "step" | "thread") =>
     new Uint32Array(bytesOf(columns[name], name, n * 4));
+  const u32OrNone = (name: "times" | "worker" | "lane") =>
+    new Uint32Array(bytesOf(columns[name], name, columns[name].byteLength === 0 ? 0 : n * 4));
   return {
     count: n,
     seq: f64("seq"),
@@ -46,10 +53,9 @@ export function decodeExecutions(columns: ExecutionColumns): Executions {
     startNs: f64("start_ns"),
     durationNs: f64("duration_ns"),
     flags: new Uint8Array(bytesOf(columns.flags, "flags", n)),
-    times:
-      columns.times.byteLength === 0
-        ? new Uint32Array(0)
-        : new Uint32Array(bytesOf(columns.times, "times", n * 4)),
+    times: u32OrNone("times"),
+    worker: u32OrNone("worker"),
+    lane: u32OrNone("lane"),
   };
 }
 

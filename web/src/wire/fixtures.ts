@@ -94,6 +94,7 @@ export interface ExecutionRow {
   readonly duration?: number;
   readonly flags?: number;
   readonly times?: number;
+  readonly lane?: number;
 }
 
 function bytes(array: Float64Array | Uint32Array | Uint8Array): Uint8Array {
@@ -117,6 +118,10 @@ export function columns(rows: readonly ExecutionRow[]): ExecutionColumns {
     flags: bytes(Uint8Array.from(rows, (row) => row.flags ?? 0)),
     times: rows.some((row) => row.times !== undefined)
       ? u32((row) => row.times ?? 0)
+      : new Uint8Array(0),
+    worker: new Uint8Array(0),
+    lane: rows.some((row) => row.lane !== undefined)
+      ? u32((row) => row.lane ?? 0)
       : new Uint8Array(0),
   };
 }

@@ -590,6 +590,8 @@ export interface StateAt {
  *     start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
  *     times: uint32, how often the node has run up to this row (only in snapshots and states,
  *         else empty).
+ *     worker, lane: uint32, the process that ran it and the queue of its device, as of
+ *         `nodescope.events.NodeFinished`; empty where all are 0.
  */
 export interface ExecutionColumns {
   readonly count: number;
@@ -601,6 +603,8 @@ export interface ExecutionColumns {
   readonly duration_ns: Uint8Array;
   readonly flags: Uint8Array;
   readonly times: Uint8Array;
+  readonly worker: Uint8Array;
+  readonly lane: Uint8Array;
 }
 
 /** A value with the node that produces it; None for what was fed from outside. */

@@ -1,0 +1,68 @@
+"""Planes: the part of an array that a page shows, a window of a two-dimensional slice of it.
+
+Invariant: a function of shapes; the same place in an array that is here and in one that is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from nodescope.arrays import Window
+from nodescope.events import Array
+
+
+class Plane(msgspec.Struct, frozen=True):
+    """What is wanted of an array.
+
+    Attributes:
+        index: Where each leading axis is fixed, the last two stay; missing ones are 0, and others
+            are kept in range.
+        row, col: First row and column, from 0 up.
+        rows, cols: How many at most.
+    """
+
+    index: tuple[int, ...]
+    row: int
+    col: int
+    rows: int
+    cols: int
+
+
+class Placed(NamedTuple):
+    """Where a plane is in an array of a shape.
+
+    Attributes:
+        window: The slices that cut it out, one per axis.
+        grid: Rows and columns of the whole slice; a vector is one row, a scalar one by one.
+        fixed: The leading axes as they were taken.
+        shape: Of the window, in rows and columns.
+    """
+
+    window: Window
+    grid: tuple[int, int]
+    fixed: tuple[int, ...]
+    shape: tuple[int, int]
+
+    def flat(self, part: Array) -> Array:
+        """The window as rows and columns, of what was cut out with the array's own axes."""
+        rows, cols = self.shape  # of a scalar, nothing can be left out but here
+        return np.asarray(part).reshape(-1)[: rows * cols].reshape(self.shape)
+
+
+def placed(shape: tuple[int, ...], plane: Plane) -> Placed:
+    """Where a plane is in an array whose sizes are all known."""
+    leading = shape[:-2]
+    wanted = (*plane.index, *(0 for _ in leading))[: len(leading)]
+    pairs = zip(wanted, leading, strict=True)
+    fixed = tuple(max(0, min(position, size - 1)) for position, size in pairs)
+    if not all(leading):  # an axis of length 0 has no element to fix: the slice is empty
+        return Placed(tuple(slice(0, 0) for _ in shape), (0, 0), fixed, (0, 0))
+    grid: Any = (*(1 for _ in range(2 - len(shape))), *shape[-2:])
+    starts = (min(plane.row, grid[0]), min(plane.col, grid[1]))
+    counts = (min(plane.rows, grid[0] - starts[0]), min(plane.cols, grid[1] - starts[1]))
+    ends = [slice(start, start + count) for start, count in zip(starts, counts, strict=True)]
+    window = (*(slice(at, at + 1) for at in fixed), *ends[2 - min(len(shape), 2) :])
+    return Placed(window, grid, fixed, counts)
