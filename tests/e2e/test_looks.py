@@ -119,7 +119,7 @@ def test_a_note_lies_over_the_graph_alone(
 ) -> None:
     stopped(start, page, tmp_path, width=width)
     page.keyboard.press("F11")
-    expect(by(page, "inspector-reason")).to_contain_text("A step ended here")
+    expect(by(page, "inspector-reason")).to_contain_text("Stepped to here")
     page.keyboard.press("m")
     expect(by(page, "notice")).to_contain_text("Held as A")
     eventually(page, COVERED, [])
@@ -178,7 +178,7 @@ def test_what_is_open_is_closed_by_escape_from_anywhere(
 ) -> None:
     stopped(start, page, tmp_path)
     page.keyboard.press("F11")
-    expect(by(page, "inspector-reason")).to_contain_text("A step ended here")
+    expect(by(page, "inspector-reason")).to_contain_text("Stepped to here")
     page.keyboard.press("e")
     expect(by(page, "edit-form")).to_be_visible()
     page.keyboard.press("Control+F9")

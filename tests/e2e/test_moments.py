@@ -66,9 +66,7 @@ def test_a_value_is_compared_at_two_moments(start: Start, page: Page, tmp_path: 
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
     page.keyboard.press("F11")
-    expect(by(page, "inspector-reason")).to_contain_text(
-        "Stopped after multiply. A step ended here"
-    )
+    expect(by(page, "inspector-reason")).to_contain_text("Stopped after multiply. Stepped to here")
     page.keyboard.press("F11")
     expect(by(page, "inspector-title")).to_contain_text("sum")
     go_to(page, "net/multiply")
@@ -159,9 +157,7 @@ def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> N
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
     page.keyboard.press("F11")
-    expect(by(page, "inspector-reason")).to_contain_text(
-        "Stopped after multiply. A step ended here"
-    )
+    expect(by(page, "inspector-reason")).to_contain_text("Stopped after multiply. Stepped to here")
     page.keyboard.press("e")
     by(page, "edit-number").fill("50")
     by(page, "edit-index").fill("0, 1")

@@ -26,10 +26,10 @@ from nodescope.debug.report.advice import lines as lines_of_advice
 from nodescope.debug.report.run_summary import last_words
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
 from nodescope.debug.watch.watch import describe, parse_watches
-from nodescope.errors import NodescopeError, UsageError
+from nodescope.errors import ConditionError, NodescopeError, UsageError
 from nodescope.events import Level
 from nodescope.processes import refused
-from nodescope.protocol import Detach
+from nodescope.protocol import Breakpoint, Detach
 from nodescope.record.recording import Recording
 from nodescope.record.wal_checkpoint import fold
 from nodescope.telling import last_line, say
@@ -46,7 +46,7 @@ End = Callable[[int], None]
 
 def run(options: argparse.Namespace) -> int:
     """Run the script; its exit status."""
-    breakpoints = tuple(parse_breakpoint(spec) for spec in options.breaks)
+    breakpoints = tuple(map(_breakpoint, options.breaks))
     watches = tuple(watches_of(options.watches))
     if options.commands is not None and not options.cli:
         raise UsageError("-x is for the terminal debugger", hint="add --cli")
@@ -85,6 +85,15 @@ def run(options: argparse.Namespace) -> int:
 # What only some runs need is imported where it is needed: a program waits for none of it.
 
 
+def _breakpoint(spec: str) -> Breakpoint:
+    try:
+        return parse_breakpoint(spec)
+    except ConditionError as error:  # of several breakpoints, it does not say which
+        raise ConditionError(
+            f"{spec!r}: {error.message}", column=error.column, hint=error.hint
+        ) from None
+
+
 def _adapter() -> tuple[str, int, str, bool] | None:
     """Where the debug adapter that started this process waits, if one did."""
     from nodescope.cli.dap import lasting_streams
@@ -119,7 +128,8 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         observed.end(ending.status, ending.error)  # what a server takes to start is not its time
         if starting is not None:
             # Whoever leaves at once does not wait for a page that nobody has opened.
-            server = starting.leave() if options.exit and not starting.there else starting.wait()
+            leaves = options.exit or ending.status == INTERRUPTED
+            server = starting.leave() if leaves and not starting.there else starting.wait()
     except BaseException as error:
         if not is_child(observed):
             observed.finish(1, last_line(error))
@@ -204,7 +214,7 @@ def _in_terminal(
 
     terminal = Terminal(observed.controller(), *lines, color=not options.no_color)
     terminal.start()
-    return lambda status: terminal.finish(status, observed.info.recording)
+    return terminal.finish
 
 
 def _in_editor(observed: api.Run, address: tuple[str, int, str, bool]) -> End:
@@ -240,15 +250,17 @@ def _under(
         raise
     finally:
         if not is_child(observed):
-            observed.finish(status, error)
-            if end is not None:
-                end(status)
-            if not options.cli:  # it has said so
+            try:
+                observed.finish(status, error)
+                _tell_advice(observed)
+                _tell_outcome(observed)
+            finally:  # Ctrl-C may cut the writing short
+                if end is not None:
+                    end(status)
                 _tell_recording(observed)
-            _tell_advice(observed)
-            observed.controller(attend=False).close()
-            if observed.recorder.ended:  # that was the last reader
-                fold(Path(observed.info.recording))
+                observed.controller(attend=False).close()
+                if observed.recorder.ended:  # that was the last reader
+                    fold(Path(observed.info.recording))
     return status
 
 

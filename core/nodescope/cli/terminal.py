@@ -67,7 +67,7 @@ class Terminal:
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
         self._thread.start()
 
-    def finish(self, status: int, recording: str) -> None:
+    def finish(self, status: int) -> None:
         """The program has ended: say so, and leave the terminal alone."""
         self._ended = True
         if self._handler is not None and signal.getsignal(signal.SIGINT) == self._interrupt:
@@ -80,7 +80,7 @@ class Terminal:
         lines = self._lines
         if isinstance(lines, FileLines) and lines.left:
             self._say(f"the program ended with {lines.left} commands of {lines.name} left to run")
-        self._say(f"the program ended with status {status}; recorded in {recording}")
+        self._say(f"the program ended with status {status}")
         self._controller.close()
 
     # ------------------------------------------------------------ the main thread

@@ -65,10 +65,13 @@ def test_stepping_from_a_file(tmp_path):
     replies = {command: lines[0] for command, lines in answers(done)}
     assert replies["n"] == "Stepped to loss/matmul, step 1"
     assert replies["s"].startswith("Stepped to backward/")
-    assert replies["step"] == "Stepped to loss/matmul, step 2"
+    assert replies["step"] == "Stepped to the next training step: loss/matmul, step 2"
     assert replies["until loss/mean"] == "Ran to loss/mean, step 2"
     assert replies["twin"].startswith("Ran to backward/loss/")
-    (path,) = re.findall(r"the program ended with status 0; recorded in (.+)", done.stderr)
+    *_, ended, path = done.stderr.splitlines()
+    assert "script.py finished, 3 steps, loss/mean 9 → 81" in done.stderr
+    assert ended == "the program ended with status 0"
+    (path,) = re.findall("^nodescope: recorded in (.+); 'nodescope open ", path)
     with Recording.open(path) as recording:
         assert len(recording.steps()) == 3
 
@@ -230,6 +233,27 @@ def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     assert "the program ended with status 1" in done.stderr
 
 
+CUT_SHORT = """\
+from nodescope import api
+
+finish = api.Run.finish
+
+def cut_short(self, *ended):
+    finish(self, *ended)
+    raise KeyboardInterrupt
+
+api.Run.finish = cut_short
+"""
+
+
+def test_ctrl_c_while_the_rest_is_written_hides_no_recording(tmp_path):
+    done = scripted(tmp_path, "c\n", text=TRAIN + CUT_SHORT)
+    assert "the program ended with status 0" in done.stderr
+    (path,) = re.findall("nodescope: recorded in (.+); 'nodescope open ", done.stderr)
+    with Recording.open(path) as recording:
+        assert len(recording.steps()) == 3
+
+
 def test_the_status_is_the_programs_and_the_file_may_hold_more(tmp_path):
     done = scripted(tmp_path, "c\nc\nn\n", text="import sys\nsys.exit(7)\n")
     assert done.returncode == 7
@@ -258,6 +282,7 @@ def test_kill_ends_the_program_as_ctrl_c_would(tmp_path):
     [
         (("-x", "no.txt", "--cli"), "cannot read the commands in 'no.txt': No such file"),
         (("-x", "no.txt"), "-x is for the terminal debugger; add --cli"),
+        (("--break", "op:exp", "--break", "op:log if step >"), "'op:log if step >': not an expr"),
     ],
 )
 def test_wrong_command_lines(tmp_path, args, message):

@@ -118,6 +118,7 @@ export function App(props: AppProps): JSX.Element {
   };
   const toggleBreakpoint = (node: number): void =>
     toggle(store.model()?.graph.nodes[node]?.name, "node");
+  const toggleScopeBreakpoint = (path: string): void => toggle(path, "scope");
   const exportSvg = async (what: "screen" | "whole"): Promise<void> => {
     const fonts = await fontFaces();
     const svg = view()?.toSvg(what, { title: pictureTitle(store), fonts });
@@ -138,6 +139,7 @@ export function App(props: AppProps): JSX.Element {
     changes,
     go,
     toggleBreakpoint,
+    toggleScopeBreakpoint,
     exportSvg,
     showRuns: () => props.showRuns(),
     showBreakpoints: () => {
@@ -336,7 +338,7 @@ export function App(props: AppProps): JSX.Element {
               changes={ui.showChanges() || ui.peekChanges() ? changes() : undefined}
               marked={watches.marked()}
               toggleBreakpoint={toggleBreakpoint}
-              toggleScopeBreakpoint={(path) => toggle(path, "scope")}
+              toggleScopeBreakpoint={toggleScopeBreakpoint}
               reveal={(row) =>
                 view()?.reveal(
                   row.entry.kind === "node"

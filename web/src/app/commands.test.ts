@@ -34,6 +34,7 @@ const ROWS = [
 
 let asked: RequestBody[];
 let moved: { seq: number; node: number };
+let broken: string[];
 let store: Store;
 let ui: Ui;
 let moments: Moments;
@@ -61,6 +62,7 @@ const answer = (body: RequestBody): ResponseBody => {
 
 beforeEach(() => {
   asked = [];
+  broken = [];
   createRoot(() => {
     store = new Store();
     ui = createUi(undefined);
@@ -76,7 +78,8 @@ beforeEach(() => {
       view: () => undefined,
       changes: () => undefined,
       go: (item) => store.select(item),
-      toggleBreakpoint: () => undefined,
+      toggleBreakpoint: (node) => broken.push(`node ${node}`),
+      toggleScopeBreakpoint: (path) => broken.push(`scope ${path}`),
       exportSvg: () => Promise.resolve(),
       showRuns: () => undefined,
       focusSearch: () => undefined,
@@ -155,6 +158,17 @@ const TABLE: readonly (readonly [string, Start, number, number])[] = [
   ["B L", "pinned, another chosen", 1, 2],
 ];
 
+test("F9 is for a node and for a scope", async () => {
+  store.receive([
+    { type: "session", run: RUN, info: session({ phase: "running", attended: true, version: 3 }) },
+  ]);
+  store.select({ kind: "node", id: 2 });
+  await press("F9");
+  store.select({ kind: "scope", path: "rate" });
+  await press("F9");
+  expect(broken).toEqual(["node 2", "scope rate"]);
+});
+
 describe("what a command leaves selected and shown", () => {
   test.each(TABLE)("%s with %s", async (keys, start, selected, inspected) => {
     moved = { seq: 5, node: 4 };
@@ -176,6 +190,14 @@ describe("what a command leaves selected and shown", () => {
     expect(chosen()).toBe(3);
     expect(shown()).toBe(2);
     expect(asksWhy()).toBe(2);
+  });
+
+  test("Why is asked of the moment that the page is on its way to", async () => {
+    store.select({ kind: "node", id: 2 });
+    void store.seek(11);
+    await press("W");
+    const question = asked.find((body) => body.type === "ask_why");
+    expect(question).toMatchObject({ value: expect.any(Number), seq: 11 });
   });
 
   test("what was held is compared at the node that was chosen, three steps back", async () => {

@@ -32,6 +32,7 @@ export interface CommandScope {
   changes(): StepChanges | undefined;
   go(item: Item): void;
   toggleBreakpoint(node: number): void;
+  toggleScopeBreakpoint(path: string): void;
   exportSvg(what: "screen" | "whole"): Promise<void>;
   showRuns(): void;
   focusSearch(): void;
@@ -178,10 +179,11 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Set or remove a breakpoint here",
       keys: "F9",
       group: "Debugger",
-      enabled: () => store.breakable() && selected() !== undefined,
+      enabled: () => store.breakable() && store.selection() !== undefined,
       run: () => {
-        const node = selected();
-        if (node !== undefined) page.toggleBreakpoint(node);
+        const item = store.selection();
+        if (item?.kind === "node") page.toggleBreakpoint(item.id);
+        else if (item !== undefined) page.toggleScopeBreakpoint(item.path);
       },
     },
     {

@@ -191,14 +191,14 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
       {(now) => (
         <div class="spread-note" data-testid="spread">
           Step {formatCount(now().step)}: {formatCount(now().touched)} of{" "}
-          {plural(now().executions, "execution")} produced NaN or Inf.{" "}
+          {plural(now().executions, "node")} produced NaN or Inf.{" "}
           <Show when={first()}>
             {(born) => (
               <>
                 First in this step: <b>{printable(born().name, 160)}</b>
                 {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
-                {printable(inWords(born().words), 300)}, and reached{" "}
-                {plural(born().reached, "node")}.{" "}
+                {printable(inWords(born().words), 300)}; it reached{" "}
+                {born().reached === 0 ? "no other node" : plural(born().reached, "node")}.{" "}
                 {now().born > 1 ? `${plural(now().born - 1, "further origin")}. ` : ""}
               </>
             )}

@@ -10,7 +10,7 @@ import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import { progressOf } from "@/store/run/progress";
-import { seenStep } from "@/store/run/run_model";
+import { ranAfterStep, seenStep } from "@/store/run/run_model";
 
 interface Words {
   readonly text: string;
@@ -77,6 +77,11 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
       ? undefined
       : progressOf(graph, props.store.shown(), seenStep(props.store));
   });
+  const after = createMemo(() => {
+    beat();
+    props.store.cursor();
+    return ranAfterStep(props.store);
+  });
   const phase = createMemo(() => {
     beat();
     const graph = props.store.model()?.graph;
@@ -105,7 +110,8 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
         <Show when={props.store.step() > 0}>
           <span class="vr" aria-hidden="true" />
           <span class="lcd-part">
-            <span class="k">step</span> <span class="v">{formatCount(props.store.step())}</span>
+            <span class="k">{after() ? "after step" : "step"}</span>{" "}
+            <span class="v">{formatCount(props.store.step())}</span>
           </span>
         </Show>
         <Show when={progress()}>

@@ -72,6 +72,11 @@ def parse_breakpoint(spec: str) -> Breakpoint:
     try:
         validate(breakpoint)
     except (BreakpointError, ConditionError) as error:
+        if isinstance(error, ConditionError) and (turned := _turned(spec, breakpoint)):
+            raise BreakpointError(
+                "options in brackets belong before the condition",
+                column=spec.rindex("["), hint=f"did you mean {turned!r}?",
+            ) from None  # fmt: skip
         if error.column >= 0:
             error.column += _place(spec, breakpoint, error)
         raise
@@ -85,6 +90,22 @@ def _place(spec: str, breakpoint: Breakpoint, error: BreakpointError | Condition
     if breakpoint.log and _faulty(breakpoint):
         return len(spec.rstrip()) - len(breakpoint.log)
     return spec.rindex(breakpoint.condition, 0, len(spec.rstrip()) - len(breakpoint.log))
+
+
+def _turned(spec: str, breakpoint: Breakpoint) -> str:
+    """The breakpoint with the options that stand after its condition before it; or ""."""
+    match = _OPTIONS.search(breakpoint.condition)
+    if match is None:
+        return ""
+    head = spec.partition(" if ")[0].strip()
+    text = f"{head} {match[0].strip()} if {breakpoint.condition[: match.start()].strip()}"
+    if breakpoint.log:
+        text += f" log {breakpoint.log}"
+    try:
+        parse_breakpoint(text)
+    except (BreakpointError, ConditionError):
+        return ""
+    return text
 
 
 def _faulty(breakpoint: Breakpoint) -> bool:

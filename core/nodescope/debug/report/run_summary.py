@@ -154,8 +154,7 @@ class Summary(msgspec.Struct, frozen=True):
         time: Its run time.
         before_ns, after_ns: Of the run time, what passed before the first training step, and after
             the last one; None of a run without steps.
-        operations: How many executions were recorded, those of nodes that only hold data among
-            them.
+        operations: How many executions of operations were recorded.
         operations_ns: Sum of the durations of operations, over all threads.
         nodes: How many different ones.
         curves: Losses, those first where a backward pass began.
@@ -204,8 +203,7 @@ def summarise_run(
     info = recording.run()
     nodes = {row.node.id: row.node for row in recording.nodes()}
     # What only holds data is no operation, though reading it in takes time.
-    ran = recording.costs()
-    costs = [cost for cost in ran if cost[0] in nodes and not nodes[cost[0]].is_leaf]
+    costs = [cost for cost in recording.costs() if cost[0] in nodes and not nodes[cost[0]].is_leaf]
     troubles = _troubles(recording, nodes, nonfinite_origin(recording))
     outcome = outcome_of(info.status, info.error, running=running)
     source = None
@@ -227,7 +225,7 @@ def summarise_run(
         time=took,
         before_ns=before,
         after_ns=after,
-        operations=sum(times for _, times, _ in ran),
+        operations=sum(times for _, times, _ in costs),
         operations_ns=sum(total for _, _, total in costs),
         nodes=sum(not node.is_leaf for node in nodes.values()),
         curves=_curves(recording, nodes),
@@ -414,7 +412,7 @@ def last_words(recording: Recording) -> str:
     ends = {
         "running": "is running",
         "finished": "finished",
-        "failed": f"failed: {info.error}" if info.error else f"ended with status {info.status}",
+        "failed": "failed" if info.error else f"ended with status {info.status}",
         "interrupted": "was interrupted",
         "killed": "was killed before it could say how it ended",
         "unreadable": "cannot be read",
@@ -429,12 +427,13 @@ def last_words(recording: Recording) -> str:
             parts.append(f"{curve.name} is {broken or 'not finite'}")
         elif curve.first is not None and curve.last is not None and curve.total > 1:
             last = curve.points[-1].step
-            suffix = f" in step {last}" if last != steps else ""  # the last that was observed
+            suffix = f" in step {last:,}" if last != steps else ""  # the last that was observed
             parts.append(f"{curve.name} {curve.first:.4g} → {curve.last:.4g}{suffix}")
     origin = nonfinite_origin(recording)
     if origin is not None:
         parts.append(first_words(origin, nodes))
-    return ", ".join(parts)
+    error = f": {info.error}" if outcome == "failed" and info.error else ""
+    return ", ".join(parts) + error
 
 
 def first_words(origin: NonfiniteOrigin, nodes: Mapping[int, Node]) -> str:

@@ -70,6 +70,8 @@ def goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
             return "run_to", f"Ran to {name}"
         case "twin":
             return "run_to", f"Ran to {name}, the gradient of {goal.node}"
+        case "step":
+            return "step", f"Stepped to the next training step: {name}"
     return "step", f"Stepped to {name}"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodescope.debug.breakpoints.syntax import describe, parse_breakpoint
-from nodescope.errors import BreakpointError
+from nodescope.errors import BreakpointError, ConditionError
 from nodescope.protocol import Breakpoint
 
 names = st.from_regex(r"[a-z_][a-z0-9_]*(/[a-z0-9_]+){0,3}", fullmatch=True)
@@ -75,6 +75,23 @@ def test_what_is_no_name_is_not_taken_as_one(text: str, message: str) -> None:
     with pytest.raises(BreakpointError, match=re.escape(message)):
         parse_breakpoint(text)
     assert parse_breakpoint("node:value > 3").target == "value > 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("op:mean if value < 0.5 [step 3..]", "op:mean [step 3..] if value < 0.5"),
+        ("loss if step > 2 [once] log {value}", "loss [once] if step > 2 log {value}"),
+        ("loss if inputs [0", ""),
+        ("loss if value < [step 3]", ""),
+    ],
+)
+def test_options_after_the_condition_are_pointed_out(text: str, meant: str) -> None:
+    with pytest.raises(BreakpointError if meant else ConditionError) as caught:
+        parse_breakpoint(text)
+    if meant:
+        assert caught.value.hint == f"did you mean {meant!r}?"
+        assert text[caught.value.column] == "["
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,12 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {each.name for each in summary.slow_scopes} >= {"loss", "backward/loss"}
     with Recording.open(tmp_path / "run.nscope") as recording:
-        held = {row.node.name for row in recording.nodes() if row.node.is_leaf}
+        leaves = [row.node for row in recording.nodes() if row.node.is_leaf]
+        ran = {node: times for node, times, _ in recording.costs()}
+    held = {leaf.name for leaf in leaves}
     assert held
+    # What only holds data is no operation: neither a node that ran nor an execution.
+    assert summary.operations == sum(ran.values()) - sum(ran.get(leaf.id, 0) for leaf in leaves)
     assert not held & {each.name for each in summary.slow_nodes}
     totals = [each.total_ns for each in summary.slow_nodes]
     assert totals == sorted(totals, reverse=True)
@@ -64,7 +68,10 @@ def test_a_run_that_failed(tmp_path: Path) -> None:
         train(path, fail=True)
     with Recording.open(path) as recording:
         summary = summarise_run(recording)
+        words = last_words(recording)
     assert (summary.outcome, summary.error) == ("failed", "ValueError: the data is empty")
+    assert " failed, 6 steps, loss/mean is Inf since step 4, " in words
+    assert words.endswith(": ValueError: the data is empty")
     seen = glance(path)
     assert (seen.outcome, seen.steps, seen.error) == ("failed", 6, "ValueError: the data is empty")
 

@@ -57,6 +57,7 @@ def test_what_heals(tmp_path: Path) -> None:
     ]
     assert (found.births[0].node, found.births[0].kind) == ("divide", "0/0")
     assert found.births[0].reached == 0
+    assert "    it reached no other node\n" in render_spread(found)
     assert "healed by where: where does not select those elements" in render_spread(found)
 
 

@@ -28,7 +28,8 @@ function stop(reason: Stop["reason"], text: string, more: Partial<Stop> = {}): S
 test.each([
   ["pause", "Stopped at time_0/getitem", "Pause was requested."],
   ["pause", "ns.breakpoint() at train.py:3", "ns.breakpoint() at train.py:3"],
-  ["step", "Stepped to time_0/getitem", "A step ended here."],
+  ["step", "Stepped to time_0/getitem", "Stepped to here."],
+  ["step", "Stepped to the next training step: time_0/getitem", "The first operation of step 1."],
   ["run_to", "Ran to time_0/getitem", "Ran to here."],
   ["exception", "time_0/getitem raises IndexError: no", "IndexError: no"],
   ["breakpoint", "Breakpoint 3: value > 3 on time_0/getitem", "Breakpoint op:exp if value > 3"],

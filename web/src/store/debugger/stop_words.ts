@@ -4,6 +4,7 @@
  * Invariant: pure; never names the node again, which the words before do.
  */
 
+import { formatCount } from "@/base/numbers";
 import { describeBreakpoint } from "@/store/debugger/breakpoints";
 import type { Breakpoint, Stop } from "@/wire/types.gen";
 
@@ -24,7 +25,9 @@ export function reasonWords(stop: Stop, breakpoint: Breakpoint | undefined): str
     case "entry":
       return "No operation has run yet.";
     case "step":
-      return "A step ended here.";
+      return text.startsWith("Stepped to the next training step")
+        ? `The first operation of step ${formatCount(stop.step)}.`
+        : "Stepped to here.";
     case "run_to":
       return text.includes(", the gradient of ") ? `${text}.` : "Ran to here.";
     case "pause":

@@ -75,7 +75,8 @@ export function createReasons(store: Store, ui: Ui): Reasons {
     which: "",
     seq,
   });
-  const moment = (): number | null => store.seq() ?? store.stop()?.seq ?? null;
+  const moment = (): number | null =>
+    store.destination() ?? store.seq() ?? store.stop()?.seq ?? null;
   const selected = createMemo(
     () => {
       const item = store.subject();

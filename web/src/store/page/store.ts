@@ -565,6 +565,11 @@ export class Store {
     }
   }
 
+  /** The moment that the page is on its way to; undefined once it is there. Not reactive. */
+  destination(): number | undefined {
+    return this.seeking ? this.wantedSeq : undefined;
+  }
+
   private next(done: number): number | undefined {
     return this.wantedSeq === done ? undefined : this.wantedSeq;
   }

@@ -10,6 +10,7 @@ import {
   type RunMessage,
   type RunModel,
   raisedIn,
+  ranAfterStep,
   seenWhileRunning,
   stepAt,
   update,
@@ -159,6 +160,19 @@ test("gradients and steps are looked up by moment", () => {
   expect([12, 13, 14].map((seq) => isAfter(ended, seq))).toEqual([false, false, true]);
   expect(isAfter({ ...ended, end_seq: null }, 99)).toBe(false);
   expect(isAfter(undefined, 99)).toBe(false);
+});
+
+test("what ran last came after the step shown, or within it", () => {
+  const step = { step: 4, start_seq: 8, start_ns: 0, end_seq: 13, end_ns: 9, observed: true };
+  const ran = (lastSeq: number, shown = 4): boolean =>
+    ranAfterStep({
+      model: () => ({ steps: [step, { ...step, step: 5, start_seq: 20, end_seq: 21 }] }) as never,
+      step: () => shown,
+      shown: () => ({ lastSeq }),
+    });
+  expect([12, 13, 14].map((seq) => ran(seq))).toEqual([false, false, true]);
+  // Step 5 runs unobserved: what was seen last belongs to step 4.
+  expect(ran(14, 5)).toBe(false);
 });
 
 test("where a program raised, the end is in its step, unless something ran after it", () => {

@@ -274,6 +274,17 @@ export function isAfter(step: StepRow | undefined, seq: number): boolean {
   return end !== undefined && end !== null && seq > end;
 }
 
+/** Whether what ran last came after the step shown, as an evaluation does. */
+export function ranAfterStep(store: {
+  model(): RunModel | undefined;
+  step(): number;
+  shown(): { readonly lastSeq: number };
+}): boolean {
+  const ran = store.shown().lastSeq;
+  const step = stepAt(store.model()?.steps ?? [], ran);
+  return step?.step === store.step() && isAfter(step, ran);
+}
+
 /** The step that `seq` falls into, or after which it comes, if those around it are known. */
 export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefined {
   let low = 0;

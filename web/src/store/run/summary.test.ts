@@ -15,6 +15,9 @@ test("the run time says what it is made of, and what is no part of it", () => {
   expect(timeWords({ time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
     "800\u202fms before the first step, 2.10\u202fs in steps, 300\u202fms after the last one.",
   );
+  expect(timeWords({ time, before_ns: 0.8e9, after_ns: 0 })).toBe(
+    "800\u202fms before the first step, 2.40\u202fs in steps.",
+  );
   expect(timeWords({ time: { ...time, held_ns: 12e9 }, before_ns: null, after_ns: null })).toBe(
     "From the program's start to its end; not counted: 12.0\u202fs held by the debugger.",
   );

@@ -30,7 +30,8 @@ export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">)
       : [
           `${formatDuration(before)} before the first step`,
           `${formatDuration(Math.max(0, time.ran_ns - before - after))} in steps`,
-          `${formatDuration(after)} after the last one`,
+          // A program that was killed within a step has none.
+          ...(after > 0 ? [`${formatDuration(after)} after the last one`] : []),
         ];
   const held =
     time.held_ns > 0 ? `; not counted: ${formatDuration(time.held_ns)} held by the debugger` : "";

@@ -19,6 +19,8 @@ const MEANINGS: Readonly<Record<ChangeKind, string>> = {
 export function ChangesChip(props: {
   readonly ui: Ui;
   readonly changes: StepChanges | undefined;
+  /** Whether what ran last came after the step, as an evaluation does. */
+  readonly after: boolean;
 }): JSX.Element {
   return (
     <Show when={props.changes}>
@@ -39,7 +41,8 @@ export function ChangesChip(props: {
           }}
         >
           <span class="t3 changes-step">
-            <span class="wide">graph in </span>step {formatCount(changes().step)}
+            <span class="wide">graph </span>
+            {props.after ? "after" : "in"} step {formatCount(changes().step)}
           </span>
           <For each={CHANGE_KINDS.filter((kind) => changes().counts[kind] > 0)}>
             {(kind) => (

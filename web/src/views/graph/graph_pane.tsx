@@ -28,7 +28,7 @@ import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
 import { operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
-import { seenStep } from "@/store/run/run_model";
+import { ranAfterStep, seenStep } from "@/store/run/run_model";
 import { parseQuery, search } from "@/store/run/tree";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
@@ -102,12 +102,16 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       made.dispose();
     });
   });
+  const after = () => {
+    props.store.tick();
+    return props.changes?.step === props.store.step() && ranAfterStep(props.store);
+  };
   return (
     <>
       <div class="head canvas-head">
         <Breadcrumb store={props.store} />
         <span class="sp" />
-        <ChangesChip ui={props.ui} changes={props.changes} />
+        <ChangesChip ui={props.ui} changes={props.changes} after={after()} />
         <span class="t3 small wide">Colour</span>
         <Segmented
           label="Colour by"

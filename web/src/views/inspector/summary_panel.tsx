@@ -283,6 +283,22 @@ function percent(part: number): string {
   return `${part > 0 && part < 0.1 ? (part * 100).toFixed(1) : Math.round(part * 100)} %`;
 }
 
+/** `2.697 → 0.01876 · least 0.000389`; one finite value leads nowhere. */
+export function curveWords(curve: Omit<Curve, "node" | "name" | "points">): string {
+  const { first, last, least, broken, total } = curve;
+  if (first === null) return "never finite";
+  const begins = formatNumber(first, 4);
+  const parts = [total - broken > 1 ? `${begins} → ${formatNumber(last, 4)}` : begins];
+  if (least !== null && least !== last) parts.push(`least ${formatNumber(least, 4)}`);
+  if (broken > 0) parts.push(`${formatCount(broken)} of ${formatCount(total)} not finite`);
+  return parts.join(" · ");
+}
+
+/** `46 %`; what is there is not called nothing. */
+export function wholePercent(part: number): string {
+  return part > 0 && part < 0.005 ? "<1 %" : `${Math.round(part * 100)} %`;
+}
+
 function CurveRow(props: {
   readonly curve: Curve;
   readonly theme: string;
@@ -290,14 +306,7 @@ function CurveRow(props: {
   go(item: Item): void;
 }): JSX.Element {
   const points = () => props.curve.points;
-  const words = () => {
-    const { first, last, least, broken, total } = props.curve;
-    if (first === null) return "never finite";
-    const parts = [`${formatNumber(first, 4)} → ${formatNumber(last, 4)}`];
-    if (least !== null && least !== last) parts.push(`least ${formatNumber(least, 4)}`);
-    if (broken > 0) parts.push(`${formatCount(broken)} of ${formatCount(total)} not finite`);
-    return parts.join(" · ");
-  };
+  const words = () => curveWords(props.curve);
   return (
     <div class="sum-curve" data-testid="summary-curve">
       <div class="row sum-curve-head">
@@ -402,7 +411,7 @@ function Slow(props: {
             <span class="ell sum-name">{printable(cost.name, 200)}</span>
             <span class="mi">{formatDuration(cost.total_ns)}</span>
             <span class="mi t3 sum-part">
-              {props.total > 0 ? Math.round((100 * cost.total_ns) / props.total) : 0} %
+              {props.total > 0 ? wholePercent(cost.total_ns / props.total) : "0 %"}
             </span>
           </button>
         )}

@@ -355,7 +355,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       if (lane.levels.length > 1) {
         g.fillStyle = colour("--text-3");
         g.font = `10px ${mono}`;
-        const ops = laneWords(operationsIn(lane), scene.thinned);
+        const ops = laneWords(operationsIn(lane, scene.window), scene.thinned);
         g.fillText(truncate(ops, MONO, LEFT - 16), 12, top + 26);
       }
       if (i > 0) {

@@ -53,9 +53,15 @@ export interface Lane {
 
 const SCOPE_LEVELS = 2;
 
-/** Executions of operations; what only holds data is drawn, but is no operation. */
-export function operationsIn(lane: Lane): number {
-  return (lane.levels.at(-1) ?? []).filter((bar) => bar.node > 0 && bar.family !== "leaf").length;
+/**
+ * Executions of operations within a window of the axis; what only holds data is drawn, but is no
+ * operation. More is asked for than is in sight.
+ */
+export function operationsIn(lane: Lane, [from, to]: readonly [number, number]): number {
+  const bars = lane.levels.at(-1) ?? [];
+  return bars.filter(
+    (bar) => bar.node > 0 && bar.family !== "leaf" && bar.end > from && bar.start < to,
+  ).length;
 }
 
 /** How many operations a lane shows; a long stretch of time has more than are drawn. */

@@ -52,7 +52,15 @@ test("what only holds data is drawn, but is no operation", () => {
   )?.graph;
   const [lane] = lanesOf(graph, rows([1, 0, 5], [2, 10, 5], [3, 20, 5], [2, 30, 5]));
   expect(lane?.levels.at(-1)).toHaveLength(4);
-  expect(lane && operationsIn(lane)).toBe(3);
+  expect(lane && operationsIn(lane, [0, 35])).toBe(3);
+});
+
+test("operations are counted that are in sight, not all that were asked for", () => {
+  const graph = update(undefined, snapshot({ nodes: [node(2, "exp")] }))?.graph;
+  const [lane] = lanesOf(graph, rows([2, 0, 5], [2, 10, 5], [2, 20, 5]));
+  expect(lane && operationsIn(lane, [0, 30])).toBe(3);
+  expect(lane && operationsIn(lane, [12, 20])).toBe(1);
+  expect(lane && operationsIn(lane, [5, 10])).toBe(0);
 });
 
 test("a label of which nearly nothing would be left is not written", () => {
