@@ -38,7 +38,7 @@ UP = np.array([-2.0, 0.5, 1.5, 3.0])
 MASK = A > 0
 ROWS = np.array([True, False, True])
 ORDER = np.array([[2, 0, 1, 3], [0, 1, 2, 3], [3, 2, 1, 0]])
-EIGHT = np.arange(64.0).reshape(4, 4, 2, 2) / 9 + np.eye(4).reshape(4, 4, 1, 1)
+FOUR_AXES = (np.arange(16.0).reshape(4, 4) / 9 + 2 * np.eye(4)).reshape(2, 2, 2, 2)
 BITS = np.array([3, 5, 200], np.uint8)
 
 PAIR = ([T(A), T(B)],)
@@ -48,7 +48,8 @@ FIRST: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["concatenate", "concat", "stack", "vstack", "hstack", "dstack",
                      "column_stack", "row_stack"], PAIR),
     **dict.fromkeys(["partition", "argpartition"], (T(A), 1)),
-    **dict.fromkeys(["array_split", "split", "hsplit"], (T(A), 2)),
+    **dict.fromkeys(["array_split", "hsplit"], (T(A), 2)), "split": (T(SQUARE), 3),
+    "unique": (T(N),),
     **dict.fromkeys(["convolve", "correlate"], (T(V), T(W))),
     **dict.fromkeys(["cumulative_sum", "cumulative_prod", "trim_zeros", "ediff1d", "polyder",
                      "polyint", "roots", "poly"], (T(V),)),
@@ -89,7 +90,7 @@ FIRST: dict[str, tuple[Any, ...]] = {
     "roll": (T(A), 1), "rollaxis": (T(CUBE), 2), "searchsorted": (T(UP), T(A)),
     "select": ([MASK, ~MASK], [T(A), T(B)]), "take": (T(A), [0, 2]),
     "take_along_axis": (T(A), ORDER), "swapaxes": (T(A), 0, 1),
-    "tensordot": (T(A), T(B.T), 1), "tile": (T(A), 2), "where": (MASK, T(A), T(B)),
+    "tensordot": (T(SQUARE), T(SLANTED)), "tile": (T(A), 2), "where": (MASK, T(A), T(B)),
     "tril_indices_from": (T(SQUARE),), "triu_indices_from": (T(SQUARE),),
     "vander": (T(V),), "squeeze": (T(A[:, :1]),), "trace": (T(A),), "unstack": (T(A),),
     "nested_iters": (T(A), [[0], [1]]), "save": (os.devnull, T(A)),
@@ -107,8 +108,8 @@ FIRST: dict[str, tuple[Any, ...]] = {
     "linalg.lstsq": (T(A.T), T(B.T)), "linalg.matmul": (T(A), T(B.T)),
     "linalg.matrix_power": (T(SQUARE), 3), "linalg.multi_dot": ([T(A), T(B.T), T(A)],),
     "linalg.outer": (T(V), T(W)), "linalg.solve": (T(SQUARE), T(A)),
-    "linalg.tensordot": (T(A), T(B.T)), "linalg.tensorinv": (T(EIGHT),),
-    "linalg.tensorsolve": (T(EIGHT), T(EIGHT[:, :, 0, 0])), "linalg.vecdot": (T(A), T(B)),
+    "linalg.tensordot": (T(SQUARE), T(SLANTED)), "linalg.tensorinv": (T(FOUR_AXES),),
+    "linalg.tensorsolve": (T(FOUR_AXES), T(A[:2, :2])), "linalg.vecdot": (T(A), T(B)),
     **dict.fromkeys(["fft.fft2", "fft.ifft2", "fft.rfft2", "fft.irfft2", "fft.fftn", "fft.ifftn",
                      "fft.rfftn", "fft.irfftn"], (T(A),)),
     # Methods
@@ -183,7 +184,7 @@ SPECIAL: dict[str, list[Any]] = {
     "transpose.axes": [(1, 0), None], "permute_dims.axes": [(1, 0), None],
     "trapezoid.x": [np.arange(4.0) ** 2, T(np.arange(4.0) ** 2)],
     "tensordot.axes": [1, ([1], [0]), (1, 0)], "linalg.tensordot.axes": [1, ([1], [0])],
-    "linalg.tensorsolve.axes": [None], "linalg.tensorinv.ind": [2],
+    "linalg.tensorsolve.axes": [None, (0,)], "linalg.tensorinv.ind": [2],
     "clip.min": [], "clip.max": [], ".clip.min": [], ".clip.max": [], "clip.a_min": [],
     "clip.a_max": [], "histogram.weights": [np.abs(B), T(np.abs(A))],
     "quantile.weights": [np.abs(B)], "percentile.weights": [np.abs(B)],
@@ -198,6 +199,10 @@ SPECIAL: dict[str, list[Any]] = {
     "full_like.shape": [(2, 2), 5], "size.axis": [0, 1, None], "nan_to_num.copy": [True, False],
     "average.weights": [T(np.abs(A)), np.abs(B)], "linspace.num": [],
     "gradient.axis": [0, 1, (0, 1), None], ".reshape.copy": [True],
+    **{f"format_float_{how}.{key}": [value] for how in ("positional", "scientific")
+       for key, value in (("trim", "-"), ("sign", True), ("unique", True), ("pad_left", 6),
+                          ("pad_right", 6), ("min_digits", 2), ("exp_digits", 3),
+                          ("fractional", True))},
 }  # fmt: skip
 """Values of an argument of one function, in place of those of `VALUES`."""
 
@@ -246,11 +251,53 @@ ALONE: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "gradient(spacing)": ((T(A), 0.5, np.array([0.0, 1.0, 3.0, 4.0])), {}),
     "insert(list)": ((T(A), [1, 2], T(B[:, :2]), 1), {}),
     "where(condition)": ((T(MASK),), {}),
+    **{f"{name}(initial=, where=)": ((T(HOLES if "nan" in name else A),),
+                                     {"initial": 1.0, "where": MASK})
+       for name in ("amax", "amin", "nanmax", "nanmin")},
+    ".min(initial=, where=)": ((), {"initial": 1.0, "where": MASK}),
+    **{f"{name}(weights=, method=)": ((T(A), share),
+                                      {"weights": np.abs(B), "method": "inverted_cdf"})
+       for name, share in (("quantile", 0.3), ("nanquantile", 0.3), ("percentile", [30, 70]),
+                           ("nanpercentile", [30, 70]))},
+    **{f"{name}(axis1=, axis2=)": (() if name[0] == "." else (T(CUBE),), {"axis1": 1, "axis2": 0})
+       for name in ("trace", "diagonal", ".trace", ".diagonal")},
+    "clip(a_min=, a_max=)": ((T(A),), {"a_min": -1.0, "a_max": 1.0}),
+    "linspace(num=)": ((0, T(V[0])), {"num": 4}),
+    "logspace(num=)": ((0, T(V[0])), {"num": 4}),
+    "matmul(axes=)": ((T(SQUARE), T(CUBE)), {"axes": [(1, 0), (1, 2), (2, 0)]}),
+    "matvec(axes=)": ((T(CUBE), T(A)), {"axes": [(0, 1), 0, -1]}),
+    "vecmat(axes=)": ((T(A), T(CUBE)), {"axes": [1, (2, 0), 0]}),
+    "vecdot(axes=)": ((T(SQUARE), T(SLANTED)), {"axes": [0, 1]}),
+    "vecdot(axes=, out)": ((T(SQUARE), T(SLANTED)), {"axes": [0, 1, ()], "out": Out()}),
+    "vecdot(axis=)": ((T(A), T(B)), {"axis": 0}),
+    "vecdot(axis=, keepdims=)": ((T(A), T(B)), {"axis": 0, "keepdims": True}),
+    "vecdot(keepdims=)": ((T(A), T(B)), {"keepdims": True}),
+    "vecdot(axes=, keepdims=)": ((T(A), T(B)), {"axes": [0, 0, 0], "keepdims": True}),
     "average(weights=, axis=, returned=)": (
         (T(A),), {"weights": W, "axis": 0, "returned": True},
     ),
 }  # fmt: skip
 """Calls with several arguments, or with arguments by position."""
+
+WITHOUT_ARRAYS = frozenset([
+    "arange", "asmatrix", "bartlett", "base_repr", "binary_repr", "blackman", "bmat",
+    "broadcast_shapes", "busday_count", "busday_offset", "datetime_as_string", "datetime_data",
+    "diag_indices", "empty", "empty_like", "eye", "fft.fftfreq", "fft.rfftfreq", "frombuffer",
+    "fromfile", "fromfunction", "frompyfunc", "fromregex", "fromstring", "genfromtxt",
+    "get_include", "get_printoptions", "getbufsize", "geterr", "geterrcall", "hamming",
+    "hanning", "identity", "indices", "info", "is_busday", "isdtype", "isnat", "issubdtype",
+    "kaiser", "load", "loadtxt", "mask_indices", "mintypecode", "ones", "printoptions",
+    "promote_types", "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config",
+    "show_runtime", "tri", "tril_indices", "triu_indices", "typename", "zeros",
+])  # fmt: skip
+"""Functions of sizes, names, files and dates, and those that make NumPy's legacy
+classes or arrays of any values."""
+
+UNTRIED = frozenset(
+    # NumPy's own; other names of min and max; no arguments of the methods.
+    ["einsum_path einsum_call", ".clip a_min", ".clip a_max", ".std correction", ".var correction"]
+)
+"""Arguments that nobody gives."""
 
 ATTRIBUTES = (
     "T base ctypes device dtype flags flat imag itemsize mT nbytes ndim real shape size strides"
@@ -287,6 +334,7 @@ DIFFERENT: dict[str, str] = {
     "array_repr": "says `tensor(...)`, and the dtype",
     "array_str": "says `tensor(...)`, and the dtype",
     "empty_like": "zeros, so that runs repeat",
+    "unique sorted": "sorted all the same",
     "pad mode": "fills with zeros, so that runs repeat",
     "fromiter": "gives an array: Python's `float()` of each element leaves the graph",
     "nested_iters": "NumPy's own `TypeError`: it does not ask the tensor. Iterate over `x.ravel()`",

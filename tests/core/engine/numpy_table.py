@@ -139,10 +139,15 @@ def calls(name: str) -> list[Call]:
     for key in signature(name):
         values = SPECIAL.get(f"{name}.{key}", VALUES.get(key, []))
         results.extend(Call(name, key, inputs, {key: value}) for value in values)
-    for label, (args, kwargs) in ALONE.items():
-        if label.partition("(")[0] == name:
-            results.append(Call(name, label.partition("(")[2][:-1], args, kwargs))
-    return results
+    return results + _alone(name)
+
+
+def _alone(name: str) -> list[Call]:
+    return [
+        Call(name, label.partition("(")[2][:-1], args, kwargs)
+        for label, (args, kwargs) in ALONE.items()
+        if label.partition("(")[0] == name
+    ]
 
 
 # Running
@@ -282,7 +287,7 @@ def ufunc_calls(name: str) -> list[Call]:
         several = ufunc.nout > 1 and "out" in kwargs
         if (method in ("", ".at") or ufunc.nin == 2) and not several:
             results.append(Call(name + method, argument, operands, kwargs))
-    return results
+    return results + _alone(name)
 
 
 def _takes(ufunc: Any, operand_set: tuple[Any, ...]) -> bool:
@@ -465,7 +470,7 @@ flow where the result is floating point. Anything refused raises the error shown
 line in it. Values that NumPy itself refuses are not listed."""
 
 _UFUNCS = """`out=` takes a tensor. `where=` without `out=` is refused for all: NumPy leaves \
-elements without a value there."""
+elements without a value there. So is `signature=`: say `dtype=`."""
 
 
 def main(argv: list[str]) -> int:

@@ -15,9 +15,18 @@ import pytest
 import nodescope as ns
 from nodescope.engine.signatures import Operators
 from nodescope.engine.tensor import Tensor
-from nodescope.errors import NodescopeError
+from nodescope.errors import NodescopeError, UnsupportedError
 from tests.core.engine import numpy_table
-from tests.core.engine.numpy_arguments import DIFFERENT, OF_METHODS, A, Like, Out, T
+from tests.core.engine.numpy_arguments import (
+    DIFFERENT,
+    OF_METHODS,
+    UNTRIED,
+    WITHOUT_ARRAYS,
+    A,
+    Like,
+    Out,
+    T,
+)
 from tests.core.engine.numpy_table import Call, Outcome
 from tests.depth import count, is_deep
 
@@ -29,6 +38,35 @@ def everything() -> list[tuple[Call, Outcome]]:
 
 def test_no_argument_fails_in_a_way_that_is_not_meant() -> None:
     assert numpy_table.faults(everything()) == []
+
+
+def test_every_function_and_argument_is_tried_as_numpy_takes_it() -> None:
+    tried: dict[str, set[str]] = {}
+    for call, result in everything():
+        if result.kind != "none":
+            tried.setdefault(call.name, set()).update(re.findall(r"\w+", call.argument))
+    names = {*numpy_table.names(), *numpy_table.ufuncs()}
+    assert names - tried.keys() == WITHOUT_ARRAYS
+    refused = {call.name for call, result in everything()
+               if result.kind in ("refused", "error") and not call.argument}  # fmt: skip
+    left = {
+        f"{name} {key}"
+        for name in sorted(names - WITHOUT_ARRAYS - refused)
+        if not isinstance(getattr(np, name, None), np.ufunc)
+        for key in numpy_table.signature(name)
+        if key not in tried[name]
+    }
+    assert left == UNTRIED
+
+
+def test_ufuncs_refuse_signatures_by_name() -> None:
+    for name in numpy_table.ufuncs():
+        ufunc = getattr(np, name)
+        if name in WITHOUT_ARRAYS:
+            continue
+        operands = [ns.tensor(np.ones((2, 2), int)) for _ in range(ufunc.nin)]
+        with pytest.raises(UnsupportedError, match="signature= is not traced"):
+            ufunc(*operands, signature=ufunc.types[0])
 
 
 def test_the_document_is_current() -> None:

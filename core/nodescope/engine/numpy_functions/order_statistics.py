@@ -69,7 +69,9 @@ def quantile(
     """
     refuse_out("np.quantile", out)
     if weights is not None:
-        raise unsupported("np.quantile: weights= is not traced", "use .numpy() first")
+        raise unsupported(
+            "np.quantile and np.percentile: weights= is not traced", "use .numpy() first"
+        )
     x, levels = tensor_of(a), concrete(q, "np.quantile: q")
     if x.dtype.kind not in "fiu":
         raise dtype_error(f"np.quantile: not defined for {x.dtype}", "convert with .astype")
@@ -145,7 +147,9 @@ def nanquantile(
         return quantile(x, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     refuse_out("np.nanquantile", out)
     if weights is not None:
-        raise unsupported("np.nanquantile: weights= is not traced", "use .numpy() first")
+        raise unsupported(
+            "np.nanquantile and np.nanpercentile: weights= is not traced", "use .numpy() first"
+        )
     levels = concrete(q, "np.nanquantile: q")
     if ((levels < 0) | (levels > 1)).any():
         raise ValueError("Quantiles must be in the range [0, 1]")

@@ -12,7 +12,6 @@ from nodescope.engine.numpy_functions.base import dtype_error, refuse_out, tenso
 from nodescope.engine.numpy_functions.base import xp as np
 from nodescope.engine.numpy_functions.cumulative import UFUNC_ACCUMULATE
 from nodescope.engine.numpy_functions.nan import NUMPY as _NAN
-from nodescope.engine.numpy_functions.products import vecdot
 from nodescope.engine.numpy_functions.ranges import reduceat
 from nodescope.engine.numpy_functions.reduce import UFUNC_REDUCE, masked
 from nodescope.engine.numpy_functions.writing import at, into
@@ -122,11 +121,43 @@ def _folded(
     return result if initial is None else ufunc(result, initial)
 
 
+_CORES = {np.matmul: (2, 2, 2), np.matvec: (2, 1, 1), np.vecmat: (1, 2, 1), np.vecdot: (1, 1, 0)}
+"""How many axes of each operand, and of the result, take part in a product."""
+
+
+def _along(
+    ufunc: np.ufunc, a: Any, b: Any, /, *, axes: Any = None, axis: Any = None,
+    keepdims: bool = False, **kwargs: Any,
+) -> Any:  # fmt: skip
+    """A product along axes that are named: they go last, and those of the result come back."""
+    name = f"np.{ufunc.__name__}"
+    if axes is not None and (axis is not None or keepdims):
+        raise unsupported(f"{name}: axes= is not combined with axis= or keepdims=", "omit one")
+    if axes is None:
+        if ufunc is not np.vecdot:
+            raise unsupported(f"{name}: axis= and keepdims= are for np.vecdot", "give axes=")
+        axis = -1 if axis is None else axis
+        axes = [axis, axis]
+    places = [place if isinstance(place, tuple) else (place,) for place in axes]
+    if ufunc is np.vecdot and len(places) == 2:
+        places.append(())
+    if tuple(map(len, places)) != _CORES[ufunc]:
+        example = [tuple(range(-n, 0)) for n in _CORES[ufunc]]
+        raise unsupported(f"{name}: axes={axes!r} are not those of a product", f"as in {example}")
+    first, second = (
+        np.moveaxis(tensor_of(factor), place, range(-len(place), 0))
+        for factor, place in zip((a, b), places, strict=False)
+    )
+    product = ufunc(first, second, **kwargs)
+    product = np.moveaxis(product, range(-len(places[2]), 0), places[2])
+    return np.expand_dims(product, axis) if keepdims else product
+
+
 def _with_arguments(
     op: Op, ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if ufunc is np.vecdot and set(kwargs) == {"axis"}:
-        return vecdot(*inputs, **kwargs)
+    if ufunc in _CORES and not kwargs.keys().isdisjoint(("axes", "axis", "keepdims")):
+        return _along(ufunc, *inputs, **kwargs)
     name = f"np.{ufunc.__name__}"
     if kwargs.get("where", True) is not True:
         raise unsupported(
