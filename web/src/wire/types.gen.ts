@@ -2179,8 +2179,7 @@ export interface CommandLine {
  *     time: Its run time.
  *     before_ns, after_ns: Of the run time, what passed before the first training step, and after
  *         the last one; None of a run without steps.
- *     operations: How many executions were recorded, those of nodes that only hold data among
- *         them.
+ *     operations: How many executions of operations were recorded.
  *     operations_ns: Sum of the durations of operations, over all threads.
  *     nodes: How many different ones.
  *     curves: Losses, those first where a backward pass began.
