@@ -93,7 +93,7 @@ FIRST: dict[str, tuple[Any, ...]] = {
     "tensordot": (T(SQUARE), T(SLANTED)), "tile": (T(A), 2), "where": (MASK, T(A), T(B)),
     "tril_indices_from": (T(SQUARE),), "triu_indices_from": (T(SQUARE),),
     "vander": (T(V),), "squeeze": (T(A[:, :1]),), "trace": (T(A),), "unstack": (T(A),),
-    "nested_iters": (T(A), [[0], [1]]), "save": (os.devnull, T(A)),
+    "nditer": (T(A),), "nested_iters": (T(A), [[0], [1]]), "save": (os.devnull, T(A)),
     "savetxt": (os.devnull, T(A)), "savez": (io.BytesIO(), T(A)),
     "savez_compressed": (io.BytesIO(), T(A)), "fromiter": (T(V), float),
     "format_float_positional": (T(V[0]),), "format_float_scientific": (T(V[0]),),
@@ -337,7 +337,10 @@ DIFFERENT: dict[str, str] = {
     "unique sorted": "sorted all the same",
     "pad mode": "fills with zeros, so that runs repeat",
     "fromiter": "gives an array: Python's `float()` of each element leaves the graph",
-    "nested_iters": "NumPy's own `TypeError`: it does not ask the tensor. Iterate over `x.ravel()`",
+    **dict.fromkeys(
+        ["nditer", "nested_iters"],
+        "NumPy's own `TypeError`: it does not ask the tensor. Iterate over `x.ravel()`",
+    ),
     **{f"{nan}{name} overwrite_input": _KEPT
        for nan in ("", "nan") for name in ("median", "quantile", "percentile")},
     **{f"{name} dtype": _REAL for name in ("var", "std", "nanvar", "nanstd", ".var", ".std")},

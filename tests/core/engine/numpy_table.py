@@ -103,6 +103,7 @@ def names() -> Iterator[str]:
         for name, called in functions(module).items():
             if not isinstance(called, np.ufunc) and name != "test":
                 yield prefix + name
+    yield "nditer"  # a class that is called like a function
     for name in dir(np.ndarray):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
