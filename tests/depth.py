@@ -15,10 +15,10 @@ _PARTS: Final = {"quick": 20, "usual": 5, "deep": 1}
 _LEAST: Final = {"quick": 4, "usual": 10, "deep": 1}
 _NOT_QUICK: Final = {
     "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
-    "core/test_cli_compare.py", "core/test_cli_fuzz.py", "core/test_cli_passes.py",
-    "core/test_cli.py", "core/test_processes.py", "core/engine/codegen/c",
+    "core/test_processes.py", "core/engine/codegen/c",
     "conformance/test_dependence.py", "core/debug/watch/test_live_and_recorded.py",
-    "core/engine/test_gradients_limits.py", "core/engine/test_numpy_table.py",
+    "core/engine/autodiff/test_gradients_limits.py",
+    "core/engine/numpy_functions/test_numpy_table.py",
     "core/record/files/test_page_checksums.py",
 }  # fmt: skip
 """What starts commands, servers, browsers and compilers, and what takes many seconds."""

@@ -11,7 +11,7 @@ import nodescope as ns
 from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
 from nodescope.engine.trees import flatten
-from tests.core.engine.static import recorded
+from tests.core.engine.static.recorded import recorded
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((3, 3)) + 3 * np.eye(3)

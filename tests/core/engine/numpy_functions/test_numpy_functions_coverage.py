@@ -12,7 +12,7 @@ from nodescope import ops
 from nodescope.engine import coverage
 from nodescope.errors import UnsupportedError
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_the_readme_lists_the_ops_of_today() -> None:

@@ -22,7 +22,7 @@ from nodescope.engine.dispatch_mode import recording
 from nodescope.errors import GradientError
 from tests.depth import examples
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 Values = list[Any]
 Step = Callable[[Values], None]
 
@@ -211,7 +211,8 @@ def test_programs_that_write(programs: str) -> None:
     # In a process of its own: who shares memory is looked for among all objects, and a process that
     # has run thousands of tests holds many.
     done = subprocess.run(
-        [sys.executable, "-c", f"from tests.core.engine import test_inplace_programs as programs\n"
+        [sys.executable, "-c",
+         "from tests.core.engine.writing import test_inplace_programs as programs\n"
          f"programs.{programs}()"],
         cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip

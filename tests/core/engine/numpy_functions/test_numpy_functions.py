@@ -10,7 +10,14 @@ import pytest
 
 import nodescope as ns
 from nodescope.errors import TraceError
-from tests.core.engine.numpy_programs import INTEGERS, NUMBERS, REAL, SHAPES, SUMS, A
+from tests.core.engine.numpy_functions.numpy_programs import (
+    INTEGERS,
+    NUMBERS,
+    REAL,
+    SHAPES,
+    SUMS,
+    A,
+)
 
 RNG = np.random.default_rng(1)
 

@@ -19,7 +19,7 @@ from nodescope.engine.trees import flatten
 from nodescope.errors import GradientError, ShapeError, TraceError, UsageError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.control import run_body
-from tests.core.engine.static import recorded
+from tests.core.engine.static.recorded import recorded
 
 X = np.random.default_rng(1).standard_normal((5, 3))
 H = np.random.default_rng(2).standard_normal(3)
