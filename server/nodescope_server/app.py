@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from nodescope.errors import NodescopeError
+from nodescope.processes import refused
 from nodescope_server import __version__
 from nodescope_server.handlers.library import Library, UnknownEntryError
 from nodescope_server.http import compare, rest, start_page
@@ -188,4 +189,6 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
+    if reason := refused(error):
+        return Json(Problem(reason, "try again later"), status_code=503)
     return Json(Problem(f"nodescope failed here ({type(error).__name__})"), status_code=500)

@@ -70,21 +70,28 @@ UNSEEN = ("run", "--exit", "--no-browser", "--no-stop-on-entry", "--record", "ru
         ("thread", 1, ("check", "train.py", "--watch", "nan"), 0, "total"),
         ("thread", 0, ("open", "made.nscope"), 2, "the server cannot be started: the system"),
         ("thread", 0, ("runs",), 0, "made.nscope"),
+        ("process", 0, ("why", "made.nscope"), 0, "no NaN or Inf"),
+        ("thread", 0, ("why", "made.nscope"), 0, "no NaN or Inf"),
+        ("process", 0, ("check", "--watch", "nan", "made.nscope"), 0, "ok"),
+        ("thread", 0, ("check", "--watch", "nan", "made.nscope"), 0, "ok"),
+        ("process", 0, (*UNSEEN, "compiled.py"), 0, "total 6.09"),
     ],
 )  # fmt: skip
 def test_what_the_system_refuses_is_told_in_a_line(
     kind: str, allowed: int, command: tuple[str, ...], status: int, expected: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
+    by_c = PROGRAM.replace("@ns.compile", "@ns.compile(backend='c')")
+    (tmp_path / "compiled.py").write_text(by_c)
     recorded(tmp_path / "made.nscope")
     done = subprocess.run(
         [sys.executable, "-c", REFUSE, kind, str(allowed), *command],
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-        env={**os.environ, "NODESCOPE_PROJECT": "none"},
+        env={**os.environ, "NODESCOPE_PROJECT": "none", "NODESCOPE_CACHE": str(tmp_path / "c")},
     )  # fmt: skip
     output = done.stdout + done.stderr
     assert "Traceback" not in output, output
     assert done.returncode == status, output
     assert expected in output
-    if "train.py" in command and status == 0:
+    if command[-1] in ("train.py", "compiled.py") and status == 0:
         assert "total " in output  # the program itself is as ever

@@ -25,7 +25,7 @@ import msgspec
 
 from nodescope.errors import ExportError, NodescopeError, RecordingError
 from nodescope.export import Engine, Theme, export
-from nodescope.processes import own_command, own_environment
+from nodescope.processes import own_command, own_environment, refused
 from nodescope.record.recording import Recording
 
 MAX_FILE_BYTES: Final = 1 << 30
@@ -97,7 +97,8 @@ def export_apart(
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise ExportError(f"the export cannot be started: {error.strerror}") from None
+        reason = refused(error) or error.strerror
+        raise ExportError(f"the export cannot be started: {reason}") from None
     try:
         _follow(process, limits, tell)
     finally:

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from nodescope.errors import ExportError
+from nodescope.errors import ExportError, NodescopeError
 from nodescope.export.apart import Limits, export_apart
+from nodescope.processes import refused
 
 LIMITS: Final = Limits(memory_bytes=2 << 30, seconds=60.0)
 AT_ONCE: Final = 2
@@ -58,13 +59,19 @@ class Exports:
             self._asked -= 1
 
     def _render(self, recording: str, kind: str, engine: str, step: int | None) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
-            target = Path(folder) / f"graph.{kind}"
-            export_apart(
-                Path(recording),
-                target,
-                engine="dot" if engine == "dot" else "page",
-                step=step,
-                limits=self._limits,
-            )
-            return target.read_bytes()
+        try:
+            with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
+                target = Path(folder) / f"graph.{kind}"
+                export_apart(
+                    Path(recording),
+                    target,
+                    engine="dot" if engine == "dot" else "page",
+                    step=step,
+                    limits=self._limits,
+                )
+                return target.read_bytes()
+        except OSError as error:
+            if isinstance(error, NodescopeError):
+                raise
+            reason = refused(error) or error.strerror or error
+            raise ExportError(f"the export cannot be written: {reason}") from error

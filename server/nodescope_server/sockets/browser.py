@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket
 
 from nodescope import protocol
 from nodescope.errors import NodescopeError, RecordingError
+from nodescope.processes import refused
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope_server import __version__, wire
 from nodescope_server.handlers import (
@@ -291,7 +292,11 @@ class _Browser:
         except NodescopeError as error:
             body = wire.Failed(error.message, error.hint)
         except Exception as error:  # the page goes on, whatever this was
-            body = wire.Failed(f"nodescope failed here ({type(error).__name__}: {error})")
+            reason = refused(error)
+            body = wire.Failed(
+                reason or f"nodescope failed here ({type(error).__name__}: {error})",
+                "try again later" if reason else "",
+            )
         try:
             await self._answer(request.id, body)
         except GoneError:
