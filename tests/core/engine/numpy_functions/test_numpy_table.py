@@ -16,6 +16,7 @@ import nodescope as ns
 from nodescope.engine.signatures import Operators
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError, UnsupportedError
+from tests.core.engine.numpy_functions import numpy_table
 from tests.core.engine.numpy_functions.numpy_arguments import (
     DIFFERENT,
     OF_METHODS,
@@ -26,7 +27,6 @@ from tests.core.engine.numpy_functions.numpy_arguments import (
     Out,
     T,
 )
-from tests.core.engine.numpy_functions.numpy_functions import numpy_table
 from tests.core.engine.numpy_functions.numpy_table import Call, Outcome
 from tests.depth import count, is_deep
 
