@@ -63,8 +63,8 @@ class Program:
         """
         values = list(inputs)
         for step in self.steps:
-            values.append(table[step.op](*(values[each] for each in step.args), **step.attrs))
-        used = {each for step in self.steps for each in step.args}
+            values.append(table[step.op](*(values[arg] for arg in step.args), **step.attrs))
+        used = {arg for step in self.steps for arg in step.args}
         rng = np.random.default_rng(self.seed + 1)
         total: Any = 0.0
         for number, value in enumerate(values):
@@ -124,9 +124,9 @@ class _Drawing:
         return int(self.draw(st.sampled_from(able)))
 
 
-def _broadcast(one: Shape, other: Shape) -> Shape | None:
+def _broadcast(first: Shape, other: Shape) -> Shape | None:
     try:
-        return np.broadcast_shapes(one, other)
+        return np.broadcast_shapes(first, other)
     except ValueError:
         return None
 
@@ -222,9 +222,13 @@ def _reduce(d: _Drawing) -> None:
     if ndim and d.draw(st.booleans()):
         axis = d.axis(x)
     keepdims = d.draw(st.booleans())
-    gone = set(range(ndim)) if axis is None else {axis % ndim}
-    kept = tuple(1 if i in gone else n for i, n in enumerate(shape) if keepdims or i not in gone)
-    count = int(np.prod([shape[i] for i in gone]))
+    reduced_axes = set(range(ndim)) if axis is None else {axis % ndim}
+    kept = tuple(
+        1 if i in reduced_axes else n
+        for i, n in enumerate(shape)
+        if keepdims or i not in reduced_axes
+    )
+    count = int(np.prod([shape[i] for i in reduced_axes]))
     bound = d.bounds[x] + 3.0
     attrs: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     if op in ("max", "min"):
@@ -385,18 +389,20 @@ OURS: Table = {
 
 def our_gradients(program: Program) -> tuple[float, list[np.ndarray[Any, Any]]]:
     """Value and gradients by this engine."""
-    inputs = [ns.tensor(each, requires_grad=True) for each in program.arrays()]
+    inputs = [ns.tensor(array, requires_grad=True) for array in program.arrays()]
     loss = program.loss(OURS, inputs)
     loss.backward()
-    found = [np.zeros(x.shape) if x.grad is None else x.grad.numpy() for x in inputs]
-    return loss.item(), found
+    results = [np.zeros(x.shape) if x.grad is None else x.grad.numpy() for x in inputs]
+    return loss.item(), results
 
 
 def check_close(program: Program, value: float, gradients: list[np.ndarray[Any, Any]]) -> None:
     """Compare with another library's value and gradients, to 1e-9 of the largest gradient."""
-    ours, found = our_gradients(program)
+    ours, result = our_gradients(program)
     np.testing.assert_allclose(ours, value, rtol=1e-9, atol=1e-12)
-    scale = max([float(np.abs(each).max()) for each in gradients if each.size], default=0.0)
-    for one, other in zip(found, gradients, strict=True):
-        assert one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-9 * scale + 1e-13)
+    scale = max(
+        [float(np.abs(gradient).max()) for gradient in gradients if gradient.size], default=0.0
+    )
+    for first, other in zip(result, gradients, strict=True):
+        assert first.shape == other.shape
+        np.testing.assert_allclose(first, other, rtol=0.0, atol=1e-9 * scale + 1e-13)

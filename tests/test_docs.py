@@ -62,10 +62,10 @@ def test_the_programs_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_names_in_the_guide_exist() -> None:
     text = (ROOT / "docs" / "engine.md").read_text()
     assert len(text.splitlines()) <= 400
-    absent = {each for each in re.findall(r"\bns\.(\w+)", text) if not hasattr(ns, each)}
+    absent = {item for item in re.findall(r"\bns\.(\w+)", text) if not hasattr(ns, item)}
     assert absent == {"einsum"}  # which the text says is not there
     named = set(re.findall(r"\bns\.optim\.(\w+)", text))
-    assert not {each for each in named if not hasattr(ns.optim, each)}
+    assert not {item for item in named if not hasattr(ns.optim, item)}
 
 
 def test_the_programs_of_the_document_on_graphs_run(
@@ -91,10 +91,10 @@ def test_the_programs_of_the_document_on_the_compiler_run(monkeypatch: pytest.Mo
 
 def test_the_document_on_the_compiler_is_true() -> None:
     text = (ROOT / "docs" / "compiler.md").read_text()
-    usual = [each for each in all_passes() if each.default]
-    for each in usual:
-        assert f"| `{each.name}` | {each.help} |" in text
-    places = [text.index(f"| `{each.name}` |") for each in usual]
+    usual = [all_pass_ for all_pass_ in all_passes() if all_pass_.default]
+    for item in usual:
+        assert f"| `{item.name}` | {item.help} |" in text
+    places = [text.index(f"| `{item.name}` |") for item in usual]
     assert places == sorted(places)
     for function, bounds in ULPS.items():
         (row,) = [line for line in text.splitlines() if f"`{function}`" in line and " ulp" in line]
@@ -150,7 +150,7 @@ def test_the_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"make ([a-z]+)", README)) - {"sure"}
     assert {"demo", "test", "check", "bench", "setup"} <= targets
-    missing = [each for each in targets if not re.search(rf"^{each}:", makefile, re.M)]
+    missing = [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)]
     assert not missing
 
 
@@ -167,7 +167,7 @@ def links_of(document: str) -> list[tuple[str, str]]:
 
 def anchors_of(document: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
-    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_readme_leads_to_every_page() -> None:
 def test_the_guide_leads_to_its_own_headings() -> None:
     text = (ROOT / "docs" / "engine.md").read_text()
     headings = re.findall(r"^## (.+)$", text, re.M)
-    anchors = {each.lower().replace(" ", "-") for each in headings}
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
     wanted = set(re.findall(r"\]\(#([\w-]+)\)", text))
     assert wanted == anchors
 
@@ -209,7 +209,7 @@ def test_every_table_of_a_recording_is_documented() -> None:
     text = (ROOT / "docs" / "recording.md").read_text()
     tables = re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", SCHEMA)
     assert len(tables) > 5
-    missing = [each for each in tables if f"`{each}`" not in text]
+    missing = [table for table in tables if f"`{table}`" not in text]
     assert not missing
 
 

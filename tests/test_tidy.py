@@ -20,15 +20,15 @@ def sources() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    paths = [ROOT / each for each in listed.split("\0") if each]
-    return [each for each in paths if each.suffix in SUFFIXES and each.is_file()]
+    paths = [ROOT / part for part in listed.split("\0") if part]
+    return [path for path in paths if path.suffix in SUFFIXES and path.is_file()]
 
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
-    found = {str(path.relative_to(ROOT)): path.read_text() for path in sources()}
-    assert len(found) > 50, "git lists too few sources for these checks to mean anything"
-    return found
+    results = {str(path.relative_to(ROOT)): path.read_text() for path in sources()}
+    assert len(results) > 50, "git lists too few sources for these checks to mean anything"
+    return results
 
 
 def test_no_file_is_too_long(texts: dict[str, str]) -> None:

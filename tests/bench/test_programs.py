@@ -21,7 +21,7 @@ from nodescope.engine.codegen.backend import get
 def test_all_forms_agree(program: str) -> None:
     case = programs.tiny(program)
     assert {EAGER, *BACKENDS, HAND} <= set(case.makers)
-    forms = (EAGER, *(name for name, each in BACKENDS.items() if not get(each).missing()), HAND)
+    forms = (EAGER, *(name for name, item in BACKENDS.items() if not get(item).missing()), HAND)
     assert {PLAIN, NUMPY} <= set(forms)  # C may be missing, the others never are
     field = line_up(case, forms)
     assert not field.left_out
@@ -38,9 +38,9 @@ def test_the_reference_can_tell(program: str) -> None:
     def off() -> Contender:
         right = case.makers[HAND]()
 
-        def arrays(found: object) -> list[np.ndarray]:
-            *others, last = right.arrays(found)
-            return [*others, last + np.float32(0.01) * np.abs(last).max()]
+        def arrays(result: object) -> list[np.ndarray]:
+            *leading, last = right.arrays(result)
+            return [*leading, last + np.float32(0.01) * np.abs(last).max()]
 
         return dataclasses.replace(right, arrays=arrays)
 

@@ -31,10 +31,10 @@ INTEGER_PORTS = {("ldexp", 1)}
 def infers(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     """The inferred specs, as a tuple; None where the op refuses these dtypes."""
     try:
-        found = op.infer(specs(inputs), attrs)
+        result = op.infer(specs(inputs), attrs)
     except DtypeError:
         return None
-    return found if isinstance(found, tuple) else (found,)
+    return result if isinstance(result, tuple) else (result,)
 
 
 def takes(op: Op, dtype: str) -> bool:
@@ -50,12 +50,12 @@ def takes(op: Op, dtype: str) -> bool:
 def shapes(draw: Any, count: int) -> list[tuple[int, ...]]:
     """Shapes that broadcast: sizes 0 and 1 and missing dimensions included."""
     full = draw(st.lists(st.integers(0, 3), max_size=3))
-    found = []
+    results = []
     for _ in range(count):
         keep = draw(st.integers(0, len(full)))
         shape = tuple(full[len(full) - keep :])
-        found.append(tuple(1 if draw(st.booleans()) else n for n in shape))
-    return found
+        results.append(tuple(1 if draw(st.booleans()) else n for n in shape))
+    return results
 
 
 def values(op: Op, port: int, shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Any:
@@ -100,12 +100,12 @@ def mixed_dtypes(draw: Any, op: Op) -> Sample:
 def samples(op: Op) -> list[Sample]:
     """The op's own samples, in every layout."""
     rng = np.random.default_rng(5)
-    found = []
+    results = []
     for sample in op.samples(rng):
         for layout in LAYOUTS.values():
             inputs = tuple(layout(x) if isinstance(x, np.ndarray) else x for x in sample.inputs)
-            found.append(Sample(inputs, sample.attrs))
-    return found
+            results.append(Sample(inputs, sample.attrs))
+    return results
 
 
 def converted(sample: Sample, dtype: Any) -> Sample:

@@ -20,24 +20,24 @@ from tests.conformance.graphs.suite import holds, seeds
 from tests.conformance.planted.detectors import small_tiles
 from tests.depth import count
 
-USABLE = [each for each in all_backends() if not each.missing()]
-QUICK = [each for each in USABLE if each.exact]
+USABLE = [all_backend for all_backend in all_backends() if not all_backend.missing()]
+QUICK = [item for item in USABLE if item.exact]
 PART = 20  # seeds of one test
 GRAPHS, SLOW_GRAPHS = count(300, PART), count(40)
 
 
-def name(each: Backend) -> str:
-    return each.name
+def name(item: Backend) -> str:
+    return item.name
 
 
 def count_of(backend: Backend) -> int:
     return GRAPHS if backend.exact else SLOW_GRAPHS
 
 
-PARTS = [(each, first) for each in USABLE for first in range(0, count_of(each), PART)]
+PARTS = [(item, first) for item in USABLE for first in range(0, count_of(item), PART)]
 
 
-@pytest.mark.parametrize(("backend", "first"), PARTS, ids=lambda each: getattr(each, "name", each))
+@pytest.mark.parametrize(("backend", "first"), PARTS, ids=lambda item: getattr(item, "name", item))
 def test_random_graphs(backend: Backend, first: int) -> None:
     holds(lambda case: check_backend(case, backend), seeds(first, min(PART, count_of(backend))))
 
@@ -69,9 +69,9 @@ def test_forward_and_backward(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", USABLE, ids=name)
-@pytest.mark.parametrize("which", NETWORKS, ids=lambda each: each.__name__)
-def test_training_steps(which: Callable[[], Case], backend: Backend) -> None:
-    holds(lambda case: check_backend(case, backend), [network(which)])
+@pytest.mark.parametrize("make_case", NETWORKS, ids=lambda item: item.__name__)
+def test_training_steps(make_case: Callable[[], Case], backend: Backend) -> None:
+    holds(lambda case: check_backend(case, backend), [network(make_case)])
 
 
 @pytest.mark.parametrize("backend", QUICK, ids=name)

@@ -33,16 +33,16 @@ STEP = 1e-4
 
 def samples(op: Op) -> list[Sample]:
     rng = np.random.default_rng(5)
-    found = list(op.samples(rng))
-    if not found:
+    result = list(op.samples(rng))
+    if not result:
         kind = "f" if op.vjp is not None else "i"
         for count in ((2, 3), (1,)):
             full = tuple(
                 np.asarray(values(op, port, (2, 3) if not port else count, rng, kind))
                 for port in range(len(op.ports))
             )
-            found.append(Sample(full, {}))
-    return found
+            result.append(Sample(full, {}))
+    return result
 
 
 def run(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[np.ndarray, ...]:
@@ -75,8 +75,8 @@ def table(op: Op, sample: Sample, outs: tuple[np.ndarray, ...]) -> list[list[Mad
     ]
 
 
-def listed(made: Made, port: int) -> set[int]:
-    return {at for read in made.reads if read.port == port for at in read.at.tolist()}
+def listed(dependence: Made, port: int) -> set[int]:
+    return {at for read in dependence.reads if read.port == port for at in read.at.tolist()}
 
 
 @pytest.mark.parametrize("op", [op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name)
@@ -84,13 +84,13 @@ def test_what_changes_is_listed(op: Op) -> None:
     assert kind_of(op) in {*KINDS, "body", "branch"}
     for sample in samples(op):
         outs = run(op, *sample)
-        made = table(op, sample, outs)
-        for port, each in enumerate(sample.inputs):
-            if not isinstance(each, np.ndarray):
+        dependence = table(op, sample, outs)
+        for port, value in enumerate(sample.inputs):
+            if not isinstance(value, np.ndarray):
                 continue
-            effects = np.zeros(each.size, bool)
-            lists = [[listed(row, port) for row in rows] for rows in made]
-            for at in range(each.size):
+            effects = np.zeros(value.size, bool)
+            lists = [[listed(row, port) for row in rows] for rows in dependence]
+            for at in range(value.size):
                 inputs = moved_by(op, sample, port, at)
                 if inputs is None:
                     continue
@@ -98,28 +98,28 @@ def test_what_changes_is_listed(op: Op) -> None:
                     after = run(op, inputs, sample.attrs)
                 except Exception:
                     continue  # this op refuses such a value
-                for out, new, found in zip(outs, after, lists, strict=True):
+                for out, new, list_ in zip(outs, after, lists, strict=True):
                     if out.shape != new.shape:
-                        assert all(at in each for each in found)
+                        assert all(at in item for item in list_)
                         continue
                     same = (out == new) | ((out != out) & (new != new))
                     for i in np.flatnonzero(~same.reshape(-1)).tolist():
                         effects[at] = True
-                        assert at in found[i], (sample, port, at, i, found[i])
-            check_tight(op, sample, port, outs, made)
+                        assert at in list_[i], (sample, port, at, i, list_[i])
+            check_tight(op, sample, port, outs, dependence)
 
 
 def check_tight(
-    op: Op, sample: Sample, port: int, outs: tuple[np.ndarray, ...], made: list[list[Made]]
+    op: Op, sample: Sample, port: int, outs: tuple[np.ndarray, ...], dependences: list[list[Made]]
 ) -> None:
     """What is listed exactly, and not as a selector, changes the element."""
     array = sample.inputs[port]
-    if any(np.any(np.asarray(each) == 0) for each in sample.inputs):
+    if any(np.any(np.asarray(value) == 0) for value in sample.inputs):
         return  # a factor of zero hides the others
     if op.name in FLAT or array.dtype.kind not in "fc" or kind_of(op) == "drawn":
         return
     after: dict[int, tuple[np.ndarray, ...]] = {}
-    for out_port, rows in enumerate(made):
+    for out_port, rows in enumerate(dependences):
         if outs[out_port].dtype.kind not in "fc":
             continue
         for i, row in enumerate(rows):

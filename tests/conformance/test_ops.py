@@ -57,8 +57,8 @@ def name(op: Op) -> str:
 
 def run(op: Op, sample: Sample) -> tuple[Any, ...]:
     """The outputs of the impl."""
-    found = op.impl(*sample.inputs, **sample.attrs)
-    return tuple(map(np.asarray, found)) if isinstance(found, tuple) else (np.asarray(found),)
+    result = op.impl(*sample.inputs, **sample.attrs)
+    return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
 
 
 def check(op: Op, sample: Sample) -> None:
@@ -78,25 +78,25 @@ def check(op: Op, sample: Sample) -> None:
     cts = [like(out, rng) if out.dtype.kind in SMOOTH_KINDS else None for out in outs]
     raw = gradients(op, sample, cts, traced=False)
     traced = gradients(op, sample, cts, traced=True)
-    for port, (one, other) in enumerate(zip(raw, traced, strict=True)):
-        if one is None:
+    for port, (first, other) in enumerate(zip(raw, traced, strict=True)):
+        if first is None:
             assert other is None
             continue
         x = inputs[port]
-        assert one.shape == x.shape
-        assert one.dtype == x.dtype
-        assert one.tobytes() == other.tobytes(), "raw and traced rules differ"
+        assert first.shape == x.shape
+        assert first.dtype == x.dtype
+        assert first.tobytes() == other.tobytes(), "raw and traced rules differ"
         for part in (1.0, 1j)[: 2 if x.dtype.kind == "c" else 1]:
             direction = rng.standard_normal(x.shape) * part
             # `.grad` of a real loss is the direction of steepest ascent: dL = Re(conj(grad) dz).
-            found = float(np.sum(np.conj(one) * direction).real)
+            result = float(np.sum(np.conj(first) * direction).real)
             expected = slope(op, sample, port, direction, cts)
-            assert found == pytest.approx(expected, rel=2e-5, abs=2e-7)
+            assert result == pytest.approx(expected, rel=2e-5, abs=2e-7)
 
 
 def like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    found = np.asarray(rng.standard_normal(x.shape))
-    return found + 1j * rng.standard_normal(x.shape) if x.dtype.kind == "c" else found
+    result = np.asarray(rng.standard_normal(x.shape))
+    return result + 1j * rng.standard_normal(x.shape) if x.dtype.kind == "c" else result
 
 
 def gradients(op: Op, sample: Sample, cts: list[Any], *, traced: bool) -> list[Any]:
@@ -106,8 +106,8 @@ def gradients(op: Op, sample: Sample, cts: list[Any], *, traced: bool) -> list[A
             tensors.append(x)
         else:  # this very array, whose layout a copy would lose
             tensors.append(make(x, LEAF) if x.dtype.kind in SMOOTH_KINDS else make(x))
-    found = apply(op, tuple(tensors), sample.attrs)
-    outs = found if isinstance(found, tuple) else (found,)
+    result = apply(op, tuple(tensors), sample.attrs)
+    outs = result if isinstance(result, tuple) else (result,)
     parts = [
         np.sum(np.real(out * ct))
         for out, ct in zip(outs, cts, strict=True)
@@ -171,9 +171,9 @@ def agrees(op: Op, sample: Sample) -> None:
 
 @pytest.mark.parametrize("op", SAMPLED, ids=name)
 def test_op(op: Op) -> None:
-    found = samples(op)
-    assert found, f"{op.name} has no samples, so nothing is known of it"
-    for sample in found:
+    result = samples(op)
+    assert result, f"{op.name} has no samples, so nothing is known of it"
+    for sample in result:
         check(op, sample)
 
 
@@ -217,7 +217,7 @@ def test_second_derivative(op: Op) -> None:
         if op.name == "ldexp":
             sample = Sample((sample.inputs[0], rng.integers(0, 3, (2, 3))))
     else:
-        sample = next(each for each in op.samples(rng) if smooth_ports(op, each))
+        sample = next(s for s in op.samples(rng) if smooth_ports(op, s))
     ports = smooth_ports(op, sample)
     direction = {i: rng.standard_normal(sample.inputs[i].shape) for i in ports}
 
@@ -226,8 +226,8 @@ def test_second_derivative(op: Op) -> None:
         for i, x in zip(ports, floats, strict=True):
             inputs[i] = x
         inputs = [make(x) if isinstance(x, np.ndarray) else x for x in inputs]
-        found = apply(op, tuple(inputs), sample.attrs)
-        outs = found if isinstance(found, tuple) else (found,)
+        result = apply(op, tuple(inputs), sample.attrs)
+        outs = result if isinstance(result, tuple) else (result,)
         smooth = [np.sum(np.real(out * out)) for out in outs if out.dtype.kind in SMOOTH_KINDS]
         return sum(smooth[1:], smooth[0])
 

@@ -30,12 +30,12 @@ GRADIENTS = count(200)
 LOOPS = count(150)
 KINDS_IN = 150  # loops among which there is every kind
 EACH_LOOPS = count(25)
-EXACT = [each for each in passes.all_passes() if each.exact]
-CLEAN_UP = [each for each in EXACT if is_clean_up(each)]
+EXACT = [all_pass_ for all_pass_ in passes.all_passes() if all_pass_.exact]
+CLEAN_UP = [item for item in EXACT if is_clean_up(item)]
 
 
-def name(each: passes.GraphPass) -> str:
-    return each.name
+def name(item: passes.GraphPass) -> str:
+    return item.name
 
 
 @pytest.mark.parametrize("first", range(0, TOGETHER, PART))
@@ -43,9 +43,9 @@ def test_all_passes(first: int) -> None:
     holds(lambda case: check_lowered(case, Traced(case)), seeds(first, PART))
 
 
-@pytest.mark.parametrize("each", EXACT, ids=name)
-def test_one_pass(each: passes.GraphPass) -> None:
-    holds(lambda case: check_lowered(case, Traced(case), (each.name,)), seeds(0, ALONE))
+@pytest.mark.parametrize("item", EXACT, ids=name)
+def test_one_pass(item: passes.GraphPass) -> None:
+    holds(lambda case: check_lowered(case, Traced(case), (item.name,)), seeds(0, ALONE))
 
 
 @pytest.mark.parametrize("first", range(0, GRADIENTS, PART))
@@ -55,10 +55,10 @@ def test_forward_and_backward(first: int) -> None:
     )
 
 
-@pytest.mark.parametrize("which", NETWORKS, ids=lambda each: each.__name__)
-def test_training_steps(which: Callable[[], Case]) -> None:
-    case = network(which)
-    for chosen in (None, *((each.name,) for each in EXACT)):
+@pytest.mark.parametrize("make_case", NETWORKS, ids=lambda item: item.__name__)
+def test_training_steps(make_case: Callable[[], Case]) -> None:
+    case = network(make_case)
+    for chosen in (None, *((item.name,) for item in EXACT)):
         holds(lambda case, chosen=chosen: check_lowered(case, Traced(case), chosen), [case])
 
 
@@ -67,9 +67,9 @@ def test_for_another_back_end() -> None:
     holds(lambda case: check_lowered(case, Traced(case), options=options), seeds(0, ALONE))
 
 
-@pytest.mark.parametrize("each", CLEAN_UP, ids=name)
-def test_cleaned_up_once_is_clean(each: passes.GraphPass) -> None:
-    holds(lambda case: check_settles(case, each.name, times=1), seeds(0, ALONE))
+@pytest.mark.parametrize("item", CLEAN_UP, ids=name)
+def test_cleaned_up_once_is_clean(item: passes.GraphPass) -> None:
+    holds(lambda case: check_settles(case, item.name, times=1), seeds(0, ALONE))
 
 
 def test_every_op_alone() -> None:
@@ -83,10 +83,10 @@ def test_loops_and_branches(first: int) -> None:
     holds(lambda case: check_lowered(case, Traced(case)), control_cases(first, min(PART, LOOPS)))
 
 
-@pytest.mark.parametrize("each", EXACT, ids=name)
-def test_one_pass_on_loops(each: passes.GraphPass) -> None:
+@pytest.mark.parametrize("item", EXACT, ids=name)
+def test_one_pass_on_loops(item: passes.GraphPass) -> None:
     holds(
-        lambda case: check_lowered(case, Traced(case), (each.name,)), control_cases(0, EACH_LOOPS)
+        lambda case: check_lowered(case, Traced(case), (item.name,)), control_cases(0, EACH_LOOPS)
     )
 
 
@@ -95,13 +95,13 @@ def test_gradients_of_loops() -> None:
 
 
 def test_loops_are_of_every_kind() -> None:
-    found = Counter(what for case in control_cases(0, KINDS_IN) for what in described(case.graph))
+    result = Counter(kind for case in control_cases(0, KINDS_IN) for kind in described(case.graph))
     ops = ("scan", "cond", "while_loop")
-    assert min(found[each] for each in ops) > PART // 2
-    assert min(found[f"{one} in {other}"] for one in ops for other in ops) > 0
-    assert min(found[f"length {each}"] for each in (0, 1, 2, 3, 9)) > 0
-    assert found.keys() >= {"reverse", "several carries", "several columns", "elements"}
-    assert sum(each.startswith("op ") for each in found) > 80
+    assert min(result[op] for op in ops) > PART // 2
+    assert min(result[f"{op} in {other}"] for op in ops for other in ops) > 0
+    assert min(result[f"length {item}"] for item in (0, 1, 2, 3, 9)) > 0
+    assert result.keys() >= {"reverse", "several carries", "several columns", "elements"}
+    assert sum(text.startswith("op ") for text in result) > 80
 
 
 @settings(

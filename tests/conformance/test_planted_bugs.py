@@ -10,17 +10,17 @@ from tests.conformance.planted.detectors import DETECTORS, usable
 ALL = all_planted()
 
 
-@pytest.mark.parametrize("name", [each for each in DETECTORS if usable(each)])
+@pytest.mark.parametrize("name", [item for item in DETECTORS if usable(item)])
 def test_nothing_is_found_without_a_fault(name: str) -> None:
     DETECTORS[name]()
 
 
-FIRST = {each.found_by: each for each in reversed(ALL)}
+FIRST = {item.found_by: item for item in reversed(ALL)}
 """One fault of each detector, which is planted by `make test` too."""
 FAULTS = [
-    pytest.param(each, marks=() if FIRST[each.found_by] is each else pytest.mark.deep, id=each.name)
-    for each in ALL
-    if usable(each.found_by)
+    pytest.param(item, marks=() if FIRST[item.found_by] is item else pytest.mark.deep, id=item.name)
+    for item in ALL
+    if usable(item.found_by)
 ]
 
 
@@ -33,4 +33,4 @@ def test_fault_is_found(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_there_are_enough_faults() -> None:
     assert len(ALL) >= 20
-    assert {each.found_by for each in ALL} >= {"passes", "c passes", "numpy", "tiles"}
+    assert {item.found_by for item in ALL} >= {"passes", "c passes", "numpy", "tiles"}

@@ -22,12 +22,12 @@ ALL = [op for op in ops.all_ops() if op.name not in SIGNALS]
 
 def recorded(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any], *, captured: bool) -> Node:
     """A node as it comes back from a recording: of the run, or of a captured graph."""
-    tensors = tuple(make(each) if isinstance(each, np.ndarray) else each for each in inputs)
+    tensors = tuple(make(value) if isinstance(value, np.ndarray) else value for value in inputs)
     plain = plain_attrs(op, tensors, attrs)
     if captured:
         plain = {**{name: value for name, value in plain.items() if name not in attrs}, **attrs}
-    given = tuple(i + 1 for i, each in enumerate(inputs) if isinstance(each, np.ndarray))
-    return decode_node(encode(Node(1, op.name, op.name, op.family, given, attrs=plain)))
+    ports = tuple(i + 1 for i, value in enumerate(inputs) if isinstance(value, np.ndarray))
+    return decode_node(encode(Node(1, op.name, op.name, op.family, ports, attrs=plain)))
 
 
 def test_every_call_comes_back_and_gives_the_same() -> None:

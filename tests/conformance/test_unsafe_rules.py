@@ -27,7 +27,9 @@ from tests.conformance.graphs.same import check_same
 from tests.conformance.graphs.unsafe import PATTERNS, Patterned, allowed, patterned
 from tests.depth import count
 
-UNSAFE = [rule.name for each in passes.all_passes() for rule in each.rules if not rule.exact]
+UNSAFE = [
+    rule.name for all_pass_ in passes.all_passes() for rule in all_pass_.rules if not rule.exact
+]
 GRAPHS = count(25)
 TOGETHER = count(25)
 
@@ -36,47 +38,47 @@ def test_every_unsafe_rule_has_a_pattern() -> None:
     assert sorted(PATTERNS) == sorted(UNSAFE)
 
 
-def fired(found: Lowered) -> set[str]:
+def fired(result: Lowered) -> set[str]:
     """Names of the unsafe rules that were used, inside of bodies too."""
-    said = " ".join(f"/{each.rule} {each.note}," for each in found.rewrites)
-    words = said.replace(",", " ").replace(";", " ").split()
-    return {each.rpartition("/")[2] for each in words} & {*UNSAFE}
+    rewrites = " ".join(f"/{rewrite.rule} {rewrite.note}," for rewrite in result.rewrites)
+    words = rewrites.replace(",", " ").replace(";", " ").split()
+    return {word.rpartition("/")[2] for word in words} & {*UNSAFE}
 
 
-def check_unsafe(each: Patterned, rules: Sequence[str]) -> Lowered:
+def check_unsafe(item: Patterned, rules: Sequence[str]) -> Lowered:
     """Lowered with these rules, each value is where it may be, and the graph says what it is."""
-    case, traced, where = each.case, Traced(each.case), allowed(each)
-    found = lowered_of(case, options=Options(unsafe=frozenset(rules)))
-    check_graph(case, found)
-    outputs, values = every_value(found.graph, found.arrays, case.feeds)
-    for value, one in zip(case.graph.outputs, outputs, strict=True):
-        said = outside(one, where[value])
-        need(not said, f"%{value}: {said}\n{said_of(found)}", case)
-    check_provenance(case, traced, found, values, lambda value, now: outside(now, where[value]))
-    check_effects(case, found)
+    case, traced, where = item.case, Traced(item.case), allowed(item)
+    result = lowered_of(case, options=Options(unsafe=frozenset(rules)))
+    check_graph(case, result)
+    outputs, values = every_value(result.graph, result.arrays, case.feeds)
+    for value, output in zip(case.graph.outputs, outputs, strict=True):
+        message = outside(output, where[value])
+        need(not message, f"%{value}: {message}\n{said_of(result)}", case)
+    check_provenance(case, traced, result, values, lambda value, now: outside(now, where[value]))
+    check_effects(case, result)
     with quiet():
-        again = get("numpy").build(found).run(list(case.feeds))
-    check_same(again, outputs, f"the back end numpy, {said_of(found)}", case)
-    return found
+        again = get("numpy").build(result).run(list(case.feeds))
+    check_same(again, outputs, f"the back end numpy, {said_of(result)}", case)
+    return result
 
 
 @pytest.mark.parametrize("rule", UNSAFE)
 def test_one_rule(rule: str) -> None:
     in_bodies = 0
     for seed in range(GRAPHS):
-        each = patterned([rule], seed)
-        plain = check_lowered(each.case, Traced(each.case))
+        item = patterned([rule], seed)
+        plain = check_lowered(item.case, Traced(item.case))
         assert not fired(plain)
-        found = check_unsafe(each, [rule])
-        assert fired(found) == {rule}, f"{rule} is not used:\n{each.case}"
-        in_bodies += all(rewrite.rule != rule for rewrite in found.rewrites)
+        result = check_unsafe(item, [rule])
+        assert fired(result) == {rule}, f"{rule} is not used:\n{item.case}"
+        in_bodies += all(rewrite.rule != rule for rewrite in result.rewrites)
     assert 0 < in_bodies < GRAPHS
 
 
 def test_all_rules_together() -> None:
     seen: set[str] = set()
     for seed in range(TOGETHER):
-        each = patterned(UNSAFE, seed)
-        check_lowered(each.case, Traced(each.case))
-        seen |= fired(check_unsafe(each, ["all"]))
+        item = patterned(UNSAFE, seed)
+        check_lowered(item.case, Traced(item.case))
+        seen |= fired(check_unsafe(item, ["all"]))
     assert seen == {*UNSAFE}

@@ -30,10 +30,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return started[-1]
 
     yield begin
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-        each.end()
+    for item in started:
+        if item.process.poll() is None:
+            item.process.kill()
+        item.end()
 
 
 @pytest.fixture
@@ -46,5 +46,5 @@ def new_page() -> Iterator[Open]:
         return opened[-1]
 
     yield make
-    for each in opened:
-        each.close()
+    for item in opened:
+        item.close()

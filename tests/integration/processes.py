@@ -103,7 +103,7 @@ class Program:
     def server_pid(self) -> int:
         """The process of the server, the only child of the command, by whichever thread."""
         tasks = Path(f"/proc/{self.process.pid}/task")
-        return int("".join(each.read_text() for each in tasks.glob("*/children")).split()[0])
+        return int("".join(path.read_text() for path in tasks.glob("*/children")).split()[0])
 
     def end(self) -> int:
         """Wait for its end; its status."""
@@ -145,14 +145,14 @@ class Server(Live):
 def entered(program: Program) -> Server:
     """The server of a command, as a browser sees it."""
     line = program.expect("open http://127.0.0.1:")
-    found = re.search(r"http://\S+", line)
-    assert found is not None
-    return Server(found[0])
+    match = re.search(r"http://\S+", line)
+    assert match is not None
+    return Server(match[0])
 
 
 def run_id(page: Page) -> str:
     """The id of the first run that the server lists."""
-    runs = page.hello.runs or page.wait(wire.RunsChanged, lambda each: bool(each.runs)).runs
+    runs = page.hello.runs or page.wait(wire.RunsChanged, lambda item: bool(item.runs)).runs
     return str(runs[0].id)
 
 
@@ -166,7 +166,7 @@ def stopped(page: Page, reason: str = "") -> SessionInfo:
     """Wait for a stop, of a reason if that is given: the last one may be told more than once."""
     return page.wait(
         wire.SessionChanged,
-        lambda each: each.info.stop is not None and reason in ("", each.info.stop.reason),
+        lambda item: item.info.stop is not None and reason in ("", item.info.stop.reason),
     ).info
 
 

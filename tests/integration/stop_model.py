@@ -112,16 +112,16 @@ class Listening:
 
 def with_kernels(shut: list[Happened], opened: list[Happened]) -> list[Happened]:
     """What happens with all kernels opened, each with the kernels that it is inside of."""
-    always = {each.node.name for each in shut}
+    always = {event.node.name for event in shut}
     waiting: list[Happened] = []
-    for each in opened:
-        if each.node.name not in always:
-            waiting.append(each)
-        elif waiting and each.what != "gradient":
+    for event in opened:
+        if event.node.name not in always:
+            waiting.append(event)
+        elif waiting and event.what != "gradient":
             # What is inside of a kernel happens right before the kernel.
-            nodes = {one.node.name: one.node for one in waiting}
-            for one in waiting:
-                one.inside = (each.node, *nodes.values())
+            nodes = {first.node.name: first.node for first in waiting}
+            for first in waiting:
+                first.inside = (event.node, *nodes.values())
             waiting = []
     assert not waiting
     return opened
@@ -131,23 +131,23 @@ def within(scope: str, around: str) -> bool:
     return around == "" or scope == around or scope.startswith(around + "/")
 
 
-def about(each: Breakpoint, node: Node) -> bool:
+def about(item: Breakpoint, node: Node) -> bool:
     """Whether a breakpoint is about a node."""
-    if each.phase and each.phase != node.phase:
+    if item.phase and item.phase != node.phase:
         return False
-    match each.kind:
+    match item.kind:
         case "node":
-            return node.name == each.target
+            return node.name == item.target
         case "op":
-            return node.op == each.target
+            return node.op == item.target
         case "glob":
-            return fnmatch.fnmatchcase(node.name, each.target)
+            return fnmatch.fnmatchcase(node.name, item.target)
         case "regex":
-            return re.fullmatch(each.target, node.name) is not None
+            return re.fullmatch(item.target, node.name) is not None
         case "scope":
-            return node.op not in LEAVES and within(node.scope, each.target)
+            return node.op not in LEAVES and within(node.scope, item.target)
         case "source":
-            file, _, line = each.target.rpartition(":")
+            file, _, line = item.target.rpartition(":")
             at = node.source
             return (
                 node.op not in LEAVES
@@ -155,11 +155,11 @@ def about(each: Breakpoint, node: Node) -> bool:
                 and at.line == int(line)
                 and at.file.endswith(f"/{file}")
             )
-    raise AssertionError(each.kind)
+    raise AssertionError(item.kind)
 
 
-def of_gradients(each: Breakpoint) -> bool:
-    return "grad" in each.condition
+def of_gradients(item: Breakpoint) -> bool:
+    return "grad" in item.condition
 
 
 def counted(wanted: str, hits: int) -> bool:
@@ -218,126 +218,132 @@ class Model:
 
     def stops(self, answers: Callable[[Stopped], Iterator[Command]]) -> list[Stopped]:
         """Run the program; at each stop the commands that were given there are taken."""
-        found: list[Stopped] = []
+        results: list[Stopped] = []
         if self.entry:
             self.reason, self.goal = "entry", computes
         self.kernel: Node | None = None
-        for each in self.happened:
-            if not self._told(each):
+        for event in self.happened:
+            if not self._told(event):
                 continue
-            stop = self._meet(each)
+            stop = self._meet(event)
             if stop is None:
                 continue
-            found.append(stop)
+            results.append(stop)
             self.goal, self.reason = None, ""
-            self.previous[each.thread] = (each.node.scope, each.step)
+            self.previous[event.thread] = (event.node.scope, event.step)
             for command in answers(stop):
-                self._take(command, each)
-        return found
+                self._take(command, event)
+        return results
 
-    def _told(self, each: Happened) -> bool:
+    def _told(self, item: Happened) -> bool:
         """Whether it happens at all with these breakpoints, and would be told."""
         if self.detached:
             return False
-        on = [one.breakpoint for one in self.armed if one.on]
-        if each.inside:
-            if self.kernel is not each.inside[0]:
+        on = [first.breakpoint for first in self.armed if first.on]
+        if item.inside:
+            if self.kernel is not item.inside[0]:
                 # Whether a kernel is opened is decided when it begins.
-                self.kernel = each.inside[0]
+                self.kernel = item.inside[0]
                 self.opened = any(
-                    about(one, node) for one in on if one.kind != "scope" for node in each.inside
+                    about(first, node)
+                    for first in on
+                    if first.kind != "scope"
+                    for node in item.inside
                 )
             if not self.opened:
                 return False
-        elif each.what != "gradient":
+        elif item.what != "gradient":
             self.kernel = None
-        if each.what == "before":
-            return self.reason == "entry" or any(one.when == "before" for one in on)
+        if item.what == "before":
+            return self.reason == "entry" or any(first.when == "before" for first in on)
         return True
 
-    def _meet(self, each: Happened) -> Stopped | None:
-        hits = [one for one in self.armed if self._counts(one, each)]
+    def _meet(self, event: Happened) -> Stopped | None:
+        hits = [f for f in self.armed if self._counts(f, event)]
         stop: Stopped | None = None
-        if each.what == "failed":
+        if event.what == "failed":
             if self.exceptions:
-                stop = Stopped("exception", "after", each.node.name, each.step)
+                stop = Stopped("exception", "after", event.node.name, event.step)
         elif hits:
             first = hits[0].breakpoint.id
-            stop = Stopped("breakpoint", each.when, each.node.name, each.step, first)
-        elif each.what != "gradient" and self.goal is not None and self.goal(each):
-            stop = Stopped(self.reason, each.when, each.node.name, each.step)
-        if each.what in ("after", "failed") and each.node.op not in LEAVES:
-            self.previous[each.thread] = (each.node.scope, each.step)
+            stop = Stopped("breakpoint", event.when, event.node.name, event.step, first)
+        elif event.what != "gradient" and self.goal is not None and self.goal(event):
+            stop = Stopped(self.reason, event.when, event.node.name, event.step)
+        if event.what in ("after", "failed") and event.node.op not in LEAVES:
+            self.previous[event.thread] = (event.node.scope, event.step)
         return stop
 
     def _counts(self, armed: Armed, at: Happened) -> bool:
         """Count a breakpoint if it holds here; whether it stops the program."""
-        each = armed.breakpoint
+        item = armed.breakpoint
         node = at.node if at.of is None else at.of
         if (
             not armed.on
-            or each.when != at.when
-            or of_gradients(each) != (at.what == "gradient")
-            or at.step < each.first_step
-            or (each.last_step is not None and at.step > each.last_step)
-            or not about(each, node)
+            or item.when != at.when
+            or of_gradients(item) != (at.what == "gradient")
+            or at.step < item.first_step
+            or (item.last_step is not None and at.step > item.last_step)
+            or not about(item, node)
         ):
             return False
-        if each.kind == "scope" and at.what != "gradient":
+        if item.kind == "scope" and at.what != "gradient":
             before = self.previous.get(at.thread)
-            if before is not None and before[1] == at.step and within(before[0], each.target):
+            if before is not None and before[1] == at.step and within(before[0], item.target):
                 return False
         if at.what == "failed":
             # Nothing can be asked of what has no value; without a question it is counted.
-            if not each.condition and not each.log:
+            if not item.condition and not item.log:
                 armed.hits += 1
             return False
-        if each.condition:
-            holds = CONDITIONS[each.condition](at.value, None, at.value, at.step)
+        if item.condition:
+            holds = CONDITIONS[item.condition](at.value, None, at.value, at.step)
             if holds is None:
                 armed.on = False
             if not holds:
                 return False
         armed.hits += 1
-        if not counted(each.hits, armed.hits):
+        if not counted(item.hits, armed.hits):
             return False
-        if each.once:
+        if item.once:
             armed.on = False
-        if each.log:
-            self.log.append(each.id)
+        if item.log:
+            self.log.append(item.id)
             return False
         return True
 
     def _take(self, command: Command, at: Happened) -> None:
         scope, step = at.node.scope, at.step
-        mine: Goal = lambda each: computes(each) and each.what == "after"  # noqa: E731
+        mine: Goal = lambda item: computes(item) and item.what == "after"  # noqa: E731
         self.reason = "step"
         match command:
             case StepNode():
                 self.goal = mine
             case StepIn(scope=str(wanted)) if wanted:
-                self.goal = lambda each: mine(each) and within(each.node.scope, wanted)
+                self.goal = lambda event: mine(event) and within(event.node.scope, wanted)
             case StepIn():
-                self.goal = lambda each: mine(each) and not within(scope, each.node.scope)
+                self.goal = lambda event: mine(event) and not within(scope, event.node.scope)
             case StepOver(scope=str(wanted)) if wanted:
-                self.goal = lambda each: mine(each) and not within(each.node.scope, wanted)
+                self.goal = lambda event: mine(event) and not within(event.node.scope, wanted)
             case StepOver():
-                self.goal = lambda each: (
-                    mine(each) and (each.node.scope == scope or not within(each.node.scope, scope))
+                self.goal = lambda event: (
+                    mine(event)
+                    and (event.node.scope == scope or not within(event.node.scope, scope))
                 )
             case StepOut():
-                self.goal = lambda each: mine(each) and not within(each.node.scope, scope)
+                self.goal = lambda event: mine(event) and not within(event.node.scope, scope)
             case NextStep():
-                self.goal = lambda each: mine(each) and each.step > step
+                self.goal = lambda item: mine(item) and item.step > step
             case RunTo(node=name):
                 self.reason = "run_to"
-                self.goal = lambda each: each.what == "after" and each.node.name == name
+                self.goal = lambda event: event.what == "after" and event.node.name == name
             case StepTwin():
                 self.reason = "run_to"
                 self.goal = self._twin(at.node)
             case SetBreakpoints(breakpoints=wanted_now):
-                known = {one.breakpoint.id: one.hits for one in self.armed}
-                self.armed = [Armed(one, known.get(one.id, 0), one.enabled) for one in wanted_now]
+                known = {first.breakpoint.id: first.hits for first in self.armed}
+                self.armed = [
+                    Armed(first, known.get(first.id, 0), first.enabled) for first in wanted_now
+                ]
             case SetExceptions(stop=stop):
                 self.exceptions = stop
             case Detach():
@@ -347,8 +353,8 @@ class Model:
 
     def _twin(self, node: Node) -> Goal:
         assert node.forward is None, "refused: a forward node ran before"
-        return lambda each: each.what == "after" and each.node.forward == node.id
+        return lambda event: event.what == "after" and event.node.forward == node.id
 
 
-def computes(each: Happened) -> bool:
-    return each.node.op not in LEAVES and each.what != "gradient"
+def computes(event: Happened) -> bool:
+    return event.node.op not in LEAVES and event.what != "gradient"

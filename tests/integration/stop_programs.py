@@ -73,27 +73,27 @@ class Running:
     def run(self) -> bytes:
         """Everything that it computed."""
         program = self.program
-        found: list[Any] = []
+        results: list[Any] = []
         optimizer = ns.optim.SGD([self.a, self.b], lr=0.1)
         # Kernels pay for large arrays only; here they are to be there.
         with np.errstate(all="ignore"), patch.object(fuse, "TILED", 1):
             x = self._do(ns.tensor(np.array([1.0, 2.0, 3.0])), program["before"])
             for k in ns.steps(range(program["steps"])):
                 y = self._do(x.detach() * float(k + 1), program["body"])
-                for number, (_, which) in enumerate(program["calls"]):
+                for number, (_, choice) in enumerate(program["calls"]):
                     with ns.name_scope(f"call{number}"):
-                        y = self.functions[which](y)
+                        y = self.functions[choice](y)
                 loss = np.sum(y * self.a)
                 if program["backward"]:
                     loss.backward()
                     if program["optimizer"]:
                         optimizer.step()
-                    found += [each.grad.numpy().copy() for each in (self.a, self.b)
-                              if each.grad is not None]  # fmt: skip
+                    results += [tensor.grad.numpy().copy() for tensor in (self.a, self.b)
+                              if tensor.grad is not None]  # fmt: skip
                     optimizer.zero_grad()
-                found.append(np.array(loss.numpy()))
-        found += [self.a.numpy(), self.b.numpy()]
-        return b"".join(each.tobytes() for each in found)
+                results.append(np.array(loss.numpy()))
+        results += [self.a.numpy(), self.b.numpy()]
+        return b"".join(array.tobytes() for array in results)
 
     def run_body(self) -> bytes:
         """What one step computes, beside other threads; without the optimizer."""
@@ -103,8 +103,11 @@ class Running:
             loss = np.sum(y * self.a)
             if program["backward"]:
                 loss.backward()
-            found = [loss, *(each.grad for each in (self.a, self.b) if each.grad is not None)]
-        return b"".join(each.numpy().tobytes() for each in found)
+            results = [
+                loss,
+                *(tensor.grad for tensor in (self.a, self.b) if tensor.grad is not None),
+            ]
+        return b"".join(tensor.numpy().tobytes() for tensor in results)
 
     def _do(self, x: Any, body: list[Statement]) -> Any:
         for kind, *rest in body:

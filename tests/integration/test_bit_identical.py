@@ -34,7 +34,7 @@ def train() -> list[np.ndarray]:
             loss = nn.cross_entropy(model(ns.tensor(batch)), target)
         loss.backward()
         optimizer.step()
-    return [each.numpy().copy() for each in model.parameters()]
+    return [parameter.numpy().copy() for parameter in model.parameters()]
 
 
 class Controlled(nn.Module):
@@ -112,13 +112,13 @@ PROGRAMS: dict[str, Callable[[], list[np.ndarray]]] = {
 def plain() -> list[np.ndarray]:
     weights = train()
     assert len(weights) == 4
-    assert all(np.isfinite(each).all() for each in weights)
+    assert all(np.isfinite(weight).all() for weight in weights)
     return weights
 
 
-def same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
+def same(result: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    assert len(result) == len(expected)
+    for ours, theirs in zip(result, expected, strict=True):
         assert ours.dtype == theirs.dtype
         assert ours.tobytes() == theirs.tobytes()
 
@@ -149,7 +149,7 @@ def test_kept_as_by_default(
     finally:
         run.finish()
     with Recording.open(tmp_path / "run.nscope") as recording:
-        seen = [each.step for each in recording.steps() if each.observed]
+        seen = [step.step for step in recording.steps() if step.observed]
         assert set(seen[-2:]) <= recording.steps_with_arrays()
         assert not everything or seen == [1, 2, 3, 4]
 
@@ -172,9 +172,9 @@ def test_stopped_at_conditions(plain: list[np.ndarray], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def controlled() -> list[np.ndarray]:
-    found = train_controlled()
-    assert len({each.tobytes() for each in found[:STEPS]}) == STEPS
-    return found
+    result = train_controlled()
+    assert len({array.tobytes() for array in result[:STEPS]}) == STEPS
+    return result
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -188,14 +188,14 @@ def test_every_form_recorded_at_every_level(
     same(PROGRAMS[name](), controlled)  # and nobody watches any more
     recording = Recording.open(path)
     nodes = [row.node for row in recording.nodes()]
-    assert {"forward", "recompute", "backward", "optimizer"} <= {each.phase for each in nodes}
-    inside = [each for each in nodes if each.phase == "forward" and each.op == "tanh"]
-    iterations = [each for each in inside if "scan" in each.scope]
-    branch = any("cond" in each.scope for each in nodes if each.op == "multiply")
+    assert {"forward", "recompute", "backward", "optimizer"} <= {node.phase for node in nodes}
+    inside = [node for node in nodes if node.phase == "forward" and node.op == "tanh"]
+    iterations = [item for item in inside if "scan" in item.scope]
+    branch = any("cond" in node.scope for node in nodes if node.op == "multiply")
     if name == "compiled":  # a loop is one kernel, and so is a branch
         assert not iterations
         assert not branch
-        assert {"scan", "cond"} <= {each.op for each in nodes if each.graph}
+        assert {"scan", "cond"} <= {node.op for node in nodes if node.graph}
     else:  # every iteration of a loop is nodes of its own, and so is what a branch does
         assert len(iterations) == 8
         assert branch is (name == "by hand")  # eagerly the branch is Python's own
@@ -208,8 +208,8 @@ def test_compiled_loops_that_are_opened(controlled: list[np.ndarray], tmp_path: 
         same(PROGRAMS["compiled"](), controlled)
     with Recording.open(path) as recording:
         nodes = [row.node for row in recording.nodes()]
-    inside = [each for each in nodes if each.phase == "forward" and each.op == "tanh"]
-    assert len([each for each in inside if "scan" in each.scope]) == 8
+    inside = [node for node in nodes if node.phase == "forward" and node.op == "tanh"]
+    assert len([item for item in inside if "scan" in item.scope]) == 8
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -100,15 +100,15 @@ def trained(
         loss, logits = run(ns.tensor(x, name="x"), ns.tensor(labels, name="labels"))
         losses.append(loss.item())
         outputs.append(logits.numpy())
-    found = {
+    results = {
         "losses": losses,
         "outputs": outputs,
         "weights": {path: p.numpy() for path, p in model.named_parameters()},
         "grads": {path: p.grad.numpy() for path, p in model.named_parameters()},
     }
     if static:
-        found["traces"] = len(run.explain().traces)
-    return found
+        results["traces"] = len(run.explain().traces)
+    return results
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -125,7 +125,7 @@ def test_training_is_bit_equal(name: str, optimizer: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_through_a_compiled_model_are_bit_equal(name: str) -> None:
     make, shape = MODELS[name]
-    found = []
+    results = []
     for static in (False, True):
         rng = np.random.default_rng(1)
         model = make(rng)
@@ -136,19 +136,19 @@ def test_gradients_through_a_compiled_model_are_bit_equal(name: str) -> None:
         for _ in range(2):  # the second adds to the first
             (run(x) ** 2).sum().backward()
         grads = {path: p.grad.numpy() for path, p in model.named_parameters()}
-        found.append((grads, x.grad.numpy()))
-    np.testing.assert_equal(found[1], found[0])
-    assert all(np.any(each) for each in found[0][0].values())
+        results.append((grads, x.grad.numpy()))
+    np.testing.assert_equal(results[1], results[0])
+    assert all(np.any(item) for item in results[0][0].values())
 
 
 def seen(events: Events) -> list[tuple[Any, ...]]:
     """What a page shows of a run: each execution with its node, and its values."""
     return [
         (
-            each.node.name, each.node.op, each.node.phase, each.node.scope,
-            [array.tobytes() for array in each.outputs], each.step,
+            node.node.name, node.node.op, node.node.phase, node.node.scope,
+            [array.tobytes() for array in node.outputs], node.step,
         )
-        for each in events.of(NodeFinished)
+        for node in events.of(NodeFinished)
     ]  # fmt: skip
 
 

@@ -34,14 +34,14 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawn(picture: Path) -> list[str]:
     root = ElementTree.parse(picture).getroot()
     assert root.tag == f"{SVG}svg"
-    return ["".join(each.itertext()).strip() for each in root.iter(f"{SVG}text")]
+    return ["".join(item.itertext()).strip() for item in root.iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_by_the_page(recording: Path, tmp_path: Path, theme: str) -> None:
     texts = drawn(export(recording, tmp_path / "graph.svg", engine="page", theme=theme))
     for name in ("hidden_1", "hidden_2", "output", "loss", "backward", "optimizer", "mean"):
-        assert any(name in each for each in texts), name
+        assert any(name in text for text in texts), name
 
 
 def test_by_graphviz(recording: Path, tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_by_graphviz(recording: Path, tmp_path: Path) -> None:
     labels = {node.name.rpartition("/")[2] for node in graph.nodes}
     assert labels <= set(texts)
     clusters = [
-        each
-        for each in ElementTree.parse(picture).iter(f"{SVG}g")
-        if each.get("class") == "cluster"
+        item
+        for item in ElementTree.parse(picture).iter(f"{SVG}g")
+        if item.get("class") == "cluster"
     ]
     scopes = {node.scope for node in graph.nodes if node.scope}
     assert len(clusters) >= len(scopes)

@@ -48,14 +48,14 @@ def test_a_recording_waits_for_room_and_says_what_is_missing(tmp_path: Path) -> 
     program = Program(
         tmp_path, *UNSTOPPED, "--level", "values", "--record", "run.nscope", "full.py"
     )
-    told = program.expect("nodescope: open http")
-    page = Page(Server(re.search(r"http\S+", told)[0]))  # type: ignore[index, arg-type]
+    notice = program.expect("nodescope: open http")
+    page = Page(Server(re.search(r"http\S+", notice)[0]))  # type: ignore[index, arg-type]
     (run,) = page.hello.runs
     page.subscribe(run.id)
     (tmp_path / "followed").touch()
     line = program.expect("the recording is paused, your program continues")
     assert "it resumes when there is space" in line
-    changed = page.wait(wire.RunChanged, lambda each: bool(each.run.trouble))
+    changed = page.wait(wire.RunChanged, lambda item: bool(item.run.trouble))
     assert "paused" in changed.run.trouble
     with Recording.open(tmp_path / "run.nscope") as recording:
         before = recording.last_seq()  # all that was told is there, and can be read
@@ -63,7 +63,7 @@ def test_a_recording_waits_for_room_and_says_what_is_missing(tmp_path: Path) -> 
     (tmp_path / "room").touch()
     program.expect("room")
     line = program.expect("recording resumed; missing:")
-    page.wait(wire.RunChanged, lambda each: not each.run.trouble)
+    page.wait(wire.RunChanged, lambda item: not item.run.trouble)
     (tmp_path / "resumed").touch()
     program.expect("done")
     assert program.end() == 0
@@ -76,7 +76,7 @@ def test_a_recording_waits_for_room_and_says_what_is_missing(tmp_path: Path) -> 
         assert {row.step for row in recording.steps()} == set(range(1, 31))
         lost = recording.dropped()
         said = re.findall(r"([\d,]+) (execution|statistic|array)", line)
-        counts = {what: int(number.replace(",", "")) for number, what in said}
+        counts = {kind: int(number.replace(",", "")) for number, kind in said}
         assert counts.get("execution", 0) <= lost.executions
         assert len(recording.executions()) + lost.executions >= 600
 

@@ -44,7 +44,7 @@ def train(*, compiled: bool, steps: int = STEPS, raise_in: int = 0) -> list[np.n
             raise ValueError("on purpose")
     with ns.name_scope("after"), ns.no_grad():
         last = model(ns.tensor(data[0]))
-    return [last.numpy(), *(each.numpy() for each in model.parameters())]
+    return [last.numpy(), *(parameter.numpy() for parameter in model.parameters())]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -52,19 +52,19 @@ def test_the_bits_are_those_of_a_free_run(compiled: bool, tmp_path: Path) -> Non
     free = train(compiled=compiled)
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=STRICT):
         governed = train(compiled=compiled)
-    for one, other in zip(free, governed, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, other in zip(free, governed, strict=True):
+        np.testing.assert_array_equal(first, other)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found, rows = recording.governed(), recording.steps()
-        ran = Counter(each.step for each in recording.executions())
-        after = [each.node for each in recording.nodes() if each.node.scope.startswith("after")]
-        inputs = {each for node in after for each in node.inputs}
-        weights = {each.value.id for each in recording.values() if each.value.name == "weight"}
-        times = {each.id: recording.history(each.id, limit=1)[0] for each in after}
-    assert found is not None
-    assert len(rows) == found.steps == STEPS
-    assert found.steps_left_out == sum(not each.observed for each in rows) > STEPS // 2
-    left_out = {each.step for each in rows if not each.observed} - {STEPS}
+        result, rows = recording.governed(), recording.steps()
+        ran = Counter(execution.step for execution in recording.executions())
+        after = [node.node for node in recording.nodes() if node.node.scope.startswith("after")]
+        inputs = {value for node in after for value in node.inputs}
+        weights = {item.value.id for item in recording.values() if item.value.name == "weight"}
+        times = {item.id: recording.history(item.id, limit=1)[0] for item in after}
+    assert result is not None
+    assert len(rows) == result.steps == STEPS
+    assert result.steps_left_out == sum(not row.observed for row in rows) > STEPS // 2
+    left_out = {row.step for row in rows if not row.observed} - {STEPS}
     assert not left_out & set(ran)
     # What comes after the loop is seen again, once, and takes the weights as they are then.
     assert after
@@ -77,15 +77,15 @@ def test_what_a_step_takes_from_one_that_was_left_out_is_no_nodes_output(tmp_pat
         run.bus.leaves_out = lambda step: step == 2
         train(compiled=False, steps=3)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        makers = {each.value.id: each.producer for each in recording.values()}
-        nodes = {each.node.id: each.node for each in recording.nodes()}
-        steps = {each.step: each for each in recording.steps()}
+        makers = {item.value.id: item.producer for item in recording.values()}
+        nodes = {node.node.id: node.node for node in recording.nodes()}
+        steps = {step.step: step for step in recording.steps()}
     # The last definition is that of step 3: its velocity was made where nobody looked.
-    moved = [each for each in nodes.values() if each.scope == "optimizer/weight/velocity"]
-    moved = moved or [each for each in nodes.values() if "velocity" in each.name]
-    assert [steps[each].observed for each in (1, 2, 3)] == [True, False, True]
+    moved = [node for node in nodes.values() if node.scope == "optimizer/weight/velocity"]
+    moved = moved or [node for node in nodes.values() if "velocity" in node.name]
+    assert [steps[item].observed for item in (1, 2, 3)] == [True, False, True]
     assert moved
-    sources = [nodes[makers[value] or 0].op for each in moved for value in each.inputs]
+    sources = [nodes[makers[value] or 0].op for node in moved for value in node.inputs]
     assert "assign" not in sources
 
 
@@ -101,10 +101,10 @@ def test_a_breakpoint_keeps_every_step_and_that_is_said(tmp_path: Path) -> None:
     assert any("no training step may run unobserved, since a breakpoint is set" in x for x in lines)
     assert "over the limit, since a breakpoint is set" in lines[-1]
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = recording.governed()
-        assert all(each.observed for each in recording.steps())
-    assert found is not None
-    assert (found.steps, found.steps_left_out, found.measured) == (40, 0, False)
+        result = recording.governed()
+        assert all(step.observed for step in recording.steps())
+    assert result is not None
+    assert (result.steps, result.steps_left_out, result.measured) == (40, 0, False)
 
 
 def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     run.finish(1, "ValueError: on purpose")
     assert caught.value
     assert any(
-        "raised in step 5 or after it, and what ran there was not observed" in each
-        for each in lines
+        "raised in step 5 or after it, and what ran there was not observed" in line
+        for line in lines
     )
 
 
@@ -133,14 +133,14 @@ def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
         database.execute("ALTER TABLE step DROP COLUMN observed")
     database.close()
     with Recording.open(path) as recording:
-        assert [each.observed for each in recording.steps()] == [True, True, True]
+        assert [step.observed for step in recording.steps()] == [True, True, True]
 
 
 class Deep(nn.Module):
     """Many small operations, so that observing them costs many times what they take."""
 
     def __init__(self) -> None:
-        self.layers = [nn.Linear(4, 4, rng=np.random.default_rng(each)) for each in range(6)]
+        self.layers = [nn.Linear(4, 4, rng=np.random.default_rng(index)) for index in range(6)]
 
     def forward(self, x: Any) -> Any:
         for layer in self.layers:
@@ -152,7 +152,7 @@ def evaluate(*, raise_in: int = 0, tape: bool = False) -> list[np.ndarray[Any, A
     model = Deep()
     for _ in ns.steps(range(3)):
         model(ns.tensor(np.ones((2, 4), np.float32)))
-    found = []
+    results = []
     for number in range(60):
         with ns.name_scope("evaluation"), contextlib.ExitStack() as stack:
             if not tape:
@@ -160,8 +160,8 @@ def evaluate(*, raise_in: int = 0, tape: bool = False) -> list[np.ndarray[Any, A
             guess = model(ns.tensor(np.full((2, 4), number / 60, np.float32)))
             if number + 1 == raise_in:
                 model(ns.tensor(np.ones((2, 3), np.float32)))
-            found.append((guess + 1).numpy())
-    return found
+            results.append((guess + 1).numpy())
+    return results
 
 
 @pytest.fixture
@@ -177,21 +177,21 @@ def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(tmp_path: Path) -> 
     free = evaluate()
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
         governed = evaluate()
-    for one, other in zip(free, governed, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, other in zip(free, governed, strict=True):
+        np.testing.assert_array_equal(first, other)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = recording.governed()
-        scopes = {each.node.id: each.node.scope for each in recording.nodes()}
-        ran = Counter(scopes[each.node] for each in recording.executions())
-        spans = [each for each in recording.host(0, 1 << 62, 1000) if each.kind == "unobserved"]
-    assert found is not None
-    assert (found.calls, found.calls_left_out) == (60, 58)
+        result = recording.governed()
+        scopes = {node.node.id: node.node.scope for node in recording.nodes()}
+        ran = Counter(scopes[execution.node] for execution in recording.executions())
+        spans = [item for item in recording.host(0, 1 << 62, 1000) if item.kind == "unobserved"]
+    assert result is not None
+    assert (result.calls, result.calls_left_out) == (60, 58)
     inside = [count for scope, count in ran.items() if scope.startswith("evaluation/layers_")]
     assert inside
     assert all(count % 2 == 0 for count in inside)
     assert ran["evaluation"] >= 60  # what is outside of the calls is observed
     assert len(spans) == 58
-    assert all(each.file.endswith("test_governed_steps.py") for each in spans)
+    assert all(span.file.endswith("test_governed_steps.py") for span in spans)
 
 
 @pytest.mark.usefixtures("no_call_wanted")
@@ -199,9 +199,9 @@ def test_calls_that_make_a_tape_are_observed(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
         evaluate(tape=True)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = recording.governed()
-    assert found is not None
-    assert (found.calls, found.calls_left_out) == (0, 0)
+        result = recording.governed()
+    assert result is not None
+    assert (result.calls, result.calls_left_out) == (0, 0)
 
 
 @pytest.mark.usefixtures("no_call_wanted")
@@ -212,7 +212,7 @@ def test_an_error_in_a_call_that_was_left_out_is_told(tmp_path: Path) -> None:
     with pytest.raises(ShapeError) as raised:
         evaluate(raise_in=30)
     run.finish(1, str(raised.value))
-    assert any("or after it, and what ran there was not observed" in each for each in lines)
+    assert any("or after it, and what ran there was not observed" in line for line in lines)
 
 
 def test_a_short_run_is_kept_whole_by_default(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_a_short_run_is_kept_whole_by_default(tmp_path: Path) -> None:
     train(compiled=False, steps=6)
     run.finish()
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = recording.governed()
+        result = recording.governed()
         summaries = recording._all("SELECT count(DISTINCT seq) FROM summary")
         ran = recording._all("SELECT count(*) FROM execution WHERE node IN (SELECT id FROM node)")
-    assert found is not None
-    assert (found.lowered, found.steps_left_out, found.summaries) == (0, 0, 0)
+    assert result is not None
+    assert (result.lowered, result.steps_left_out, result.summaries) == (0, 0, 0)
     assert summaries == ran

@@ -42,7 +42,7 @@ RECORDED = (*RUN, "--record", "run.nscope")
 
 def alone(folder: Path) -> None:
     """One file is left of the recording."""
-    assert [each.name for each in folder.glob("run.nscope*")] == ["run.nscope"]
+    assert [path.name for path in folder.glob("run.nscope*")] == ["run.nscope"]
 
 
 def test_a_watched_run_leaves_one_file(tmp_path: Path, start: Start, new_page: Open) -> None:
@@ -55,7 +55,7 @@ def test_a_watched_run_leaves_one_file(tmp_path: Path, start: Start, new_page: O
     assert [(frame.function, frame.line) for frame in stop.stack] == [("<module>", 7)]
     assert page.ask(wire.GetState(run, stop.seq)).executions.count >= 0
     control(page, run, Continue())
-    ended = page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    ended = page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     assert ended.run.status == 0
     alone(tmp_path)
     program.process.send_signal(signal.SIGINT)
@@ -106,7 +106,7 @@ def test_a_killed_program_is_lost_and_its_recording_opens(
     control(page, run, NextStep())
     stopped(page, "step")
     program.process.kill()
-    lost = page.wait(wire.RunChanged, lambda each: each.run.state == "lost")
+    lost = page.wait(wire.RunChanged, lambda item: item.run.state == "lost")
     (file,) = (folder / ".nodescope" / "runs").glob("*nscope*")
     assert str(file.absolute()) == lost.run.recording
     with Recording.open(file) as recording:
@@ -125,14 +125,14 @@ def test_two_runs_of_one_server(tmp_path: Path, start: Start, new_page: Open) ->
     runs = page.hello.runs
     while len(runs) < 2:
         runs = page.wait(wire.RunsChanged).runs
-    for each in runs:
-        page.subscribe(each.id)
-    for each in runs:
-        control(page, each.id, Detach())
-    for each in programs:
-        each.expect("trained 9.0")
-        assert each.end() == 0
-    assert len({each.recording for each in runs}) == 2
+    for run in runs:
+        page.subscribe(run.id)
+    for run in runs:
+        control(page, run.id, Detach())
+    for program in programs:
+        program.expect("trained 9.0")
+        assert program.end() == 0
+    assert len({run.recording for run in runs}) == 2
     serving.process.send_signal(signal.SIGINT)
     assert serving.end() == 0
 
@@ -141,9 +141,9 @@ def reach(page: Page, name: str, reason: str) -> None:
     """Wait until the page is told of this stop, whatever else it is told of the session."""
     page.wait(
         wire.SessionChanged,
-        lambda each: (
-            each.info.stop is not None
-            and (each.info.stop.node_name, each.info.stop.reason) == (name, reason)
+        lambda item: (
+            item.info.stop is not None
+            and (item.info.stop.node_name, item.info.stop.reason) == (name, reason)
         ),
     )
 
@@ -151,18 +151,18 @@ def reach(page: Page, name: str, reason: str) -> None:
 def test_two_pages_control_one_run(start: Start, new_page: Open) -> None:
     program = start(*RECORDED, "script.py", text=TRAIN)
     server = entered(program)
-    one, two = new_page(server), new_page(server)
-    run = run_id(one)
-    standing(one, run), standing(two, run)
-    for mover, name in ((one, "loss/matmul"), (two, "loss/square"), (one, "loss/mean")):
+    first, two = new_page(server), new_page(server)
+    run = run_id(first)
+    standing(first, run), standing(two, run)
+    for mover, name in ((first, "loss/matmul"), (two, "loss/square"), (first, "loss/mean")):
         control(mover, run, StepNode())
-        for each in (one, two):
-            reach(each, name, "step")
+        for item in (first, two):
+            reach(item, name, "step")
     control(two, run, SetBreakpoints((Breakpoint("node", "loss/mean"),)))
-    control(one, run, Continue())
-    for each in (one, two):
-        reach(each, "loss/mean", "breakpoint")
-    one.close()  # the other one is still there, so the program stands
+    control(first, run, Continue())
+    for item in (first, two):
+        reach(item, "loss/mean", "breakpoint")
+    first.close()  # the other one is still there, so the program stands
     control(two, run, Detach())
     assert program.end() == 0
 
@@ -235,7 +235,7 @@ def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_pag
     standing(page, run)
     assert deaf.ask(wire.Subscribe(run, 0)) == wire.Done()  # and not a byte is read from now on
     control(page, run, Continue())
-    page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 0
 

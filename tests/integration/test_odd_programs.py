@@ -16,7 +16,7 @@ RECORDED = (*UNSTOPPED, "--record", "run.nscope")
 
 
 def both(
-    folder: Path, text: str, given: bytes = b"", name: str = "script.py"
+    folder: Path, text: str, stdin: bytes = b"", name: str = "script.py"
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a script plainly and under nodescope; the latter, which did what the former did."""
     path = folder / name
@@ -27,7 +27,7 @@ def both(
             [sys.executable, *head, name],
             cwd=folder,
             env=environment(),
-            input=given,
+            input=stdin,
             capture_output=True,
             timeout=TIMEOUT_S,
             check=False,
@@ -37,8 +37,8 @@ def both(
     assert watched.returncode == plain.returncode, watched.stderr
     assert watched.stdout == plain.stdout
     ours = b"nodescope: "
-    said = [line for line in watched.stderr.splitlines(True) if not line.startswith(ours)]
-    assert b"".join(said) == plain.stderr
+    lines = [line for line in watched.stderr.splitlines(True) if not line.startswith(ours)]
+    assert b"".join(lines) == plain.stderr
     return watched
 
 
@@ -84,7 +84,7 @@ def test_many_lines_are_printed_and_recorded(tmp_path: Path) -> None:
     both(tmp_path, "for each in range(100_000):\n    print(each)\n")
     with Recording.open(tmp_path / "run.nscope") as recording:
         texts = [row.text for row in recording.logs() if row.stream == "stdout"]
-    assert texts == [str(each) for each in range(100_000)]
+    assert texts == [str(index) for index in range(100_000)]
 
 
 def test_a_program_without_tensors_is_told(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_threads_stand_with_the_main_thread_and_all_end(tmp_path: Path) -> None:
     both(tmp_path, text)
     with Recording.open(tmp_path / "run.nscope") as recording:
         executions = recording.executions()
-    assert len({each.thread for each in executions}) == 4
+    assert len({execution.thread for execution in executions}) == 4
 
 
 def test_no_arguments_show_the_help(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_hook_that_computes_is_stepped_like_the_rest() -> None:
 
     with debugged("glob:*hook/abs", then=stepped(StepNode(), StepNode())) as seen:
         in_time(run)
-    assert [each.rpartition("/")[2] for each in seen.names] == ["abs", "sum", "multiply"]
+    assert [name.rpartition("/")[2] for name in seen.names] == ["abs", "sum", "multiply"]
 
 
 def test_a_class_with_functions_of_its_own_computes_within_them() -> None:
@@ -111,8 +111,8 @@ def test_a_class_with_functions_of_its_own_computes_within_them() -> None:
 
         def __array_function__(self, function, types, args, kwargs):
             with ns.name_scope("wrapped"):
-                return function(*(each.inner if isinstance(each, Wrapped) else each
-                                  for each in args), **kwargs)  # fmt: skip
+                return function(*(arg.inner if isinstance(arg, Wrapped) else arg
+                                  for arg in args), **kwargs)  # fmt: skip
 
     def run() -> float:
         return float(np.sum(Wrapped(ns.tensor(np.ones(3)))).numpy())

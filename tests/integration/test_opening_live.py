@@ -33,7 +33,7 @@ def test_it_goes_on_with_its_writer(tmp_path: Path, level: str) -> None:
                 assert late.last_seq() == early.last_seq() == recorder.last_seq
         assert recorder.close(20.0)
     assert fold(path)
-    assert [each.name for each in tmp_path.iterdir()] == ["run.nscope"]
+    assert [p.name for p in tmp_path.iterdir()] == ["run.nscope"]
     with Recording.open(path) as whole:
         assert whole.last_seq() == recorder.last_seq
 

@@ -86,8 +86,8 @@ def test_random_commands_change_no_result(
     server = entered(program)
     pages = [new_page(server), new_page(server)]
     run = run_id(pages[0])
-    for each in pages:
-        each.subscribe(run)
+    for item in pages:
+        item.subscribe(run)
     refused = 0
     for _ in range(COMMANDS):
         page = choice.choice(pages)

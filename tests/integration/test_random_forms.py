@@ -67,8 +67,8 @@ def written(v: Any, w: Any, k: int) -> Any:
 def halves(v: Any, w: Any, k: int) -> Any:
     if not v.ndim or v.shape[0] % 2 or not v.shape[0]:
         return v
-    one, other = np.split(v, 2)
-    return one + other if k % 2 else other
+    first, other = np.split(v, 2)
+    return first + other if k % 2 else other
 
 
 def solved(v: Any, w: Any, k: int) -> Any:
@@ -97,8 +97,8 @@ def scanned(v: Any, w: Any, k: int) -> Any:
 
 
 def drawn(v: Any, w: Any, k: int) -> Any:
-    one, _ = ns.random.split(ns.random.key(k % 7))
-    return real(v) + ns.random.normal(ns.random.fold_in(one, 2), v.shape, np.float32)
+    first, _ = ns.random.split(ns.random.key(k % 7))
+    return real(v) + ns.random.normal(ns.random.fold_in(first, 2), v.shape, np.float32)
 
 
 def joined(v: Any, w: Any) -> bool:
@@ -153,25 +153,25 @@ class Drawn:
 
     def arrays(self, call: int) -> list[Any]:
         rng = np.random.default_rng([self.number, call])
-        found = []
+        results = []
         for dtype in self.dtypes:
             array = rng.standard_normal(self.shape) * 2
             if np.dtype(dtype).kind == "c":
-                found.append((array + 1j * rng.standard_normal(self.shape)).astype(dtype))
+                results.append((array + 1j * rng.standard_normal(self.shape)).astype(dtype))
             else:
-                found.append((np.abs(array) if dtype is np.uint8 else array).astype(dtype))
-        return found
+                results.append((np.abs(array) if dtype is np.uint8 else array).astype(dtype))
+        return results
 
-    def __call__(self, *given: Any) -> tuple[Any, list[Any]]:
-        values = [*given, wide(given[0]) @ self.w]
+    def __call__(self, *arguments: Any) -> tuple[Any, list[Any]]:
+        values = [*arguments, wide(arguments[0]) @ self.w]
         if self.dropping:
-            values.append(self.drop(real(given[-1])) * self.generator.normal(size=()))
-        for which, newest, at, k in self.steps:
+            values.append(self.drop(real(arguments[-1])) * self.generator.normal(size=()))
+        for which_value, newest, at, k in self.steps:
             v = values[-1] if newest < 0.7 else values[at % len(values)]
-            values.append(OPERATIONS[which](v.reshape(-1)[:6] if v.size > 300 else v,
+            values.append(OPERATIONS[which_value](v.reshape(-1)[:6] if v.size > 300 else v,
                                             values[(at + k) % len(values)], k))  # fmt: skip
-        total = sum(np.tanh(wide(each)).sum() for each in values)
-        return total, values[len(given) :]
+        total = sum(np.tanh(wide(value)).sum() for value in values)
+        return total, values[len(arguments) :]
 
 
 Bits = list[Any]
@@ -185,19 +185,19 @@ def bits(x: Any) -> Any:
 def in_python(number: int, *, compiled: bool) -> Bits:
     program = Drawn(number)
     run = ns.compile(lambda *x: program(*x)) if compiled else program
-    found: Bits = []
+    results: Bits = []
     for call in range(2):
-        given = [ns.tensor(each, requires_grad=smooth(each)) for each in program.arrays(call)]
+        tensors = [ns.tensor(array, requires_grad=smooth(array)) for array in program.arrays(call)]
         program.w.grad = None
         if compiled:
-            total, values = run(*given)
+            total, values = run(*tensors)
         else:
             with ns.disable_compile():
-                total, values = run(*given)
+                total, values = run(*tensors)
         total.backward()
-        gradients = [bits(each.grad) for each in (*given, program.w) if smooth(each)]
-        found.append((bits(total), [bits(each) for each in values], gradients))
-    return found
+        gradients = [bits(tensor.grad) for tensor in (*tensors, program.w) if smooth(tensor)]
+        results.append((bits(total), [bits(value) for value in values], gradients))
+    return results
 
 
 def loaded(number: int, path: Path) -> Bits:
@@ -206,30 +206,32 @@ def loaded(number: int, path: Path) -> Bits:
         ns.compile(lambda *x: program(*x)).graph(*program.arrays(0)).save(path)
     again = Program.load(path)
     results = [again.run(*program.arrays(call)) for call in range(2)]
-    return [(bits(total), [bits(each) for each in values]) for total, values in results]
+    return [(bits(total), [bits(value) for value in values]) for total, values in results]
 
 
 def by_hand(number: int) -> Bits:
     with ns.Graph().as_default() as graph:
         program = Drawn(number)
-        given = [
-            ns.placeholder(each.dtype, each.shape, name=f"x{i}")
-            for i, each in enumerate(program.arrays(0))
+        arrays = [
+            ns.placeholder(array.dtype, array.shape, name=f"x{i}")
+            for i, array in enumerate(program.arrays(0))
         ]
-        total, values = program(*given)
-        gradients = ns.gradients(total, [each for each in (*given, program.w) if smooth(each)])
+        total, values = program(*arrays)
+        gradients = ns.gradients(total, [item for item in (*arrays, program.w) if smooth(item)])
         start = ns.global_variables_initializer()
     session = ns.Session(graph)
     session.run(start)
-    found: Bits = []
-    wanted = [total, values, [each for each in gradients if each is not None]]
+    results: Bits = []
+    wanted = [total, values, [gradient for gradient in gradients if gradient is not None]]
     for call in range(2):
-        feeds = dict(zip(given, program.arrays(call), strict=True))
-        one, several, pulled = session.run(wanted, feeds)
+        feeds = dict(zip(arrays, program.arrays(call), strict=True))
+        first, several, pulled = session.run(wanted, feeds)
         following = iter(pulled)
-        each_gradient = [None if each is None else bits(next(following)) for each in gradients]
-        found.append((bits(one), [bits(each) for each in several], each_gradient))
-    return found
+        each_gradient = [
+            None if gradient is None else bits(next(following)) for gradient in gradients
+        ]
+        results.append((bits(first), [bits(item) for item in several], each_gradient))
+    return results
 
 
 @pytest.mark.parametrize("number", range(count(60)))
@@ -239,4 +241,4 @@ def test_every_form_of_a_random_program_has_the_same_bits(number: int, tmp_path:
         eager = in_python(number, compiled=False)
         assert in_python(number, compiled=True) == eager
         assert by_hand(number) == eager
-        assert loaded(number, tmp_path / "program") == [each[:2] for each in eager]
+        assert loaded(number, tmp_path / "program") == [item[:2] for item in eager]

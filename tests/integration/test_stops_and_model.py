@@ -44,14 +44,14 @@ from tests.integration.stop_model import CONDITIONS, Armed, Listening, Model, St
 from tests.integration.stop_programs import Running, programs
 
 WAIT_S = 60.0
-GRADIENT = next(each for each in CONDITIONS if "grad" in each)
+GRADIENT = next(item for item in CONDITIONS if "grad" in item)
 MOST_STOPS = 60
 
 _lines = Path(stop_programs.__file__).read_text().splitlines()
 LINES = [
     f"stop_programs.py:{number}"
     for number, line in enumerate(_lines, 1)
-    if any(each in line for each in ("np.tanh(x)", "* self.a", "np.log(x)", "return np.sum"))
+    if any(item in line for item in ("np.tanh(x)", "* self.a", "np.log(x)", "return np.sum"))
 ]
 TARGETS = {
     "op": ["tanh", "multiply", "add", "exp", "log", "sum", "matmul", "fused", "parameter"],
@@ -164,8 +164,8 @@ class Controlled:
         settings, move = script[number % len(script)] if script else ([], Continue())
         if number >= MOST_STOPS:
             move = Detach()
-        for each in settings:
-            self._set(*each)
+        for setting in settings:
+            self._set(*setting)
         if isinstance(move, RunTo):
             move = RunTo(self.named(move.node))
         try:
@@ -173,12 +173,12 @@ class Controlled:
         except UsageError:
             self._give(Continue())
 
-    def _set(self, what: str, *rest: Any) -> None:
+    def _set(self, kind: str, *rest: Any) -> None:
         gate = self.gate
-        match what:
+        match kind:
             case "breakpoints":
                 keep, new = rest
-                kept = [each.breakpoint for each in gate.info.breakpoints] if keep else []
+                kept = [item.breakpoint for item in gate.info.breakpoints] if keep else []
                 self.replace((*kept, *new))
             case "exceptions":
                 self._give(SetExceptions(rest[0]))
@@ -193,10 +193,10 @@ class Controlled:
                 gate.controllers(1)
 
     def replace(self, wanted: tuple[Breakpoint, ...]) -> None:
-        named = tuple(msgspec.structs.replace(each, target=self.named(each.target))
-                      if each.kind == "node" else each for each in wanted)  # fmt: skip
+        named = tuple(msgspec.structs.replace(item, target=self.named(item.target))
+                      if item.kind == "node" else item for item in wanted)  # fmt: skip
         self.gate.command(SetBreakpoints(named))
-        now = tuple(each.breakpoint for each in self.gate.info.breakpoints)
+        now = tuple(item.breakpoint for item in self.gate.info.breakpoints)
         if self.seen.taken:
             self.seen.taken[-1].append(SetBreakpoints(now))
 
@@ -214,26 +214,26 @@ class Controlled:
 
 def in_time(*works: Callable[[], Any]) -> list[Any]:
     """Run works beside each other, each in a thread; what they give. A hang is a failure."""
-    found: list[Any] = [None] * len(works)
+    result: list[Any] = [None] * len(works)
     raised: list[BaseException] = []
 
     def run(number: int) -> None:
         try:
-            found[number] = works[number]()
+            result[number] = works[number]()
         except BaseException as error:
             raised.append(error)
 
     threads = [threading.Thread(target=run, args=(k,), daemon=True) for k in range(len(works))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(WAIT_S)
-    if any(each.is_alive() for each in threads):
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    if any(thread.is_alive() for thread in threads):
         faulthandler.dump_traceback()
         raise AssertionError(f"a program hangs for {WAIT_S:g} s; see the threads on stderr")
     if raised:
         raise raised[0]
-    return found
+    return result
 
 
 def observed(bus: Bus, work: Callable[[], Any]) -> Any:
@@ -261,11 +261,11 @@ def test_a_program_stops_where_the_model_says(
     program: dict[str, Any], first: list[Breakpoint], script: list[Any], entry: bool
 ) -> None:
     model, result = all_of(program)
-    names = [*sorted({each.node.name for each in model.happened}), "no/such"]
+    names = [*sorted({event.node.name for event in model.happened}), "no/such"]
     bus, seen = Bus(), Seen()
     controlled = Controlled(bus, seen, names, entry)
     controlled.replace(tuple(first))
-    given = tuple(each.breakpoint for each in controlled.gate.info.breakpoints)
+    breakpoints_set = tuple(item.breakpoint for item in controlled.gate.info.breakpoints)
 
     follower = threading.Thread(target=controlled.follow, args=(script,), daemon=True)
     follower.start()
@@ -276,20 +276,20 @@ def test_a_program_stops_where_the_model_says(
         follower.join(WAIT_S)
     assert seen.faults == []
     assert computed == result, "the debugger changed what the program computes"
-    model.armed = [Armed(each, on=each.enabled) for each in given]
+    model.armed = [Armed(item, on=item.enabled) for item in breakpoints_set]
     model.entry = entry
-    taken = iter(seen.taken)
+    decisions = iter(seen.taken)
 
     def as_given(stop: Stopped) -> Iterator[Command]:
-        return iter(next(taken, ()))
+        return iter(next(decisions, ()))
 
     expected = model.stops(as_given)
     assert [
-        Stopped(each.reason, each.when, each.node_name, each.step, each.breakpoint)
-        for each in seen.stops
+        Stopped(stop.reason, stop.when, stop.node_name, stop.step, stop.breakpoint)
+        for stop in seen.stops
     ] == expected
     if not model.detached:
-        now = {each.breakpoint.id: (each.hits, each.breakpoint.enabled)
-               for each in controlled.gate.info.breakpoints}  # fmt: skip
-        assert now == {each.breakpoint.id: (each.hits, each.on) for each in model.armed}
+        now = {item.breakpoint.id: (item.hits, item.breakpoint.enabled)
+               for item in controlled.gate.info.breakpoints}  # fmt: skip
+        assert now == {item.breakpoint.id: (item.hits, item.on) for item in model.armed}
         assert seen.said == len(model.log)

@@ -113,9 +113,9 @@ class Trained:
 
 def _bits(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _bits(each) for name, each in value.items()}
+        return {name: _bits(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_bits(each) for each in value]
+        return [_bits(item) for item in value]
     return str(value.dtype), value.shape, value.tobytes()
 
 
@@ -140,17 +140,17 @@ def in_python(name: str, optimizer: str, *, compiled: bool) -> Trained:
         return loss, logits
 
     run = ns.compile(step) if compiled else step
-    found = Trained()
+    result = Trained()
     for x, labels in batches(shape):
         loss, logits = run(ns.tensor(x), ns.tensor(labels))
-        found.losses.append(loss.numpy())
-        found.outputs.append(logits.numpy())
-        found.grads.append({path: p.grad.numpy().copy() for path, p in model.named_parameters()})
-        found.weights.append({path: p.numpy().copy() for path, p in model.named_parameters()})
-    found.state = model.state_dict()
+        result.losses.append(loss.numpy())
+        result.outputs.append(logits.numpy())
+        result.grads.append({path: p.grad.numpy().copy() for path, p in model.named_parameters()})
+        result.weights.append({path: p.numpy().copy() for path, p in model.named_parameters()})
+    result.state = model.state_dict()
     if compiled:
         assert len(run.explain().traces) == 1
-    return found
+    return result
 
 
 def by_hand(name: str, optimizer: str) -> Trained:
@@ -170,20 +170,20 @@ def by_hand(name: str, optimizer: str) -> Trained:
         graph.finalize()
     session = ns.Session(graph)
     session.run(start)
-    found = Trained()
+    result = Trained()
     for images, digits in batches(shape):
         fetched = session.run(
             {"loss": loss, "logits": logits, "grads": gradients, "train": train},
             {x: images, labels: digits},
         )
         assert fetched["train"] is None
-        found.losses.append(fetched["loss"])
-        found.outputs.append(fetched["logits"])
-        found.grads.append(dict(zip(paths, fetched["grads"], strict=True)))
+        result.losses.append(fetched["loss"])
+        result.outputs.append(fetched["logits"])
+        result.grads.append(dict(zip(paths, fetched["grads"], strict=True)))
         weights = session.run(list(parameters))
-        found.weights.append(dict(zip(paths, weights, strict=True)))
-    found.state = model.state_dict()
-    return found
+        result.weights.append(dict(zip(paths, weights, strict=True)))
+    result.state = model.state_dict()
+    return result
 
 
 def trained(form: str, name: str, optimizer: str) -> Trained:
@@ -197,7 +197,7 @@ def trained(form: str, name: str, optimizer: str) -> Trained:
 def test_three_forms_give_the_same_bits(name: str, optimizer: str) -> None:
     eager, compiled, hand = (trained(form, name, optimizer) for form in FORMS)
     assert np.isfinite(eager.losses).all()
-    assert len({each.tobytes() for each in eager.losses}) == STEPS  # it learns
-    assert all(np.any(each) for grads in eager.grads for each in grads.values())
+    assert len({loss.tobytes() for loss in eager.losses}) == STEPS  # it learns
+    assert all(np.any(grad) for grads in eager.grads for grad in grads.values())
     assert compiled.bits() == eager.bits()
     assert hand.bits() == eager.bits()

@@ -29,9 +29,9 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
         "nodescope_server/__main__.py", f"{page}/index.html", f"{page}/export.js",
     }  # fmt: skip
     assert wanted <= names
-    assert any(each.startswith(f"{page}/assets/") and each.endswith(".js") for each in names)
-    assert any(each.startswith(f"{page}/fonts/") for each in names)
-    strays = [each for each in names if each.split("/")[0] in ("tests", "web", "bench", "samples")]
+    assert any(n.startswith(f"{page}/assets/") and n.endswith(".js") for n in names)
+    assert any(n.startswith(f"{page}/fonts/") for n in names)
+    strays = [n for n in names if n.split("/")[0] in ("tests", "web", "bench", "samples")]
     assert not strays
     generators = {
         "nodescope/debug/watch/document.py", "nodescope/engine/coverage.py",
@@ -42,7 +42,7 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
         module = generator.removesuffix(".py").replace("/", ".")
         package, _, name = module.rpartition(".")
         imports = (f"import {module}", f"from {module} ", f"from {package} import {name}")
-        assert [each for each in names if each.endswith(".py") and any(
+        assert [n for n in names if n.endswith(".py") and any(
             line.strip().startswith(imports)
-            for line in zipfile.ZipFile(wheel).read(each).decode().splitlines()
+            for line in zipfile.ZipFile(wheel).read(n).decode().splitlines()
         )] == []  # fmt: skip

@@ -64,9 +64,9 @@ def test_ctrl_c_is_the_programs_own(start: Start, new_page: Open, steps: int) ->
         step(page, run)
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 130
-    said = "".join(program.lines)
-    assert said.index("mine") < said.index("finally") < said.index("KeyboardInterrupt")
-    assert "nodescope/debug" not in said
+    output = "".join(program.lines)
+    assert output.index("mine") < output.index("finally") < output.index("KeyboardInterrupt")
+    assert "nodescope/debug" not in output
 
 
 def test_a_program_that_catches_ctrl_c_stops_again(start: Start, new_page: Open) -> None:
@@ -82,10 +82,10 @@ def test_a_program_that_catches_ctrl_c_stops_again(start: Start, new_page: Open)
     assert info.stop.node_name == "log"
     control(page, run, Continue())
     assert program.end() == 0
-    said = "".join(program.lines)
-    assert "caught 0" in said
-    assert "caught 1" not in said
-    assert "end" in said
+    output = "".join(program.lines)
+    assert "caught 0" in output
+    assert "caught 1" not in output
+    assert "end" in output
 
 
 def test_a_signal_handler_computes_while_the_program_stands(start: Start, new_page: Open) -> None:
@@ -183,8 +183,8 @@ def test_a_stop_that_holds_a_lock_ends_with_a_detach(start: Start, new_page: Ope
     assert not any("other has it" in line for line in program.lines)
     control(page, run, Detach())
     assert program.end() == 0
-    said = "".join(program.lines)
-    assert said.index("main has had it") < said.index("other has it") < said.index("end")
+    output = "".join(program.lines)
+    assert output.index("main has had it") < output.index("other has it") < output.index("end")
 
 
 # ---------------------------------------------------------------- exceptions
@@ -211,7 +211,7 @@ def test_an_exception_of_the_program_stops_and_arrives_unchanged(
     assert stop is not None
     assert stop.error == "ValueError: invalid literal for int() with base 10: 'zwölf'"
     assert (stop.node_name, stop.when) == ("net/tanh", "after")
-    assert [(each.function, each.code) for each in stop.stack] == [
+    assert [(item.function, item.code) for item in stop.stack] == [
         ("inner", 'return int("zwölf")'),
         ("<module>", "inner(y)"),
     ]
@@ -223,8 +223,8 @@ def test_an_exception_of_the_program_stops_and_arrives_unchanged(
         text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     assert plain.returncode == 1
-    said = "".join(line for line in program.lines if not line.startswith("nodescope: "))
-    assert sorted(said.splitlines()) == sorted((plain.stdout + plain.stderr).splitlines())
+    output = "".join(line for line in program.lines if not line.startswith("nodescope: "))
+    assert sorted(output.splitlines()) == sorted((plain.stdout + plain.stderr).splitlines())
 
 
 def test_ctrl_c_at_an_exception_lets_it_go_its_way(start: Start, new_page: Open) -> None:
@@ -233,9 +233,9 @@ def test_ctrl_c_at_an_exception_lets_it_go_its_way(start: Start, new_page: Open)
     stopped(page, "exception")
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 1
-    said = "".join(program.lines)
-    assert "ValueError" in said
-    assert "KeyboardInterrupt" not in said
+    output = "".join(program.lines)
+    assert "ValueError" in output
+    assert "KeyboardInterrupt" not in output
 
 
 def test_an_exception_in_a_thread_stops_there(start: Start, new_page: Open) -> None:
@@ -252,9 +252,9 @@ def test_an_exception_in_a_thread_stops_there(start: Start, new_page: Open) -> N
     assert stop.stack[0].function == "work"
     control(page, run, Continue())
     assert program.end() == 0
-    said = "".join(program.lines)
-    assert "Exception in thread worker" in said
-    assert "end" in said
+    output = "".join(program.lines)
+    assert "Exception in thread worker" in output
+    assert "end" in output
 
 
 def test_what_an_operation_raises_stops_once(start: Start, new_page: Open) -> None:

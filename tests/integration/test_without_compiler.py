@@ -57,13 +57,13 @@ def run(tmp_path: Path) -> Callable[..., tuple[list[str], list[str]]]:
             # Writing beyond this many bytes fails, as it does where no space is left.
             resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
 
-        found = subprocess.run(
+        result = subprocess.run(
             [sys.executable, str(program), backend], env=environment, capture_output=True,
             text=True, check=False, preexec_fn=disk_full if full else None,
         )  # fmt: skip
-        assert found.returncode == 0, found.stderr
-        warnings = [line for line in found.stderr.splitlines() if "Warning: " in line]
-        return found.stdout.splitlines(), warnings
+        assert result.returncode == 0, result.stderr
+        warnings = [line for line in result.stderr.splitlines() if "Warning: " in line]
+        return result.stdout.splitlines(), warnings
 
     return run
 
@@ -76,21 +76,21 @@ def broken(folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("what", ["no compiler", "broken compiler", "full disk"])
+@pytest.mark.parametrize("kind", ["no compiler", "broken compiler", "full disk"])
 def test_numpy_runs_with_one_warning(
-    what: str, run: Callable[..., tuple[list[str], list[str]]], tmp_path: Path
+    kind: str, run: Callable[..., tuple[list[str], list[str]]], tmp_path: Path
 ) -> None:
     numbers, quiet = run("numpy")
     assert not quiet
     assert numbers[-1] == "numpy | "
-    if what == "no compiler":
-        found, warnings = run("c", PATH=str(tmp_path), CC="", NODESCOPE_CC="")
-    elif what == "broken compiler":
-        found, warnings = run("c", NODESCOPE_CC=broken(tmp_path))
+    if kind == "no compiler":
+        result, warnings = run("c", PATH=str(tmp_path), CC="", NODESCOPE_CC="")
+    elif kind == "broken compiler":
+        result, warnings = run("c", NODESCOPE_CC=broken(tmp_path))
     else:
-        found, warnings = run("c", full=True)
-    assert found[:-1] == numbers[:-1]
-    backend, _, reason = found[-1].partition(" | ")
+        result, warnings = run("c", full=True)
+    assert result[:-1] == numbers[:-1]
+    backend, _, reason = result[-1].partition(" | ")
     assert backend == "numpy"
     assert len(reason) > 10
     assert len(warnings) == 1, warnings
@@ -104,16 +104,16 @@ def test_a_cache_that_cannot_be_written(
     """C still runs, from a folder of this process alone; it is told once."""
     in_the_way = tmp_path / "a-file"
     in_the_way.write_text("")
-    found, warnings = run("c", NODESCOPE_CACHE=str(in_the_way))
+    result, warnings = run("c", NODESCOPE_CACHE=str(in_the_way))
     numbers, _ = run("numpy")
     assert len(warnings) == 1, warnings
-    for mine, exact in zip(found[:-1], numbers[:-1], strict=True):
+    for mine, exact in zip(result[:-1], numbers[:-1], strict=True):
         assert float.fromhex(mine) == pytest.approx(float.fromhex(exact), rel=1e-6)
 
 
 def test_auto_takes_numpy_without_a_word(
     run: Callable[..., tuple[list[str], list[str]]], tmp_path: Path
 ) -> None:
-    found, warnings = run("auto", PATH=str(tmp_path), CC="", NODESCOPE_CC="")
-    assert found[-1].startswith("numpy | ")
+    result, warnings = run("auto", PATH=str(tmp_path), CC="", NODESCOPE_CC="")
+    assert result[-1].startswith("numpy | ")
     assert not warnings

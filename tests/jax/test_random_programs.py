@@ -24,10 +24,10 @@ def _extreme(where: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
     different rounding, then nothing is equal and the gradient is 0 / 0.
     """
     if axis is None:
-        found = x.ravel()[where(x)]
-        return found.reshape((1,) * x.ndim) if keepdims else found
-    found = jnp.take_along_axis(x, where(x, axis=axis, keepdims=True), axis)
-    return found if keepdims else jnp.squeeze(found, axis)
+        result = x.ravel()[where(x)]
+        return result.reshape((1,) * x.ndim) if keepdims else result
+    result = jnp.take_along_axis(x, where(x, axis=axis, keepdims=True), axis)
+    return result if keepdims else jnp.squeeze(result, axis)
 
 
 JAX: Table = {
@@ -67,10 +67,10 @@ def check(program: Program) -> None:
     def loss(*inputs: Any) -> Any:
         return program.loss(JAX, list(inputs))
 
-    inputs = [jnp.asarray(each) for each in program.arrays()]
+    inputs = [jnp.asarray(array) for array in program.arrays()]
     both = jax.jit(jax.value_and_grad(loss, tuple(range(len(inputs)))))
     value, gradients = both(*inputs)
-    check_close(program, float(value), [np.asarray(each) for each in gradients])
+    check_close(program, float(value), [np.asarray(gradient) for gradient in gradients])
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -31,7 +31,7 @@ def run(folder: Path, command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", sorted(each.name for each in BROKEN.glob("*.py")))
+@pytest.mark.parametrize("name", sorted(path.name for path in BROKEN.glob("*.py")))
 def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> None:
     section = SECTIONS[name]
     (tmp_path / name).write_bytes((BROKEN / name).read_bytes())
@@ -39,12 +39,12 @@ def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> N
         (tmp_path / "what_if.py").write_text(script)
     commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
     assert 0 < len(commands) <= MOST_COMMANDS
-    outputs = [run(tmp_path, each) for each in commands]
+    outputs = [run(tmp_path, command) for command in commands]
     culprit, proof = re.findall(r"^Culprit: `(.*?)`, (.*)$", section, re.MULTILINE)[0]
     assert culprit in "".join(outputs)
     assert proof in outputs[-1]
 
 
 def test_every_program_is_told_of() -> None:
-    assert sorted(SECTIONS) == sorted(each.name for each in BROKEN.glob("*.py"))
+    assert sorted(SECTIONS) == sorted(path.name for path in BROKEN.glob("*.py"))
     assert len(SECTIONS) == 10

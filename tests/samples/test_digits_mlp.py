@@ -17,6 +17,6 @@ def test_it_reads_digits(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.stderr == ""
     assert len(re.findall(r"^epoch +\d+  loss \d\.\d{4}$", done.stdout, re.M)) == 12
-    found = re.search(r"^accuracy (\d\.\d+)$", done.stdout, re.M)
-    assert found
-    assert float(found[1]) >= 0.95
+    match = re.search(r"^accuracy (\d\.\d+)$", done.stdout, re.M)
+    assert match
+    assert float(match[1]) >= 0.95

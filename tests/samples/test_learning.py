@@ -24,9 +24,9 @@ def output_of(sample: str, *arguments: str, cwd: Path) -> str:
 
 def figure(output: str, name: str) -> float:
     """The last line's number of that name."""
-    found = re.findall(rf"^{name} (-?[\d.]+)$", output, re.M)
-    assert found, output
-    return float(found[-1])
+    result = re.findall(rf"^{name} (-?[\d.]+)$", output, re.M)
+    assert result, output
+    return float(result[-1])
 
 
 def test_cnn_reads_digits(tmp_path: Path) -> None:

@@ -19,20 +19,20 @@ def live() -> Iterator[Live]:
 @pytest.fixture
 def new_program(live: Live, tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Programs by number, connected to the server unless ``connected=False``."""
-    made: list[Program] = []
+    programs: list[Program] = []
 
     def make(number: int = 1, *, connected: bool = True, **options: object) -> Program:
         program = Program(live, tmp_path, number=number, **options)  # type: ignore[arg-type]
-        made.append(program)
+        programs.append(program)
         if connected:
             program.connect()
         return program
 
     yield make
-    for each in made:
-        each.recorder.close()
-        if each.socket is not None:
-            each.socket.close()
+    for item in programs:
+        item.recorder.close()
+        if item.socket is not None:
+            item.socket.close()
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def program(new_program: Callable[..., Program]) -> Program:
 
 @pytest.fixture
 def new_page(live: Live) -> Iterator[Callable[[], Page]]:
-    made: list[Page] = []
+    pages: list[Page] = []
 
     def make() -> Page:
-        made.append(Page(live))
-        return made[-1]
+        pages.append(Page(live))
+        return pages[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for item in pages:
+        item.close()
 
 
 @pytest.fixture

@@ -129,10 +129,10 @@ class Page:
 
     def records_until(self, seq: int) -> list[wire.Records]:
         """Every batch up to the one that reaches ``seq``."""
-        found = [self.wait(wire.Records)]
-        while found[-1].seq < seq:
-            found.append(self.wait(wire.Records))
-        return found
+        results = [self.wait(wire.Records)]
+        while results[-1].seq < seq:
+            results.append(self.wait(wire.Records))
+        return results
 
     def _next(self) -> Any:
         return self._decode(self.socket.recv(WAIT_S))

@@ -26,8 +26,8 @@ def test_the_last_reader_folds(program: Program, page: Page) -> None:
     log = path.with_name(path.name + "-wal")
     assert log.exists()  # both readers have it open
     program.end()
-    page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
-    assert [each.name for each in path.parent.glob(path.name + "*")] == [path.name]
+    page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
+    assert [p.name for p in path.parent.glob(path.name + "*")] == [path.name]
     assert page.ask(wire.GetState(program.run.id, seq)).executions.count == 1
 
 
@@ -36,7 +36,7 @@ def test_a_journal_that_names_a_file_does_not_cost_it(tmp_path: Path) -> None:
     canary = tmp_path / "thesis.tex"
     canary.write_text("mine")
     hot_journal(sent, canary)
-    names = sorted(each.name for each in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.iterdir())
 
     async def opened() -> None:
         runs = Runs()
@@ -52,14 +52,14 @@ def test_a_journal_that_names_a_file_does_not_cost_it(tmp_path: Path) -> None:
 
     asyncio.run(opened())
     assert canary.read_text() == "mine"
-    assert sorted(each.name for each in tmp_path.iterdir()) == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_a_server_that_ends_waits_for_no_question(tmp_path: Path) -> None:
     async def asked() -> None:
         runs = Runs()
         run = await runs.open(recorded(tmp_path / "r.nscope"))
-        question = asyncio.ensure_future(run.query.call(lambda each: each._all(COUNT)))
+        question = asyncio.ensure_future(run.query.call(lambda item: item._all(COUNT)))
         await run.follow.call(lambda recording: recording.last_seq())
         while run.query._recording is None:
             await asyncio.sleep(0)
@@ -73,9 +73,9 @@ def test_a_server_that_ends_waits_for_no_question(tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_recording_is_told_to_the_page(program: Program, page: Page) -> None:
     page.subscribe(program.run.id)
     program.send(messages.Trouble("the disk is full" + "x" * 5000))
-    told = page.wait(wire.RunChanged, lambda each: bool(each.run.trouble))
-    assert told.run.trouble.startswith("the disk is full")
-    assert len(told.run.trouble) == 1000
+    changed = page.wait(wire.RunChanged, lambda item: bool(item.run.trouble))
+    assert changed.run.trouble.startswith("the disk is full")
+    assert len(changed.run.trouble) == 1000
     program.send(messages.Trouble(""))
     assert not page.wait(wire.RunChanged).run.trouble
     program.end()

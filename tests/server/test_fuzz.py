@@ -81,13 +81,13 @@ def test_any_parameter_and_body_is_answered(live: Live, run: str) -> None:
         def ask(data: st.DataObject) -> None:
             method, path, about = data.draw(st.sampled_from(routes))
             query = []
-            for each in about.get("parameters", ()):
-                drawn = data.draw(value_for(each["schema"]))
-                if each["in"] == "path":
-                    drawn = run if each["name"] == "run" and data.draw(st.booleans()) else drawn
-                    path = path.replace(f"{{{each['name']}}}", quote(drawn, safe=""))
+            for item in about.get("parameters", ()):
+                drawn = data.draw(value_for(item["schema"]))
+                if item["in"] == "path":
+                    drawn = run if item["name"] == "run" and data.draw(st.booleans()) else drawn
+                    path = path.replace(f"{{{item['name']}}}", quote(drawn, safe=""))
                 elif data.draw(st.booleans()):
-                    query += [(each["name"], drawn)] * data.draw(st.integers(1, 2))
+                    query += [(item["name"], drawn)] * data.draw(st.integers(1, 2))
             more: dict[str, Any] = {}
             if method not in ("get", "head"):
                 body = data.draw(
@@ -105,10 +105,10 @@ def test_any_parameter_and_body_is_answered(live: Live, run: str) -> None:
                 more["content"] = body if isinstance(body, bytes) else msgspec.json.encode(body)
             answer = client.request(method.upper(), path, params=query, **more)
             answered.add(answer.status_code)
-            said = answer.text[:2000]
-            assert answer.status_code < 500 or answer.status_code in (501, 503, 507), said
+            text = answer.text[:2000]
+            assert answer.status_code < 500 or answer.status_code in (501, 503, 507), text
             for word in ("Traceback", "defect", "Error:", "nodescope failed"):
-                assert word not in said or "export" in path, (method, path, query, said)
+                assert word not in text or "export" in path, (method, path, query, text)
 
         ask()
         assert {200, 404, 422} <= answered
@@ -119,7 +119,7 @@ def strategy(kind: Any, run: str) -> st.SearchStrategy[Any]:
     """Plain data in the shape of a type, with values that are no good."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, UnionType):
-        return st.one_of([strategy(each, run) for each in arguments])
+        return st.one_of([strategy(argument, run) for argument in arguments])
     if origin is typing.Literal:
         return st.sampled_from(list(arguments))
     if origin is typing.Annotated:
@@ -127,7 +127,7 @@ def strategy(kind: Any, run: str) -> st.SearchStrategy[Any]:
     if origin in (tuple, list):
         inner = strategy(arguments[0], run) if arguments else st.none()
         if origin is tuple and len(arguments) > 1 and arguments[1] is not Ellipsis:
-            return st.tuples(*[strategy(each, run) for each in arguments]).map(list)
+            return st.tuples(*[strategy(argument, run) for argument in arguments]).map(list)
         return st.lists(inner, max_size=3)
     if origin is dict:
         return st.dictionaries(TEXTS, strategy(arguments[1], run), max_size=2)
@@ -145,7 +145,7 @@ def strategy(kind: Any, run: str) -> st.SearchStrategy[Any]:
         return st.none()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         about = msgspec.structs.fields(kind)
-        fields = {each.encode_name: strategy(each.type, run) for each in about}
+        fields = {item.encode_name: strategy(item.type, run) for item in about}
         if "run" in fields:
             fields["run"] = st.just(run)
         config = kind.__struct_config__
@@ -159,7 +159,7 @@ KINDS = typing.get_args(wire.RequestBody)
 
 
 @pytest.mark.parametrize(
-    "kind", [each for each in KINDS if each is not wire.Initialize], ids=lambda each: each.__name__
+    "kind", [item for item in KINDS if item is not wire.Initialize], ids=lambda item: item.__name__
 )
 def test_any_request_of_a_page_is_answered(kind: Any, live: Live, run: str) -> None:
     pages = [Page(live)]
@@ -177,9 +177,9 @@ def test_any_request_of_a_page_is_answered(kind: Any, live: Live, run: str) -> N
                 break
         assert message.id == number
         if isinstance(message.body, wire.Failed):
-            said = f"{message.body.message} {message.body.hint}"
-            assert "nodescope failed" not in said, (body, said)
-            assert "defect" not in said, (body, said)
+            text = f"{message.body.message} {message.body.hint}"
+            assert "nodescope failed" not in text, (body, text)
+            assert "defect" not in text, (body, text)
             assert message.body.message
 
     ask()

@@ -126,11 +126,11 @@ def test_no_message_of_a_browser_breaks_the_server(
 ) -> None:
     noisy = Page(live)
     try:
-        for number, each in enumerate(messages):
-            if isinstance(each, bytes):
-                noisy.socket.send(each)
+        for number, message in enumerate(messages):
+            if isinstance(message, bytes):
+                noisy.socket.send(message)
             else:
-                noisy.socket.send(msgspec.msgpack.encode({"id": number, "body": each}))
+                noisy.socket.send(msgspec.msgpack.encode({"id": number, "body": message}))
     except ConnectionClosed:
         pass
     noisy.close()
@@ -149,8 +149,8 @@ def test_no_message_of_a_program_breaks_the_server(
 ) -> None:
     socket = knock(live, "/link")
     try:
-        for each in messages:
-            socket.send(each)
+        for message in messages:
+            socket.send(message)
     except ConnectionClosed:
         pass
     socket.close()

@@ -55,25 +55,25 @@ def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
     with started("--port", "0") as process:
-        told = ready(process)
-        port = told["port"]
-        assert told["pid"] == process.pid
-        assert told["link"] == f"ws://127.0.0.1:{port}/link"
+        address = ready(process)
+        port = address["port"]
+        assert address["pid"] == process.pid
+        assert address["link"] == f"ws://127.0.0.1:{port}/link"
         with httpx.Client() as browser:
-            assert told["url"].startswith(f"http://127.0.0.1:{port}/?token=")
-            assert browser.get(told["url"]).status_code == 303
+            assert address["url"].startswith(f"http://127.0.0.1:{port}/?token=")
+            assert browser.get(address["url"]).status_code == 303
             assert browser.get(f"http://127.0.0.1:{port}/api/runs").json() == {"runs": []}
         live = Live.__new__(Live)
         live.port = port
-        held = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})  # it does not wait
-        asked = time.monotonic()
+        held_open = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})  # it does not wait
+        start = time.monotonic()
         process.send_signal(sign)
         out, errors = process.communicate(timeout=WAIT_S)
-        assert time.monotonic() - asked < HELLO_DEADLINE_S  # which it gives who says nothing
+        assert time.monotonic() - start < HELLO_DEADLINE_S  # which it gives who says nothing
         assert process.returncode == 0
         assert out == ""  # nothing after the one line
         assert errors == ""
-        held.close()
+        held_open.close()
 
 
 def test_it_ends_while_it_opens_a_recording_without_an_end(tmp_path: Path) -> None:
@@ -83,29 +83,29 @@ def test_it_ends_while_it_opens_a_recording_without_an_end(tmp_path: Path) -> No
         while str(path) not in open_files(process.pid):
             assert time.monotonic() < until
         process.terminate()
-        told = time.monotonic()
+        start = time.monotonic()
         assert process.wait(WAIT_S) == 0
-        assert time.monotonic() - told < OPENING_S / 2
+        assert time.monotonic() - start < OPENING_S / 2
 
 
 def open_files(pid: int) -> set[str]:
-    found = set()
+    result = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
-            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return found
+            result.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return result
 
 
 def test_a_page_has_time_to_hear_that_the_server_ends() -> None:
     """Otherwise a page that just sends something sees a reset connection, and reconnects."""
     with started("--port", "0") as process, httpx.Client() as browser:
-        told = ready(process)
-        origin = f"http://127.0.0.1:{told['port']}"
-        browser.get(told["url"])
+        address = ready(process)
+        origin = f"http://127.0.0.1:{address['port']}"
+        browser.get(address["url"])
         cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-        with socket.create_connection(("127.0.0.1", told["port"]), timeout=WAIT_S) as page:
+        with socket.create_connection(("127.0.0.1", address["port"]), timeout=WAIT_S) as page:
             page.sendall(
-                f"GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:{told['port']}\r\n"
+                f"GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:{address['port']}\r\n"
                 f"Origin: {origin}\r\nCookie: {cookie}\r\nUpgrade: websocket\r\n"
                 "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                 f"Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode()
@@ -119,9 +119,9 @@ def test_a_page_has_time_to_hear_that_the_server_ends() -> None:
             while b"initialized" not in frame(frames)[1]:
                 pass
             process.terminate()
-            while (got := frame(frames))[0] != 0x88:
+            while (result := frame(frames))[0] != 0x88:
                 pass
-            assert got[1] == (1012).to_bytes(2, "big")
+            assert result[1] == (1012).to_bytes(2, "big")
             # What comes after it is still read: the connection stays until the page has closed it.
             page.sendall(masked(0x82, b"x" * 100_000))
             assert frames.read() == b""
@@ -153,33 +153,33 @@ def test_it_ends_with_its_parent() -> None:
 
 
 def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+    parent = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
                           capture_output=True, text=True, check=True)  # fmt: skip
-    with started("--port", "0", "--parent-pid", gone.stdout.strip()) as process:
+    with started("--port", "0", "--parent-pid", parent.stdout.strip()) as process:
         assert process.wait(WAIT_S) == 0
 
 
 def test_a_port_that_is_taken_is_said_and_the_next_is_used() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
         with started("--port", str(port)) as process:
-            told = ready(process)
-            assert port < told["port"] <= port + listen.MORE_PORTS
+            address = ready(process)
+            assert port < address["port"] <= port + listen.MORE_PORTS
             process.terminate()
             _, errors = process.communicate(timeout=WAIT_S)
-            assert errors == (f"nodescope: port {port} is taken, using {told['port']} instead\n")
+            assert errors == (f"nodescope: port {port} is taken, using {address['port']} instead\n")
 
 
 def test_when_no_port_is_free_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(listen, "MORE_PORTS", 0)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
         assert entry.main(["--port", str(port)]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"nodescope: cannot listen on port {port}: ")
@@ -266,14 +266,14 @@ def test_connections_that_say_nothing_are_dropped(
         program = Program(live, tmp_path)
         program.connect()
         silent = [socket.create_connection(("127.0.0.1", live.port)) for _ in range(50)]
-        for number, each in enumerate(silent):
-            each.settimeout(WAIT_S)
+        for number, item in enumerate(silent):
+            item.settimeout(WAIT_S)
             if number % 2:
-                each.sendall(b"GET / HTTP/1.1\r\nHost: 127")  # and no more
+                item.sendall(b"GET / HTTP/1.1\r\nHost: 127")  # and no more
         assert live.get("/api/health").status_code == 200
-        for each in silent:
-            assert each.recv(1) == b""
-            each.close()
+        for item in silent:
+            assert item.recv(1) == b""
+            item.close()
         # Who was let in stays, however long ago it came.
         program.execute(program.define())
         program.commit()

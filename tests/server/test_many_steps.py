@@ -76,21 +76,21 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 @pytest.fixture
 def counted(paths: dict[int, Path]) -> Iterator[dict[int, Counted]]:
-    each = {many: Counted(path) for many, path in paths.items()}
-    yield each
-    for one in each.values():
-        one.recording.close()
+    item = {many: Counted(path) for many, path in paths.items()}
+    yield item
+    for first in item.values():
+        first.recording.close()
 
 
-@pytest.mark.parametrize("what", ["snapshot", "state", "records"])
-def test_work_does_not_grow_with_the_steps(what: str, counted: dict[int, Counted]) -> None:
+@pytest.mark.parametrize("kind", ["snapshot", "state", "records"])
+def test_work_does_not_grow_with_the_steps(kind: str, counted: dict[int, Counted]) -> None:
     sizes = {}
 
     def act(recording: Recording) -> None:
         last = recording.last_seq()
-        if what == "snapshot":
+        if kind == "snapshot":
             message: object = convert.snapshot(recording, recording.run(), None, last)
-        elif what == "state":
+        elif kind == "state":
             message = convert.state_at(recording, last // 2)
         else:
             message = convert.records(recording, "", last - 40, last)

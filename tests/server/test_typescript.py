@@ -17,9 +17,9 @@ from nodescope_server import typescript, wire
 
 
 def interface(text: str, name: str) -> str:
-    found = re.search(rf"export interface {name} \{{\n(.*?)\n\}}", text, re.DOTALL)
-    assert found, f"{name} is missing"
-    return found.group(1)
+    match = re.search(rf"export interface {name} \{{\n(.*?)\n\}}", text, re.DOTALL)
+    assert match, f"{name} is missing"
+    return match.group(1)
 
 
 def test_the_committed_file_is_current() -> None:

@@ -20,12 +20,12 @@ F = nn.functional
 RNG = np.random.default_rng
 
 
-def same(found: Any, expected: Any, rtol: float = 1e-9) -> None:
-    found = found.numpy() if hasattr(found, "numpy") else np.asarray(found)
+def same(result: Any, expected: Any, rtol: float = 1e-9) -> None:
+    result = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
     expected = expected.detach().numpy()
-    assert found.shape == expected.shape
+    assert result.shape == expected.shape
     scale = max(float(np.abs(expected).max(initial=0.0)), 1.0)
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12 * scale)
+    np.testing.assert_allclose(result, expected, rtol=rtol, atol=1e-12 * scale)
 
 
 def compare(
@@ -66,12 +66,12 @@ def test_convolution(
     n: int, stride: int, padding: int, dilation: int, groups: int, bias: bool, kernel: int
 ) -> None:
     x, w, b = arrays((2, 4, 7, 6)[: n + 2], (6, 4 // groups, *(kernel,) * n), (6,))
-    given = [x, w, b] if bias else [x, w]
+    operands = [x, w, b] if bias else [x, w]
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     compare(
         lambda *a: getattr(F, f"conv{n}d")(*a, **options),
         lambda *a: getattr(T, f"conv{n}d")(*a, **options),
-        *given,
+        *operands,
     )
 
 
@@ -95,9 +95,9 @@ def test_padding_by_name(kernel: int, dilation: int) -> None:
 @pytest.mark.parametrize(
     ("n", "stride", "padding", "dilation", "groups", "more"),
     [
-        each
-        for each in itertools.product([1, 2], [1, 2, 3], [0, 1], [1, 2], [1, 2], [0, 1])
-        if each[5] < max(each[1], each[3])
+        item
+        for item in itertools.product([1, 2], [1, 2, 3], [0, 1], [1, 2], [1, 2], [0, 1])
+        if item[5] < max(item[1], item[3])
     ],
 )
 def test_transposed_convolution(
@@ -158,27 +158,27 @@ def test_pooling(n: int, kernel: int, stride: int, padding: int, ceil: bool) -> 
 def test_pooling_with_dilation_ties_and_pairs() -> None:
     (x,) = arrays((2, 3, 9, 8))
     ties = np.round(x)
-    for given in (x, ties):
+    for operand in (x, ties):
         compare(
             lambda a: F.max_pool2d(a, (2, 3), (2, 1), (0, 1), (3, 2)),
             lambda a: T.max_pool2d(a, (2, 3), (2, 1), (0, 1), (3, 2)),
-            given,
+            operand,
         )
-        compare(lambda a: F.max_pool2d(a, 2), lambda a: T.max_pool2d(a, 2), given)
+        compare(lambda a: F.max_pool2d(a, 2), lambda a: T.max_pool2d(a, 2), operand)
 
 
-@pytest.mark.parametrize("what", ["avg", "max"])
+@pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize("output", [(1, 1), (3, 2), (4, 7), (9, 8), (2, 4)])
-def test_adaptive_pooling(what: str, output: tuple[int, int]) -> None:
+def test_adaptive_pooling(kind: str, output: tuple[int, int]) -> None:
     x, line = arrays((2, 3, 9, 8), (2, 3, 7))
     compare(
-        lambda a: getattr(F, f"adaptive_{what}_pool2d")(a, output),
-        lambda a: getattr(T, f"adaptive_{what}_pool2d")(a, output),
+        lambda a: getattr(F, f"adaptive_{kind}_pool2d")(a, output),
+        lambda a: getattr(T, f"adaptive_{kind}_pool2d")(a, output),
         x,
     )
     compare(
-        lambda a: getattr(F, f"adaptive_{what}_pool1d")(a, output[0]),
-        lambda a: getattr(T, f"adaptive_{what}_pool1d")(a, output[0]),
+        lambda a: getattr(F, f"adaptive_{kind}_pool1d")(a, output[0]),
+        lambda a: getattr(T, f"adaptive_{kind}_pool1d")(a, output[0]),
         line,
     )
 
@@ -444,8 +444,8 @@ def test_layers_over_time_with_lengths(kind: str) -> None:
     _, state = layer(ns.tensor(x), lengths=lengths)
     _, last = peer(packed(torch.tensor(x), torch.tensor(lengths), batch_first=True,
                           enforce_sorted=False))  # fmt: skip
-    found = [each[0] for each in state] if kind == "LSTM" else state
-    for mine, theirs_ in zip(found, last[0] if kind == "LSTM" else last, strict=True):
+    result = [item[0] for item in state] if kind == "LSTM" else state
+    for mine, theirs_ in zip(result, last[0] if kind == "LSTM" else last, strict=True):
         same(mine, theirs_)
 
 
@@ -455,7 +455,7 @@ def test_multi_head_attention() -> None:
     with torch.no_grad():
         parts = (layer.query, layer.key, layer.value)
         peer.in_proj_weight.copy_(
-            torch.tensor(np.concatenate([each.weight.numpy().T for each in parts]))
+            torch.tensor(np.concatenate([part.weight.numpy().T for part in parts]))
         )
         peer.out_proj.weight.copy_(torch.tensor(layer.output.weight.numpy().T.copy()))
     q, k, v = arrays((2, 5, 8), (2, 4, 8), (2, 4, 8))

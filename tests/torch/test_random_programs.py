@@ -60,7 +60,7 @@ TORCH: Table = {
 
 
 def check(program: Program) -> None:
-    inputs = [_t(each).requires_grad_() for each in program.arrays()]
+    inputs = [_t(array).requires_grad_() for array in program.arrays()]
     loss = program.loss(TORCH, inputs)
     loss.backward()
     gradients = [np.zeros(tuple(x.shape)) if x.grad is None else x.grad.numpy() for x in inputs]

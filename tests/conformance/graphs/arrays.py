@@ -31,17 +31,17 @@ def content(shape: tuple[int, ...], dtype: str, choices: Choices, *, wild: bool)
         return np.asarray(rng.integers(-edge, edge, shape), dtype)
     how = choices.integer(0, 3)
     if how == 0:  # few different values: ties, zeros and ones
-        found = rng.integers(-2, 3, shape).astype(dtype)
+        result = rng.integers(-2, 3, shape).astype(dtype)
     else:
-        found = np.asarray(rng.standard_normal(shape) * (1.0, 1.0, 0.1, 30.0)[how]).astype(dtype)
-    if wild and found.size:
+        result = np.asarray(rng.standard_normal(shape) * (1.0, 1.0, 0.1, 30.0)[how]).astype(dtype)
+    if wild and result.size:
         tiny = np.finfo(dtype).smallest_subnormal
         special = np.array(
             [np.nan, np.inf, -np.inf, 0.0, -0.0, tiny * 3, -tiny, np.finfo(dtype).max / 2], dtype
         )
-        some = rng.random(found.shape) < 0.3
-        found = np.where(some, special[rng.integers(0, len(special), found.shape)], found)
-    return np.asarray(found, dtype)
+        replaced = rng.random(result.shape) < 0.3
+        result = np.where(replaced, special[rng.integers(0, len(special), result.shape)], result)
+    return np.asarray(result, dtype)
 
 
 def laid_out(array: Array, choices: Choices) -> Array:
@@ -61,9 +61,9 @@ def laid_out(array: Array, choices: Choices) -> Array:
         return np.broadcast_to(array[:1], array.shape) if array.shape[0] else array
     if how == 6 and array.nbytes and array.itemsize > 1:  # not aligned
         raw = np.empty(array.nbytes + 1, np.uint8)
-        found = raw[1:].view(array.dtype).reshape(array.shape)
-        found[...] = array
-        return found
+        result = raw[1:].view(array.dtype).reshape(array.shape)
+        result[...] = array
+        return result
     if how == 7:
         array = array.copy()
         array.flags.writeable = False

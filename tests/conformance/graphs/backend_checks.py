@@ -39,107 +39,107 @@ def check_backend(case: Case, backend: Backend, chosen: Sequence[str] | None = N
     """Everything below, but for threads."""
     traced = Traced(case)
     lowered, runner = built(case, backend, chosen)
-    said = f"{backend.name} {said_of(lowered)}"
+    label = f"{backend.name} {said_of(lowered)}"
     with quiet():
         first = runner.run(list(case.feeds))
-    kept = [np.array(each, copy=True) for each in first]
+    kept = [np.array(item, copy=True) for item in first]
     if backend.exact:
-        check_same(first, traced.outputs, said, case)
-    check_kernels(case, backend, lowered, runner, first, said)
-    check_memory(case, traced, first, said)
+        check_same(first, traced.outputs, label, case)
+    check_kernels(case, backend, lowered, runner, first, label)
+    check_memory(case, traced, first, label)
     for feed, before in zip(case.feeds, traced.before, strict=True):
         need(not isinstance(feed, np.ndarray) or not difference(feed, before),
-             f"{said}: a feed was written to", case)  # fmt: skip
+             f"{label}: a feed was written to", case)  # fmt: skip
     with quiet():
         second = runner.run(list(case.feeds))
-    check_same(second, kept, f"the second run of {said}", case)
-    check_same(first, kept, f"the first results after a second run of {said}", case)
-    for i, one in enumerate(first):
+    check_same(second, kept, f"the second run of {label}", case)
+    check_same(first, kept, f"the first results after a second run of {label}", case)
+    for i, left_one in enumerate(first):
         for j, other in enumerate(second):
-            shared = _shared(one, other) and not _shared(traced.outputs[i], traced.outputs[j])
-            need(not shared, f"{said}: results {i} and {j} of two runs share memory", case)
-    check_timed(case, lowered, runner, kept, said)
-    check_layouts(case, backend, runner, said)
+            shared = _shared(left_one, other) and not _shared(traced.outputs[i], traced.outputs[j])
+            need(not shared, f"{label}: results {i} and {j} of two runs share memory", case)
+    check_timed(case, lowered, runner, kept, label)
+    check_layouts(case, backend, runner, label)
 
 
-def check_layouts(case: Case, backend: Backend, runner: Runner, said: str) -> None:
+def check_layouts(case: Case, backend: Backend, runner: Runner, label: str) -> None:
     """Feeds of other strides, after the usual ones and before them."""
     turned = [
-        np.array(each, order="F" if each.flags.c_contiguous else "C", copy=True)
-        if isinstance(each, np.ndarray) else each
-        for each in case.feeds
+        np.array(feed, order="F" if feed.flags.c_contiguous else "C", copy=True)
+        if isinstance(feed, np.ndarray) else feed
+        for feed in case.feeds
     ]  # fmt: skip
     if not backend.exact:
         return
     with quiet():
         expected = Plan(case.graph, case.arrays).run(turned)
         for _ in range(2):
-            found = runner.run(list(turned))
-            check_same(found, expected, f"feeds of other strides: {said}", case)
+            result = runner.run(list(turned))
+            check_same(result, expected, f"feeds of other strides: {label}", case)
 
 
-def _shared(one: Any, other: Any) -> bool:
-    return np.may_share_memory(one, other)
+def _shared(first: Any, other: Any) -> bool:
+    return np.may_share_memory(first, other)
 
 
 def check_kernels(
-    case: Case, backend: Backend, lowered: Lowered, runner: Runner, results: list[Any], said: str
+    case: Case, backend: Backend, lowered: Lowered, runner: Runner, results: list[Any], label: str
 ) -> None:
     """Kernel after kernel gives the bits of the run, each within its bounds, in fresh memory."""
     values: dict[int, Any] = dict(lowered.arrays)
     values.update(zip(lowered.graph.inputs, case.feeds, strict=True))
     nodes = nodes_of(lowered.graph)
     need(
-        runner.kernels.keys() >= {node.id for node in nodes}, f"{said}: a node has no kernel", case
+        runner.kernels.keys() >= {node.id for node in nodes}, f"{label}: a node has no kernel", case
     )
     for node in nodes:
-        given = [values[each] for each in node.inputs]
-        before = [np.array(each, copy=True) for each in given]
+        operands = [values[value] for value in node.inputs]
+        before = [np.array(item, copy=True) for item in operands]
         with quiet():
-            found = runner.kernels[node.id](*given)
-        for one, other in zip(given, before, strict=True):
-            need(not isinstance(one, np.ndarray) or not difference(one, other),
-                 f"{said}: {node.name} writes to its input", case)  # fmt: skip
+            result = runner.kernels[node.id](*operands)
+        for first, other in zip(operands, before, strict=True):
+            need(not isinstance(first, np.ndarray) or not difference(first, other),
+                 f"{label}: {node.name} writes to its input", case)  # fmt: skip
         if not backend.exact:
-            check_bounds(case, node, given, found, said)
-        values.update(zip(node.outputs, found, strict=True))
-    alone = [values[each] for each in lowered.graph.outputs]
-    check_same(alone, results, f"kernel after kernel of {said}", case)
+            check_bounds(case, node, operands, result, label)
+        values.update(zip(node.outputs, result, strict=True))
+    alone = [values[value] for value in lowered.graph.outputs]
+    check_same(alone, results, f"kernel after kernel of {label}", case)
 
 
 def check_bounds(
-    case: Case, node: Node, given: Sequence[Any], found: Sequence[Any], said: str
+    case: Case, node: Node, operands: Sequence[Any], result: Sequence[Any], label: str
 ) -> None:
     """One kernel of a back end that is not exact."""
     body = node.attrs["body"] if node.op == "fused" else node
     if ops.get(node.op).outputs != 1 and node.op != "fused" and node.family != "control":
         return  # factorisations are the op's own
-    for value, one, where in zip(node.outputs, found, ranges(body, given), strict=True):
-        error = outside(np.asarray(one), where)
+    for value, first, where in zip(node.outputs, result, ranges(body, operands), strict=True):
+        error = outside(np.asarray(first), where)
         if error:
-            raise Differs(f"{said}\n{node.name}, %{value}: {error}\n{case}")
+            raise Differs(f"{label}\n{node.name}, %{value}: {error}\n{case}")
 
 
 def check_timed(
-    case: Case, lowered: Lowered, runner: Runner, results: list[Any], said: str
+    case: Case, lowered: Lowered, runner: Runner, results: list[Any], label: str
 ) -> None:
     """A timed run gives the same, and a time to each node."""
     count = len(nodes_of(lowered.graph))
     stamps = np.zeros(2 * count, np.int64)
     with quiet():
-        found = runner.run_timed(list(case.feeds), stamps)
-    check_same(found, results, f"the timed run of {said}", case)
-    need((stamps > 0).all(), f"{said}: a node has no time", case)
-    need((np.diff(stamps) >= 0).all(), f"{said}: times go back: {stamps}", case)
+        result = runner.run_timed(list(case.feeds), stamps)
+    check_same(result, results, f"the timed run of {label}", case)
+    need((stamps > 0).all(), f"{label}: a node has no time", case)
+    need((np.diff(stamps) >= 0).all(), f"{label}: times go back: {stamps}", case)
 
 
 def other_feeds(case: Case) -> list[Any]:
     """The same feeds with their floating-point elements in another order."""
     return [
-        np.roll(each, 1) * each.dtype.type(0.5)
-        if isinstance(each, np.ndarray) and each.dtype.kind == "f"
-        else each
-        for each in case.feeds
+        np.roll(feed, 1) * feed.dtype.type(0.5)
+        if isinstance(feed, np.ndarray) and feed.dtype.kind == "f"
+        else feed
+        for feed in case.feeds
     ]
 
 
@@ -152,22 +152,22 @@ def check_threads(case: Case, backend: Backend, *, runs: int = 20) -> None:
     faults: list[BaseException] = []
     start = threading.Barrier(4)
 
-    def work(which: int) -> None:
+    def work(thread: int) -> None:
         try:
             start.wait()
             for _ in range(runs):
                 with np.errstate(all="ignore"):
-                    found = runner.run(different[which])
-                check_same(found, alone[which], f"{backend.name}, thread {which}", case)
+                    result = runner.run(different[thread])
+                check_same(result, alone[thread], f"{backend.name}, thread {thread}", case)
         except BaseException as error:
             faults.append(error)
 
     threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
     with quiet():
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     if faults:
         raise faults[0]
 

@@ -38,8 +38,8 @@ stated one (`prelude.ULPS`), and for compositions those of their parts."""
 SUMS = {"sum", "mean", "prod", "var", "std", "logsumexp", "cumsum", "cumprod", "softmax",
         "log_softmax", "layer_norm", "rms_norm", "matmul", "vector_norm", "mse", "cross_entropy",
         "einsum", "vecdot", "matvec", "vecmat", "group_norm", "instance_norm", "nll_loss",
-        *(f"conv{what}{n}d{way}" for n in (1, 2)
-          for what, way in (("", ""), ("_transpose", ""), ("", "_input_grad"),
+        *(f"conv{kind}{n}d{way}" for n in (1, 2)
+          for kind, way in (("", ""), ("_transpose", ""), ("", "_input_grad"),
                             ("", "_weight_grad"))),
         }  # fmt: skip
 """Ops whose sums may be taken in another order."""
@@ -58,37 +58,37 @@ class Range:
     nominal: Array
 
 
-def _room(node: Node, given: Sequence[Any], result: Array) -> Array | float:
+def _room(node: Node, operands: Sequence[Any], result: Array) -> Array | float:
     """The absolute bound of one node's result, per element."""
     if result.dtype.kind != "f":
         return 0.0
-    one = np.abs(np.spacing(np.abs(result)))
+    first = np.abs(np.spacing(np.abs(result)))
     if node.op in ULPS:
         if node.op in ("sigmoid", "softplus", "logsigmoid", "elu", "celu", "selu", "mish", "silu",
                        "gelu", "gelu_grad", "logaddexp", "logaddexp2", "sinc"):  # fmt: skip
             # Made of parts that may cancel: relative to the parts.
-            parts = [np.abs(np.asarray(x, result.dtype)) for x in given]
-            one = np.maximum(one, np.spacing(1 + sum(parts, np.zeros((), result.dtype))) / 8)
-        return ULPS[node.op] * one
+            parts = [np.abs(np.asarray(x, result.dtype)) for x in operands]
+            first = np.maximum(first, np.spacing(1 + sum(parts, np.zeros((), result.dtype))) / 8)
+        return ULPS[node.op] * first
     if node.op in SUMS:
-        x = np.asarray(given[0])
+        x = np.asarray(operands[0])
         count = max(x.size, 1)
         eps = np.finfo(result.dtype).eps
         finite = np.abs(np.where(np.isfinite(x), x, 0)).astype(result.dtype)
         total = finite.sum() if node.op != "prod" else 0
         if node.op == "matmul" or node.op.startswith("conv"):
-            other = np.abs(np.asarray(given[1]))
+            other = np.abs(np.asarray(operands[1]))
             return eps * count * float(np.max(np.where(np.isfinite(other), other, 0), initial=0)) \
-                * float(finite.max(initial=0)) + 4 * one  # fmt: skip
+                * float(finite.max(initial=0)) + 4 * first  # fmt: skip
         if node.op in ("sum", "mean", "cumsum", "vector_norm"):
-            return eps * (4 + count) * (total / (count if node.op == "mean" else 1)) + 4 * one
+            return eps * (4 + count) * (total / (count if node.op == "mean" else 1)) + 4 * first
         if node.op in ("var", "std", "layer_norm", "rms_norm"):
             scale = float(finite.max(initial=0))
             size = scale * scale if node.op == "var" else scale
             if node.op.endswith("norm"):
                 size = 1.0 + scale / max(float(np.std(finite)), 1e-3)
             return eps * (16 + count) * (size + np.abs(result))
-        return (16 + count) * one + (16 * eps if node.op.startswith("log") else 0)
+        return (16 + count) * first + (16 * eps if node.op.startswith("log") else 0)
     return 0.0
 
 
@@ -96,8 +96,8 @@ def ranges(body: Graph | Node, arrays: Sequence[Any]) -> list[Range]:
     """For each output of a kernel, or of a node alone."""
     rng = np.random.default_rng(0)
     with quiet():
-        found = [_run(body, arrays, trial, rng) for trial in range(TRIALS + 1)]
-        return [range_of([each[i] for each in found]) for i in range(len(body.outputs))]
+        results = [_run(body, arrays, trial, rng) for trial in range(TRIALS + 1)]
+        return [range_of([item[i] for item in results]) for i in range(len(body.outputs))]
 
 
 def _run(
@@ -111,58 +111,59 @@ def _run(
         if node.is_leaf and node.op != "read":
             continue
         call = call_of(node)
-        given = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]
+        operands = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]
         if node.op in _LOOPS:
-            results: Any = _LOOPS[node.op](node, given, trial, rng)
+            results: Any = _LOOPS[node.op](node, operands, trial, rng)
         else:
-            data = call.op.impl(*given, **call.attrs)
+            data = call.op.impl(*operands, **call.attrs)
             results = data if isinstance(data, tuple) else (data,)
-        for value, each in zip(node.outputs, map(np.asarray, results), strict=True):
-            values[value] = each if not trial else _moved(node, given, each, trial, rng)
-    return [np.asarray(values[each]) for each in body.outputs]
+        for value, item in zip(node.outputs, map(np.asarray, results), strict=True):
+            values[value] = item if not trial else _moved(node, operands, item, trial, rng)
+    return [np.asarray(values[value]) for value in body.outputs]
 
 
 def _scan(
-    node: Node, given: Sequence[Any], trial: int, rng: np.random.Generator
+    node: Node, operands: Sequence[Any], trial: int, rng: np.random.Generator
 ) -> list[Array]:  # fmt: skip
     body, first, length = node.attrs["body"], node.attrs["carries"], node.attrs["length"]
-    carry, rest = list(given[:first]), first + node.attrs["columns"]
-    specs = {each.id: each.spec for each in body.values}
+    carry, rest = list(operands[:first]), first + node.attrs["columns"]
+    specs = {value.id: value.spec for value in body.values}
     stacks = [
-        np.empty((length, *specs[each].shape), specs[each].dtype) for each in body.outputs[first:]
+        np.empty((length, *specs[value].shape), specs[value].dtype)
+        for value in body.outputs[first:]
     ]
     for i in range(length - 1, -1, -1) if node.attrs["reverse"] else range(length):
-        rows = [each[i] for each in given[first:rest]]
-        found = _run(body, [*carry, *rows, *given[rest:]], trial, rng)
-        carry = found[:first]
-        for stack, row in zip(stacks, found[first:], strict=True):
+        rows = [item[i] for item in operands[first:rest]]
+        result = _run(body, [*carry, *rows, *operands[rest:]], trial, rng)
+        carry = result[:first]
+        for stack, row in zip(stacks, result[first:], strict=True):
             stack[i] = row
     return [*carry, *stacks]
 
 
 def _while(
-    node: Node, given: Sequence[Any], trial: int, rng: np.random.Generator
+    node: Node, operands: Sequence[Any], trial: int, rng: np.random.Generator
 ) -> list[Array]:  # fmt: skip
     first = node.attrs["carries"]
-    carry, around = list(given[:first]), given[first:]
+    carry, around = list(operands[:first]), operands[first:]
     while bool(_run(node.attrs["condition"], [*carry, *around], trial, rng)[0]):
         carry = _run(node.attrs["body"], [*carry, *around], trial, rng)
     return carry
 
 
 def _cond(
-    node: Node, given: Sequence[Any], trial: int, rng: np.random.Generator
+    node: Node, operands: Sequence[Any], trial: int, rng: np.random.Generator
 ) -> list[Array]:  # fmt: skip
-    return _run(node.attrs["then" if bool(given[0]) else "otherwise"], given[1:], trial, rng)
+    return _run(node.attrs["then" if bool(operands[0]) else "otherwise"], operands[1:], trial, rng)
 
 
 _LOOPS = {"scan": _scan, "while_loop": _while, "cond": _cond}
 
 
 def _moved(
-    node: Node, given: Sequence[Any], result: Array, trial: int, rng: np.random.Generator
+    node: Node, operands: Sequence[Any], result: Array, trial: int, rng: np.random.Generator
 ) -> Array:
-    room = _room(node, given, result)
+    room = _room(node, operands, result)
     if isinstance(room, float) and room == 0.0:
         return result
     if trial < 3:
@@ -186,20 +187,20 @@ def range_of(trials: list[Array]) -> Range:
     return Range(low - room, high + room, edge, nominal)
 
 
-def outside(found: Array, where: Range) -> str:
+def outside(result: Array, where: Range) -> str:
     """How a result leaves its range, or ``""``."""
     nominal = where.nominal
-    if found.dtype != nominal.dtype or found.shape != nominal.shape:
-        return f"{found.dtype}{found.shape}, not {nominal.dtype}{nominal.shape}"
+    if result.dtype != nominal.dtype or result.shape != nominal.shape:
+        return f"{result.dtype}{result.shape}, not {nominal.dtype}{nominal.shape}"
     if nominal.dtype.kind != "f":
-        wrong = (found != nominal) & ~where.edge
+        wrong = (result != nominal) & ~where.edge
     else:
-        both = np.isnan(found) & np.isnan(nominal)
-        same = (found == nominal) & (np.signbit(found) == np.signbit(nominal))
-        inside = (found >= where.low) & (found <= where.high) & (where.high > where.low)
+        both = np.isnan(result) & np.isnan(nominal)
+        same = (result == nominal) & (np.signbit(result) == np.signbit(nominal))
+        inside = (result >= where.low) & (result <= where.high) & (where.high > where.low)
         wrong = ~(both | same | inside | where.edge)
     if not wrong.any():
         return ""
     at = tuple(int(i[0]) for i in np.nonzero(wrong)) if wrong.shape else ()
-    return (f"{found[at]!r} at {at}, where NumPy gives {nominal[at]!r} and "
+    return (f"{result[at]!r} at {at}, where NumPy gives {nominal[at]!r} and "
             f"[{where.low[at]!r}, {where.high[at]!r}] is allowed")  # fmt: skip

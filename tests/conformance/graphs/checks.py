@@ -25,11 +25,11 @@ from tests.conformance.graphs.running import Traced, every_value
 from tests.conformance.graphs.same import Differs, check_same, difference
 
 
-def need(holds: object, what: str, case: Case, lowered: Lowered | None = None) -> None:
+def need(holds: object, claim: str, case: Case, lowered: Lowered | None = None) -> None:
     """Raises `Differs`, with the graphs, unless it holds."""
     if not holds:
         after = "" if lowered is None else f"\nlowered:\n{print_graph(lowered.graph)}"
-        raise Differs(f"{what}\n{case}{after}")
+        raise Differs(f"{claim}\n{case}{after}")
 
 
 def lowered_of(
@@ -38,13 +38,13 @@ def lowered_of(
     """The case lowered; passes may not change what they are given."""
     before, contents = print_graph(case.graph), {k: v.tobytes() for k, v in case.arrays.items()}
     try:
-        found = lower(case.graph, case.arrays, chosen, options)
+        result = lower(case.graph, case.arrays, chosen, options)
     except (NodescopeError, AssertionError, LookupError, TypeError, ValueError) as error:
         raise Differs(f"{chosen or 'all passes'}: {error!r}\n{case}") from error
     need(print_graph(case.graph) == before, "a pass changed the traced graph", case)
     now = {k: v.tobytes() for k, v in case.arrays.items()}
     need(now == contents, "a pass changed a constant", case)
-    return found
+    return result
 
 
 def check_graph(case: Case, lowered: Lowered) -> None:
@@ -64,7 +64,7 @@ def check_graph(case: Case, lowered: Lowered) -> None:
 
 def check_bodies(graph: Graph, when: str, case: Case) -> None:
     """Bodies are well formed, and take and give what their nodes do."""
-    specs = {each.id: each.spec for each in graph.values}
+    specs = {value.id: value.spec for value in graph.values}
     for node in graph.nodes:
         for name, body in node.attrs.items():
             if not isinstance(body, Graph):
@@ -74,18 +74,24 @@ def check_bodies(graph: Graph, when: str, case: Case) -> None:
             except NodescopeError as error:
                 raise Differs(f"{when}, {node.name}, {name}: {error}\n{case}") from error
             check_bodies(body, when, case)
-            known = {each.id: each.spec for each in body.values}
-            given = [specs[each] for each in node.inputs]
+            known = {value.id: value.spec for value in body.values}
+            specs_of_inputs = [specs[value] for value in node.inputs]
             if node.op == "scan":
                 rows = slice(node.attrs["carries"], node.attrs["carries"] + node.attrs["columns"])
-                given[rows] = [TensorSpec(each.shape[1:], each.dtype) for each in given[rows]]
+                specs_of_inputs[rows] = [
+                    TensorSpec(spec.shape[1:], spec.dtype) for spec in specs_of_inputs[rows]
+                ]
             elif node.op == "cond":
-                given = given[1:]
-            said = f"{when}, {node.name}, {name}"
-            need([known[each] for each in body.inputs] == given, f"{said}: takes others", case)
+                specs_of_inputs = specs_of_inputs[1:]
+            place = f"{when}, {node.name}, {name}"
+            need(
+                [known[value] for value in body.inputs] == specs_of_inputs,
+                f"{place}: takes others",
+                case,
+            )
             count = node.attrs.get("carries", len(node.outputs)) if name != "condition" else 0
-            ends = [known[each] for each in body.outputs[:count]]
-            need(ends == [specs[v] for v in node.outputs[:count]], f"{said}: gives others", case)
+            ends = [known[value] for value in body.outputs[:count]]
+            need(ends == [specs[v] for v in node.outputs[:count]], f"{place}: gives others", case)
 
 
 def check_results(case: Case, traced: Traced, lowered: Lowered) -> dict[int, Any]:
@@ -123,7 +129,7 @@ def check_provenance(
         values: What that gives.
         differs: How an array differs from a traced value; by any bit if None.
     """
-    found = lowered.provenance
+    result = lowered.provenance
     if differs is None:
 
         def differs(value: int, now: Any) -> str:
@@ -131,8 +137,8 @@ def check_provenance(
 
     known = {node.id for node in case.graph.nodes}
     final = {node.id for node in lowered.graph.nodes}
-    need(found.fates.keys() == known, "a traced node has no fate", case, lowered)
-    for fate in found.fates.values():
+    need(result.fates.keys() == known, "a traced node has no fate", case, lowered)
+    for fate in result.fates.values():
         need(set(fate.into) <= final, f"@{fate.node}: {fate}: is no node", case, lowered)
         need(fate.kind == "kept" or fate.by, f"@{fate.node}: {fate}: by nobody", case, lowered)
         need(fate.into or fate.kind not in ("kept", "fused"), f"@{fate.node} {fate} nowhere", case,
@@ -141,18 +147,18 @@ def check_provenance(
         need(set(node.origin) <= known, f"{node.name} comes from nowhere", case, lowered)
         leaf = node.is_leaf and node.id not in known
         need(node.origin or leaf, f"{node.name} has no origin", case, lowered)
-    for value in (each.id for each in case.graph.values):
-        now = found.value(value)
-        kernel = found.kernel(value)
+    for value in (v.id for v in case.graph.values):
+        now = result.value(value)
+        kernel = result.kernel(value)
         if now is None and kernel is not None:
             need(kernel[0] in final, f"%{value} is in no kernel", case, lowered)
             now = kernel[1]
         if now is None:
             continue
         need(now in values, f"%{value} is said to be %{now}, which is not made", case, lowered)
-        said = differs(value, np.asarray(values[now]))
-        if said and value not in case.graph.inputs:
-            raise Differs(f"%{value} is said to be %{now}: {said}\n{case}\n{said_of(lowered)}")
+        message = differs(value, np.asarray(values[now]))
+        if message and value not in case.graph.inputs:
+            raise Differs(f"%{value} is said to be %{now}: {message}\n{case}\n{said_of(lowered)}")
 
 
 def check_effects(case: Case, lowered: Lowered) -> None:
@@ -179,14 +185,19 @@ def check_effects(case: Case, lowered: Lowered) -> None:
     need(places == sorted(places), "effects happen in another order", case, lowered)
     need(len(set(places)) == len(places), "two effects became one", case, lowered)
     for node in case.graph.nodes:
-        for each in node.control_inputs:
-            before, after = fates[each].into, fates[node.id].into
-            need(before or not after, f"@{node.id} waits for @{each}, which is gone", case, lowered)
+        for control in node.control_inputs:
+            before, after = fates[control].into, fates[node.id].into
+            need(
+                before or not after,
+                f"@{node.id} waits for @{control}, which is gone",
+                case,
+                lowered,
+            )
             if before and after and set(before).isdisjoint(after):
                 need(
                     min(final[i] for i in before) < max(final[i] for i in after)
                     and _reaches(lowered.graph, set(before), set(after)),
-                    f"@{node.id} does not wait for @{each} any more", case, lowered,
+                    f"@{node.id} does not wait for @{control} any more", case, lowered,
                 )  # fmt: skip
     _check_recomputed(case, lowered)
 
@@ -194,11 +205,11 @@ def check_effects(case: Case, lowered: Lowered) -> None:
 def _check_recomputed(case: Case, lowered: Lowered) -> None:
     for stage in lowered.stages:
         phases = {node.id: node.phase for g in (stage.before, stage.after) for node in g.nodes}
-        for each in stage.rewrites:
-            if each.change != "merged":
+        for rewrite in stage.rewrites:
+            if rewrite.change != "merged":
                 continue
-            kinds = {phases.get(i, "") == "recompute" for i in (*each.before, *each.after)}
-            need(len(kinds) < 2, f"{each} merges what is to be computed again", case, lowered)
+            kinds = {phases.get(i, "") == "recompute" for i in (*rewrite.before, *rewrite.after)}
+            need(len(kinds) < 2, f"{rewrite} merges what is to be computed again", case, lowered)
 
 
 def _needed(graph: Graph) -> set[int]:
@@ -217,18 +228,18 @@ def _reaches(graph: Graph, before: set[int], after: set[int]) -> bool:
     return not reached.isdisjoint(after)
 
 
-def check_memory(case: Case, traced: Traced, outputs: Sequence[Any], what: str) -> None:
+def check_memory(case: Case, traced: Traced, outputs: Sequence[Any], claim: str) -> None:
     """Results share memory with feeds, constants and one another only where they did before."""
-    others = [*case.feeds, *case.arrays.values()]
-    others = [each for each in others if isinstance(each, np.ndarray)]
+    arrays = [*case.feeds, *case.arrays.values()]
+    arrays = [other for other in arrays if isinstance(other, np.ndarray)]
     for position, (now, then) in enumerate(zip(outputs, traced.outputs, strict=True)):
-        for each in others:
-            if np.may_share_memory(now, each) and not np.may_share_memory(then, each):
-                raise Differs(f"{what}: result {position} shares memory with an input\n{case}")
+        for other in arrays:
+            if np.may_share_memory(now, other) and not np.may_share_memory(then, other):
+                raise Differs(f"{claim}: result {position} shares memory with an input\n{case}")
     for i, j in combinations(range(len(outputs)), 2):
         shared = np.may_share_memory(outputs[i], outputs[j])
         if shared and not np.may_share_memory(traced.outputs[i], traced.outputs[j]):
-            raise Differs(f"{what}: results {i} and {j} share memory\n{case}")
+            raise Differs(f"{claim}: results {i} and {j} share memory\n{case}")
 
 
 def check_lowered(
@@ -238,30 +249,32 @@ def check_lowered(
     options: Options | None = None,
 ) -> Lowered:
     """Everything above."""
-    found = lowered_of(case, chosen, options)
-    check_graph(case, found)
-    values = check_results(case, traced, found)
-    check_provenance(case, traced, found, values)
-    check_effects(case, found)
+    result = lowered_of(case, chosen, options)
+    check_graph(case, result)
+    values = check_results(case, traced, result)
+    check_provenance(case, traced, result, values)
+    check_effects(case, result)
     if chosen is None:
-        outputs = [values[each] for each in found.graph.outputs]
-        check_memory(case, traced, outputs, said_of(found))
-    return found
+        outputs = [values[value] for value in result.graph.outputs]
+        check_memory(case, traced, outputs, said_of(result))
+    return result
 
 
 def check_settles(case: Case, name: str, *, times: int) -> None:
     """A pass that ran so many times finds nothing more to do."""
     graph, arrays = case.graph, case.arrays
     for _ in range(times):
-        found = lower(graph, arrays, (name,))
-        graph, arrays = found.stages[0].after, found.arrays
+        result = lower(graph, arrays, (name,))
+        graph, arrays = result.stages[0].after, result.arrays
     last = lower(graph, arrays, (name,)).stages[0]
-    said = [str(each) for each in last.rewrites]
-    need(last.after is last.before and not said, f"{name} has still something to do: {said}", case)
+    rules = [str(rewrite) for rewrite in last.rewrites]
+    need(
+        last.after is last.before and not rules, f"{name} has still something to do: {rules}", case
+    )
 
 
-def is_clean_up(each: passes.GraphPass) -> bool:
-    return each.stage < 40
+def is_clean_up(item: passes.GraphPass) -> bool:
+    return item.stage < 40
 
 
 def nodes_of(graph: Graph) -> tuple[Node, ...]:

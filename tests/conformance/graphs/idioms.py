@@ -43,9 +43,9 @@ def again(m: Making) -> Any:
     if how == 1:
         operands.reverse()
     elif how == 2:
-        for i, each in enumerate(operands):
-            if isinstance(each, Scalar):
-                operands[i] = Scalar(_near(each.value))
+        for i, value in enumerate(operands):
+            if isinstance(value, Scalar):
+                operands[i] = Scalar(_near(value.value))
     elif how == 3 and "axis" in attrs and isinstance(attrs["axis"], int):
         attrs["axis"] = -attrs["axis"] - 1
     elif how == 4 and "keepdims" in attrs:
@@ -69,8 +69,8 @@ def twice(m: Making) -> Any:
     x = pick(m)
     if x is None:
         return None
-    one, two = m.choices.one_of(INVERSES)
-    middle = m.one(one, (x,))
+    first, two = m.choices.one_of(INVERSES)
+    middle = m.one(first, (x,))
     return middle and m.one(two, (middle,))
 
 
@@ -226,11 +226,11 @@ def update(m: Making) -> Any:
     step = m.node("multiply", (gradient, rate))
     new = step and m.node("subtract", (p, step[0]))
     control = [n.id for n in m.nodes if not n.is_leaf][-2:] if m.choices.chance(50) else []
-    found = new and m.node("assign", (p, new[0]), control=control)
-    if found and m.choices.chance(30):
-        m.node("assign_add", (found[0], new[0]), control=[m.nodes[-1].id])
+    result = new and m.node("assign", (p, new[0]), control=control)
+    if result and m.choices.chance(30):
+        m.node("assign_add", (result[0], new[0]), control=[m.nodes[-1].id])
     m.phase = before
-    return found
+    return result
 
 
 def waits(m: Making) -> Any:
@@ -246,13 +246,13 @@ def waits(m: Making) -> Any:
 def other_phase(m: Making) -> Any:
     """Nodes of the backward pass, some of which are computed again."""
     before, m.phase = m.phase, m.choices.one_of(("backward", "recompute"))
-    found = again(m)
+    result = again(m)
     if m.nodes and m.nodes[-1].phase == m.phase:
         m.nodes[-1] = msgspec.structs.replace(
             m.nodes[-1], forward=m.choices.one_of(m.nodes[: len(m.nodes)]).id
         )
     m.phase = before
-    return found
+    return result
 
 
 def sums(m: Making) -> Any:

@@ -84,7 +84,7 @@ class Inside(Making):
 
     def body(self, around: Sequence[int], outputs: Sequence[int]) -> Graph:
         """Its graph, with these values from around."""
-        behind = [self.capture(each) for each in around]
+        behind = [self.capture(item) for item in around]
         graph = self.finish("body", outputs).graph
         return msgspec.structs.replace(graph, inputs=(*self.given, *behind))
 
@@ -97,8 +97,8 @@ def depth(m: Making) -> int:
 def inside(m: Making, arrays: Sequence[Array], most: int = 8) -> Inside:
     """A body of random nodes over these inputs."""
     body = Inside(m.choices, m.wild, outer=m)
-    for each in arrays:
-        body.take(each)
+    for array in arrays:
+        body.take(array)
     if not arrays or m.choices.chance(60):
         outer_value(body)
     wanted = m.choices.integer(0, most)
@@ -116,10 +116,10 @@ def outer_value(m: Making) -> Any:
     value = makers.pick(m.outer, _small)
     if value is None:
         value = makers.fresh(m.outer, (m.choices.integer(1, 3),), m.choices.one_of(DTYPES))
-    found = m.capture(value)
-    if found not in m.pool:
-        m.pool.append(found)
-    return found
+    result = m.capture(value)
+    if result not in m.pool:
+        m.pool.append(result)
+    return result
 
 
 def _small(spec: TensorSpec) -> bool:
@@ -132,8 +132,8 @@ def _shape(m: Making) -> tuple[int, ...]:
 
 
 def _start(m: Making) -> int:
-    found = makers.pick(m, _small) if m.choices.chance(60) else None
-    return makers.fresh(m, _shape(m), m.choices.one_of(DTYPES)) if found is None else found
+    result = makers.pick(m, _small) if m.choices.chance(60) else None
+    return makers.fresh(m, _shape(m), m.choices.one_of(DTYPES)) if result is None else result
 
 
 def _column(m: Making, length: int) -> int:
@@ -142,21 +142,21 @@ def _column(m: Making, length: int) -> int:
 
     if m.choices.chance(20):
         return m.constant(np.arange(length))
-    found = makers.pick(m, fits) if m.choices.chance(60) else None
-    if found is not None:
-        return found
+    result = makers.pick(m, fits) if m.choices.chance(60) else None
+    if result is not None:
+        return result
     return makers.fresh(m, (length, *_shape(m)), m.choices.one_of(DTYPES))
 
 
 def end(body: Inside, spec: TensorSpec) -> int:
     """A value of a body that has this spec."""
-    same = [each for each in body.pool if body.spec(each) == spec]
-    made = [each for each in same if each not in body.given]
+    same = [item for item in body.pool if body.spec(item) == spec]
+    made_here = [item for item in same if item not in body.given]
     how = body.choices.integer(0, 9)
     if same and how < 2:
         return body.choices.one_of(same)  # as it was given, or another of the same form
-    if made and how < 9:
-        return body.choices.one_of(made)
+    if made_here and how < 9:
+        return body.choices.one_of(made_here)
     x = body.choices.one_of(body.pool) if body.pool else None
     top = x and body.one("sum", (x,), axis=None, keepdims=False)
     number = top and body.one("astype", (top,), dtype=spec.dtype)
@@ -170,7 +170,7 @@ def end(body: Inside, spec: TensorSpec) -> int:
 
 
 def _results(body: Inside) -> list[int]:
-    able = [each for each in body.pool if np.prod(body.spec(each).shape) <= 64]
+    able = [item for item in body.pool if np.prod(body.spec(item).shape) <= 64]
     return [body.choices.one_of(able) for _ in range(body.choices.integer(0, 3)) if able]
 
 
@@ -183,11 +183,11 @@ def scan(m: Making) -> Any:
     columns = [_column(m, length) for _ in range(m.choices.integer(0, 2))]
     at = -1 if reverse else 0
     rows = [
-        m.data[each][at] if length else np.zeros(m.spec(each).shape[1:], m.spec(each).dtype)
-        for each in columns
+        m.data[column][at] if length else np.zeros(m.spec(column).shape[1:], m.spec(column).dtype)
+        for column in columns
     ]
-    body = inside(m, [*(m.data[each] for each in carries), *map(np.asarray, rows)])
-    ends = [end(body, m.spec(each)) for each in carries]
+    body = inside(m, [*(m.data[carry] for carry in carries), *map(np.asarray, rows)])
+    ends = [end(body, m.spec(carry)) for carry in carries]
     results = _results(body)
     if not ends and not results:
         return None
@@ -219,14 +219,14 @@ def branch(m: Making) -> Any:
     if flag is None:
         return None
     operands = [_start(m) for _ in range(m.choices.integer(0, 3))]
-    given = [m.data[each] for each in operands]
+    given = [m.data[value] for value in operands]
     yes, no = inside(m, given), inside(m, given)
-    one = _results(yes)
-    if not one:
+    first = _results(yes)
+    if not first:
         return None
-    other = [end(no, yes.spec(each)) for each in one]
+    other = [end(no, yes.spec(item)) for item in first]
     around = list(dict.fromkeys((*yes.around, *no.around)))
-    attrs = {"then": yes.body(around, one), "otherwise": no.body(around, other)}
+    attrs = {"then": yes.body(around, first), "otherwise": no.body(around, other)}
     return m.node("cond", (flag, *operands, *around), attrs)
 
 
@@ -236,8 +236,8 @@ def loop(m: Making) -> Any:
         return None
     counter = m.constant(np.array(m.choices.integer(0, 2)))
     carries = [counter, *(_start(m) for _ in range(m.choices.integer(0, 2)))]
-    given = [m.data[each] for each in carries]
-    test, body = inside(m, given, 3), inside(m, given)
+    operands = [m.data[carry] for carry in carries]
+    test, body = inside(m, operands, 3), inside(m, operands)
     going = test.one("less", (test.given[0], Scalar(m.choices.integer(0, MOST_STEPS))))
     flag = _flag(test) if m.choices.chance(30) else None
     if flag and test.spec(flag).dtype == "bool":
@@ -245,7 +245,7 @@ def loop(m: Making) -> Any:
     following = body.one("add", (body.given[0], Scalar(1)))
     if going is None or following is None:
         return None
-    ends = [following, *(end(body, m.spec(each)) for each in carries[1:])]
+    ends = [following, *(end(body, m.spec(carry)) for carry in carries[1:])]
     around = list(dict.fromkeys((*test.around, *body.around)))
     attrs = {
         "condition": test.body(around, [going]), "body": body.body(around, ends),
@@ -287,7 +287,7 @@ _AROUND: tuple[makers.Maker, ...] = tuple(
     )
     for _ in range(weight)
 )  # fmt: skip
-SMOOTH: tuple[makers.Maker, ...] = tuple(each for each in _AROUND if each is not loop)
+SMOOTH: tuple[makers.Maker, ...] = tuple(item for item in _AROUND if item is not loop)
 
 
 def drawn(seed: int, name: str, chosen: Sequence[Callable[[Making], Any]], most: int = 10) -> Case:
@@ -327,27 +327,27 @@ def control_gradient(seed: int) -> Case | None:
 
 def control_gradients(first: int, count: int) -> list[Case]:
     """Those of a range of seeds."""
-    found = map(control_gradient, range(first, first + count))
-    return [case for case in found if case is not None]
+    result = map(control_gradient, range(first, first + count))
+    return [case for case in result if case is not None]
 
 
 def described(graph: Graph, around: str = "") -> list[str]:
     """What there is in a graph's bodies, in words, once for each time."""
-    found = []
+    results = []
     for node in graph.nodes:
         attrs = node.attrs
         if around:
-            found.append(f"op {node.op}")
-            found += ["elements"] if "elements" in attrs else []
+            results.append(f"op {node.op}")
+            results += ["elements"] if "elements" in attrs else []
         if node.family != "control":
             continue
-        found.append(f"{node.op} in {around}" if around else node.op)
+        results.append(f"{node.op} in {around}" if around else node.op)
         if node.op == "scan":
-            found.append(f"length {attrs['length']}")
-            found += ["reverse"] if attrs["reverse"] else []
-            found += ["several carries"] if attrs["carries"] > 1 else []
-            found += ["several columns"] if attrs["columns"] > 1 else []
-        for each in attrs.values():
-            if isinstance(each, Graph):
-                found += described(each, node.op)
-    return found
+            results.append(f"length {attrs['length']}")
+            results += ["reverse"] if attrs["reverse"] else []
+            results += ["several carries"] if attrs["carries"] > 1 else []
+            results += ["several columns"] if attrs["columns"] > 1 else []
+        for attr in attrs.values():
+            if isinstance(attr, Graph):
+                results += described(attr, node.op)
+    return results

@@ -50,12 +50,12 @@ USUAL_BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "
 
 def pick(m: Making, able: Callable[[Any], bool] = lambda spec: True) -> int | None:
     """A value that a condition on its spec allows, the newest more often than not."""
-    found = [each for each in m.pool if able(m.spec(each))]
-    if not found:
+    results = [item for item in m.pool if able(m.spec(item))]
+    if not results:
         return None
     if m.choices.chance(50):
-        return found[-1 - m.choices.integer(0, min(2, len(found) - 1))]
-    return m.choices.one_of(found)
+        return results[-1 - m.choices.integer(0, min(2, len(results) - 1))]
+    return m.choices.one_of(results)
 
 
 def _floating(spec: Any) -> bool:
@@ -77,8 +77,8 @@ def fitting(m: Making, value: int) -> int:
             return False
         return True
 
-    found = pick(m, broadcasts)
-    return value if found is None else found
+    result = pick(m, broadcasts)
+    return value if result is None else result
 
 
 def fresh(m: Making, shape: Sequence[int], dtype: str) -> int:
@@ -118,9 +118,9 @@ def binary(m: Making) -> Any:
     else:
         dtype = m.spec(x).dtype if m.choices.chance(70) else m.choices.one_of(DTYPES)
         other = partner(m, m.spec(x).shape, dtype)
-    given = (other, x) if m.choices.chance(35) else (x, other)
+    operands = (other, x) if m.choices.chance(35) else (x, other)
     table = USUAL_BINARY if m.choices.chance(70) else BINARY
-    return m.node(m.choices.one_of(table), given)
+    return m.node(m.choices.one_of(table), operands)
 
 
 def choose(m: Making) -> Any:
@@ -131,8 +131,8 @@ def choose(m: Making) -> Any:
     if condition is None or m.choices.chance(30):
         condition = m.one("greater", (x, Scalar(0.0)))
     other: Any = Scalar(m.choices.one_of(SCALARS)) if m.choices.chance(50) else fitting(m, x)
-    given = (x, other) if m.choices.chance(50) else (other, x)
-    return condition and m.node("where", (condition, *given))
+    operands = (x, other) if m.choices.chance(50) else (other, x)
+    return condition and m.node("where", (condition, *operands))
 
 
 def clip(m: Making) -> Any:
@@ -190,8 +190,10 @@ def normalise(m: Making) -> Any:
         axis = m.choices.integer(-len(spec.shape), len(spec.shape) - 1)
         return m.one(m.choices.one_of(("softmax", "log_softmax")), (x,), axis=axis)
     dims = m.choices.integer(1, len(spec.shape))
-    given = [fresh(m, spec.shape[-dims:], spec.dtype) for _ in range(m.choices.integer(0, 2))]
-    return m.one(m.choices.one_of(("layer_norm", "rms_norm")), (x, *given[:2]), eps=1e-5, dims=dims)
+    parameters = [fresh(m, spec.shape[-dims:], spec.dtype) for _ in range(m.choices.integer(0, 2))]
+    return m.one(
+        m.choices.one_of(("layer_norm", "rms_norm")), (x, *parameters[:2]), eps=1e-5, dims=dims
+    )
 
 
 def gelu(m: Making) -> Any:
@@ -224,7 +226,7 @@ def transpose(m: Making) -> Any:
         return None
     ndim = len(m.spec(x).shape)
     axes = m.choices.shuffled(range(ndim))
-    axes = [each - ndim if m.choices.chance(20) else each for each in axes]
+    axes = [axis - ndim if m.choices.chance(20) else axis for axis in axes]
     return m.one("transpose", (x,), axes=None if m.choices.chance(30) else tuple(axes))
 
 
@@ -263,10 +265,10 @@ def convert(m: Making) -> Any:
     x = pick(m)
     if x is None:
         return None
-    found = m.one("astype", (x,), dtype=m.choices.one_of((*DTYPES, "float16", "int8")))
-    if found and m.choices.chance(50):
-        return m.one("astype", (found,), dtype=m.choices.one_of((m.spec(x).dtype, *FLOATS)))
-    return found
+    result = m.one("astype", (x,), dtype=m.choices.one_of((*DTYPES, "float16", "int8")))
+    if result and m.choices.chance(50):
+        return m.one("astype", (result,), dtype=m.choices.one_of((m.spec(x).dtype, *FLOATS)))
+    return result
 
 
 def _basic_index(m: Making, shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -304,10 +306,10 @@ def take(m: Making) -> Any:
     numbers = rng.integers(-shape[axis], shape[axis], size)
     at = m.constant(numbers) if m.choices.chance(50) else m.input(numbers)
     index = (*(slice(None),) * axis, Port(0))
-    found = m.node("getitem", (x, at), {"index": index})
-    if found and m.choices.chance(50):
-        return m.node("index_add", (found[0], at), {"index": index, "shape": shape})
-    return found
+    result = m.node("getitem", (x, at), {"index": index})
+    if result and m.choices.chance(50):
+        return m.node("index_add", (result[0], at), {"index": index, "shape": shape})
+    return result
 
 
 def put(m: Making) -> Any:
@@ -345,13 +347,13 @@ def product(m: Making) -> Any:
         y = fresh(m, (2, inner, rows), m.choices.one_of(FLOATS))
     else:
         y = fresh(m, (inner, rows), spec.dtype)
-    found = y and m.one("matmul", (x, y))
-    if found and m.choices.chance(40):
-        shape = m.spec(found).shape
-        found = m.one("add", (found, fresh(m, shape[-1:], spec.dtype)))
-        if found and m.choices.chance(60):
-            found = m.one("relu", (found,))
-    return found
+    result = y and m.one("matmul", (x, y))
+    if result and m.choices.chance(40):
+        shape = m.spec(result).shape
+        result = m.one("add", (result, fresh(m, shape[-1:], spec.dtype)))
+        if result and m.choices.chance(60):
+            result = m.one("relu", (result,))
+    return result
 
 
 _NOT_SAMPLED = ("leaf", "kernel", "random")
@@ -371,14 +373,14 @@ def sampled(m: Making) -> Any:
     if any(isinstance(x, np.ndarray) and x.size > 512 for x in call.inputs):
         return None
     small = m.choices.chance(40) and op.family not in ("control", "update")
-    given: list[Any] = []
+    parameters: list[Any] = []
     for x in call.inputs:
         if not isinstance(x, np.ndarray | np.generic):
-            given.append(Scalar(x))
+            parameters.append(Scalar(x))
             continue
         array = np.asarray(x)
         array = array.astype("float32") if small and array.dtype == "float64" else array
         constant = m.choices.chance(30)
-        given.append(m.constant(array) if constant else m.input(laid_out(array, m.choices)))
+        parameters.append(m.constant(array) if constant else m.input(laid_out(array, m.choices)))
     control = () if m.choices.chance(80) or not m.nodes else (m.choices.one_of(m.nodes).id,)
-    return m.node(op.name, given, call.attrs, control=control)
+    return m.node(op.name, parameters, call.attrs, control=control)

@@ -52,11 +52,11 @@ class Case:
 
     def __str__(self) -> str:
         lines = [f"{self.name}:", print_graph(self.graph)]
-        for value, each in zip(self.graph.inputs, self.feeds, strict=True):
-            lines.append(f"feed %{value} = {each!r}"[:400])
-            if isinstance(each, np.ndarray):
-                lines.append(f"    strides {each.strides}, offset {each.ctypes.data % 64}")
-        lines.extend(f"constant %{value} = {each!r}"[:400] for value, each in self.arrays.items())
+        for value, feed in zip(self.graph.inputs, self.feeds, strict=True):
+            lines.append(f"feed %{value} = {feed!r}"[:400])
+            if isinstance(feed, np.ndarray):
+                lines.append(f"    strides {feed.strides}, offset {feed.ctypes.data % 64}")
+        lines.extend(f"constant %{value} = {array!r}"[:400] for value, array in self.arrays.items())
         return "\n".join(lines)
 
 
@@ -115,18 +115,18 @@ class Making:
             operands: Value ids, and Python scalars as `Scalar`; None for one that there is not.
             keep: Whether other nodes may take its outputs.
         """
-        if any(each is None for each in operands):
+        if any(value is None for value in operands):
             return None
-        found = ops.get(op)
+        result = ops.get(op)
         scalars = {
-            port_name(found, port): each.value
-            for port, each in enumerate(operands)
-            if isinstance(each, Scalar)
+            port_name(result, port): value.value
+            for port, value in enumerate(operands)
+            if isinstance(value, Scalar)
         }
-        given = tuple(each for each in operands if not isinstance(each, Scalar))
+        given = tuple(value for value in operands if not isinstance(value, Scalar))
         node = Node(
-            0, "", op, found.family, given, tuple(control), (), {**scalars, **(attrs or {})},
-            role=found.role, writes=found.writes,
+            0, "", op, result.family, given, tuple(control), (), {**scalars, **(attrs or {})},
+            role=result.role, writes=result.writes,
         )  # fmt: skip
         tried = self._tried(node)
         if tried is None:
@@ -138,35 +138,37 @@ class Making:
 
     def one(self, op: str, operands: Sequence[Any], **attrs: Any) -> int | None:
         """`node` of an op with one output."""
-        found = self.node(op, operands, attrs)
-        return None if found is None else found[0]
+        result = self.node(op, operands, attrs)
+        return None if result is None else result[0]
 
     def _tried(self, node: Node) -> tuple[tuple[TensorSpec, ...], tuple[Array, ...]] | None:
-        specs = tuple(self.spec(each) for each in node.inputs)
+        specs = tuple(self.spec(value) for value in node.inputs)
         try:
-            said = inferred(node, specs)
+            inferred_specs = inferred(node, specs)
         except REFUSED:
             return None
-        if said is None or any(np.prod(each.shape) > LARGEST for each in said):
+        if inferred_specs is None or any(
+            np.prod(array.shape) > LARGEST for array in inferred_specs
+        ):
             return None
         call = call_of(node)
-        given = [a.value if isinstance(a, Scalar) else self.data[a] for a in call.args]
-        if node.op in _OF_NAN and any(not _plain(each) for each in given):
+        operands = [a.value if isinstance(a, Scalar) else self.data[a] for a in call.args]
+        if node.op in _OF_NAN and any(not _plain(item) for item in operands):
             return None
-        if node.op == "astype" and not _fits(given[0], np.dtype(node.attrs["dtype"])):
+        if node.op == "astype" and not _fits(operands[0], np.dtype(node.attrs["dtype"])):
             return None
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                results = call.op.impl(*given, **call.attrs)
+                results = call.op.impl(*operands, **call.attrs)
         except REFUSED:
             return None
         results = results if isinstance(results, tuple) else (results,)
         arrays = tuple(map(np.asarray, results))
-        assert said == tuple(TensorSpec(a.shape, a.dtype.name) for a in arrays), (
-            f"{node.op} {specs} {node.attrs}: inferred {said}, got {arrays}"
+        assert inferred_specs == tuple(TensorSpec(a.shape, a.dtype.name) for a in arrays), (
+            f"{node.op} {specs} {node.attrs}: inferred {inferred_specs}, got {arrays}"
         )
-        return said, arrays
+        return inferred_specs, arrays
 
     def _insert(
         self, node: Node, specs: Sequence[TensorSpec], arrays: Sequence[Array]

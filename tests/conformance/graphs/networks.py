@@ -30,10 +30,10 @@ _NOT = {"assign", "assign_add", "assign_sub", "read"}
 def case_of(name: str, program: Program, arguments: list[Any]) -> Case:
     """The graph of a traced function, with what it is fed."""
     fed: dict[int, Any] = dict(program.state)
-    for (_, value), each in zip(program._arguments, arguments, strict=True):
-        fed[value] = each
+    for (_, value), argument in zip(program._arguments, arguments, strict=True):
+        fed[value] = argument
     graph = program.graph
-    return Case(name, graph, dict(program.constants), tuple(fed[each] for each in graph.inputs))
+    return Case(name, graph, dict(program.constants), tuple(fed[value] for value in graph.inputs))
 
 
 def played(case: Case, given: list[Any], *, keeping: bool = False) -> list[Any]:
@@ -44,7 +44,7 @@ def played(case: Case, given: list[Any], *, keeping: bool = False) -> list[Any]:
         given: For its inputs.
         keeping: Whether scans keep what their derivatives need, as `nodescope.scan` has it.
     """
-    values: dict[int, Any] = {k: ns.tensor(each) for k, each in case.arrays.items()}
+    values: dict[int, Any] = {k: ns.tensor(array) for k, array in case.arrays.items()}
     values.update(zip(case.graph.inputs, given, strict=True))
     for node in case.graph.nodes:
         if ops.get(node.op).is_leaf:
@@ -53,12 +53,12 @@ def played(case: Case, given: list[Any], *, keeping: bool = False) -> list[Any]:
         args = tuple(a.value if isinstance(a, Scalar) else values[a] for a in call.args)
         if keeping and node.op == "scan" and not node.attrs["kept"]:
             loop = {k: node.attrs[k] for k in ("carries", "columns", "length", "reverse")}
-            found: Any = record_scan(node.attrs["body"], args, **loop)
+            result: Any = record_scan(node.attrs["body"], args, **loop)
         else:
-            found = args[-1] if node.op in _NOT else apply(call.op, args, call.attrs)
-        found = found if isinstance(found, tuple) else (found,)
-        values.update(zip(node.outputs, found, strict=True))
-    return [values[each] for each in case.graph.outputs]
+            result = args[-1] if node.op in _NOT else apply(call.op, args, call.attrs)
+        result = result if isinstance(result, tuple) else (result,)
+        values.update(zip(node.outputs, result, strict=True))
+    return [values[value] for value in case.graph.outputs]
 
 
 @functools.lru_cache(maxsize=256)
@@ -69,16 +69,16 @@ def gradient_case(seed: int) -> Case | None:
 
 def differentiated(case: Case, *, keeping: bool = False) -> Case | None:
     """A function's value and gradients as one graph; None if it has none. See `played`."""
-    arguments = [np.asarray(each) for each in case.feeds]
-    smooth = tuple(i for i, each in enumerate(arguments) if each.dtype.kind == "f")
+    arguments = [np.asarray(feed) for feed in case.feeds]
+    smooth = tuple(i for i, argument in enumerate(arguments) if argument.dtype.kind == "f")
     if not smooth:
         return None
 
-    def loss(*given: Any) -> Any:
+    def loss(*arguments: Any) -> Any:
         total: Any = 0.0
-        for each in played(case, list(given), keeping=keeping):
-            if each.dtype.kind == "f":
-                total = total + np.sum(each * each + each)
+        for array in played(case, list(arguments), keeping=keeping):
+            if array.dtype.kind == "f":
+                total = total + np.sum(array * array + array)
         return total
 
     compiled = ns.compile(ns.value_and_grad(loss, smooth), name="differentiated")
@@ -93,7 +93,7 @@ def differentiated(case: Case, *, keeping: bool = False) -> Case | None:
 def gradient_cases(first: int, count: int) -> list[Case]:
     """Those of a range of seeds."""
     return [
-        each for seed in range(first, first + count) if (each := gradient_case(seed)) is not None
+        item for seed in range(first, first + count) if (item := gradient_case(seed)) is not None
     ]
 
 
@@ -107,10 +107,10 @@ def _trained(
 ) -> Case:
     def step(x: Any, y: Any) -> Any:
         descent.zero_grad()
-        found = loss(net(x), y)
-        found.backward()
+        result = loss(net(x), y)
+        result.backward()
         descent.step()
-        return found
+        return result
 
     return case_of(name, ns.compile(step, name=name).graph(x, y), [x, y])
 
@@ -132,8 +132,8 @@ def deep() -> Case:
     return _trained("deep", net, optim.AdamW(net, lr=0.01), _square, x, y.astype("float32"))
 
 
-def _square(found: Any, y: Any) -> Any:
-    return np.mean((found - y) ** 2)
+def _square(result: Any, y: Any) -> Any:
+    return np.mean((result - y) ** 2)
 
 
 def convolutional() -> Case:
@@ -152,15 +152,15 @@ def recurrent() -> Case:
     x = rng.standard_normal((5, 2, 4))
 
     def loss(w: Any, u: Any, x: Any) -> Any:
-        def step(h: Any, each: Any) -> Any:
-            h = np.tanh(h @ w + each @ u)
+        def step(h: Any, item: Any) -> Any:
+            h = np.tanh(h @ w + item @ u)
             return h, h * 1.0
 
-        last, every = ns.scan(step, np.zeros((2, 4)), x)
-        return np.sum(last**2) + np.mean(every)
+        last, states = ns.scan(step, np.zeros((2, 4)), x)
+        return np.sum(last**2) + np.mean(states)
 
-    found = ns.compile(ns.value_and_grad(loss, (0, 1, 2)), name="recurrent").graph(w, u, x)
-    return case_of("recurrent", found, [w, u, x])
+    result = ns.compile(ns.value_and_grad(loss, (0, 1, 2)), name="recurrent").graph(w, u, x)
+    return case_of("recurrent", result, [w, u, x])
 
 
 def transformer() -> Case:
@@ -177,8 +177,8 @@ def branching() -> Case:
         chosen = ns.cond(np.sum(x) > 0, lambda x: np.tanh(x) * 2.0, lambda x: x * x + x, x)
         return np.sum(chosen * np.exp(x))
 
-    found = ns.compile(ns.value_and_grad(loss), name="branching").graph(x)
-    return case_of("branching", found, [x])
+    result = ns.compile(ns.value_and_grad(loss), name="branching").graph(x)
+    return case_of("branching", result, [x])
 
 
 NETWORKS: tuple[Callable[[], Case], ...] = (
@@ -187,6 +187,6 @@ NETWORKS: tuple[Callable[[], Case], ...] = (
 
 
 @functools.cache
-def network(which: Callable[[], Case]) -> Case:
+def network(make_case: Callable[[], Case]) -> Case:
     """One of them, made once."""
-    return which()
+    return make_case()

@@ -57,14 +57,14 @@ def _shape(choices: Choices) -> tuple[int, ...]:
 
 
 def _outputs(m: Making) -> list[int]:
-    made = [each for node in m.nodes if not node.is_leaf for each in node.outputs]
+    made = [value for node in m.nodes if not node.is_leaf for value in node.outputs]
     outputs = [(made or m.pool)[-1]]
     outputs += [m.choices.one_of(made or m.pool) for _ in range(m.choices.integer(0, 3))]
     if m.choices.chance(10):
         outputs.append(m.choices.one_of(outputs))
     if m.choices.chance(10):
         numbers = {v for v, feed in zip(m.inputs, m.feeds, strict=True) if isinstance(feed, float)}
-        able = [each.id for each in m.values if each.id not in numbers]
+        able = [value.id for value in m.values if value.id not in numbers]
         outputs.append(m.choices.one_of(able))
     outputs += [v for n in m.nodes if n.family == "update" for v in n.outputs if v not in outputs]
     return outputs

@@ -50,15 +50,15 @@ def every_value(
     inside: dict[int, Any] = {}
     with quiet():
         for call in plan.calls:
-            given = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]
+            operands = [a.value if isinstance(a, Scalar) else values[a] for a in call.args]
             if call.node.op == "fused":
-                found: Any = run_body(call.attrs["body"], tuple(given), inside.__setitem__)
+                result: Any = run_body(call.attrs["body"], tuple(operands), inside.__setitem__)
             else:
-                found = call.op.impl(*given, **call.attrs)
-            found = found if isinstance(found, tuple) else (found,)
-            for value, each in zip(call.node.outputs, map(np.asarray, found), strict=True):
-                values[value] = moved(value, each)
-    outputs = [values[each] for each in graph.outputs]
+                result = call.op.impl(*operands, **call.attrs)
+            result = result if isinstance(result, tuple) else (result,)
+            for value, item in zip(call.node.outputs, map(np.asarray, result), strict=True):
+                values[value] = moved(value, item)
+    outputs = [values[v] for v in graph.outputs]
     return outputs, {**inside, **values}
 
 
@@ -67,7 +67,7 @@ class Traced:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        before = [np.array(each, copy=True) for each in case.feeds]
+        before = [np.array(feed, copy=True) for feed in case.feeds]
         with quiet():
             self.outputs = Plan(case.graph, case.arrays).run(case.feeds)
         self.before = before

@@ -29,24 +29,24 @@ def _bits(x: Any) -> Any:
     return np.where(np.isnan(flat), -1, integers)  # -1 is a NaN, too
 
 
-def difference(found: Any, expected: Any) -> str:
+def difference(result: Any, expected: Any) -> str:
     """How two arrays differ, or ``""``."""
-    if not isinstance(found, np.ndarray):
-        return f"{type(found).__name__} in place of an array"
-    if found.dtype != expected.dtype:
-        return f"dtype {found.dtype}, not {expected.dtype}"
-    if found.shape != expected.shape:
-        return f"shape {found.shape}, not {expected.shape}"
-    if np.array_equal(_bits(found), _bits(expected)):
+    if not isinstance(result, np.ndarray):
+        return f"{type(result).__name__} in place of an array"
+    if result.dtype != expected.dtype:
+        return f"dtype {result.dtype}, not {expected.dtype}"
+    if result.shape != expected.shape:
+        return f"shape {result.shape}, not {expected.shape}"
+    if np.array_equal(_bits(result), _bits(expected)):
         return ""
-    return f"{found!r}\nin place of\n{expected!r}"
+    return f"{result!r}\nin place of\n{expected!r}"
 
 
-def check_same(found: Sequence[Any], expected: Sequence[Any], what: str, case: Case) -> None:
+def check_same(result: Sequence[Any], expected: Sequence[Any], claim: str, case: Case) -> None:
     """Raises `Differs`."""
-    if len(found) != len(expected):
-        raise Differs(f"{what}: {len(found)} results, not {len(expected)}\n{case}")
-    for position, (one, other) in enumerate(zip(found, expected, strict=True)):
-        said = difference(one, other)
-        if said:
-            raise Differs(f"{what}, result {position}: {said}\n{case}")
+    if len(result) != len(expected):
+        raise Differs(f"{claim}: {len(result)} results, not {len(expected)}\n{case}")
+    for position, (first, other) in enumerate(zip(result, expected, strict=True)):
+        message = difference(first, other)
+        if message:
+            raise Differs(f"{claim}, result {position}: {message}\n{case}")

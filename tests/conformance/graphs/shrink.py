@@ -40,13 +40,13 @@ def smallest(check: Callable[[Case], object], case: Case) -> tuple[Case, Excepti
     smaller = True
     while smaller:
         smaller = False
-        for each in _candidates(case):
+        for candidate in _candidates(case):
             attempts += 1
             if attempts > _MOST:
                 return case, error
-            found = fails(check, each)
-            if found is not None:
-                case, error, smaller = each, found, True
+            result = fails(check, candidate)
+            if result is not None:
+                case, error, smaller = candidate, result, True
                 break
     return case, error
 
@@ -55,8 +55,8 @@ def _candidates(case: Case) -> Iterator[Case]:
     """Smaller cases, the smallest first."""
     outputs = case.graph.outputs
     if len(outputs) > 1:
-        for each in outputs:
-            yield _only(case, (each,))
+        for value in outputs:
+            yield _only(case, (value,))
         for i in range(len(outputs)):
             yield _only(case, outputs[:i] + outputs[i + 1 :])
     alive = {node.id for node in needed(case.graph, outputs, ())}
@@ -82,25 +82,31 @@ def _only(case: Case, outputs: tuple[int, ...]) -> Case:
     nodes = needed(graph, outputs, ())
     values = {value for node in nodes for value in (*node.inputs, *node.outputs)} | set(outputs)
     fed = [(v, f) for v, f in zip(graph.inputs, case.feeds, strict=True) if v in values]
-    arrays = {value: each for value, each in case.arrays.items() if value in values}
+    arrays = {value: array for value, array in case.arrays.items() if value in values}
     graph = _replace(
-        graph, inputs=tuple(v for v, _ in fed), outputs=outputs, nodes=nodes,
-        values=tuple(each for each in graph.values if each.id in values), constants=tuple(arrays),
-    )  # fmt: skip
+        graph,
+        inputs=tuple(v for v, _ in fed),
+        outputs=outputs,
+        nodes=nodes,
+        values=tuple(value for value in graph.values if value.id in values),
+        constants=tuple(arrays),
+    )
     return Case(case.name, graph, arrays, tuple(f for _, f in fed))
 
 
-def _without(case: Case, gone: Node) -> Case:
+def _without(case: Case, removed: Node) -> Case:
     graph = case.graph
     nodes = tuple(
-        _replace(n, control_inputs=tuple(c for c in n.control_inputs if c != gone.id))
-        for n in graph.nodes if n.id != gone.id
+        _replace(n, control_inputs=tuple(c for c in n.control_inputs if c != removed.id))
+        for n in graph.nodes if n.id != removed.id
     )  # fmt: skip
-    fed = [(v, f) for v, f in zip(graph.inputs, case.feeds, strict=True) if v not in gone.outputs]
-    arrays = {v: each for v, each in case.arrays.items() if v not in gone.outputs}
+    fed = [
+        (v, f) for v, f in zip(graph.inputs, case.feeds, strict=True) if v not in removed.outputs
+    ]
+    arrays = {v: array for v, array in case.arrays.items() if v not in removed.outputs}
     graph = _replace(
         graph, nodes=nodes, inputs=tuple(v for v, _ in fed), constants=tuple(arrays),
-        values=tuple(each for each in graph.values if each.id not in gone.outputs),
+        values=tuple(value for value in graph.values if value.id not in removed.outputs),
     )  # fmt: skip
     return Case(case.name, graph, arrays, tuple(f for _, f in fed))
 
@@ -109,15 +115,15 @@ def _cut(case: Case, node: Node) -> Case:
     """The node's outputs as inputs that hold what it gave."""
     graph = case.graph
     _, values = every_value(graph, case.arrays, case.feeds)
-    first = 1 + max(each.id for each in graph.nodes)
+    first = 1 + max(n.id for n in graph.nodes)
     leaves = tuple(
         Node(first + i, f"cut_{value}", "placeholder", "leaf", outputs=(value,), role="input")
         for i, value in enumerate(node.outputs)
     )
     nodes: list[Node] = []
-    for each in graph.nodes:
-        control = tuple(c for c in each.control_inputs if c != node.id)
-        nodes.extend(leaves if each is node else (_replace(each, control_inputs=control),))
+    for item in graph.nodes:
+        control = tuple(c for c in item.control_inputs if c != node.id)
+        nodes.extend(leaves if item is node else (_replace(item, control_inputs=control),))
     feeds = (*case.feeds, *(np.asarray(values[value]) for value in node.outputs))
     graph = _replace(graph, nodes=tuple(nodes), inputs=(*graph.inputs, *node.outputs))
     return _only(Case(case.name, graph, case.arrays, feeds), graph.outputs)

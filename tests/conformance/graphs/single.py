@@ -16,26 +16,26 @@ from tests.conformance.graphs.making import Case, Making
 
 def single_cases(op: Op, most: int = 3) -> list[Case]:
     """The op on some of its samples: half of its arrays are fed, the others are constants."""
-    found = []
+    results = []
     samples = list(op.samples(np.random.default_rng(5)))
     if not samples and op.elementwise and not op.is_leaf:
         rng = np.random.default_rng(6)
         arrays = tuple(rng.uniform(*op.domain, (3, 4)) for _ in op.ports)
-        whole = tuple(each.astype("int64") for each in arrays)
+        whole = tuple(a.astype("int64") for a in arrays)
         samples = [(arrays, {}), (whole, {})]  # type: ignore[list-item]
     for number, (inputs, attrs) in enumerate(samples[:most]):
         m = Making(Choices(Seeded(number)))
-        given = []
+        cases_given = []
         for i, x in enumerate(inputs):
             if not isinstance(x, np.ndarray | np.generic):
-                given.append(Scalar(x))
+                cases_given.append(Scalar(x))
                 continue
             array = np.asarray(x)
-            given.append(m.constant(array) if i + number & 1 else m.input(array))
-        outputs = m.node(op.name, given, attrs)
+            cases_given.append(m.constant(array) if i + number & 1 else m.input(array))
+        outputs = m.node(op.name, cases_given, attrs)
         if outputs:
-            found.append(m.finish(f"{op.name}, sample {number}", outputs))
-    return found
+            results.append(m.finish(f"{op.name}, sample {number}", outputs))
+    return results
 
 
 def every_op() -> list[Case]:

@@ -76,8 +76,8 @@ def _sum(m: Making, x: int, y: int) -> int | None:
 
 def _twice(m: Making, x: int, y: int) -> int | None:
     op = m.choices.one_of(("add", "multiply"))
-    one, two = (Scalar(m.choices.one_of((0.1, 0.7, 1.3, 3.1))) for _ in range(2))
-    return m.one(op, (m.one(op, (x, one)), two))
+    first, two = (Scalar(m.choices.one_of((0.1, 0.7, 1.3, 3.1))) for _ in range(2))
+    return m.one(op, (m.one(op, (x, first)), two))
 
 
 def _root(m: Making, x: int, y: int) -> int | None:
@@ -151,17 +151,17 @@ def patterned(rules: Sequence[str], seed: int) -> Patterned:
 def _room(rule: str, x: Array, y: Array, out: Array) -> Array:
     epsilon = np.finfo(out.dtype).eps
     with quiet():
-        found = epsilon * PATTERNS[rule].bound(x, y, out)
-    return np.broadcast_to(found, out.shape)
+        result = epsilon * PATTERNS[rule].bound(x, y, out)
+    return np.broadcast_to(result, out.shape)
 
 
 def _operands(m: Making) -> tuple[int, int]:
     """Two values of one spec, each element from 0.2 to 3."""
     choices = m.choices
     known = [
-        each for each in m.pool
-        if m.spec(each).dtype in ("float32", "float64") and m.spec(each).shape
-        and bool(((m.data[each] > 0.2) & (m.data[each] < 3.0)).all())
+        item for item in m.pool
+        if m.spec(item).dtype in ("float32", "float64") and m.spec(item).shape
+        and bool(((m.data[item] > 0.2) & (m.data[item] < 3.0)).all())
     ]  # fmt: skip
     if known and choices.chance(50):
         x = choices.one_of(known)
@@ -180,15 +180,15 @@ def _input(m: Making, shape: tuple[int, ...], dtype: str) -> int:
 def _in_loop(m: Making, rule: str, x: int, y: int) -> int | None:
     """The pattern in the body of a scan, over what comes from around."""
     body = Inside(m.choices, outer=m)
-    given = [body.capture(each) for each in (x, y)]
-    out = PATTERNS[rule].build(body, given[0], given[1])
+    captured = [body.capture(item) for item in (x, y)]
+    out = PATTERNS[rule].build(body, captured[0], captured[1])
     assert out is not None
     attrs = {
         "body": body.body(list(body.around), [out]), "carries": 0, "columns": 0,
         "length": m.choices.integer(1, 3), "reverse": False, "kept": 0, "derivative": None,
     }  # fmt: skip
-    found = m.node("scan", tuple(body.around), attrs)
-    return found and found[0]
+    result = m.node("scan", tuple(body.around), attrs)
+    return result and result[0]
 
 
 def _work(m: Making) -> Any:
@@ -209,21 +209,21 @@ def _work(m: Making) -> Any:
     return m.node("expand_dims", (x,), {"axis": 0})
 
 
-def allowed(each: Patterned) -> dict[int, Range]:
+def allowed(item: Patterned) -> dict[int, Range]:
     """For each value: where it may lie if every pattern is off by what it may be."""
     rng = np.random.default_rng(0)
-    graph = each.case.graph
+    graph = item.case.graph
     trials: list[dict[int, Array]] = []
     for trial in range(TRIALS + 1):
 
         def moved(value: int, array: Array, trial: int = trial) -> Array:
-            if not trial or value not in each.rooms:
+            if not trial or value not in item.rooms:
                 return array
             up = (1.0, -1.0)[trial % 2]
             how = up if trial < 3 else rng.uniform(-1.0, 1.0, array.shape)
-            return np.asarray(array + how * each.rooms[value], array.dtype)
+            return np.asarray(array + how * item.rooms[value], array.dtype)
 
-        trials.append(every_value(graph, each.case.arrays, each.case.feeds, moved)[1])
+        trials.append(every_value(graph, item.case.arrays, item.case.feeds, moved)[1])
     with quiet():
         return {
             value.id: range_of([np.asarray(trial[value.id]) for trial in trials])

@@ -55,4 +55,4 @@ def all_planted() -> tuple[Planted, ...]:
     """Every fault."""
     from tests.conformance.planted import in_back_ends, in_passes  # noqa: F401
 
-    return tuple(each for _, each in PLANTED.items())
+    return tuple(item for _, item in PLANTED.items())

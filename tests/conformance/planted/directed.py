@@ -51,29 +51,29 @@ def twins(m: Making) -> list[int | None]:
     """Nodes that are alike but for one thing."""
     x, n = m.one("copy", (m.input(_x((3, 4))),)), m.input(np.arange(12).reshape(3, 4))
     z = m.input(ZEROS)
-    found = [m.one("sum", (x,), axis=axis, keepdims=keep)
+    results = [m.one("sum", (x,), axis=axis, keepdims=keep)
              for axis in (0, 1, -1, None) for keep in (True, False)]  # fmt: skip
-    found += [m.one("multiply", (n, Scalar(each))) for each in (1, 1.0, True, 2, 2.0)]
-    found += [m.one("copysign", (m.one("abs", (m.input(_x((3,))),)), Scalar(each)))
-              for each in (0.0, -0.0)]  # fmt: skip
-    found += [m.one("add", (z, Scalar(each))) for each in (0.0, -0.0)]
-    found += [m.one("subtract", args) for args in ((x, Scalar(2.0)), (Scalar(2.0), x))]
+    results += [m.one("multiply", (n, Scalar(item))) for item in (1, 1.0, True, 2, 2.0)]
+    results += [m.one("copysign", (m.one("abs", (m.input(_x((3,))),)), Scalar(item)))
+              for item in (0.0, -0.0)]  # fmt: skip
+    results += [m.one("add", (z, Scalar(item))) for item in (0.0, -0.0)]
+    results += [m.one("subtract", args) for args in ((x, Scalar(2.0)), (Scalar(2.0), x))]
     y = m.one("copy", (m.input(_x((3, 4), seed=1)),))
-    found += [m.one(op, args) for op in ("subtract", "divide", "greater", "power", "add")
+    results += [m.one(op, args) for op in ("subtract", "divide", "greater", "power", "add")
               for args in ((x, y), (y, x))]  # fmt: skip
-    found += [m.one("astype", (n,), dtype=each) for each in ("float32", "float64", "int32")]
-    found += list(m.node("divmod", (x, y)) or ()) + list(m.node("divmod", (x, y)) or ())
-    return found
+    results += [m.one("astype", (n,), dtype=item) for item in ("float32", "float64", "int32")]
+    results += list(m.node("divmod", (x, y)) or ()) + list(m.node("divmod", (x, y)) or ())
+    return results
 
 
 def again(m: Making) -> list[int | None]:
     """What is computed again, so as not to be kept."""
     x = m.input(_x((3, 4)))
-    one = m.one("tanh", (x,))
+    first = m.one("tanh", (x,))
     m.phase = "recompute"
     two = m.one("tanh", (x,))
     m.phase = "backward"
-    return [m.one("multiply", (one, two)), m.one("add", (two, x))]
+    return [m.one("multiply", (first, two)), m.one("add", (two, x))]
 
 
 def orders(m: Making) -> list[int | None]:
@@ -94,7 +94,7 @@ def copies(m: Making) -> list[int | None]:
     turned = m.one("transpose", (x,), axes=None)
     copy = m.one("copy", (turned,))
     same = m.one("multiply", (copy, Scalar(1.0)))
-    parts = [m.one("multiply", (x, Scalar(each))) for each in (0.3, 0.7, 1.7, 2.9)]
+    parts = [m.one("multiply", (x, Scalar(item))) for item in (0.3, 0.7, 1.7, 2.9)]
     return [
         m.one("sum", (v,), axis=None, keepdims=False) for v in (turned, copy, same, x, *parts)
     ]  # fmt: skip
@@ -145,11 +145,11 @@ def rows(m: Making) -> list[int | None]:
     x[2] = -np.inf
     x[3, :] = -0.0
     v = m.input(x)
-    found = [m.one(op, (v,), axis=axis, keepdims=keep) for op in ("max", "min", "sum", "mean")
+    results = [m.one(op, (v,), axis=axis, keepdims=keep) for op in ("max", "min", "sum", "mean")
              for axis in (0, 1, None) for keep in (True, False)]  # fmt: skip
-    found += [m.one("softmax", (v,), axis=axis) for axis in (0, 1)]
+    results += [m.one("softmax", (v,), axis=axis) for axis in (0, 1)]
     relu = m.one("relu", (v,))
-    return [*found, relu, m.one("maximum", (relu, Scalar(1.0)))]
+    return [*results, relu, m.one("maximum", (relu, Scalar(1.0)))]
 
 
 def chain(m: Making) -> list[int | None]:
@@ -233,12 +233,12 @@ def strong_numbers(m: Making) -> list[int | None]:
     x = m.input(np.concatenate([ZEROS, _x((20,))]))
     n = m.input(np.arange(-9, 9))
     mask = m.one("greater", (x, Scalar(0.1)))
-    found = [m.one("divide", (x, Scalar(each))) for each in (3.0, 0.1, 2.0, -4.0, 1e-40)]
-    found += [m.one("power", (x, Scalar(each))) for each in (2, 0.5, -1, 1, 0, 3)]
-    found += [m.one(op, (n, Scalar(each))) for op in ("floor_divide", "remainder")
-              for each in (2, 3, 4, 8)]  # fmt: skip
-    found += [m.one("where", (mask, x, Scalar(each))) for each in (0.0, -0.0, 1.0)]
-    return [*found, m.one("reciprocal", (x,))]
+    results = [m.one("divide", (x, Scalar(item))) for item in (3.0, 0.1, 2.0, -4.0, 1e-40)]
+    results += [m.one("power", (x, Scalar(item))) for item in (2, 0.5, -1, 1, 0, 3)]
+    results += [m.one(op, (n, Scalar(item))) for op in ("floor_divide", "remainder")
+              for item in (2, 3, 4, 8)]  # fmt: skip
+    results += [m.one("where", (mask, x, Scalar(item))) for item in (0.0, -0.0, 1.0)]
+    return [*results, m.one("reciprocal", (x,))]
 
 
 DIRECTED: tuple[Callable[[Making], list[int | None]], ...] = (
@@ -250,9 +250,9 @@ DIRECTED: tuple[Callable[[Making], list[int | None]], ...] = (
 @functools.cache
 def directed() -> tuple[Case, ...]:
     """All of them."""
-    found = []
-    for each in DIRECTED:
+    results = []
+    for item in DIRECTED:
         m = Making(Choices(Seeded(0)))
-        outputs = [value for value in each(m) if value]
-        found.append(m.finish(each.__name__, outputs))
-    return tuple(found)
+        outputs = [value for value in item(m) if value]
+        results.append(m.finish(item.__name__, outputs))
+    return tuple(results)

@@ -154,9 +154,9 @@ def _(patch: Patch) -> None:
     find = toolchain.compiler
 
     def careless() -> Any:
-        found = find()
-        flags = tuple(each.replace("contract=off", "contract=fast") for each in found.flags)
-        return dataclasses.replace(found, flags=flags, key=f"{found.key}-contracted")
+        result = find()
+        flags = tuple(flag.replace("contract=off", "contract=fast") for flag in result.flags)
+        return dataclasses.replace(result, flags=flags, key=f"{result.key}-contracted")
 
     patch.setattr(toolchain, "compiler", careless)
 
@@ -164,13 +164,13 @@ def _(patch: Patch) -> None:
 @planted("c_start", found_by="c", help="a maximum begins with 0")
 def _(patch: Patch) -> None:
     start = loops.start
-    patch.setattr(loops, "start", lambda each: "0" if each.how == "max" else start(each))
+    patch.setattr(loops, "start", lambda item: "0" if item.how == "max" else start(item))
 
 
 @planted("c_reduced_nan", found_by="c", help="a reduction in C loses NaN")
 def _(patch: Patch) -> None:
     added = loops.added
-    patch.setattr(loops, "added", lambda each, total, x: added(each, total, x).split(" n")[0])
+    patch.setattr(loops, "added", lambda item, total, x: added(item, total, x).split(" n")[0])
 
 
 @planted("c_literal", found_by="c", help="numbers stand in C with four digits")
@@ -190,8 +190,8 @@ def _(patch: Patch) -> None:
     ranges = memory.live_ranges
 
     def short(moments: Any, bases: Any = None) -> dict[int, tuple[int, int]]:
-        found = ranges(moments, bases)
-        return {v: (first, max(first, last - 1)) for v, (first, last) in found.items()}
+        result = ranges(moments, bases)
+        return {v: (first, max(first, last - 1)) for v, (first, last) in result.items()}
 
     patch.setattr(memory, "live_ranges", short)
 
@@ -202,7 +202,7 @@ def _(patch: Patch) -> None:
 
     def wrong(name: str, attrs: dict[str, Any], shape: Any, strides: Any, out: Any) -> Any:
         if name == "transpose" and attrs["axes"] is not None:
-            attrs = {"axes": tuple(int(each) for each in np.argsort(attrs["axes"]))}
+            attrs = {"axes": tuple(int(item) for item in np.argsort(attrs["axes"]))}
         return viewed(name, attrs, shape, strides, out)
 
     patch.setattr(layouts, "viewed", wrong)

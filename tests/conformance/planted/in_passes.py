@@ -37,14 +37,14 @@ _replace = msgspec.structs.replace
 
 def _as_if_exact(patch: Patch, *names: str) -> None:
     rules = tuple(
-        dataclasses.replace(each, exact=True) if each.name in names else each
-        for each in simplify_rules.RULES
+        dataclasses.replace(item, exact=True) if item.name in names else item
+        for item in simplify_rules.RULES
     )
     table: dict[str, list[Any]] = {}
-    for each in rules:
-        term = patterns.parsed(each.before)
+    for rule in rules:
+        term = patterns.parsed(rule.before)
         assert isinstance(term, tuple)
-        table.setdefault(term[0], []).append(each)
+        table.setdefault(term[0], []).append(rule)
     patch.setattr(simplify, "_rules", lambda: table)
     patch.setattr(simplify, "_candidates", simplify._candidates.__wrapped__)  # nothing remembered
 
@@ -71,7 +71,7 @@ def _(patch: Patch) -> None:
 
 @planted("sign_of_zero", found_by="passes", help="rules for 0.0 are used for -0.0")
 def _(patch: Patch) -> None:
-    patch.setattr(patterns, "same_number", lambda one, other: bool(one == other))
+    patch.setattr(patterns, "same_number", lambda first, other: bool(first == other))
 
 
 @planted("double_cast", found_by="passes", help="float64 -> float32 -> float64 is dropped")
@@ -102,7 +102,7 @@ def _(patch: Patch) -> None:
     order_of = reshape.order_of
 
     def inverse(node: Any, ndim: int) -> tuple[int, ...]:
-        return tuple(int(each) for each in np.argsort(order_of(node, ndim)))
+        return tuple(int(item) for item in np.argsort(order_of(node, ndim)))
 
     patch.setattr(reshape, "order_of", inverse)
 
@@ -178,10 +178,10 @@ def _(patch: Patch) -> None:
     stand_for, call_of = fold._stand_for, fold.call_of
 
     def wide(draft: Draft, rule: str, node: Any, arrays: list[Any]) -> None:
-        given = [draft.array(each) for each in node.inputs]
-        if rule == "constant" and all(each.dtype == np.float32 for each in given):
+        operands = [draft.array(value) for value in node.inputs]
+        if rule == "constant" and all(array.dtype == np.float32 for array in operands):
             call = call_of(node)
-            exact = call.op.impl(*(each.astype("float64") for each in given), **call.attrs)
+            exact = call.op.impl(*(array.astype("float64") for array in operands), **call.attrs)
             arrays = [np.asarray(exact).astype(arrays[0].dtype)]
         stand_for(draft, rule, node, arrays)
 
@@ -193,7 +193,7 @@ def _(patch: Patch) -> None:
     stand_for = fold._stand_for
 
     def wide(draft: Draft, rule: str, node: Any, arrays: list[Any]) -> None:
-        stand_for(draft, rule, node, [each.astype("float64") for each in arrays])
+        stand_for(draft, rule, node, [array.astype("float64") for array in arrays])
 
     patch.setattr(fold, "_stand_for", wide)
 
@@ -216,7 +216,7 @@ def _(patch: Patch) -> None:
 @planted("no_order", found_by="passes", help="nodes come out in the order in which they were made")
 def _(patch: Patch) -> None:
     def unsorted(self: Draft) -> list[Any]:
-        return [self._nodes[each] for each in sorted(self._nodes, reverse=True)]
+        return [self._nodes[node] for node in sorted(self._nodes, reverse=True)]
 
     patch.setattr(Draft, "_sorted", unsorted)
 
@@ -232,9 +232,9 @@ def _(patch: Patch) -> None:
         reorder(self, order)
 
     def always(nodes: Any, spec: Any, outputs: Any) -> Any:
-        found = lifetimes(nodes, spec, outputs)
-        calls.append(found)
-        return found if len(calls) % 2 else dataclasses.replace(found, live=[])
+        result = lifetimes(nodes, spec, outputs)
+        calls.append(result)
+        return result if len(calls) % 2 else dataclasses.replace(result, live=[])
 
     calls: list[Any] = []
     lifetimes = schedule.lifetimes
@@ -268,8 +268,8 @@ def _(patch: Patch) -> None:
     body = kernel._body
 
     def turned(draft: Draft, members: Any, inputs: Any, outputs: Any) -> Any:
-        found = body(draft, members, inputs, outputs)
-        return _replace(found, nodes=found.nodes[::-1])
+        result = body(draft, members, inputs, outputs)
+        return _replace(result, nodes=result.nodes[::-1])
 
     patch.setattr(kernel, "_body", turned)
 

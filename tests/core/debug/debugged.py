@@ -46,12 +46,12 @@ class Debugged:
 
     @property
     def names(self) -> list[str]:
-        return [each.node_name for each in self.stops]
+        return [stop.node_name for stop in self.stops]
 
 
 def gate_of(seen: Debugged) -> Gate:
     """The gate that stops the program."""
-    return next(each for each in seen.bus.probes if isinstance(each, Gate))
+    return next(probe for probe in seen.bus.probes if isinstance(probe, Gate))
 
 
 Then = Callable[[Stop, Gate], Command]
@@ -88,7 +88,7 @@ def debugged(
     seen.bus.add(seen)
     seen.bus.add(gate)
     gate.controllers(1)
-    gate.command(SetBreakpoints(tuple(parse_breakpoint(each) for each in specs)))
+    gate.command(SetBreakpoints(tuple(parse_breakpoint(spec) for spec in specs)))
 
     def follow() -> None:
         last: Stop | None = None

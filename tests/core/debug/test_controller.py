@@ -47,9 +47,9 @@ def controlled(
     path: Path, program: Program, *specs: str, level: Level = "values", entry: bool = False
 ) -> Iterator[tuple[Controller, list[BaseException]]]:
     """A program under a controller, running; in the end it is let go and has ended."""
-    said: list[str] = []
+    lines: list[str] = []
     run = api.Run(path / "run.nscope", level=level, debugger=True, stop_on_entry=entry,
-                  breakpoints=tuple(map(parse_breakpoint, specs)), say=said.append)  # fmt: skip
+                  breakpoints=tuple(map(parse_breakpoint, specs)), say=lines.append)  # fmt: skip
     controller = run.controller()
     raised: list[BaseException] = []
 
@@ -194,7 +194,7 @@ def test_frames_of_decorators_functions_and_modules(tmp_path):
 
     with controlled(tmp_path, program, "op:exp", "op:negative") as (controller, _):
         stopped(controller)
-        frames = [(each.kind, each.name, each.code) for each in controller.frames()[:3]]
+        frames = [(frame.kind, frame.name, frame.code) for frame in controller.frames()[:3]]
         assert frames == [
             ("node", "outer/inner/exp", "return np.exp(x)"),
             ("scope", "outer/inner", 'with ns.name_scope("inner"):'),
@@ -202,7 +202,7 @@ def test_frames_of_decorators_functions_and_modules(tmp_path):
         ]
         controller.command(Continue())
         stopped(controller)
-        frames = [(each.kind, each.name, each.code) for each in controller.frames()[:3]]
+        frames = [(frame.kind, frame.name, frame.code) for frame in controller.frames()[:3]]
         assert frames == [
             ("node", "model_0/first/negative", "return np.negative(x)"),
             ("scope", "model_0/first", "return self.first(x) * 2.0"),
@@ -214,7 +214,7 @@ def test_back_and_forth_in_the_recording(tmp_path):
     with controlled(tmp_path, train, "loss/mean [step 3]") as (controller, _):
         stopped(controller)
         seen = [controller.back().moment for _ in range(3)]
-        assert [(each.node.name, each.step) for each in seen[:2]] == [
+        assert [(event.node.name, event.step) for event in seen[:2]] == [
             ("loss/square", 3), ("loss/matmul", 3),
         ]  # fmt: skip
         assert seen[2].step == 2
@@ -290,7 +290,7 @@ def test_reverse_continue_to_the_entry_of_a_scope(tmp_path):
         assert places == [("loss/matmul", 1), ("loss/matmul", 2)]
         stopped(controller)
         back = [controller.reverse_continue().moment for _ in range(2)]
-        assert [(each.node.name, each.step) for each in reversed(back)] == places
+        assert [(event.node.name, event.step) for event in reversed(back)] == places
 
 
 def test_what_was_not_recorded_is_said(tmp_path):

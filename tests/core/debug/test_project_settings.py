@@ -48,9 +48,9 @@ def test_what_is_not_understood_is_said_and_the_rest_is_there(tmp_path: Path) ->
     content = json.loads(saved.path.read_text())
     content["breakpoints"]["train.py"] += ["op:log [bakward]", 7]
     saved.path.write_text(json.dumps(content))
-    found, said = saved.load()
-    assert found[0] == LOSS
-    assert "did you mean 'backward'" in said[0]
+    result, complaint = saved.load()
+    assert result[0] == LOSS
+    assert "did you mean 'backward'" in complaint[0]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 9, "breakpoints": {}}', "\0"])
@@ -58,8 +58,8 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, text: str) -> None:
     saved = ProjectSettings(tmp_path / "train.py")
     saved.path.parent.mkdir()
     saved.path.write_text(text)
-    found, said = saved.load()
-    assert (found, len(said)) == ((), 1)
+    result, complaint = saved.load()
+    assert (result, len(complaint)) == ((), 1)
     assert "renamed to" in saved.save([LOSS])
     assert saved.load() == ((LOSS,), [])
     assert saved.path.with_suffix(".damaged").read_text() == text
@@ -90,9 +90,9 @@ def test_watches_are_kept_beside_them(tmp_path: Path) -> None:
     assert content["watches"] == {"train.py": ["nan on op:log -> log"]}
     content["watches"]["train.py"].append("nann")
     saved.path.write_text(json.dumps(content))
-    texts, said = saved.load_watches()
+    texts, complaint = saved.load_watches()
     assert texts == ("nan on op:log -> log",)
-    assert "no watch rule named 'nann'" in said[0]
+    assert "no watch rule named 'nann'" in complaint[0]
     assert saved.save_watches([]) == ""
     assert saved.load()[0] == (LOSS,)
     assert "watches" not in json.loads(saved.path.read_text())

@@ -19,14 +19,14 @@ from tests.server.support import WAIT_S, Live, Page, Program, serving
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with recordings: one of our own, one that lies there, one that is damaged."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    here = tmp_path / "here"
-    (here / ".nodescope" / "runs").mkdir(parents=True)
-    record(here / ".nodescope" / "runs" / "own.nscope")
+    directory = tmp_path / "here"
+    (directory / ".nodescope" / "runs").mkdir(parents=True)
+    record(directory / ".nodescope" / "runs" / "own.nscope")
     record(tmp_path / "else.nscope")
-    shutil.copy(tmp_path / "else.nscope", here / "sent.nscope")
-    (here / "cut.nscope").write_bytes((here / "sent.nscope").read_bytes()[:5000])
-    (here / "notes.txt").write_text("no recording")
-    return here
+    shutil.copy(tmp_path / "else.nscope", directory / "sent.nscope")
+    (directory / "cut.nscope").write_bytes((directory / "sent.nscope").read_bytes()[:5000])
+    (directory / "notes.txt").write_text("no recording")
+    return directory
 
 
 def record(path: Path) -> None:
@@ -68,11 +68,11 @@ def test_what_is_listed(listing: Live) -> None:
     own = entries["own.nscope"]
     assert (own["here"], own["ours"], own["run"], own["live"]) == (True, True, "", False)
     assert (own["glance"]["steps"], own["glance"]["outcome"]) == (3, "finished")
-    assert [entries[each]["here"] for each in ("sent.nscope", "else.nscope")] == [True, False]
-    assert [entries[each]["ours"] for each in ("sent.nscope", "else.nscope")] == [False, True]
+    assert [entries[item]["here"] for item in ("sent.nscope", "else.nscope")] == [True, False]
+    assert [entries[item]["ours"] for item in ("sent.nscope", "else.nscope")] == [False, True]
     assert entries["cut.nscope"]["glance"]["outcome"] == "unreadable"
     again = shelf(listing)
-    assert {each["id"] for each in again.values()} == {each["id"] for each in entries.values()}
+    assert {item["id"] for item in again.values()} == {entry["id"] for entry in entries.values()}
 
 
 def test_one_is_opened_by_its_id_and_summed_up(listing: Live) -> None:
@@ -130,9 +130,9 @@ def test_a_recording_has_one_entry_by_whichever_way_its_program_came(
     entry = shelf(listing)["linked.nscope"]
     assert (entry["ours"], entry["here"]) == (True, True)
     run = ask(listing, "POST", f"/api/library/{entry['id']}/open").json()["run"]["id"]
-    entries = [each for each in listing.get("/api/library").json()["entries"]
-               if each["file"] == "linked.nscope"]  # fmt: skip
-    assert [each["run"] for each in entries] == [run]
+    entries = [item for item in listing.get("/api/library").json()["entries"]
+               if item["file"] == "linked.nscope"]  # fmt: skip
+    assert [e["run"] for e in entries] == [run]
     assert ask(listing, "DELETE", f"/api/library/{entry['id']}").status_code == 200
     assert listing.get(f"/api/runs/{run}").status_code == 404
 

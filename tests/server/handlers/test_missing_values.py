@@ -85,8 +85,8 @@ def test_each_reason_is_its_own(keeping: Keeping | None, flags: int, reason: str
 
 
 def test_an_older_recording_blames_nobody() -> None:
-    said = _told(None, "values", None, ran(0))
-    assert said == "Not kept: the byte budget was used up, or the recorder fell behind."
+    reason = _told(None, "values", None, ran(0))
+    assert reason == "Not kept: the byte budget was used up, or the recorder fell behind."
 
 
 def test_an_execution_without_statistics_has_none_of_another(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_an_execution_without_statistics_has_none_of_another(tmp_path: Path) -> 
         assert first.seq == seqs[0]
         assert latest_known(recording, 1, seqs[1]) is None
         assert latest_known(recording, 1, None) is None
-        said = why_not_kept(recording, "summary", 1, seqs[1])
-        assert said.startswith("Only its time was kept")
-        assert said.endswith("No statistics of this execution; last known: step 1.")
+        reason = why_not_kept(recording, "summary", 1, seqs[1])
+        assert reason.startswith("Only its time was kept")
+        assert reason.endswith("No statistics of this execution; last known: step 1.")
         history = History(recording)
         history.refresh()
         moment = history.moment(recording.executions(seqs[1] - 1, seqs[1])[0])

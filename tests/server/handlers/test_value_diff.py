@@ -40,15 +40,15 @@ class Opened:
         self.id, self.page = info.id, page
         snapshot = page.subscribe(info.id)
         assert snapshot.session is None
-        self.values = {each.value.name: each.value.id for each in snapshot.values}
-        self.nodes = {each.name: each.id for each in snapshot.nodes}
-        self.last = {each.step: each.end_seq for each in snapshot.steps}
+        self.values = {value.value.name: value.value.id for value in snapshot.values}
+        self.nodes = {node.name: node.id for node in snapshot.nodes}
+        self.last = {step.step: step.end_seq for step in snapshot.steps}
 
-    def compare(self, name: str, one: int, other: int, **more: Any) -> Any:
-        asked = wm.CompareMoments(
-            self.id, self.values[name], self.last.get(one, one), self.last[other], **more
+    def compare(self, name: str, first: int, other: int, **more: Any) -> Any:
+        request = wm.CompareMoments(
+            self.id, self.values[name], self.last.get(first, first), self.last[other], **more
         )
-        return self.page.ask(asked)
+        return self.page.ask(request)
 
 
 @pytest.fixture
@@ -60,16 +60,16 @@ def opened(live: Live, page: Page, tmp_path: Path) -> Callable[..., Opened]:
 
 def test_all_elements_are_compared(opened: Callable[..., Opened]) -> None:
     run = opened()
-    found = run.compare("net/multiply", 1, 2)
-    assert isinstance(found, wm.MomentsCompared)
-    assert (found.one.step, found.other.step, found.same) == (1, 2, False)
-    assert (found.measure.source, found.measure.elements, found.differ) == ("arrays", 8, 4)
-    assert (found.measure.max_abs, found.measure.equal) == (6.0, False)
-    assert found.first == wm.ElementPair((0, 1), "4", "5")
-    assert found.largest == wm.ElementPair((0, 3), "8", "2")
-    assert found.difference is not None
-    assert (found.difference.min, found.difference.max) == (-6.0, 1.0)
-    gap = np.frombuffer(found.data).reshape(found.window[2:])
+    result = run.compare("net/multiply", 1, 2)
+    assert isinstance(result, wm.MomentsCompared)
+    assert (result.one.step, result.other.step, result.same) == (1, 2, False)
+    assert (result.measure.source, result.measure.elements, result.differ) == ("arrays", 8, 4)
+    assert (result.measure.max_abs, result.measure.equal) == (6.0, False)
+    assert result.first == wm.ElementPair((0, 1), "4", "5")
+    assert result.largest == wm.ElementPair((0, 3), "8", "2")
+    assert result.difference is not None
+    assert (result.difference.min, result.difference.max) == (-6.0, 1.0)
+    gap = np.frombuffer(result.data).reshape(result.window[2:])
     np.testing.assert_array_equal(gap, [[0, 1, 0, -6]] * 2)
     part = run.compare("net/multiply", 1, 2, row=1, col=1, rows=1, cols=2)
     assert (part.window, part.grid) == ((1, 1, 1, 2), (2, 4))
@@ -77,11 +77,11 @@ def test_all_elements_are_compared(opened: Callable[..., Opened]) -> None:
 
 
 def test_what_is_not_finite_is_counted_and_shown(opened: Callable[..., Opened]) -> None:
-    found = opened().compare("net/multiply", 2, 3)
-    assert (found.differ, found.measure.nan, found.measure.inf) == (4, (0, 2), (0, 2))
-    assert found.first == wm.ElementPair((0, 2), "6", "nan")
-    assert found.largest is None
-    gap = np.frombuffer(found.data).reshape(2, 4)
+    result = opened().compare("net/multiply", 2, 3)
+    assert (result.differ, result.measure.nan, result.measure.inf) == (4, (0, 2), (0, 2))
+    assert result.first == wm.ElementPair((0, 2), "6", "nan")
+    assert result.largest is None
+    gap = np.frombuffer(result.data).reshape(2, 4)
     np.testing.assert_array_equal(gap[0], [0, 0, NAN, INF])
 
 
@@ -100,30 +100,30 @@ def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> No
 
 
 def test_statistics_are_compared_where_no_elements_are(opened: Callable[..., Opened]) -> None:
-    found = opened("summary").compare("net/multiply", 1, 2)
-    assert (found.measure.source, found.differ, found.difference) == ("summaries", None, None)
-    assert found.measure.max_abs == pytest.approx(3.744593)  # of the norms
-    assert not found.one.elements
-    assert "run with --level values" in found.one.reason
+    result = opened("summary").compare("net/multiply", 1, 2)
+    assert (result.measure.source, result.differ, result.difference) == ("summaries", None, None)
+    assert result.measure.max_abs == pytest.approx(3.744593)  # of the norms
+    assert not result.one.elements
+    assert "run with --level values" in result.one.reason
 
 
 def test_at_level_timing_it_is_said(opened: Callable[..., Opened]) -> None:
-    found = opened("timing").compare("net/multiply", 1, 2)
-    assert (found.measure.source, found.one.step, found.other.step) == ("none", 1, 2)
-    assert found.measure.why == "no statistics at one of the moments"
+    result = opened("timing").compare("net/multiply", 1, 2)
+    assert (result.measure.source, result.one.step, result.other.step) == ("none", 1, 2)
+    assert result.measure.why == "no statistics at one of the moments"
 
 
 def test_what_is_too_large_is_compared_by_statistics(
     opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(value_diff, "MOST_BYTES", 16)
-    found = opened().compare("net/multiply", 1, 2)
-    assert found.measure.source == "summaries"
-    assert "statistics are compared" in found.other.reason
+    result = opened().compare("net/multiply", 1, 2)
+    assert result.measure.source == "summaries"
+    assert "statistics are compared" in result.other.reason
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("first", "other", "expected"),
     [
         ([INF, NAN, 1.0], [INF, NAN, 3.0], [0, 0, 2]),
         ([1, 2], [4, 0], [3, -2]),
@@ -133,19 +133,21 @@ def test_what_is_too_large_is_compared_by_statistics(
         (["a"], ["b"], None),
     ],
 )
-def test_subtracted(one: Any, other: Any, expected: Any) -> None:
-    found = array_diff.subtracted(np.array(one), np.array(other))
+def test_subtracted(first: Any, other: Any, expected: Any) -> None:
+    result = array_diff.subtracted(np.array(first), np.array(other))
     if expected is None:
-        assert found is None
+        assert result is None
     else:
-        np.testing.assert_array_equal(found, expected)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(result, expected)  # type: ignore[arg-type]
 
 
 def test_attributes_are_those_of_the_execution(opened: Callable[..., Opened]) -> None:
     run = opened()
     node = run.nodes["net/sum"]
-    told = [run.page.ask(wm.GetAttributes(run.id, node, run.last[step])) for step in (1, 2, 3)]
-    assert [(each.step, each.attrs["axis"], each.changed) for each in told] == [
+    attributes = [
+        run.page.ask(wm.GetAttributes(run.id, node, run.last[step])) for step in (1, 2, 3)
+    ]
+    assert [(n.step, n.attrs["axis"], n.changed) for n in attributes] == [
         (1, 0, {}), (2, 1, {"axis": 0}), (3, 0, {}),
     ]  # fmt: skip
     assert run.page.ask(wm.GetAttributes(run.id, node, 0)).step == 0
@@ -163,14 +165,14 @@ def test_breakpoints_are_set_on_a_recording_and_found(opened: Callable[..., Open
     session: SessionInfo = run.page.wait(wire.SessionChanged).info
     (status,) = session.breakpoints
     assert (session.phase, status.breakpoint.id, status.verified) == ("finished", 1, True)
-    found = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
-    assert (found.node, found.step) == (run.nodes["net/multiply"], 2)
-    assert "net/multiply, step 2: breakpoint net/multiply if max(value) < 7" in found.text
+    result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
+    assert (result.node, result.step) == (run.nodes["net/multiply"], 2)
+    assert "net/multiply, step 2: breakpoint net/multiply if max(value) < 7" in result.text
     # What is kept is told to whoever comes later, and replaced as a whole.
     assert run.page.subscribe(run.id).session == session
     breakpoints(run.page, run.id, status.breakpoint, Breakpoint("op", "summ"))
     session = run.page.wait(wire.SessionChanged).info
-    assert [each.breakpoint.id for each in session.breakpoints] == [1, 2]
+    assert [item.breakpoint.id for item in session.breakpoints] == [1, 2]
     assert not session.breakpoints[1].verified
     assert "sum" in session.breakpoints[1].message
     breakpoints(run.page, run.id)
@@ -191,6 +193,6 @@ def test_they_are_checked_as_live_ones_are(opened: Callable[..., Opened]) -> Non
 def test_a_condition_that_cannot_be_asked_is_said(opened: Callable[..., Opened]) -> None:
     run = opened("summary")
     breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 0"))
-    found = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
-    assert found.seq is None
-    assert "breakpoint op:multiply if max(value) > 0 could not be evaluated 3 times" in found.text
+    result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
+    assert result.seq is None
+    assert "breakpoint op:multiply if max(value) > 0 could not be evaluated 3 times" in result.text

@@ -109,10 +109,10 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
     program.execute(node, array)
     seq = settled(page, program)
     info = program.stop_at(node, seq)
-    page.wait(wire.SessionChanged, lambda each: each.info == info)
+    page.wait(wire.SessionChanged, lambda item: item.info == info)
     spec = TensorSpec((2, 3), "float64")
     thread = answer_live(
-        program, lambda each: messages.LiveValue(each.request, True, spec, array.tobytes())
+        program, lambda item: messages.LiveValue(item.request, True, spec, array.tobytes())
     )
     request = wire.GetValue(program.run.id, node.outputs[0])
     assert elements(page.ask(request)) == array.tolist()
@@ -120,7 +120,7 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
     assert elements(page.ask(request)) == array.tolist()  # nobody answers a second time
     # Once it goes on, the array is not what the program holds any more.
     info = program.update(wire.SessionInfo("running", info.version + 1))
-    page.wait(wire.SessionChanged, lambda each: each.info == info)
+    page.wait(wire.SessionChanged, lambda item: item.info == info)
     assert not page.ask(request).available
 
 
@@ -148,8 +148,8 @@ def test_a_useless_answer_is_said_to_be_useless(
     program.execute(node)
     seq = settled(page, program)
     info = program.stop_at(node, seq)
-    page.wait(wire.SessionChanged, lambda each: each.info == info)
-    thread = answer_live(program, lambda each: reply(each.request))
+    page.wait(wire.SessionChanged, lambda item: item.info == info)
+    thread = answer_live(program, lambda item: reply(item.request))
     answer = page.ask(wire.GetValue(program.run.id, node.outputs[0]))
     thread.join(60)
     assert not answer.available
@@ -169,9 +169,9 @@ def test_every_element_of_a_window_is_the_one_it_says(
     array: Any, index: tuple[int, ...], where: tuple[int, int, int, int]
 ) -> None:
     row, col, rows, cols = where
-    window, grid, taken = values.cut(array, index, *where)
+    window, grid, shown = values.cut(array, index, *where)
     assert window.dtype == np.float64
-    assert len(taken) == max(array.ndim - 2, 0)
+    assert len(shown) == max(array.ndim - 2, 0)
     assert window.shape[0] <= rows
     assert window.shape[1] <= cols
     if 0 in array.shape:
@@ -184,7 +184,7 @@ def test_every_element_of_a_window_is_the_one_it_says(
     )
     plain = np.abs(array.astype(np.complex128)) if array.dtype.kind == "c" else array
     expected = [
-        plain[(*taken, row + i, col + j)[max(2 - array.ndim, 0) if array.ndim < 2 else 0 :]]
+        plain[(*shown, row + i, col + j)[max(2 - array.ndim, 0) if array.ndim < 2 else 0 :]]
         for i in range(window.shape[0])
         for j in range(window.shape[1])
     ]
@@ -195,8 +195,8 @@ def test_a_window_is_bounded(program: Program, page: Page) -> None:
     node = program.define()
     program.execute(node, np.zeros((600, 700)))
     settled(page, program)
-    asked = wire.GetValue(program.run.id, node.outputs[0], rows=10**9, cols=10**9)
-    assert page.ask(asked).window == (0, 0, values.MAX_ROWS, values.MAX_COLS)
+    request = wire.GetValue(program.run.id, node.outputs[0], rows=10**9, cols=10**9)
+    assert page.ask(request).window == (0, 0, values.MAX_ROWS, values.MAX_COLS)
     outside = wire.GetValue(program.run.id, node.outputs[0], row=10**6, col=-5)
     answer = page.ask(outside)
     assert answer.available

@@ -26,22 +26,22 @@ def open_run(live: Live, page: Page, path: Path) -> str:
 
 def test_all_rules_and_what_is_recommended(live: Live, page: Page, tmp_path: Path) -> None:
     run = open_run(live, page, recorded(tmp_path / "r.nscope", training))
-    found = page.ask(watch_messages.GetRules(run))
-    assert isinstance(found, watch_messages.RuleList)
-    assert {each.name for each in found.rules} == {each.name for each in all_rules()}
-    vanishing = next(each for each in found.rules if each.name == "gradient_vanishing")
+    result = page.ask(watch_messages.GetRules(run))
+    assert isinstance(result, watch_messages.RuleList)
+    assert {rule.name for rule in result.rules} == {all_rule.name for all_rule in all_rules()}
+    vanishing = next(rule for rule in result.rules if rule.name == "gradient_vanishing")
     assert (vanishing.origin, vanishing.aliases[0]) == ("MindInsight", "GV")
     assert vanishing.asked == "gradients of weights"
-    assert all(each.choice for each in vanishing.parameters)
-    texts = [each.text for each in found.rules]
-    assert [each for each in texts if "..." in each] == [
+    assert all(parameter.choice for parameter in vanishing.parameters)
+    texts = [rule.text for rule in result.rules]
+    assert [text for text in texts if "..." in text] == [
         "similar_across_runs(other_trial=...) -> stop"
     ]
     for text in texts:
         if "..." not in text:
             parse_watch(text)
-    assert found.recommended[0].text == "operator_overflow -> stop"
-    reasons = {each.text: each.reason for each in found.recommended}
+    assert result.recommended[0].text == "operator_overflow -> stop"
+    reasons = {item.text: item.reason for item in result.recommended}
     assert reasons["weight_overflow -> stop"].startswith("it has 2 parameters")
 
 
@@ -63,13 +63,13 @@ def test_a_watch_is_read(
 
 def test_a_recording_is_asked(live: Live, page: Page, tmp_path: Path) -> None:
     run = open_run(live, page, recorded(tmp_path / "r.nscope", programs.log_of_a_negative))
-    found = page.ask(watch_messages.AskWatch(run, "operator_overflow; nan on scope:nowhere"))
-    assert isinstance(found, watch_messages.WatchAnswer)
-    assert [each.name for each in found.hits][:1] == ["loss/log"]
-    assert (found.total, found.fault) == (len(found.hits), "")
-    assert found.caveats == ("nan on scope:nowhere: no value in the recording matches it",)
-    state = page.ask(wire.GetState(run, found.hits[0].seq))
-    assert state.step == found.hits[0].step
+    result = page.ask(watch_messages.AskWatch(run, "operator_overflow; nan on scope:nowhere"))
+    assert isinstance(result, watch_messages.WatchAnswer)
+    assert [hit.name for hit in result.hits][:1] == ["loss/log"]
+    assert (result.total, result.fault) == (len(result.hits), "")
+    assert result.caveats == ("nan on scope:nowhere: no value in the recording matches it",)
+    state = page.ask(wire.GetState(run, result.hits[0].seq))
+    assert state.step == result.hits[0].step
     wrong = page.ask(watch_messages.AskWatch(run, "nan on"))
     assert wrong.fault.endswith("(column 7)")
     assert wrong.hits == ()
@@ -80,7 +80,7 @@ def test_what_takes_too_long_is_left_and_said(
 ) -> None:
     monkeypatch.setattr(watches, "PATIENCE_S", -1.0)
     run = open_run(live, page, recorded(tmp_path / "r.nscope", programs.log_of_a_negative))
-    found = page.ask(watch_messages.AskWatch(run, "nan"))
-    assert (found.total, found.caveats[-1]) == (
+    result = page.ask(watch_messages.AskWatch(run, "nan"))
+    assert (result.total, result.caveats[-1]) == (
         0, "not evaluated from step 1 on: time limit reached",
     )  # fmt: skip

@@ -54,9 +54,9 @@ class Opened:
         self.id = info.id
         self.page = page
         snapshot = page.subscribe(info.id)
-        self.values = {each.value.name: each.value.id for each in snapshot.values}
-        self.nodes = {each.name: each.id for each in snapshot.nodes}
-        self.last = {each.step: each.end_seq for each in snapshot.steps}
+        self.values = {value.value.name: value.value.id for value in snapshot.values}
+        self.nodes = {node.name: node.id for node in snapshot.nodes}
+        self.last = {step.step: step.end_seq for step in snapshot.steps}
 
     def fork(self, value: str, step: int = 1, **more: Any) -> Any:
         edit = SetValue(self.values[value], **{"number": 0.0, **more.pop("edit", {})})
@@ -70,18 +70,18 @@ def opened(live: Live, page: Page, tmp_path: Path) -> Callable[..., Opened]:
 
 def test_the_chain_of_a_nan_with_its_culprit(opened: Callable[..., Opened]) -> None:
     run = opened(programs.log_of_a_negative)
-    asked = why_messages.AskWhy(run.id, run.values["loss/mean"], seq=run.last[2])
-    found = run.page.ask(asked)
-    assert isinstance(found, why_messages.WhyAnswer)
-    (group,) = found.groups
+    request = why_messages.AskWhy(run.id, run.values["loss/mean"], seq=run.last[2])
+    result = run.page.ask(request)
+    assert isinstance(result, why_messages.WhyAnswer)
+    (group,) = result.groups
     assert "log of -" in group.text
-    (culprit,) = [each for each in group.links if each.culprit]
+    (culprit,) = [link for link in group.links if link.culprit]
     assert (culprit.name, culprit.state, culprit.kind) == ("loss/log", "nan", "birth")
     assert culprit.node == run.nodes["loss/log"]
     assert (culprit.step, "np.log(q)" in culprit.code) == (2, True)
-    (operand,) = [each for each in culprit.operands if each.state == "finite"]
+    (operand,) = [value for value in culprit.operands if value.state == "finite"]
     assert float(operand.number) < 0
-    assert [each.name for each in group.links][:2] == ["loss/mean", "loss/square"]
+    assert [link.name for link in group.links][:2] == ["loss/mean", "loss/square"]
     assert all(a.seq >= b.seq for a, b in zip(group.links, group.links[1:], strict=False))
     many = run.page.ask(
         why_messages.AskWhy(run.id, run.values["loss/log"], None, "nan", run.last[2])
@@ -103,10 +103,10 @@ def test_what_cannot_be_answered_is_said(
     opened: Callable[..., Opened], change: dict[str, Any], message: str
 ) -> None:
     run = opened(programs.log_of_a_negative)
-    asked = {"run": run.id, "value": run.values["loss/log"], **change}
-    found = run.page.ask(why_messages.AskWhy(**asked))
-    assert isinstance(found, wire.Failed)
-    assert message in found.message
+    fields = {"run": run.id, "value": run.values["loss/log"], **change}
+    result = run.page.ask(why_messages.AskWhy(**fields))
+    assert isinstance(result, wire.Failed)
+    assert message in result.message
 
 
 def test_a_long_question_is_given_up_and_holds_up_nobody(
@@ -119,18 +119,18 @@ def test_a_long_question_is_given_up_and_holds_up_nobody(
     assert value.available
     go_on.set()
     monkeypatch.setattr(why, "PATIENCE_S", -1.0)
-    found = run.page.ask(why_messages.AskWhy(run.id, run.values["loss/log"]))
-    assert isinstance(found, wire.Failed)
-    assert "gave up after" in found.message
+    result = run.page.ask(why_messages.AskWhy(run.id, run.values["loss/log"]))
+    assert isinstance(result, wire.Failed)
+    assert "gave up after" in result.message
 
 
 def test_what_nan_did_in_a_step(opened: Callable[..., Opened]) -> None:
     run = opened(programs.log_of_a_negative)
-    found = run.page.ask(why_messages.AskSpread(run.id, 2))
-    assert isinstance(found, why_messages.SpreadAnswer)
-    assert found.births[0].node == run.nodes["loss/log"]
-    assert found.births[0].kind == "log of a negative number"
-    assert found.births[0].reached > 3
+    result = run.page.ask(why_messages.AskSpread(run.id, 2))
+    assert isinstance(result, why_messages.SpreadAnswer)
+    assert result.births[0].node == run.nodes["loss/log"]
+    assert result.births[0].kind == "log of a negative number"
+    assert result.births[0].reached > 3
     assert run.page.ask(why_messages.AskSpread(run.id, 1)).touched == 0
     assert "not in the recording" in run.page.ask(why_messages.AskSpread(run.id, 77)).message
 
@@ -139,67 +139,67 @@ def test_a_branch_lists_what_changed_in_the_order_of_the_run(
     opened: Callable[..., Opened],
 ) -> None:
     run = opened(training)
-    found = run.fork("net/multiply", edit={"how": "scale", "number": 10.0})
-    assert isinstance(found, why_messages.BranchAnswer)
-    first, *rest = found.changes
+    result = run.fork("net/multiply", edit={"how": "scale", "number": 10.0})
+    assert isinstance(result, why_messages.BranchAnswer)
+    first, *rest = result.changes
     assert (first.name, first.edited, first.node) == (
         "net/multiply", True, run.nodes["net/multiply"],
     )  # fmt: skip
     assert (first.at, first.before, first.after, first.largest) == ((2,), "6", "60", 54.0)
-    names = [each.name for each in rest]
+    names = [item.name for item in rest]
     assert names.index("loss/square") < names.index("loss/sum")
     assert "other/maximum" not in names
-    assert any(each.phase == "backward" for each in rest)
-    assert [each.seq for each in rest] == sorted(each.seq for each in rest)
+    assert any(node.phase == "backward" for node in rest)
+    assert [item.seq for item in rest] == sorted(item.seq for item in rest)
     loss = rest[names.index("loss/sum")]
     assert loss.new.preview[0] == pytest.approx(100 * loss.old.preview[0])
-    assert found.info.name == found.info.edit == "net/multiply times 10"
-    assert found.info.changed == len(rest)
-    assert "later steps, are as they were" in found.redone
+    assert result.info.name == result.info.edit == "net/multiply times 10"
+    assert result.info.changed == len(rest)
+    assert "later steps, are as they were" in result.redone
 
 
 def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    one = run.fork("net/multiply", name="zero").info
-    two = run.fork("loss/square", parent=one.id, edit={"number": 5.0})
-    assert [each.name for each in two.changes[:2]] == ["loss/square", "loss/sum"]
+    first = run.fork("net/multiply", name="zero").info
+    two = run.fork("loss/square", parent=first.id, edit={"number": 5.0})
+    assert [change.name for change in two.changes[:2]] == ["loss/square", "loss/sum"]
     assert two.changes[1].old.preview[0] == 0.0  # in what it was forked from
     three = run.fork("a").info
     run.page.ask(why_messages.RenameBranch(run.id, two.info.id, "  five   everywhere "))
     listed = run.page.ask(why_messages.GetBranches(run.id)).branches
-    assert [(each.name, each.parent) for each in listed] == [
-        ("zero", 0), ("five everywhere", one.id), ("a set to 0", 0),
+    assert [(item.name, item.parent) for item in listed] == [
+        ("zero", 0), ("five everywhere", first.id), ("a set to 0", 0),
     ]  # fmt: skip
-    assert "needs a name" in run.page.ask(why_messages.RenameBranch(run.id, one.id, " ")).message
+    assert "needs a name" in run.page.ask(why_messages.RenameBranch(run.id, first.id, " ")).message
     again = run.page.ask(why_messages.GetBranch(run.id, two.info.id))
     assert again.changes == two.changes
-    left = run.page.ask(why_messages.DropBranch(run.id, one.id)).branches
-    assert [each.id for each in left] == [three.id]
-    assert "deleted" in run.page.ask(why_messages.GetBranch(run.id, one.id)).message
-    assert "deleted" in run.fork("a", parent=one.id).message
+    left = run.page.ask(why_messages.DropBranch(run.id, first.id)).branches
+    assert [item.id for item in left] == [three.id]
+    assert "deleted" in run.page.ask(why_messages.GetBranch(run.id, first.id)).message
+    assert "deleted" in run.fork("a", parent=first.id).message
 
 
 def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    one = run.fork("net/multiply").info
-    found = run.fork("net/multiply", step=2, parent=one.id)
-    assert "this branch was run in step 1, and the moment is in step 2" in found.message
+    first = run.fork("net/multiply").info
+    result = run.fork("net/multiply", step=2, parent=first.id)
+    assert "this branch was run in step 1, and the moment is in step 2" in result.message
 
 
 def test_a_branch_goes_on_into_later_steps(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    one = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
-    assert (one.info.step, one.info.last_step) == (1, 2)
-    losses = [each for each in one.changes if each.name == "loss/sum"]
-    assert [each.step for each in losses] == [1, 2]
+    first = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
+    assert (first.info.step, first.info.last_step) == (1, 2)
+    losses = [change for change in first.changes if change.name == "loss/sum"]
+    assert [loss.step for loss in losses] == [1, 2]
     assert losses[1].new.preview[0] != losses[1].old.preview[0]
-    assert one.redone.startswith("Re-run from step 1 to 2: ")
-    assert "later steps" not in one.redone
+    assert first.redone.startswith("Re-run from step 1 to 2: ")
+    assert "later steps" not in first.redone
     whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
-    assert [each.new for each in whole.changes] == [each.new for each in one.changes]
+    assert [change.new for change in whole.changes] == [change.new for change in first.changes]
     # Forked from in the later step: it stands on what the parent made of that step.
-    two = run.fork("net/multiply", step=2, parent=one.info.id, edit={"how": "add", "number": 0.0})
-    before = next(e for e in one.changes if (e.name, e.step) == ("net/multiply", 2))
+    two = run.fork("net/multiply", step=2, parent=first.info.id, edit={"how": "add", "number": 0.0})
+    before = next(e for e in first.changes if (e.name, e.step) == ("net/multiply", 2))
     assert two.changes[0].old == before.new
 
 
@@ -208,11 +208,11 @@ def test_of_many_changes_scalars_tell_how_it_went_on(
 ) -> None:
     run = opened(training)
     monkeypatch.setattr(what_if, "MOST_CHANGES", 3)
-    found = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
-    assert [(each.name, each.step) for each in found.changes] == [
+    result = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    assert [(change.name, change.step) for change in result.changes] == [
         ("net/multiply", 1), ("loss/sum", 1), ("loss/sum", 2),
     ]  # fmt: skip
-    assert found.unlisted > 0
+    assert result.unlisted > 0
 
 
 def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:
@@ -227,46 +227,46 @@ def test_branches_are_bounded_and_none_is_lost(
     run = opened(training)
     monkeypatch.setattr(branches, "MAX_BRANCHES", 3)
     monkeypatch.setattr(branches, "MAX_BYTES", 1)
-    one = run.fork("a", name="one").info
-    two = run.fork("net/multiply", name="two", parent=one.id)
-    assert all(each.branch is None for each in run.run.branches.line(two.info.id))
+    first = run.fork("a", name="one").info
+    two = run.fork("net/multiply", name="two", parent=first.id)
+    assert all(item.branch is None for item in run.run.branches.line(two.info.id))
     # what is not at hand is computed again, and comes out as it did
     three = run.fork("loss/sum", name="three", parent=two.info.id)
     assert three.info.parent == two.info.id
     assert "3 branches are kept" in run.fork("a").message
     listed = run.page.ask(why_messages.GetBranches(run.id))
-    assert [each.name for each in listed.branches] == ["one", "two", "three"]
+    assert [item.name for item in listed.branches] == ["one", "two", "three"]
     assert run.page.ask(why_messages.GetBranch(run.id, two.info.id)) == two
 
 
 def test_branches_are_kept_in_the_recording(opened: Callable[..., Opened]) -> None:
     first = opened(training)
-    one = first.fork("a", name="one")
-    two = first.fork("net/multiply", parent=one.info.id, steps=1)
-    gone = first.fork("a", name="gone")
+    left_one = first.fork("a", name="one")
+    two = first.fork("net/multiply", parent=left_one.info.id, steps=1)
+    removed_branch = first.fork("a", name="gone")
     first.page.ask(why_messages.RenameBranch(first.id, two.info.id, "日本 <b>"))
-    first.page.ask(why_messages.DropBranch(first.id, gone.info.id))
+    first.page.ask(why_messages.DropBranch(first.id, removed_branch.info.id))
 
     with serving(lost_after_s=0.05) as other, contextlib.closing(Page(other)) as page:
         again = Opened(other, page, Path(first.run.info.recording))
         listed = again.page.ask(why_messages.GetBranches(again.id)).branches
-        assert [each.name for each in listed] == ["one", "日本 <b>"]
-        found = again.page.ask(why_messages.GetBranch(again.id, two.info.id))
-        assert found.changes == two.changes
-        assert found.redone == two.redone
-        child = again.fork("loss/sum", parent=one.info.id)
+        assert [item.name for item in listed] == ["one", "日本 <b>"]
+        result = again.page.ask(why_messages.GetBranch(again.id, two.info.id))
+        assert result.changes == two.changes
+        assert result.redone == two.redone
+        child = again.fork("loss/sum", parent=left_one.info.id)
         assert child.info.id > two.info.id
 
 
 def test_a_branch_that_comes_out_otherwise_says_so(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    one = run.fork("a")
-    kept = run.run.branches.get(one.info.id)
+    first = run.fork("a")
+    kept = run.run.branches.get(first.info.id)
     row = msgspec.structs.replace(kept.row, digest=b"other")
     run.run.branches._kept[row.id] = branches.KeptBranch(row)
-    found = run.page.ask(why_messages.GetBranch(run.id, row.id))
-    assert found.redone.startswith("Recomputed now, it differs")
-    assert found.changes == one.changes
+    result = run.page.ask(why_messages.GetBranch(run.id, row.id))
+    assert result.redone.startswith("Recomputed now, it differs")
+    assert result.changes == first.changes
 
 
 def test_where_the_file_cannot_be_written_it_is_said(
@@ -277,11 +277,11 @@ def test_where_the_file_cannot_be_written_it_is_said(
     database = sqlite3.connect(run.run.info.recording)
     database.execute("BEGIN EXCLUSIVE")
     try:
-        one = run.fork("a", name="one")
+        first = run.fork("a", name="one")
     finally:
         database.close()
     listed = run.page.ask(why_messages.GetBranches(run.id))
-    assert [each.id for each in listed.branches] == [one.info.id]
+    assert [item.id for item in listed.branches] == [first.info.id]
     assert "end with the server" in listed.notes[0]
 
 
@@ -291,15 +291,15 @@ def test_a_branch_is_bounded(
     run = opened(training)
     monkeypatch.setattr(branch, "MOST_CHANGED_BYTES", 1)
     monkeypatch.setattr(what_if, "MOST_SUMMARISED", 1)
-    found = run.fork("net/multiply")
-    assert [each.name for each in found.changes] == ["net/multiply"]
-    assert (found.unlisted, found.info.changed) == (1, 1)
-    assert "already take 0 MiB" in found.blocked[0].reason
-    assert found.info.blocked == len(found.blocked) > 3
+    result = run.fork("net/multiply")
+    assert [change.name for change in result.changes] == ["net/multiply"]
+    assert (result.unlisted, result.info.changed) == (1, 1)
+    assert "already take 0 MiB" in result.blocked[0].reason
+    assert result.info.blocked == len(result.blocked) > 3
 
 
 def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    found = run.fork("other/maximum")
-    assert (found.info.changed, len(found.changes)) == (0, 1)
-    assert "Nothing recorded" in found.redone
+    result = run.fork("other/maximum")
+    assert (result.info.changed, len(result.changes)) == (0, 1)
+    assert "Nothing recorded" in result.redone

@@ -218,14 +218,14 @@ def test_secrets_are_long_and_different() -> None:
 def test_every_answer_is_protected(door: Door, path: str, status: int) -> None:
     answer = door.ask(path, door.cookie)
     assert answer.status_code == status
-    for each in (answer, door.ask(path), door.ask(path, host="evil:1")):
-        policy = each.headers["content-security-policy"]
+    for item in (answer, door.ask(path), door.ask(path, host="evil:1")):
+        policy = item.headers["content-security-policy"]
         assert "default-src 'self'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
-        assert each.headers["x-content-type-options"] == "nosniff"
-        assert each.headers["referrer-policy"] == "no-referrer"
-        assert each.headers["cache-control"] == "no-store"
+        assert item.headers["x-content-type-options"] == "nosniff"
+        assert item.headers["referrer-policy"] == "no-referrer"
+        assert item.headers["cache-control"] == "no-store"
         assert "evil" not in policy
 
 
@@ -253,7 +253,7 @@ def test_a_proof_of_the_token_is_as_good_as_the_token_once() -> None:
 
         without = f"{proof.SCHEME} :{proof.proof(BEARER, 'program', live.port, '')}"
         wrong = (says("server"), says(port=live.port + 1), says(token="x"), without)
-        assert [opens(each) for each in wrong] == [""] * 4
+        assert [opens(item) for item in wrong] == [""] * 4
         assert proof.is_proof(opens(says()), BEARER, "server", live.port, number)
         assert opens(says()) == ""  # heard by somebody, it is of no use
 
@@ -286,9 +286,9 @@ def test_what_an_earlier_listener_heard_is_of_no_use(live: Live) -> None:
     assert not later.is_new("z" * 64)
     assert not later.is_new("")
     assert later.is_new(proof.nonce())
-    made = proof.nonce()
-    assert live.app.keys.is_new(made)
-    assert not live.app.keys.is_new(made)
+    nonce = proof.nonce()
+    assert live.app.keys.is_new(nonce)
+    assert not live.app.keys.is_new(nonce)
     ago = "0" * 16 + "a" * 48
     shown = proof.proof(BEARER, "program", live.port, ago)
     with pytest.raises(InvalidStatus):

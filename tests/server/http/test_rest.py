@@ -73,7 +73,7 @@ def test_health_and_runs(live: Live, recorded: Program) -> None:
 
 def test_graph_nodes_and_history(live: Live, recorded: Program) -> None:
     graph = get(live, recorded, "/graph")
-    assert [each["op"] for each in graph["nodes"]] == ["exp", "log"]
+    assert [item["op"] for item in graph["nodes"]] == ["exp", "log"]
     assert {row["value"]["id"]: row["producer"] for row in graph["values"]}[101] == 1
     node = get(live, recorded, "/nodes/1")
     assert node["times"] == 2
@@ -94,8 +94,8 @@ def test_the_graph_of_a_step_has_its_shapes(live: Live, program: Program, page: 
     page.records_until(program.commit())
 
     def shapes(**params: int) -> list[list[int]]:
-        found = get(live, program, "/graph", **params)
-        return [each["value"]["spec"]["shape"] for each in found["values"]]
+        result = get(live, program, "/graph", **params)
+        return [item["value"]["spec"]["shape"] for item in result["values"]]
 
     assert shapes(step=1) == [[8, 3]]
     assert sorted(shapes(step=2)) == sorted(shapes()) == [[2, 3], [5, 3]]  # it has not ended
@@ -214,7 +214,7 @@ def test_what_cannot_be_meant_is_named(live: Live, recorded: Program, path: str)
 def test_the_description_describes_every_answer(live: Live) -> None:
     described = live.get("/api/openapi.json").json()
     schemas = described["components"]["schemas"]
-    assert {each.__name__ for each in rest.TYPES} <= set(schemas)
+    assert {item.__name__ for item in rest.TYPES} <= set(schemas)
     for path, verbs in described["paths"].items():
         for verb in verbs.values():
             assert verb["summary"], path
@@ -254,8 +254,8 @@ def test_nothing_that_is_asked_breaks_the_server(
 
     asked = route.format(run=recorded.run.id).partition("?")[0]
     options = urlencode(query, errors="replace")
-    for each in (f"{asked}?{options}", f"{asked}/{quote(path, safe='', errors='replace')}"):
-        assert live.get(each).status_code < 500
+    for item in (f"{asked}?{options}", f"{asked}/{quote(path, safe='', errors='replace')}"):
+        assert live.get(item).status_code < 500
 
 
 def test_an_export_beyond_its_limits_is_an_answer_and_the_server_goes_on(
@@ -277,22 +277,22 @@ def test_an_export_beyond_its_limits_is_an_answer_and_the_server_goes_on(
 
 
 def test_exports_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = threading.Event()
+    released = threading.Event()
     running: list[str] = []
 
     def render(self: Exports, recording: str, kind: str, engine: str, step: int | None) -> bytes:
         running.append(recording)
-        assert held.wait(WAIT_S)
+        assert released.wait(WAIT_S)
         return b""
 
     async def ask() -> list[bytes | BaseException]:
         exports = Exports()
-        asked = [exports.render("x", "svg", "page") for _ in range(AT_ONCE + MAX_WAITING + 1)]
-        *tasks, late = [asyncio.ensure_future(each) for each in asked]
+        requests = [exports.render("x", "svg", "page") for _ in range(AT_ONCE + MAX_WAITING + 1)]
+        *tasks, late = [asyncio.ensure_future(item) for item in requests]
         with pytest.raises(ExportError, match="try again later"):
             await late
         assert len(running) <= AT_ONCE
-        held.set()
+        released.set()
         return await asyncio.gather(*tasks)
 
     monkeypatch.setattr(Exports, "_render", render)

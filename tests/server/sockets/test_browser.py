@@ -34,10 +34,10 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
     while shot.seq < seq:  # the commit may come after the subscription
         page.records_until(seq)
         shot = page.subscribe(program.run.id)
-    assert [each.name for each in shot.nodes] == [first.name]
+    assert [node.name for node in shot.nodes] == [first.name]
     assert shot.nodes[0] == first
     assert shot.values[0].producer == first.id
-    assert [each.text for each in shot.logs] == ["hello"]
+    assert [log.text for log in shot.logs] == ["hello"]
     assert np.frombuffer(shot.executions.node, "<u4").tolist() == [first.id]
     assert np.frombuffer(shot.executions.times, "<u4").tolist() == [1]
     assert shot.run.state == "live"
@@ -49,14 +49,14 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
     program.log("more")
     seq = program.commit()
     batches = page.records_until(seq)
-    assert [n.name for each in batches for n in each.nodes] == [second.name]
-    met = [*shot.node_seqs, *(seq for each in batches for seq in each.node_seqs)]
+    assert [n.name for batch in batches for n in batch.nodes] == [second.name]
+    met = [*shot.node_seqs, *(seq for batch in batches for seq in batch.node_seqs)]
     assert len(met) == 2
     assert 0 < met[0] <= shot.seq < met[1] <= seq
-    assert [row.text for each in batches for row in each.logs] == ["more"]
-    assert [row.step for each in batches for row in each.steps] == [1]
-    assert sum(each.executions.count for each in batches) == 3
-    assert sum(each.skipped for each in batches) == 0
+    assert [row.text for batch in batches for row in batch.logs] == ["more"]
+    assert [row.step for batch in batches for row in batch.steps] == [1]
+    assert sum(batch.executions.count for batch in batches) == 3
+    assert sum(batch.skipped for batch in batches) == 0
     assert batches[-1].executions.times == b""
 
 
@@ -75,9 +75,9 @@ def test_what_is_kept_of_a_program_is_none_of_its_events(
     until = program.commit()
     assert until > ran
     with Recording.open(tmp_path / "kept.nscope") as recording:
-        told = convert.snapshot(recording, program.run, None, until)
+        snapshot = convert.snapshot(recording, program.run, None, until)
         later = convert.records(recording, program.run.id, ran, until)
-    assert (told.seq, told.last_event) == (until, ran)
+    assert (snapshot.seq, snapshot.last_event) == (until, ran)
     assert (later.seq, later.last_event, later.keeping is None) == (until, 0, False)
 
 
@@ -103,9 +103,9 @@ def test_reconnecting_is_replaying(program: Program, page: Page, new_page: NewPa
         assert page.ask(wire.Subscribe(program.run.id, at)) == wire.Done()
         for batch in page.records_until(seq):
             seen += seqs(batch.executions)
-    recorded = [each.seq for each in program.read(lambda each: each.executions(0, None))]
+    recorded = [item.seq for item in program.read(lambda item: item.executions(0, None))]
     assert seen == recorded
-    assert not any(isinstance(each, wire.Snapshot) for each in page.pushes)
+    assert not any(isinstance(push, wire.Snapshot) for push in page.pushes)
 
 
 @pytest.mark.parametrize("seq", [0, 10**9])
@@ -188,19 +188,19 @@ def test_the_program_knows_how_many_browsers_follow(program: Program, new_page: 
 
 
 def test_two_runs_and_two_browsers_do_not_mix(new_program: NewProgram, new_page: NewPage) -> None:
-    one, two = new_program(1), new_program(2)
+    first, two = new_program(1), new_program(2)
     pages = [new_page(), new_page()]
-    for each, run in zip(pages, (one, two), strict=True):
-        each.subscribe(run.run.id)
-    for run, op in ((one, "exp"), (two, "log")):
+    for page, run in zip(pages, (first, two), strict=True):
+        page.subscribe(run.run.id)
+    for run, op in ((first, "exp"), (two, "log")):
         run.execute(run.define(op))
         run.commit()
-    for each, run, op in zip(pages, (one, two), ("exp", "log"), strict=True):
-        batch = each.wait(wire.Records, lambda it: bool(it.nodes))
+    for page, run, op in zip(pages, (first, two), ("exp", "log"), strict=True):
+        batch = page.wait(wire.Records, lambda it: bool(it.nodes))
         assert batch.run == run.run.id
         assert {node.op for node in batch.nodes} == {op}
-        other = two if run is one else one
-        assert not any(getattr(it, "run", "") == other.run.id for it in each.pushes)
+        other = two if run is first else first
+        assert not any(getattr(it, "run", "") == other.run.id for it in page.pushes)
 
 
 def test_the_first_request_must_be_initialize_of_the_same_protocol(live: Live) -> None:
@@ -275,8 +275,8 @@ def test_thinning_keeps_the_last_of_each_node_and_counts_the_rest() -> None:
     kept, skipped = convert.thin(rows, 100)
     assert len(kept) + skipped == 1000
     assert len(kept) <= 107
-    assert [each.seq for each in kept] == sorted(each.seq for each in kept)
-    assert {each.seq for each in rows[-7:]} <= {each.seq for each in kept}
+    assert [item.seq for item in kept] == sorted(item.seq for item in kept)
+    assert {row.seq for row in rows[-7:]} <= {item.seq for item in kept}
     assert convert.thin(rows, 1000) == (rows, 0)
 
 

@@ -38,11 +38,11 @@ class Viewer:
         assert push.seq >= self.seq, "the past came back"
         if isinstance(push, wire.Snapshot):
             self.seen = sorted(seqs(push.executions))
-            self.logs = [each.text for each in push.logs]
+            self.logs = [log.text for log in push.logs]
         else:
             assert push.skipped == 0
             self.seen += seqs(push.executions)
-            self.logs += [each.text for each in push.logs]
+            self.logs += [log.text for log in push.logs]
         self.seq = push.seq
 
     def reach(self, seq: int) -> None:
@@ -79,8 +79,8 @@ def test_every_execution_arrives_once(live: Live, schedule: list[Action]) -> Non
         node = program.define()
         first = program.commit()
         viewers = [Viewer(live, program.run.id), Viewer(live, program.run.id)]
-        for each in viewers:
-            each.reach(first)  # from here on there is a seq to replay from
+        for viewer in viewers:
+            viewer.reach(first)  # from here on there is a seq to replay from
         lines = 0
         for action in schedule:
             match action:
@@ -98,12 +98,12 @@ def test_every_execution_arrives_once(live: Live, schedule: list[Action]) -> Non
                     assert isinstance(program.connect(), messages.Welcome)
         program.execute(node)
         seq = program.commit()
-        recorded = [each.seq for each in program.read(lambda each: each.executions(0, None))]
-        for each in viewers:
-            each.reach(seq)
-            assert each.seen == recorded
-            assert each.logs == [str(line + 1) for line in range(lines)]
-            each.page.close()
+        recorded = [item.seq for item in program.read(lambda item: item.executions(0, None))]
+        for viewer in viewers:
+            viewer.reach(seq)
+            assert viewer.seen == recorded
+            assert viewer.logs == [str(line + 1) for line in range(lines)]
+            viewer.page.close()
         program.end()
         assert program.socket is not None
         program.socket.close()

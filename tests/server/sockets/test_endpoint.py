@@ -25,12 +25,12 @@ NewProgram = Callable[..., Program]
 
 def state(page: Page, wanted: str) -> protocol.RunInfo:
     """Wait until a list of runs shows a state."""
-    push = page.wait(wire.RunsChanged, lambda each: any(run.state == wanted for run in each.runs))
+    push = page.wait(wire.RunsChanged, lambda item: any(run.state == wanted for run in item.runs))
     return next(run for run in push.runs if run.state == wanted)
 
 
 def test_a_program_is_welcomed_and_listed(program: Program, page: Page) -> None:
-    assert [each.id for each in page.hello.runs] == [program.run.id] or state(page, "live")
+    assert [run.id for run in page.hello.runs] == [program.run.id] or state(page, "live")
 
 
 def test_how_the_loss_ended_is_said_of_the_run(program: Program, page: Page) -> None:
@@ -71,7 +71,7 @@ def test_an_end_is_told_with_everything_before_it(program: Program, page: Page) 
     node = program.define()
     program.execute(node)
     program.end(3, "ValueError: no")  # without a last Committed
-    ended = page.wait(wire.RunChanged, lambda each: each.run.state == "finished")
+    ended = page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     assert (ended.run.status, ended.run.error) == (3, "ValueError: no")
     assert page.ask(wire.GetState(program.run.id, 10**6)).executions.count == 1
     answer = page.ask(wire.Control(program.run.id, protocol.Continue()))
@@ -95,10 +95,10 @@ class Leaving:
     async def receive(self) -> dict[str, object]:
         if not self._first:
             await self._failed.wait()
-        said = self._first or self._last
-        if not said:
+        failure = self._first or self._last
+        if not failure:
             return {"type": "websocket.disconnect"}
-        return {"type": "websocket.receive", "bytes": msgspec.msgpack.encode(said.pop())}
+        return {"type": "websocket.receive", "bytes": msgspec.msgpack.encode(failure.pop())}
 
     async def send_bytes(self, data: bytes) -> None:
         if isinstance(msgspec.msgpack.decode(data, type=messages.FromServer), messages.Controllers):
@@ -126,12 +126,12 @@ def test_a_lost_program_is_lost_after_a_moment_and_may_come_back(
 ) -> None:
     page.subscribe(program.run.id)
     program.drop()
-    page.wait(wire.RunChanged, lambda each: each.run.state == "lost")
+    page.wait(wire.RunChanged, lambda item: item.run.state == "lost")
     node = program.define()
     program.execute(node)  # recorded while nobody listened
     assert isinstance(program.connect(), messages.Welcome)
     assert program.until(messages.Controllers).count == 1
-    page.wait(wire.RunChanged, lambda each: each.run.state == "live")
+    page.wait(wire.RunChanged, lambda item: item.run.state == "live")
     program.execute(node)
     seq = program.commit()
     page.records_until(seq)
@@ -145,7 +145,7 @@ def test_a_command_for_a_program_that_goes_away_fails(program: Program, page: Pa
     page.socket.send(msgspec.msgpack.encode(wire.Request(500, body)))
     program.until(messages.Do)
     program.drop()
-    answer = page.wait(wire.Response, lambda each: each.id == 500)
+    answer = page.wait(wire.Response, lambda item: item.id == 500)
     assert isinstance(answer.body, wire.Failed)
     assert "no longer connected" in answer.body.message
 

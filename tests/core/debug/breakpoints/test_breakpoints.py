@@ -71,15 +71,17 @@ def test_a_phase_chooses() -> None:
     with debugged("glob:* [backward, step 1]") as seen:
         steps(1)
     assert seen.names
-    assert all(each.startswith("backward/") for each in seen.names)
+    assert all(name.startswith("backward/") for name in seen.names)
 
 
 def test_a_logpoint_logs_and_does_not_stop() -> None:
-    said = "op:mean [hits % 2] log {hits}: loss {value:.2f} in {scope}, {{x}} {min(inputs[0])>=0}"
-    with debugged(said) as seen:
+    logpoint = (
+        "op:mean [hits % 2] log {hits}: loss {value:.2f} in {scope}, {{x}} {min(inputs[0])>=0}"
+    )
+    with debugged(logpoint) as seen:
         steps()
     assert seen.stops == []
-    assert [each.partition(" ")[0] for each in seen.logged] == ["2:", "4:"]
+    assert [text.partition(" ")[0] for text in seen.logged] == ["2:", "4:"]
     assert seen.logged[0].endswith("in loss, {x} True")
     assert seen.statuses[0].hits == 4
 
@@ -93,9 +95,9 @@ def test_a_part_that_cannot_be_told_says_why() -> None:
 def test_a_condition_on_a_gradient_waits_for_it() -> None:
     with debugged("net/tanh if max(abs(grad)) > 0") as seen:
         steps(3)
-    assert [each.step for each in seen.stops] == [1, 2, 3]
-    assert all("gradient of net/tanh" in each.text for each in seen.stops)
-    assert all(each.startswith("backward/") for each in seen.names)
+    assert [stop.step for stop in seen.stops] == [1, 2, 3]
+    assert all("gradient of net/tanh" in stop.text for stop in seen.stops)
+    assert all(name.startswith("backward/") for name in seen.names)
     (array,) = seen.live[0].values()
     assert array.shape == (3,)
 
@@ -117,7 +119,7 @@ def test_nothing_is_asked_of_gradients_without_need() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         ("op:log [step 7..3]", "range of steps is empty: 7 to 3"),
         ("op:log [step]", "a step or a range of steps is missing"),
@@ -136,8 +138,8 @@ def test_nothing_is_asked_of_gradients_without_need() -> None:
         ("before op:log if value > 3", "known only after"),
     ],
 )
-def test_what_makes_no_sense_is_said(spec: str, said: str) -> None:
-    with pytest.raises((BreakpointError, ConditionError), match=f"(?s){said}"):
+def test_what_makes_no_sense_is_said(spec: str, expected: str) -> None:
+    with pytest.raises((BreakpointError, ConditionError), match=f"(?s){expected}"):
         parse_breakpoint(spec)
 
 
@@ -191,7 +193,7 @@ def test_a_breakpoint_survives_compilation(backend: str) -> None:
     with debugged("train/net/tanh", "train/net/tanh_1", "train/net/exp", "train/net/sqrt") as seen:
         compiled_step(backend=backend)
     fused, merged, unused, folded = seen.statuses
-    assert [each.step for each in seen.stops if each.breakpoint == 1] == [1, 2]
+    assert [stop.step for stop in seen.stops if stop.breakpoint == 1] == [1, 2]
     assert fused.verified
     if backend == "plain":
         return
@@ -209,13 +211,15 @@ def test_the_inner_value_of_a_kernel_is_that_of_its_own_inputs() -> None:
     with debugged("train/net/tanh [step 2]") as seen:
         compiled_step(backend="numpy")
     assert seen.names == ["train/net/tanh"]
-    values = [each for each in seen.live[0].values() if each.size == 40_000]
+    values = [item for item in seen.live[0].values() if item.size == 40_000]
     x = np.linspace(0.0, 2.0, 40_000)
-    assert any(np.array_equal(each, np.tanh(np.linspace(-1.0, 1.0, 40_000) * x)) for each in values)
+    assert any(
+        np.array_equal(value, np.tanh(np.linspace(-1.0, 1.0, 40_000) * x)) for value in values
+    )
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         ("net/tanh if value > 1", "any"),
         ("op:tanh if value.any() and inputs[3] > 1", "out of range"),
@@ -231,7 +235,9 @@ def test_the_inner_value_of_a_kernel_is_that_of_its_own_inputs() -> None:
         ("op:tanh if grad[9] > 1 log {grad}", "out of range"),
     ],
 )
-def test_a_condition_that_fails_disables_its_breakpoint_and_says_so(spec: str, said: str) -> None:
+def test_a_condition_that_fails_disables_its_breakpoint_and_says_so(
+    spec: str, expected: str
+) -> None:
     with debugged(spec, "op:mean") as seen:
         steps(2)
     failed, other = seen.statuses
@@ -239,7 +245,7 @@ def test_a_condition_that_fails_disables_its_breakpoint_and_says_so(spec: str, s
     assert other.breakpoint.enabled
     assert not failed.breakpoint.enabled
     assert failed.message.startswith("disabled at ")
-    assert said in failed.message
+    assert expected in failed.message
     (line,) = seen.logged
     assert failed.message in line
 
@@ -249,5 +255,5 @@ def test_a_part_of_a_message_that_fails_says_why_in_its_place() -> None:
         steps(2)
     assert seen.statuses[0].breakpoint.enabled
     assert len(seen.logged) == 2
-    assert all("<the index is out of range>" in each for each in seen.logged)
-    assert all("<division by zero>" in each for each in seen.logged)
+    assert all("<the index is out of range>" in item for item in seen.logged)
+    assert all("<division by zero>" in item for item in seen.logged)

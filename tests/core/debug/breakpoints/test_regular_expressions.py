@@ -44,7 +44,7 @@ def test_it_says_what_re_says(text: str, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "found"),
+    ("text", "name", "result"),
     [
         ("(net|loss)/t.*", "net/tanh", True),
         ("(net|loss)/t.*", "nets/tanh", False),
@@ -60,8 +60,8 @@ def test_it_says_what_re_says(text: str, names: list[str]) -> None:
         ("(a*)*b", "a" * 50, False),
     ],
 )
-def test_patterns(text: str, name: str, found: bool) -> None:
-    assert Pattern(text).matches(name) is found
+def test_patterns(text: str, name: str, result: bool) -> None:
+    assert Pattern(text).matches(name) is result
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_refused_with_its_column(text: str, column: int, message: str) -> None:
      "(a*)*" * 30 + "x", "(a{9}){30}x", "[ab]*" * 30 + "x", "(x+x+)+y", "((a?){30}b*){5}x"],
 )  # fmt: skip
 def test_work_is_bounded_by_name_times_states(text: str) -> None:
-    asked = 0
+    consulted = 0
 
     def counted(test):
         def ask(char):
-            nonlocal asked
-            asked += 1
+            nonlocal consulted
+            consulted += 1
             return test(char)
 
         return ask
@@ -119,4 +119,4 @@ def test_work_is_bounded_by_name_times_states(text: str) -> None:
     ]
     name = "a" * 300 + "!"
     assert not pattern.matches(name)
-    assert asked <= len(name) * MAX_STATES
+    assert consulted <= len(name) * MAX_STATES

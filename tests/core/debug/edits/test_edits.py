@@ -52,15 +52,15 @@ def npy(array: Any) -> bytes:
 )
 def test_what_is_stored(array: Any, command: SetValue, wanted: Any) -> None:
     before = array.copy()
-    found = edited(array, command)
-    assert (found.dtype, found.shape) == (array.dtype, array.shape)
-    np.testing.assert_array_equal(found, np.asarray(wanted, array.dtype))
+    result = edited(array, command)
+    assert (result.dtype, result.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(result, np.asarray(wanted, array.dtype))
     np.testing.assert_array_equal(array, before)
-    assert not np.shares_memory(found, array)
+    assert not np.shares_memory(result, array)
 
 
 @pytest.mark.parametrize(
-    ("array", "command", "said"),
+    ("array", "command", "expected"),
     [
         (F, SetValue(1, index="5"), r"\[5\] is out of range for shape 2×3"),
         (F, SetValue(1, index="0, 0, 0"), "is out of range"),
@@ -104,8 +104,8 @@ def test_what_is_stored(array: Any, command: SetValue, wanted: Any) -> None:
         (F, SetValue(1, "npy", npy=npy(np.array([None] * 6, object))), "not a .npy array"),
     ],
 )
-def test_what_is_refused(array: Any, command: SetValue, said: str) -> None:
-    with pytest.raises(EditError, match=said):
+def test_what_is_refused(array: Any, command: SetValue, expected: str) -> None:
+    with pytest.raises(EditError, match=expected):
         edited(array, command)
 
 
@@ -127,10 +127,10 @@ def test_what_is_refused(array: Any, command: SetValue, said: str) -> None:
 def test_an_edit_keeps_shape_and_dtype_or_is_refused(array: Any, command: SetValue) -> None:
     kept = array.copy()
     try:
-        found = edited(array, command)
+        result = edited(array, command)
     except EditError:
-        found = array
-    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+        result = array
+    assert (result.dtype, result.shape) == (array.dtype, array.shape)
     np.testing.assert_array_equal(array, kept)
     assert describe_edit(command, "net/tanh").startswith("net/tanh")
 
@@ -159,9 +159,9 @@ def test_the_program_goes_on_with_it(compiled: bool) -> None:
     x = ns.tensor(np.array([0.0, 1.0]))
     plain = run(x).numpy()
     with debugged("op:multiply", then=setting(how="set", number=0.0)) as seen:
-        found = run(x).numpy()
-    assert found.tolist() == [2.0, 2.0]
-    assert [each.how for each in seen.edits] == [f"{seen.names[0]} set to 0"]
+        result = run(x).numpy()
+    assert result.tolist() == [2.0, 2.0]
+    assert [edit.how for edit in seen.edits] == [f"{seen.names[0]} set to 0"]
     assert seen.logged == [f"edited: {seen.names[0]} set to 0"]
     assert x.tolist() == [0.0, 1.0]
     np.testing.assert_array_equal(run(x).numpy(), plain)
@@ -186,7 +186,7 @@ def test_what_a_node_took_is_no_other_output_and_that_is_said() -> None:
         f"again, only what reads it later gets the new one. To see {name} with it, use fork "
         "(What if), or stop before it"
     ]
-    assert [each.how for each in seen.edits] == ["multiply set to 0"]
+    assert [edit.how for edit in seen.edits] == ["multiply set to 0"]
 
 
 def test_before_a_node_an_edit_needs_no_explanation() -> None:
@@ -195,19 +195,19 @@ def test_before_a_node_an_edit_needs_no_explanation() -> None:
         return Continue()
 
     with debugged("before op:exp", then=change) as seen:
-        found = np.exp(ns.tensor(np.array([1.0])) * 2.0)
-    assert found.tolist() == [1.0]
+        result = np.exp(ns.tensor(np.array([1.0])) * 2.0)
+    assert result.tolist() == [1.0]
     assert seen.logged == ["edited: multiply set to 0"]
 
 
 def test_an_operator_between_tensors_goes_on_with_it() -> None:
     a, b = ns.tensor(np.array([1.0, 2.0])), ns.tensor(np.array([3.0, 4.0]))
-    found = []
+    results = []
     with debugged("op:add [step 2]", then=setting(how="set", number=10.0, index="1")):
         for _ in range(3):
             ns.step()
-            found.append((a + b).tolist())
-    assert found == [[4.0, 6.0], [4.0, 10.0], [4.0, 6.0]]
+            results.append((a + b).tolist())
+    assert results == [[4.0, 6.0], [4.0, 10.0], [4.0, 6.0]]
 
 
 def test_gradients_flow_as_if_the_operation_had_given_it() -> None:
@@ -238,8 +238,8 @@ def test_a_parameter_is_changed_for_good() -> None:
     with debugged("node:w [step 2]", then=setting(how="scale", number=10.0)):
         for _ in range(3):
             ns.step()
-            found = (w * 1.0).tolist()
-    assert found == [10.0, 20.0]
+            result = (w * 1.0).tolist()
+    assert result == [10.0, 20.0]
 
 
 def test_a_value_elsewhere_is_refused_and_nothing_changes() -> None:
@@ -254,8 +254,8 @@ def test_a_value_elsewhere_is_refused_and_nothing_changes() -> None:
         return Continue()
 
     with debugged("op:exp", then=then) as seen:
-        found = np.exp(ns.tensor(np.zeros(2)))
-    assert found.tolist() == [1.0, 1.0]
+        result = np.exp(ns.tensor(np.zeros(2)))
+    assert result.tolist() == [1.0, 1.0]
     assert "does not belong to the node" in refused[0]
     assert "is out of range" in refused[1]
     assert seen.edits == []
@@ -263,7 +263,7 @@ def test_a_value_elsewhere_is_refused_and_nothing_changes() -> None:
 
 def test_nothing_is_edited_while_it_runs() -> None:
     with debugged("op:nothing") as seen:
-        gate = next(each for each in seen.bus.probes if isinstance(each, Gate))
+        gate = next(probe for probe in seen.bus.probes if isinstance(probe, Gate))
         with pytest.raises(UsageError, match="running"):
             gate.command(SetValue(1))
 

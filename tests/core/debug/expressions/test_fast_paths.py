@@ -53,25 +53,25 @@ def plainly(node: ast.expr, scene: Scene) -> Any:
             check_pair(a, b)
             return bounded(BINARY[type(op)](a, b))
         case ast.BoolOp(op=ast.And(), values=values):
-            return all(truth(plainly(each, scene)) for each in values)
+            return all(truth(plainly(value, scene)) for value in values)
         case ast.BoolOp(values=values):
-            return any(truth(plainly(each, scene)) for each in values)
+            return any(truth(plainly(value, scene)) for value in values)
         case ast.Compare(left=left, ops=ops, comparators=rights):
             a = plainly(left, scene)
-            found: Any = True
+            result: Any = True
             for op, right in zip(ops, rights, strict=True):
                 b = plainly(right, scene)
-                found = compared(COMPARE[type(op)], a, b)
-                if len(ops) > 1 and not truth(found):
+                result = compared(COMPARE[type(op)], a, b)
+                if len(ops) > 1 and not truth(result):
                     return False
                 a = b
-            return found if len(ops) == 1 else True
+            return result if len(ops) == 1 else True
         case ast.Call(func=ast.Name(id=name), args=args):
-            return FUNCTIONS[name][1](*(plainly(each, scene) for each in args))
+            return FUNCTIONS[name][1](*(plainly(arg, scene) for arg in args))
         case ast.Subscript(value=inner, slice=index):
             return index_of(plainly(inner, scene), plainly(index, scene))
         case ast.Tuple(elts=elements):
-            return tuple(plainly(each, scene) for each in elements)
+            return tuple(plainly(element, scene) for element in elements)
     raise AssertionError(ast.dump(node))
 
 
@@ -109,8 +109,8 @@ def as_array(name: str, numbers: list[float], shape: tuple[int, ...]) -> np.ndar
     if name == "bfloat16":
         name = ml_dtypes.bfloat16
     with np.errstate(all="ignore"):
-        found = np.array(numbers).astype(name)
-    return found[: int(np.prod(shape))].reshape(shape)
+        result = np.array(numbers).astype(name)
+    return result[: int(np.prod(shape))].reshape(shape)
 
 
 constants = st.sampled_from(
@@ -149,8 +149,8 @@ def test_short_roads_agree_with_the_tables(text, value, left, right):
         return  # a constant within it makes no sense, or it is too long
     with np.errstate(all="ignore"):
         wanted = outcome(lambda: plainly(ast.parse(text, mode="eval").body, scene))
-    found = [outcome(lambda: expression(scene)) for _ in range(2)]
-    assert all(same(each, wanted) for each in found), (text, found, wanted)
+    results = [outcome(lambda: expression(scene)) for _ in range(2)]
+    assert all(same(item, wanted) for item in results), (text, results, wanted)
     with np.errstate(all="ignore"):
         wanted = outcome(lambda: truth(plainly(ast.parse(text, mode="eval").body, scene)))
     assert same(outcome(lambda: compile_condition(text)(scene)), wanted)
@@ -192,5 +192,5 @@ def test_what_python_would_warn_of_is_refused(text):
 def test_a_constant_is_fitted_once_per_dtype():
     condition = compile_condition("max(value) > 0.1")
     for dtype in ("float32", "float64", "float32", "int64", "float16"):
-        one = np.array([0.1], dtype)
-        assert condition(Scene(one)) is bool(np.max(one) > 0.1)
+        first = np.array([0.1], dtype)
+        assert condition(Scene(first)) is bool(np.max(first) > 0.1)

@@ -100,9 +100,9 @@ def message(text: str) -> None:
 
 
 def breakpoint_(text: str) -> None:
-    found = parse_breakpoint(text)
-    covers(found, NODE)
-    assert parse_breakpoint(describe(found)) == found
+    result = parse_breakpoint(text)
+    covers(result, NODE)
+    assert parse_breakpoint(describe(result)) == result
 
 
 def selected(text: str) -> None:
@@ -114,8 +114,8 @@ def selected_with_level(text: str) -> None:
 
 
 def watches(text: str) -> None:
-    for each in parse_watches(text):
-        selection(each.select).covers(NODE)
+    for parse_watch in parse_watches(text):
+        selection(parse_watch.select).covers(NODE)
 
 
 def edit(text: str) -> None:
@@ -133,9 +133,9 @@ def why(text: str) -> None:
 
 def of_kind(kind: str) -> Callable[[str], None]:
     def ask(text: str) -> None:
-        found = Breakpoint(kind=kind, target=text.partition(":")[2] or text)  # type: ignore[arg-type]
-        validate(found)
-        covers(found, NODE)
+        result = Breakpoint(kind=kind, target=text.partition(":")[2] or text)  # type: ignore[arg-type]
+        validate(result)
+        covers(result, NODE)
 
     return ask
 
@@ -184,7 +184,7 @@ def work(ask: Callable[[], object]) -> float:
 def test_hostile_texts_are_cheap(field: str) -> None:
     # 10 ms is what is promised, and five times as much what is asked for on a busy machine.
     spent = {name: work(lambda text=text: FIELDS[field](text)) for name, text in TEXTS.items()}
-    assert {name: each for name, each in spent.items() if each > 0.05} == {}
+    assert {name: item for name, item in spent.items() if item > 0.05} == {}
 
 
 def said_of(ask: Callable[[], object]) -> str:
@@ -198,9 +198,9 @@ def said_of(ask: Callable[[], object]) -> str:
 @pytest.mark.parametrize("field", FIELDS)
 def test_what_is_said_of_them_is_short(field: str) -> None:
     for text in TEXTS.values():
-        said = said_of(lambda text=text: FIELDS[field](text))
-        assert len(said) < 12_000
-        assert "\n" not in said
+        described = said_of(lambda text=text: FIELDS[field](text))
+        assert len(described) < 12_000
+        assert "\n" not in described
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_hostile_files_of_breakpoints(
     saved = ProjectSettings(tmp_path / "s.py")
     saved.path.parent.mkdir()
     saved.path.write_bytes(content)
-    found, said = saved.load()
+    result, complaint = saved.load()
     texts, also_said = saved.load_watches()
-    assert len(found) <= 1000
+    assert len(result) <= 1000
     assert len(texts) <= 1000
-    assert found or said or also_said or b'"s.py": "op:exp"' in content
+    assert result or complaint or also_said or b'"s.py": "op:exp"' in content
     assert saved.path.read_bytes() == content
 
 

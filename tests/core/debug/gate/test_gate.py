@@ -108,7 +108,7 @@ class Bench:
         )
 
     def breaks(self, *specs: str | Breakpoint) -> None:
-        parsed = (parse_breakpoint(each) if isinstance(each, str) else each for each in specs)
+        parsed = (parse_breakpoint(spec) if isinstance(spec, str) else spec for spec in specs)
         self.gate.command(SetBreakpoints(tuple(parsed)))
 
     def program(self, run: Callable[[], None]) -> threading.Thread:
@@ -125,25 +125,25 @@ def join(thread: threading.Thread) -> None:
 def test_tells_how_long_each_thread_was_held():
     bench = Bench()
     bench.breaks("op:log")
-    held: list[HostSpan] = []
-    bench.emit = lambda event: held.append(event) if isinstance(event, HostSpan) else None
+    spans: list[HostSpan] = []
+    bench.emit = lambda event: spans.append(event) if isinstance(event, HostSpan) else None
     first = bench.program(lambda: bench.finished(LOG, step=3))
     bench.stopped()
     sleeping = threading.Event()
     sleep = bench.gate._session_lock.sleep
-    bench.gate._session_lock.sleep = lambda *given: (sleeping.set(), sleep(*given))[1]
+    bench.gate._session_lock.sleep = lambda *arguments: (sleeping.set(), sleep(*arguments))[1]
     second = bench.program(lambda: bench.finished(MATMUL))
     assert sleeping.wait(TIMEOUT_S)
     bench.gate.command(Continue())
     join(first)
     join(second)
-    assert {(each.kind, each.thread, each.step) for each in held} == {
+    assert {(item.kind, item.thread, item.step) for item in spans} == {
         ("held", first.ident, 3),
         ("held_along", second.ident, 1),
     }
-    (one,) = (each for each in held if each.kind == "held")
-    assert bench.bus.held_ns == one.end_ns - one.start_ns
-    assert all(0 <= each.start_ns < each.end_ns <= bench.bus.now_ns() for each in held)
+    (left_one,) = (item for item in spans if item.kind == "held")
+    assert bench.bus.held_ns == left_one.end_ns - left_one.start_ns
+    assert all(0 <= item.start_ns < item.end_ns <= bench.bus.now_ns() for item in spans)
 
 
 def test_stops_shows_and_continues():
@@ -165,9 +165,9 @@ def test_stops_shows_and_continues():
     assert (stop.node_name, stop.reason, stop.seq) == ("loss/log", "breakpoint", 42)
     assert stop.text == "Breakpoint 1: value.max() > 3 on loss/log"
     assert bench.flushes == 1
-    held = bench.gate.live_value(13)
-    assert held is not None
-    assert held.tolist() == [5.0]
+    shown_value = bench.gate.live_value(13)
+    assert shown_value is not None
+    assert shown_value.tolist() == [5.0]
     assert bench.gate.live_value(12) is not None
     assert bench.gate.live_value(99) is None
     assert stop.stack[0].function.endswith("finished")
@@ -231,7 +231,7 @@ def test_all_threads_stop_and_go_together():
     bench = Bench()
     bench.breaks("op:log")
     passed = threading.Event()
-    one = bench.program(lambda: bench.finished(LOG))
+    first = bench.program(lambda: bench.finished(LOG))
     bench.stopped()
 
     def second() -> None:
@@ -242,7 +242,7 @@ def test_all_threads_stop_and_go_together():
     two = bench.program(second)
     assert not passed.wait(0.05)
     bench.gate.command(Continue())
-    join(one)
+    join(first)
     join(two)
     assert "printing is not held" in bench.logs
 

@@ -36,10 +36,10 @@ class At:
     def __init__(self, number: int, do: Callable[[], None]) -> None:
         self.left, self.do, self.where = number, do, ""
 
-    def __call__(self, frame: FrameType, what: str, argument: Any) -> Any:
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in OURS:
             return None
-        if what == "line":
+        if event == "line":
             text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
             # Python looks for signals at no place where a `with` has been left and still holds.
             if not text.startswith("with "):
@@ -110,7 +110,7 @@ def disturbed(
     """A program that is disturbed at the n-th line, and what it got out of it."""
     bench = Attended()
     bench.breaks("op:log", "late/exp", "handled/sin", "op:matmul if isnan(value)")
-    got: list[BaseException] = []
+    results: list[BaseException] = []
     at = At(number, lambda: do(bench))
 
     def run() -> None:
@@ -118,11 +118,11 @@ def disturbed(
         try:
             work(bench)
         except BaseException as error:
-            got.append(error)
+            results.append(error)
         finally:
             sys.settrace(None)
 
-    return bench, at, bench.program(run), got
+    return bench, at, bench.program(run), results
 
 
 def interrupt() -> None:
@@ -153,14 +153,14 @@ WORKS = (met, new, asked, a_step_ends, fails)
 def test_an_interrupt_at_any_line_comes_through_and_leaves_nothing_locked(work: Work) -> None:
     lines = 0
     for number in range(1, MOST_LINES):
-        bench, at, thread, got = disturbed(number, work, lambda bench: interrupt())
+        bench, at, thread, result = disturbed(number, work, lambda bench: interrupt())
         join(thread)
         if not at.where:
-            assert got == []
+            assert result == []
             bench.end()
             break
         lines += 1
-        assert [type(each) for each in got] == [KeyboardInterrupt], at.where
+        assert [type(item) for item in result] == [KeyboardInterrupt], at.where
         goes_on(bench, at.where)
     assert 10 < lines < MOST_LINES - 1
 
@@ -176,9 +176,9 @@ def test_a_signal_handler_that_computes_at_any_line_hangs_nothing(work: Work) ->
         bench.gate.break_here("the handler asks")
 
     for number in range(1, MOST_LINES):
-        bench, at, thread, got = disturbed(number, work, handler)
+        bench, at, thread, result = disturbed(number, work, handler)
         join(thread)
-        assert got == []
+        assert result == []
         if not at.where:
             bench.end()
             break
@@ -191,14 +191,14 @@ def test_a_signal_handler_that_computes_at_any_line_hangs_nothing(work: Work) ->
 
 def test_a_listener_gives_no_command() -> None:
     bench = Bench()
-    said: list[str] = []
+    lines: list[str] = []
 
     def hear(info: SessionInfo) -> None:
         bench.hear(info)
         try:
             bench.gate.command(Continue())
         except UsageError as error:
-            said.append(str(error))
+            lines.append(str(error))
         bench.finished(LOG)  # nor does what it computes stop
         bench.gate.controllers(1)
 
@@ -206,7 +206,7 @@ def test_a_listener_gives_no_command() -> None:
     bench.breaks("op:log")
     thread = bench.program(lambda: bench.finished(LOG))
     bench.stopped()
-    assert "from another thread" in said[-1]
+    assert "from another thread" in lines[-1]
     bench.gate.command(Detach())
     join(thread)
     assert bench.faults == []

@@ -43,16 +43,16 @@ def history(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Histor
             loss.backward()
             w.grad = None
     with Recording.open(path) as recording:
-        found = History(recording)
-        found.refresh()
-        yield found
+        result = History(recording)
+        result.refresh()
+        yield result
 
 
 def place(history: History, name: str, step: int) -> int:
     number = history.names[name]
-    for each in history.forwards(0):
-        if each.node.id == number and each.step == step:
-            return each.seq
+    for forward in history.forwards(0):
+        if forward.node.id == number and forward.step == step:
+            return forward.seq
     raise AssertionError((name, step))
 
 
@@ -73,12 +73,12 @@ def place(history: History, name: str, step: int) -> int:
     ],
 )
 def test_where_a_step_leads(history, start, command: Command, back: bool, end) -> None:
-    found, text = navigate(history, place(history, *start), command, back=back)
-    assert found is not None, text
-    names = (found.node.name, found.step)
+    result, text = navigate(history, place(history, *start), command, back=back)
+    assert result is not None, text
+    names = (result.node.name, result.step)
     if isinstance(command, StepTwin) and start[0] == "net/tanh":
-        assert found.node.forward == history.names["net/tanh"]
-        assert found.step == 1
+        assert result.node.forward == history.names["net/tanh"]
+        assert result.step == 1
         return
     assert names == end
     back = back or isinstance(command, StepTwin)  # from a backward node
@@ -91,15 +91,15 @@ def test_from_where_the_program_stands_before_a_node(history) -> None:
     node = history.node(history.names["net/inner/exp"])
     assert node is not None
     stands = Moment(node, tanh, 2, next(iter(history.forwards(0))).thread, "before", live=True)
-    found, _ = navigate(history, tanh, StepNode(), back=True, stands=stands)
-    assert found is not None
-    assert (found.node.name, found.step) == ("net/tanh", 2)
+    result, _ = navigate(history, tanh, StepNode(), back=True, stands=stands)
+    assert result is not None
+    assert (result.node.name, result.step) == ("net/tanh", 2)
 
 
 def test_the_step_before_begins_at_its_last_node(history) -> None:
-    found, _ = navigate(history, place(history, "net/tanh", 3), NextStep(), back=True)
-    assert found is not None
-    assert found.step == 2
+    result, _ = navigate(history, place(history, "net/tanh", 3), NextStep(), back=True)
+    assert result is not None
+    assert result.step == 2
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ def test_the_step_before_begins_at_its_last_node(history) -> None:
 def test_to_a_breakpoint(history, spec: str, back: bool, end) -> None:
     statuses = [BreakpointStatus(parse_breakpoint(spec))]
     start = place(history, "net/inner/exp" if back else "net/tanh", 2)
-    found, text = navigate(history, start, Continue(), back=back, breakpoints=statuses)
-    assert (found and (found.node.name, found.step)) == end, text
+    result, text = navigate(history, start, Continue(), back=back, breakpoints=statuses)
+    assert (result and (result.node.name, result.step)) == end, text
 
 
 def test_a_condition_is_asked_of_what_was_recorded(history) -> None:
     statuses = [BreakpointStatus(parse_breakpoint("op:tanh if min(value) < -0.9"))]
     end = history.recording.last_seq()
-    found, text = navigate(history, end, Continue(), back=True, breakpoints=statuses)
+    result, text = navigate(history, end, Continue(), back=True, breakpoints=statuses)
     if history.level == "values":
-        assert found is not None
-        assert (found.node.name, found.step) == ("net/tanh", 3)
+        assert result is not None
+        assert (result.node.name, result.step) == ("net/tanh", 3)
     else:
-        assert found is None
+        assert result is None
         assert "could not be evaluated 3 times" in text
         assert "level summary keeps no elements" in text
 
@@ -146,9 +146,9 @@ def test_a_condition_is_asked_of_what_was_recorded(history) -> None:
 )
 def test_from_before_the_first_node(history, command: Command, end) -> None:
     statuses = [BreakpointStatus(parse_breakpoint("op:multiply"))]
-    found, text = navigate(history, 0, command, back=False, breakpoints=statuses)
-    assert found is not None, text
-    assert (found.node.name, found.step) == end
+    result, text = navigate(history, 0, command, back=False, breakpoints=statuses)
+    assert result is not None, text
+    assert (result.node.name, result.step) == end
 
 
 def test_what_makes_no_sense_is_said(history) -> None:
@@ -163,13 +163,13 @@ def test_what_makes_no_sense_is_said(history) -> None:
 def found_by(history: History, spec: str, *, back: bool) -> list[tuple[str, int]]:
     """Where one stops, from one end of the recording to the other."""
     statuses = [BreakpointStatus(parse_breakpoint(spec))]
-    seq, found = (history.recording.last_seq() + 1 if back else 0), []
+    seq, result = (history.recording.last_seq() + 1 if back else 0), []
     while (
         at := navigate(history, seq, Continue(), back=back, breakpoints=statuses)[0]
     ) is not None:
-        found.append((at.node.name, at.step))
+        result.append((at.node.name, at.step))
         seq = at.seq
-    return found[::-1] if back else found
+    return result[::-1] if back else result
 
 
 @pytest.mark.parametrize(

@@ -41,18 +41,18 @@ def history(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Histor
     with ns.record(path, level="values", opened=request.param):
         train()
     with Recording.open(path) as recording:
-        found = History(recording)
-        found.refresh()
-        found.opened = bool(request.param)
-        yield found
+        result = History(recording)
+        result.refresh()
+        result.opened = bool(request.param)
+        yield result
 
 
 def go(history: History, spec: str, *, back: bool, start: int | None = None):
     """Where a breakpoint is found, and the words."""
     statuses = [BreakpointStatus(parse_breakpoint(spec))]
     at = start if start is not None else (history.recording.last_seq() if back else 0)
-    found, text = navigate(history, at, Continue(), back=back, breakpoints=statuses)
-    return found and (found.node.name, found.step), text, found
+    result, text = navigate(history, at, Continue(), back=back, breakpoints=statuses)
+    return result and (result.node.name, result.step), text, result
 
 
 def kernels(history: History) -> set[str]:
@@ -82,11 +82,11 @@ def test_a_fused_node_is_found_at_its_kernel_or_where_it_ran_itself(
 def test_each_run_of_a_kernel_is_found_once(history: History) -> None:
     seen, start = [], history.recording.last_seq()
     while True:
-        place, _, found = go(history, "m/net/tanh", back=True, start=start)
-        if found is None:
+        place, _, result = go(history, "m/net/tanh", back=True, start=start)
+        if result is None:
             break
         seen.append(place[1])
-        start = found.seq
+        start = result.seq
     assert seen == list(range(STEPS, 0, -1))
 
 
@@ -125,8 +125,8 @@ def test_hits_are_counted_from_the_beginning(history: History, hits, back, step)
 
 def test_looking_uses_nothing_up_and_passes_over_what_logs(history: History) -> None:
     once = "m/net/tanh [once]"
-    first, _, found = go(history, once, back=True)
-    again, _, _ = go(history, once, back=True, start=found.seq)
+    first, _, result = go(history, once, back=True)
+    again, _, _ = go(history, once, back=True, start=result.seq)
     assert (first[1], again[1]) == (STEPS, STEPS - 1)
     assert go(history, "m/net/tanh log {step}", back=True)[0] is None
 
@@ -134,9 +134,9 @@ def test_looking_uses_nothing_up_and_passes_over_what_logs(history: History) -> 
 def test_a_live_run_stops_at_the_same_places() -> None:
     with debugged("m/net/tanh [hits == 2]", "m/net/exp_1") as seen:
         train()
-    assert [(each.node_name, each.step) for each in seen.stops if each.breakpoint == 1] == [
+    assert [(stop.node_name, stop.step) for stop in seen.stops if stop.breakpoint == 1] == [
         ("m/net/tanh", 2)
     ]
-    assert {each.step for each in seen.stops if each.breakpoint == 2} == set(range(1, STEPS + 1))
-    assert all("computes m/net/exp_1" in each.text
-               for each in seen.stops if each.breakpoint == 2)  # fmt: skip
+    assert {stop.step for stop in seen.stops if stop.breakpoint == 2} == set(range(1, STEPS + 1))
+    assert all("computes m/net/exp_1" in stop.text
+               for stop in seen.stops if stop.breakpoint == 2)  # fmt: skip

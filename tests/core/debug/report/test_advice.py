@@ -25,13 +25,19 @@ for x in batches:
 def test_a_numpy_program_is_told_which_lines_to_change() -> None:
     advice = advise({"numpy"}, Path("folder/plain.py"), PLAIN)
     assert "plain NumPy" in advice.headline
-    assert [(each.file, each.line, each.before, each.after) for each in advice.changes] == [
+    assert [
+        (change.file, change.line, change.before, change.after) for change in advice.changes
+    ] == [
         ("plain.py", 1, "", "import nodescope as ns"),
-        ("plain.py", 5, "w = 0.1 * np.random.randn(3, 1)",
-         "w = ns.tensor(0.1 * np.random.randn(3, 1))"),
+        (
+            "plain.py",
+            5,
+            "w = 0.1 * np.random.randn(3, 1)",
+            "w = ns.tensor(0.1 * np.random.randn(3, 1))",
+        ),
         ("plain.py", 6, "for x in batches:", "for x in ns.steps(batches):"),
-    ]  # fmt: skip
-    assert any("plain.py:6: for x in batches:  →  for x in ns" in each for each in lines(advice))
+    ]
+    assert any("plain.py:6: for x in batches:  →  for x in ns" in line for line in lines(advice))
 
 
 def test_the_array_that_a_loop_changes_is_named_and_the_program_still_runs() -> None:
@@ -54,7 +60,7 @@ def test_the_array_that_a_loop_changes_is_named_and_the_program_still_runs() -> 
 
 
 @pytest.mark.parametrize(
-    ("modules", "source", "more", "said"),
+    ("modules", "source", "more", "expected"),
     [
         ({"torch", "numpy"}, PLAIN, {}, "computes with PyTorch"),
         ({"jax", "tensorflow"}, "", {}, "computes with JAX and TensorFlow"),
@@ -67,8 +73,8 @@ def test_the_array_that_a_loop_changes_is_named_and_the_program_still_runs() -> 
         (set(), PLAIN, {"leaves": 2}, "2 tensors were made, but nothing was computed from them"),
     ],
 )
-def test_what_was_found_is_said(modules: set[str], source: str, more: dict, said: str) -> None:
-    assert said in "\n".join(lines(advise(modules, Path("a.py"), source, **more)))
+def test_what_was_found_is_said(modules: set[str], source: str, more: dict, expected: str) -> None:
+    assert expected in "\n".join(lines(advise(modules, Path("a.py"), source, **more)))
 
 
 def test_advice_is_in_the_recording_of_a_run_without_operations(tmp_path: Path) -> None:
@@ -80,5 +86,5 @@ def test_advice_is_in_the_recording_of_a_run_without_operations(tmp_path: Path) 
         advice = none.advice()
         assert advice is not None
         assert "1 tensor was made" in advice.headline
-    with Recording.open(tmp_path / "some.nscope") as some:
-        assert some.advice() is None
+    with Recording.open(tmp_path / "some.nscope") as recording:
+        assert recording.advice() is None

@@ -21,16 +21,16 @@ def test_head_and_tail_are_kept_and_the_rest_is_counted(count: int, missing: int
     for number in range(count):
         written.take(line(number))
     written.finish()
-    texts = [each.text for each in kept if each.stream == "stdout"]
-    said = [each.text for each in kept if each.stream == "nodescope"]
+    texts = [item.text for item in kept if item.stream == "stdout"]
+    lines = [item.text for item in kept if item.stream == "nodescope"]
     assert texts[:10] == [f"line {number}" for number in range(10)]
     assert texts[10:] == [f"line {number}" for number in range(10 + missing, count)]
-    assert said[0].startswith("the program has written")
-    assert said[1:] == (
+    assert lines[0].startswith("the program has written")
+    assert lines[1:] == (
         [f"{missing:,} lines of the program's output were not recorded"] * (missing > 0)
     )
     if missing:  # it is said where they are missing
-        assert kept.index(next(each for each in kept if "not recorded" in each.text)) == 11
+        assert kept.index(next(item for item in kept if "not recorded" in item.text)) == 11
 
 
 def test_many_threads_write_and_none_is_lost_uncounted() -> None:
@@ -40,11 +40,11 @@ def test_many_threads_write_and_none_is_lost_uncounted() -> None:
         threading.Thread(target=lambda: [written.take(line(1)) for _ in range(500)])
         for _ in range(8)
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     written.finish()
-    (said,) = [each.text for each in kept if "not recorded" in each.text]
+    (said,) = [item.text for item in kept if "not recorded" in item.text]
     count = int(said.split()[0].replace(",", ""))
-    assert count + sum(each.stream == "stdout" for each in kept) == 4000
+    assert count + sum(item.stream == "stdout" for item in kept) == 4000

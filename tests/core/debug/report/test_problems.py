@@ -28,8 +28,8 @@ def program(bad: set[int]) -> None:
 
 
 def rows(recording: Recording) -> dict[str, NodeProblem]:
-    names = {each.node.id: each.node.name for each in recording.nodes()}
-    return {names[each.node]: each for each in Problems(recording).rows()}
+    names = {node.node.id: node.node.name for node in recording.nodes()}
+    return {names[row.node]: row for row in Problems(recording).rows()}
 
 
 def kinds(problem: NodeProblem) -> tuple[bool, bool, bool]:
@@ -40,13 +40,13 @@ def test_the_first_is_the_earliest_of_the_whole_recording(tmp_path: Path) -> Non
     with ns.record(tmp_path / "r.nscope"):
         program({2, 4})
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = rows(recording)
-    assert list(found) == ["loss/log", "loss/multiply_1"]
-    log = found["loss/log"]
+        result = rows(recording)
+    assert list(result) == ["loss/log", "loss/multiply_1"]
+    log = result["loss/log"]
     assert (log.count, log.first_step, log.last_step) == (2, 2, 4)
     assert kinds(log) == (True, False, False)
-    assert log.first_seq < found["loss/multiply_1"].first_seq < log.last_seq
-    assert all(each.healed for each in found.values())
+    assert log.first_seq < result["loss/multiply_1"].first_seq < log.last_seq
+    assert all(item.healed for item in result.values())
 
 
 def test_what_goes_on_to_the_end_is_not_healed(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_what_goes_on_to_the_end_is_not_healed(tmp_path: Path) -> None:
         with np.errstate(all="ignore"):
             np.divide(ns.tensor([1.0]), 0.0)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = rows(recording)
-    assert not any(each.healed for each in found.values())
-    assert kinds(found["divide"]) == (False, True, False)
+        result = rows(recording)
+    assert not any(item.healed for item in result.values())
+    assert kinds(result["divide"]) == (False, True, False)
 
 
 def test_a_recording_that_grows_is_read_on(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_recording_that_grows_is_read_on(tmp_path: Path) -> None:
         middle = (whole[0].first_seq + whole[0].last_seq) // 2
         problems, last_seq = Problems(recording), recording.last_seq
         recording.last_seq = lambda: middle  # type: ignore[method-assign]
-        assert [each.count for each in problems.rows()] == [1, 1]
+        assert [row.count for row in problems.rows()] == [1, 1]
         recording.last_seq = last_seq  # type: ignore[method-assign]
         assert problems.rows() == whole
 
@@ -79,9 +79,9 @@ def test_errors_are_among_them(tmp_path: Path) -> None:
         with pytest.raises(NodescopeError):
             x @ x
     with Recording.open(tmp_path / "r.nscope") as recording:
-        (found,) = rows(recording).values()
-    assert kinds(found) == (False, False, True)
-    assert "ShapeError" in found.error
+        (result,) = rows(recording).values()
+    assert kinds(result) == (False, False, True)
+    assert "ShapeError" in result.error
 
 
 def test_a_value_that_a_person_made_nan_is_the_first(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_value_that_a_person_made_nan_is_the_first(tmp_path: Path) -> None:
             np.exp(ns.tensor(np.zeros(2))) * 10.0
     recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = rows(recording)
-    assert list(found) == ["exp", "multiply"]
-    assert (found["exp"].edited, found["exp"].count, found["exp"].edits) == (
+        result = rows(recording)
+    assert list(result) == ["exp", "multiply"]
+    assert (result["exp"].edited, result["exp"].count, result["exp"].edits) == (
         True, 0, ("exp[0] set to nan",),
     )  # fmt: skip
-    assert not found["multiply"].edited
-    assert found["exp"].healed
+    assert not result["multiply"].edited
+    assert result["exp"].healed

@@ -68,7 +68,7 @@ def commanded(command: Command, *nodes: Node) -> Commanded:
 
 
 def breakpoints(*specs: str | Breakpoint, nodes: tuple[Node, ...] = STEP) -> Commanded:
-    parsed = tuple(parse_breakpoint(each) if isinstance(each, str) else each for each in specs)
+    parsed = tuple(parse_breakpoint(spec) if isinstance(spec, str) else spec for spec in specs)
     return Commanded(SetBreakpoints(parsed), Catalog(nodes))
 
 
@@ -77,8 +77,8 @@ Check = Callable[[SessionState, tuple[Effect, ...]], None]
 
 def _told(info: SessionInfo) -> SessionInfo:
     """Without what is told with the next change only: hits, and the version itself."""
-    said = tuple(msgspec.structs.replace(each, hits=0) for each in info.breakpoints)
-    return msgspec.structs.replace(info, breakpoints=said, version=0)
+    breakpoints_told = tuple(msgspec.structs.replace(item, hits=0) for item in info.breakpoints)
+    return msgspec.structs.replace(info, breakpoints=breakpoints_told, version=0)
 
 
 class play:
@@ -89,13 +89,13 @@ class play:
         self.effects: tuple[Effect, ...] = ()
 
     def give(self, *inputs: Input | Command) -> play:
-        for given in inputs:
-            if isinstance(given, Command):
-                given = commanded(given, *STEP)
+        for value in inputs:
+            if isinstance(value, Command):
+                value = commanded(value, *STEP)
             before = _told(info_of(self.state))
-            self.state, self.effects = transition(self.state, given)
+            self.state, self.effects = transition(self.state, value)
             after = info_of(self.state)
-            announced = [each.info for each in self.effects if isinstance(each, Announce)]
+            announced = [item.info for item in self.effects if isinstance(item, Announce)]
             assert announced == ([after] if _told(after) != before else [])
         return self
 
@@ -135,8 +135,8 @@ def running(state: SessionState, effects: tuple[Effect, ...]) -> None:
 
 def effect(kind: type[Effect], text: str = "") -> Check:
     def check(state: SessionState, effects: tuple[Effect, ...]) -> None:
-        found = [each for each in effects if isinstance(each, kind)]
-        assert found, f"no {kind.__name__} in {effects}"
-        assert text in str(found[0])
+        results = [item for item in effects if isinstance(item, kind)]
+        assert results, f"no {kind.__name__} in {effects}"
+        assert text in str(results[0])
 
     return check

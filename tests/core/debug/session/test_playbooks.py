@@ -134,15 +134,15 @@ def runs_to_a_node() -> None:
 
 
 def detaches() -> None:
-    gone = at().give(breakpoints("op:log"), Detach()).expect(effect(Release))
-    gone.run(*STEP).give(RAISED)
-    assert gone.state.phase == "detached"
-    refused(gone, Continue(), "detached")
+    detached = at().give(breakpoints("op:log"), Detach()).expect(effect(Release))
+    detached.run(*STEP).give(RAISED)
+    assert detached.state.phase == "detached"
+    refused(detached, Continue(), "detached")
 
 
 def sets_breakpoints() -> None:
     kept = at().give(breakpoints("op:log", "op:relu")).state.breakpoints
-    assert [each.breakpoint.id for each in kept] == [1, 2]
+    assert [item.breakpoint.id for item in kept] == [1, 2]
     fresh = play(session()).give(breakpoints("op:log [hits == 2, group g]"))
     fresh.run(LOG).expect(running).run(LOG, step=2).expect(stopped("breakpoint", LOG))
 
@@ -174,7 +174,7 @@ def goes_to_the_twin() -> None:
     with pytest.raises(UsageError, match="loss/log ran before"):
         at(TWIN).give(Commanded(StepTwin(), nodes))
     played = at(LOG).give(Commanded(StepTwin(), nodes))
-    assert not [each for each in played.effects if isinstance(each, Log)]
+    assert not [item for item in played.effects if isinstance(item, Log)]
     unknown = Commanded(StepTwin(), Catalog(STEP[:-1]))
     at(LOG).give(unknown).expect(
         effect(Log, "no backward node of loss/log so far: the program runs until there is one")
@@ -218,9 +218,9 @@ def at_a_breakpoint() -> None:
     once = play(session()).give(breakpoints("op:log [once]")).run(LOG).expect(stopped("breakpoint"))
     once.give(Continue()).run(LOG, step=2).expect(running)
     logs = Breakpoint("op", "log", log="seen", group="g")
-    said = play(session()).give(breakpoints(logs, Breakpoint("op", "mean", group="g")))
-    said.give(reach(LOG, verdicts=(Verdict(1, true=True, text="seen"),)))
-    said.expect(running, effect(Log, "seen")).run(MEAN).expect(stopped("breakpoint", MEAN))
+    playbook = play(session()).give(breakpoints(logs, Breakpoint("op", "mean", group="g")))
+    playbook.give(reach(LOG, verdicts=(Verdict(1, true=True, text="seen"),)))
+    playbook.expect(running, effect(Log, "seen")).run(MEAN).expect(stopped("breakpoint", MEAN))
     became = Became(ADD, "merged into hidden_1/act/relu by cse", True)
     merged = play(session()).give(breakpoints("hidden_1/add", nodes=()))
     merged.give(GraphKnown((RELU,), (became,)))
@@ -298,8 +298,8 @@ def the_stack_is_read() -> None:
 
 
 def a_step_of_training_ends() -> None:
-    told = play(session()).give(breakpoints("los/log"), GraphSettled(Catalog(STEP)))
-    told.expect(effect(Log, "did you mean 'loss/log'?"))
+    playbook = play(session()).give(breakpoints("los/log"), GraphSettled(Catalog(STEP)))
+    playbook.expect(effect(Log, "did you mean 'loss/log'?"))
 
 
 INPUTS: dict[type[inputs.Input], Playbook] = {
@@ -328,6 +328,6 @@ def test_nothing_is_without_a_playbook() -> None:
     assert set(INPUTS) == set(get_args(inputs.Input))
 
 
-@pytest.mark.parametrize("playbook", ALL, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("playbook", ALL, ids=lambda item: item.__name__)
 def test_playbook(playbook: Playbook) -> None:
     playbook()

@@ -166,18 +166,18 @@ def test_scope_breakpoint_stops_once_per_entry():
 
 
 def test_conditions_decide():
-    given = play(session()).give(breakpoints("op:log if value.max() > 3"))
-    given.give(reach(LOG, verdicts=(Verdict(1, true=False),))).expect(running)
-    given.give(reach(LOG, verdicts=(Verdict(1, true=True),))).expect(
+    playbook = play(session()).give(breakpoints("op:log if value.max() > 3"))
+    playbook.give(reach(LOG, verdicts=(Verdict(1, true=False),))).expect(running)
+    playbook.give(reach(LOG, verdicts=(Verdict(1, true=True),))).expect(
         stopped("breakpoint", LOG, text="value.max() > 3 on loss/log")
     )
 
 
 def test_a_failing_condition_disables_its_breakpoint_and_says_so():
-    given = play(session()).give(breakpoints("op:log if value > 3"))
-    given.give(reach(LOG, verdicts=(Verdict(1, error="use any()"),)))
-    given.expect(running, effect(Log, "disabled at loss/log: use any()"))
-    status = given.state.breakpoints[0]
+    playbook = play(session()).give(breakpoints("op:log if value > 3"))
+    playbook.give(reach(LOG, verdicts=(Verdict(1, error="use any()"),)))
+    playbook.expect(running, effect(Log, "disabled at loss/log: use any()"))
+    status = playbook.state.breakpoints[0]
     assert not status.breakpoint.enabled
     assert "use any()" in status.message
 
@@ -188,9 +188,9 @@ def test_breakpoint_wins_over_a_step_and_ends_it():
 
 
 def test_before_breakpoints_stop_before():
-    given = play(session()).give(breakpoints(Breakpoint("op", "log", when="before")))
-    given.give(reach(LOG)).expect(running)
-    given.give(reach(LOG, "before")).expect(stopped("breakpoint", LOG, "before"))
+    playbook = play(session()).give(breakpoints(Breakpoint("op", "log", when="before")))
+    playbook.give(reach(LOG)).expect(running)
+    playbook.give(reach(LOG, "before")).expect(stopped("breakpoint", LOG, "before"))
 
 
 def test_disabled_breakpoints_do_not_stop():
@@ -202,7 +202,7 @@ def test_replacing_keeps_ids_and_hits_and_gives_new_ids():
     first = play(session()).give(breakpoints("op:log", "op:relu")).run(*STEP).give(Continue())
     kept = first.state.breakpoints[1].breakpoint
     first.give(breakpoints(msgspec.structs.replace(kept, condition="step > 3"), "mean", kept))
-    assert [(each.breakpoint.id, each.hits) for each in first.state.breakpoints] == [
+    assert [(item.breakpoint.id, item.hits) for item in first.state.breakpoints] == [
         (2, 1),
         (3, 0),
         (4, 0),
@@ -210,15 +210,15 @@ def test_replacing_keeps_ids_and_hits_and_gives_new_ids():
 
 
 def test_unknown_targets_stay_armed_and_are_verified_later():
-    given = play(session()).give(breakpoints("los/mean", nodes=()))
-    assert given.state.breakpoints[0].message == ""
-    given.give(GraphSettled(Catalog(STEP))).expect(effect(Log, "stays armed"))
-    assert "no node 'los/mean' so far" in given.state.breakpoints[0].message
+    playbook = play(session()).give(breakpoints("los/mean", nodes=()))
+    assert playbook.state.breakpoints[0].message == ""
+    playbook.give(GraphSettled(Catalog(STEP))).expect(effect(Log, "stays armed"))
+    assert "no node 'los/mean' so far" in playbook.state.breakpoints[0].message
     late = msgspec.structs.replace(MEAN, name="los/mean")
-    given.give(GraphKnown((late,)))
-    assert given.state.breakpoints[0].verified
-    assert given.state.breakpoints[0].message == ""
-    given.run(late).expect(stopped("breakpoint", late))
+    playbook.give(GraphKnown((late,)))
+    assert playbook.state.breakpoints[0].verified
+    assert playbook.state.breakpoints[0].message == ""
+    playbook.run(late).expect(stopped("breakpoint", late))
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,11 @@ def test_unknown_targets_stay_armed_and_are_verified_later():
     ],
 )
 def test_senseless_breakpoints_are_refused_and_change_nothing(wanted, error):
-    given = play(session()).give(breakpoints("op:log"))
-    before = given.state
+    playbook = play(session()).give(breakpoints("op:log"))
+    before = playbook.state
     with pytest.raises(error):
-        given.give(commanded(SetBreakpoints((wanted,))))
-    assert given.state is before
+        playbook.give(commanded(SetBreakpoints((wanted,))))
+    assert playbook.state is before
 
 
 def test_exceptions_stop_and_go_on():
@@ -248,21 +248,21 @@ def test_exceptions_stop_and_go_on():
 
 
 def test_detach_lets_go_for_good():
-    gone = at(MATMUL).give(breakpoints("op:log"), Detach()).expect(effect(Release))
-    gone.run(*STEP)
-    assert gone.state.phase == "detached"
+    detached = at(MATMUL).give(breakpoints("op:log"), Detach()).expect(effect(Release))
+    detached.run(*STEP)
+    assert detached.state.phase == "detached"
     with pytest.raises(UsageError, match="detached"):
-        gone.give(Pause())
-    gone.give(Detach(), ProgramFinished())
+        detached.give(Pause())
+    detached.give(Detach(), ProgramFinished())
     with pytest.raises(UsageError, match="ended"):
-        gone.give(Continue())
+        detached.give(Continue())
 
 
 def test_the_stack_arrives_at_the_stop():
     frame = Frame("train.py", 3, "<module>", "x @ w")
-    given = at(MATMUL).give(StackRead((frame,)))
-    assert given.state.stop.stack == (frame,)
-    given.give(Continue(), StackRead((frame,))).expect(running)
+    playbook = at(MATMUL).give(StackRead((frame,)))
+    assert playbook.state.stop.stack == (frame,)
+    playbook.give(Continue(), StackRead((frame,))).expect(running)
 
 
 def test_interrupt_releases():
@@ -273,33 +273,37 @@ def test_interrupt_releases():
 
 
 def test_entry_waits_without_limit_for_the_first_page():
-    given = play(session(stop_on_entry=True)).give(reach(MATMUL, "before"))
-    given.give(Tick(1e6)).expect(stopped("entry", when="before"))
-    given.give(ControllersChanged(1, 1e6), Tick(2e6)).expect(stopped("entry", when="before"))
+    playbook = play(session(stop_on_entry=True)).give(reach(MATMUL, "before"))
+    playbook.give(Tick(1e6)).expect(stopped("entry", when="before"))
+    playbook.give(ControllersChanged(1, 1e6), Tick(2e6)).expect(stopped("entry", when="before"))
 
 
 def test_a_lost_page_resumes_after_its_grace():
-    given = at(MATMUL).give(ControllersChanged(0, 100.0), Tick(100 + CONTROLLER_GRACE_S - 0.01))
-    given.expect(stopped("pause")).give(Tick(100 + CONTROLLER_GRACE_S))
-    given.expect(running, effect(Release), effect(Log, "the program continues"))
+    playbook = at(MATMUL).give(ControllersChanged(0, 100.0), Tick(100 + CONTROLLER_GRACE_S - 0.01))
+    playbook.expect(stopped("pause")).give(Tick(100 + CONTROLLER_GRACE_S))
+    playbook.expect(running, effect(Release), effect(Log, "the program continues"))
     assert CONTROLLER_GRACE_S <= 10
 
 
 def test_a_page_that_comes_back_in_time_keeps_the_stop():
-    given = at(MATMUL).give(ControllersChanged(0, 100.0), ControllersChanged(1, 105.0))
-    given.give(Tick(200.0)).expect(stopped("pause"))
+    playbook = at(MATMUL).give(ControllersChanged(0, 100.0), ControllersChanged(1, 105.0))
+    playbook.give(Tick(200.0)).expect(stopped("pause"))
 
 
 def test_a_lost_server_resumes_even_the_entry_stop():
-    given = play(session(stop_on_entry=True)).give(LinkChanged(True, 0.0), reach(MATMUL, "before"))
-    given.give(LinkChanged(False, 100.0), Tick(104.0)).expect(stopped("entry", when="before"))
-    given.give(Tick(105.0)).expect(running)
+    playbook = play(session(stop_on_entry=True)).give(
+        LinkChanged(True, 0.0), reach(MATMUL, "before")
+    )
+    playbook.give(LinkChanged(False, 100.0), Tick(104.0)).expect(stopped("entry", when="before"))
+    playbook.give(Tick(105.0)).expect(running)
 
 
 def test_a_server_that_comes_back_lets_the_entry_wait_again():
-    given = play(session(stop_on_entry=True)).give(LinkChanged(True, 0.0), reach(MATMUL, "before"))
-    given.give(LinkChanged(False, 100.0), LinkChanged(True, 103.0), Tick(500.0))
-    given.expect(stopped("entry", when="before"))
+    playbook = play(session(stop_on_entry=True)).give(
+        LinkChanged(True, 0.0), reach(MATMUL, "before")
+    )
+    playbook.give(LinkChanged(False, 100.0), LinkChanged(True, 103.0), Tick(500.0))
+    playbook.expect(stopped("entry", when="before"))
 
 
 def test_unattended_runs_do_not_stop():

@@ -80,8 +80,10 @@ commands = st.one_of(
 
 def told(state: SessionState) -> tuple[Any, ...]:
     """What pages are told at once: all but hits."""
-    said = [(each.breakpoint, each.verified, each.message) for each in state.breakpoints]
-    return state.phase, state.stop, said, state.controllers > 0
+    breakpoints_told = [
+        (item.breakpoint, item.verified, item.message) for item in state.breakpoints
+    ]
+    return state.phase, state.stop, breakpoints_told, state.controllers > 0
 
 
 def holds(breakpoint: Breakpoint, node: Node, when: str, step: int) -> bool:
@@ -117,10 +119,10 @@ class Sessions(RuleBasedStateMachine):
         self.held = False
         self.logged: list[str] = []
 
-    def give(self, given: Input) -> None:
+    def give(self, event: Input) -> None:
         before = self.state
         try:
-            self.state, effects = transition(before, given)
+            self.state, effects = transition(before, event)
         except NodescopeError:
             return
         for effect in effects:
@@ -131,10 +133,10 @@ class Sessions(RuleBasedStateMachine):
                 assert self.held
                 self.held = False
         changed = told(self.state) != told(before)
-        announced = [each.info for each in effects if isinstance(each, Announce)]
+        announced = [effect.info for effect in effects if isinstance(effect, Announce)]
         assert announced == ([info_of(self.state)] if changed else [])
         assert self.state.version == before.version + changed
-        self.logged = [each.text for each in effects if isinstance(each, Log)]
+        self.logged = [effect.text for effect in effects if isinstance(effect, Log)]
 
     @rule(
         node=st.sampled_from(NODES),
@@ -151,32 +153,32 @@ class Sessions(RuleBasedStateMachine):
         before = self.state
         reached = NodeReached(node, when, self.step, self.seq, thread, self.now_s, previous)
         verdicts = tuple(
-            Verdict(each.id, true=true or not each.condition, text=f"log {each.id}")
-            for each in candidates(before, reached)
-            if each.condition or each.log
+            Verdict(candidate.id, true=true or not candidate.condition, text=f"log {candidate.id}")
+            for candidate in candidates(before, reached)
+            if candidate.condition or candidate.log
         )
         self.give(msgspec.structs.replace(reached, verdicts=verdicts))
         if before.phase != "running" or not before.controllers:
             return
-        held = [
+        held_threads = [
             status
             for status in before.breakpoints
             if holds(status.breakpoint, node, when, self.step)
             and (true or not status.breakpoint.condition)
         ]
-        hits = {each.breakpoint.id: each.hits for each in self.state.breakpoints}
-        counting = [each for each in held if counted(each.breakpoint.hits, each.hits + 1)]
-        for status in held:
+        hits = {item.breakpoint.id: item.hits for item in self.state.breakpoints}
+        counting = [item for item in held_threads if counted(item.breakpoint.hits, item.hits + 1)]
+        for status in held_threads:
             assert hits[status.breakpoint.id] == status.hits + 1
         for status in counting:
             assert not status.breakpoint.log or f"log {status.breakpoint.id}" in self.logged
             after = next(
-                each.breakpoint
-                for each in self.state.breakpoints
-                if each.breakpoint.id == status.breakpoint.id
+                item.breakpoint
+                for item in self.state.breakpoints
+                if item.breakpoint.id == status.breakpoint.id
             )
             assert after.enabled != status.breakpoint.once
-        if any(not each.breakpoint.log for each in counting):
+        if any(not item.breakpoint.log for item in counting):
             assert self.state.phase == "stopped", "a stop was missed"
             assert self.state.stop.reason == "breakpoint"
         if self.state.phase == "stopped":
@@ -222,9 +224,9 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def stops_and_holds_agree(self) -> None:
         assert self.held == (self.state.phase == "stopped") == (self.state.stop is not None)
-        ids = [each.breakpoint.id for each in self.state.breakpoints]
+        ids = [item.breakpoint.id for item in self.state.breakpoints]
         assert len(set(ids)) == len(ids)
-        assert all(0 < each < self.state.next_id for each in ids)
+        assert all(0 < id_ < self.state.next_id for id_ in ids)
 
 
 TestSessions = Sessions.TestCase

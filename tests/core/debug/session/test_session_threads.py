@@ -49,7 +49,7 @@ def going(played: play) -> list[int]:
 
 
 def releases(played: play) -> bool:
-    return any(isinstance(each, Release) for each in played.effects)
+    return any(isinstance(effect, Release) for effect in played.effects)
 
 
 def test_all_threads_stop_and_go_on_together():
@@ -106,8 +106,8 @@ def test_a_lost_controller_lets_all_go():
 
 
 def stepped(command: Command, **standing: str) -> play:
-    held = {int(name[1:]): scope for name, scope in standing.items()}
-    return stopped().give(breakpoints()).give(Commanded(command, Catalog(()), held))
+    scopes = {int(name[1:]): scope for name, scope in standing.items()}
+    return stopped().give(breakpoints()).give(Commanded(command, Catalog(()), scopes))
 
 
 def test_a_step_is_of_the_thread_that_is_asked_for():

@@ -79,9 +79,11 @@ def required(rule: Rule) -> dict[str, Setting]:
     if rule.name in REQUIRED:
         return REQUIRED[rule.name]
     params: dict[str, Setting] = {
-        each.name: 1.0 for each in rule.parameters if each.required and each.kind == "number"
+        parameter.name: 1.0
+        for parameter in rule.parameters
+        if parameter.required and parameter.kind == "number"
     }
-    if rule.any_of and not any(rule.parameter(each).default for each in rule.any_of):
+    if rule.any_of and not any(rule.parameter(item).default for item in rule.any_of):
         params |= dict.fromkeys(rule.any_of, 1.0)
     if rule.name in ("tensor_range", "activation_range"):
         params |= {"range_start_inclusive": 0.0, "range_end_inclusive": 1.0}
@@ -90,16 +92,16 @@ def required(rule: Rule) -> dict[str, Setting]:
 
 def many(rule: Rule) -> list[dict[str, Setting]]:
     """Several ways to set the thresholds of a rule."""
-    found = [required(rule)]
+    results = [required(rule)]
     for number in THRESHOLDS:
-        params = dict(found[0])
-        for each in rule.parameters:
-            if each.kind == "number" and each.low <= number <= each.high:
-                params[each.name] = number
+        params = dict(results[0])
+        for parameter in rule.parameters:
+            if parameter.kind == "number" and parameter.low <= number <= parameter.high:
+                params[parameter.name] = number
         if params.get("range_end_inclusive") is not None:
             params["range_end_inclusive"] = number + 1
-        found.append(params)
-    return found
+        results.append(params)
+    return results
 
 
 TESTABLE = [rule for rule in RULES if rule.name != "similar_across_runs"]  # which needs a file
@@ -111,9 +113,9 @@ def test_examples_are_decided_as_they_say(rule: Rule, example: Example) -> None:
     hits, watcher, faults = watched(events_of(rule, example), watch)
     assert faults == []
     assert tuple(sorted({hit.step for hit in hits})) == example.hits, example.about
-    (asked,) = watcher.asked
-    assert asked.looked
-    assert set(asked.unasked) <= {"the node has no inputs"}
+    (status,) = watcher.asked
+    assert status.looked
+    assert set(status.unasked) <= {"the node has no inputs"}
     for hit in hits:
         assert hit.rule == rule.name
         assert hit.node_name in hit.text
@@ -123,7 +125,7 @@ def test_examples_are_decided_as_they_say(rule: Rule, example: Example) -> None:
 
 @pytest.mark.parametrize("rule", TESTABLE, ids=lambda rule: rule.name)
 def test_examples_show_hits_and_none(rule: Rule) -> None:
-    steps = [(len(each.steps), set(each.hits)) for each in rule.examples]
+    steps = [(len(example.steps), set(example.hits)) for example in rule.examples]
     assert any(hits for _, hits in steps)
     assert any(len(hits) < count for count, hits in steps)
 
@@ -136,11 +138,11 @@ def test_a_rule_is_documented(rule: Rule) -> None:
     assert set(rule.applies) <= set(TARGETS)
     for name in rule.ops:
         op(name)
-    for each in rule.parameters:
-        assert each.about
-        if each.default is not None:
-            assert each.check(each.default) == each.default
-    assert set(rule.any_of) <= {each.name for each in rule.parameters}
+    for parameter in rule.parameters:
+        assert parameter.about
+        if parameter.default is not None:
+            assert parameter.check(parameter.default) == parameter.default
+    assert set(rule.any_of) <= {parameter.name for parameter in rule.parameters}
 
 
 @pytest.mark.parametrize("rule", TESTABLE, ids=lambda rule: rule.name)
@@ -149,12 +151,14 @@ def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
     arrays = list(HOSTILE.values())
     # The same kinds in other steps, too: a value may change its shape and dtype.
     steps = [*arrays, *arrays[::-1], *itertools.chain.from_iterable((a, a, a) for a in arrays)]
-    before = [each.tobytes() for each in arrays if each.dtype != object]
+    before = [array.tobytes() for array in arrays if array.dtype != object]
     for op_name in sorted(rule.ops) or [None]:
         for params in many(rule):
             names = {} if op_name is None else {"x": op_name}
-            given: list[Any] = [(each, each, arrays[-(i % 20)]) for i, each in enumerate(steps)]
-            example = Example(given if "inputs" in rule.needs else steps, (), params, names)
+            arrays_given: list[Any] = [
+                (step, step, arrays[-(i % 20)]) for i, step in enumerate(steps)
+            ]
+            example = Example(arrays_given if "inputs" in rule.needs else steps, (), params, names)
             watch = parse_watch(describe(Watch(rule.name, params=params)))
             first, watcher, faults = watched(events_of(rule, example), watch)
             if not faults:
@@ -163,7 +167,7 @@ def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
                 assert rule.name in REQUIRED
             again, _, _ = watched(events_of(rule, example), watch)
             assert first == again
-    assert before == [each.tobytes() for each in arrays if each.dtype != object]
+    assert before == [array.tobytes() for array in arrays if array.dtype != object]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -178,15 +182,15 @@ def test_without_arrays_a_rule_says_so(rule: Rule, tmp_path: Path) -> None:
     program = Program(rule, {})
     program.see("x", (np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, int)), (1, 0))
     events = [
-        type(each)(each.node, (), (), each.step, 1, 0, 0) if hasattr(each, "outputs") else each
-        for each in program.events
+        type(event)(event.node, (), (), event.step, 1, 0, 0) if hasattr(event, "outputs") else event
+        for event in program.events
     ]
     select = "node:x" if rule.applies == ("values",) else ""
     hits, watcher, faults = watched(events, Watch(rule.name, params=params, select=select))
     assert hits == []
     assert faults == []
-    (asked,) = watcher.asked
-    silent = asked.looked - asked.unasked.total()
-    assert asked.looked
+    (status,) = watcher.asked
+    silent = status.looked - status.unasked.total()
+    assert status.looked
     first_step = "previous_values" in rule.needs
     assert silent == 0 or first_step or rule.name in QUIET

@@ -161,7 +161,7 @@ def test_ids_are_given_once() -> None:
     first, second = play.watcher.watches
     assert (first.id, second.id) == (1, 2)
     play.watcher.replace([second, parse_watch("TZ")])
-    ids = [each.id for each in play.watcher.watches]
+    ids = [watch.id for watch in play.watcher.watches]
     assert ids[0] == 2
     assert ids[1] not in (1, 2)
     assert len(set(itertools.chain(ids))) == 2

@@ -29,8 +29,8 @@ from tests.core.debug.watch.programs import Train, Watched
 from tests.core.debug.watch.test_conformance import TESTABLE, required
 
 PROGRAMS = {
-    each.__name__: each
-    for each in (
+    item.__name__: item
+    for item in (
         programs.healthy, programs.healthy_compiled, programs.dead_relu, programs.frozen_layer,
         programs.exploding_gradient, programs.nan_loss,
     )
@@ -46,9 +46,9 @@ def everything() -> list[Watch]:
     watches = []
     for number, rule in enumerate(TESTABLE, 1):
         params = required(rule)
-        for each in rule.parameters:
-            if each.name in ("num_steps", "samples", "threshold_samples"):
-                params[each.name] = 2
+        for parameter in rule.parameters:
+            if parameter.name in ("num_steps", "samples", "threshold_samples"):
+                params[parameter.name] = 2
         if rule.name in ("within", "without"):
             params |= {"first_on": "glob:*weight", "second_on": "glob:backward/*", "steps": 1}
         watches.append(Watch(rule.name, number, params))
@@ -99,10 +99,10 @@ def test_watching_changes_no_result(train: Train, tmp_path: Path) -> None:
 def test_what_is_wrong_is_found(
     train: str, watch: str, node: str, step: int, words: str, tmp_path: Path
 ) -> None:
-    asked = parse_watch(watch)
-    watched = Watched(PROGRAMS[train], tmp_path / "run.nscope", asked)
+    rule = parse_watch(watch)
+    watched = Watched(PROGRAMS[train], tmp_path / "run.nscope", rule)
     with Recording.open(watched.path) as recording:
-        first = Asking(recording, [asked]).first()
+        first = Asking(recording, [rule]).first()
     assert first is not None
     assert first == in_order(watched.live)[0]
     assert node in first.node_name or node in first.text
@@ -120,7 +120,7 @@ def test_nothing_is_found_where_nothing_is_wrong(train: str, tmp_path: Path) -> 
     watched = Watched(PROGRAMS[train], tmp_path / "run.nscope", *map(parse_watch, specs))
     assert watched.live == []
     assert watched.asked()[0] == []
-    looked = {each.watch.rule: each.looked for each in watched.watcher.asked}
+    looked = {item.watch.rule: item.looked for item in watched.watcher.asked}
     assert looked.pop("dead_relu") == 0  # there are none
     assert all(looked.values())
 
@@ -162,16 +162,16 @@ def test_nothing_can_be_asked_of_times_alone(tmp_path: Path) -> None:
     )
     hits, asking = watched.asked()
     assert hits == []
-    (asked,) = asking.coverage().asked
-    assert asked.unasked.total() == asked.looked > 0
+    (status,) = asking.coverage().asked
+    assert status.unasked.total() == status.looked > 0
 
 
 def test_a_part_of_a_recording(tmp_path: Path) -> None:
     watched = Watched(programs.nan_loss, tmp_path / "run.nscope", parse_watch("nan"))
-    everything, _ = watched.asked()
-    middle = everything[len(everything) // 2].seq
-    assert watched.asked(after=middle)[0] == [hit for hit in everything if hit.seq > middle]
-    assert watched.asked(until=middle)[0] == [hit for hit in everything if hit.seq <= middle]
+    whole, _ = watched.asked()
+    middle = whole[len(whole) // 2].seq
+    assert watched.asked(after=middle)[0] == [hit for hit in whole if hit.seq > middle]
+    assert watched.asked(until=middle)[0] == [hit for hit in whole if hit.seq <= middle]
     none, asking = watched.asked(parse_watch("dead_relu"))
     assert none == []
     (line,) = asking.coverage().words()
@@ -191,9 +191,9 @@ def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
         first = asking.first()
         assert first == watched.live[0]
         assert first.node_name == "log"
-        (before,) = [each.looked for each in asking.coverage().asked]
+        (before,) = [item.looked for item in asking.coverage().asked]
         assert list(asking) == watched.live[1:]
-        (after,) = [each.looked for each in asking.coverage().asked]
+        (after,) = [item.looked for item in asking.coverage().asked]
     assert before == 5
     assert after == 12
 
@@ -212,10 +212,10 @@ class Counted(np.ndarray):
 
 
 def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
+    judged: list[Any] = []
 
     def counted(array: np.ndarray) -> Any:
-        made.append(array.shape)
+        judged.append(array.shape)
         return summarise(array)
 
     monkeypatch.setattr("nodescope.debug.watch.observation.summarise", counted)
@@ -230,12 +230,12 @@ def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
     array = np.ones(3).view(Counted)
     for node in (exp, log, exp):
         watcher.emit(NodeFinished(node, (), (array,), 1, 1, 0, 0))
-    assert made == [(3,)]  # once, for both watches
+    assert judged == [(3,)]  # once, for both watches
     watcher.replace([parse_watch("nan on op:exp")])
     watcher.emit(NodeFinished(log, (), (array,), 1, 1, 0, 0))
-    assert len(made) == 1
+    assert len(judged) == 1
     watcher.emit(NodeFinished(exp, (), (np.array([np.nan]),), 1, 1, 0, 0))
-    assert len(made) == 2
+    assert len(judged) == 2
     assert [hit.node_name for hit in hits] == ["exp"]
 
 
@@ -274,7 +274,7 @@ def test_a_watch_that_stays_keeps_its_state() -> None:
     bad = NodeFinished(node, (), (np.array([np.nan]),), 1, 1, 0, 0)
     watcher.emit(bad)
     watcher.replace([*watcher.watches, parse_watch("inf")])
-    assert [each.id for each in watcher.watches] == [1, 2]
+    assert [watch.id for watch in watcher.watches] == [1, 2]
     watcher.emit(bad)
     assert [(hit.watch, hit.text.endswith("(2 times in a row)")) for hit in hits] == [(1, True)]
 
@@ -291,8 +291,8 @@ def test_what_is_held_has_bounds() -> None:
         for step in (1, 2, 3):
             watcher.emit(NodeFinished(node, (), (array,), step, 1, 0, 0))
         assert len(hits) == expected
-        (asked,) = watcher.asked
-        assert asked.unasked.total() == 2 - expected
+        (status,) = watcher.asked
+        assert status.unasked.total() == 2 - expected
 
 
 def test_gradients_in_conditions(tmp_path: Path) -> None:
@@ -308,9 +308,9 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
     spec = f'similar_across_runs(other_trial="{first.path}")'
     same = Watched(programs.healthy, tmp_path / "same.nscope", parse_watch(spec))
     assert same.live == []
-    (asked,) = same.watcher.asked
-    assert asked.looked > 100
-    assert not asked.unasked
+    (status,) = same.watcher.asked
+    assert status.looked > 100
+    assert not status.unasked
     other = Watched(
         lambda: programs.train(programs.network(np.tanh), lr=0.06),
         tmp_path / "other.nscope",
@@ -341,11 +341,11 @@ def test_one_run_beside_another_that_left_steps_out(tmp_path: Path) -> None:
     other = Watched(run(range(0, 300, 3)), tmp_path / "other.nscope").path
     watch = Watch("similar_across_runs", params={"other_trial": str(other)}, select="op:exp")
     watched = Watched(run(range(300)), tmp_path / "run.nscope", watch)
-    (asked,) = watched.watcher.asked
-    assert watched.asked()[1].coverage().asked == (asked,)
+    (status,) = watched.watcher.asked
+    assert watched.asked()[1].coverage().asked == (status,)
     # Steps 1, 4, 7 and so on are in both.
-    assert dict(asked.unasked) == {"the other run has no such step": 200}
-    assert (asked.looked, asked.hits) == (300, 0)
+    assert dict(status.unasked) == {"the other run has no such step": 200}
+    assert (status.looked, status.hits) == (300, 0)
 
 
 def test_labels_that_the_loss_ignores_are_of_no_class(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_labels_that_the_loss_ignores_are_of_no_class(tmp_path: Path) -> None:
     watches = parse_watches("class_imbalance(samples=2, threshold_imbalance=2); confusion")
     watched = Watched(train, tmp_path / "run.nscope", *watches)
     assert watched.live == watched.asked()[0] == []
-    assert all(each.looked and not each.unasked for each in watched.watcher.asked)
+    assert all(item.looked and not item.unasked for item in watched.watcher.asked)
 
 
 def test_labels_that_are_scores_are_not_taken_for_classes(tmp_path: Path) -> None:
@@ -368,8 +368,8 @@ def test_labels_that_are_scores_are_not_taken_for_classes(tmp_path: Path) -> Non
             nn.cross_entropy(ns.tensor([[5.0, 0.0]]), ns.tensor([[0.0, 1.0]]))
 
     watched = Watched(train, tmp_path / "run.nscope", *parse_watches("confusion"))
-    (asked,) = watched.watcher.asked
-    assert dict(asked.unasked) == {"the labels are scores per class; set argmax=true": 2}
+    (status,) = watched.watcher.asked
+    assert dict(status.unasked) == {"the labels are scores per class; set argmax=true": 2}
     watches = parse_watches("confusion(argmax=true)")
     assert [hit.step for hit in watched.asked(*watches)[0]] == [1, 2]
 
@@ -420,12 +420,12 @@ def test_threads_take_turns() -> None:
             watcher.emit(NodeFinished(node, (), (bad,), step, node.id, 0, 0))
 
     threads = [threading.Thread(target=run, args=(node,)) for node in nodes]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(hits) == 200
-    assert {each.looked for each in watcher.asked} == {200}
+    assert {item.looked for item in watcher.asked} == {200}
     assert len({hit.seq for hit in hits}) == 200
 
 
@@ -443,9 +443,9 @@ def test_rules_of_other_packages_are_found(tmp_path: Path) -> None:
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: odd_rules\nVersion: 1\n")
     (about / "entry_points.txt").write_text("[nodescope.watch]\nodd = odd_rules:odd\n")
-    asked = "from nodescope.debug.watch import get; print(get('odd_size').about)"
+    script = "from nodescope.debug.watch import get; print(get('odd_size').about)"
     done = subprocess.run(
-        [sys.executable, "-c", asked],
+        [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -23,13 +23,13 @@ NAN = np.array([1.0, -1.0])
 
 def watching(seen: Debugged, *watches: str, recorder: Recorder | None = None) -> LiveWatches:
     gate = gate_of(seen)
-    found = LiveWatches(
+    result = LiveWatches(
         seen.bus, gate,
         seq_source=recorder.thread_seq if recorder is not None else lambda: 1,
         keep=recorder.keep if recorder is not None else lambda *_: None,
     )  # fmt: skip
-    found.replace(watches)
-    return found
+    result.replace(watches)
+    return result
 
 
 def statuses(seen: Debugged) -> tuple[WatchStatus, ...]:
@@ -49,10 +49,10 @@ def test_it_stops_at_the_node_that_made_it() -> None:
         watching(seen, "tensor_overflow on op:log -> stop")
         program()
         (status,) = statuses(seen)
-    assert [(each.node_name, each.step, each.reason) for each in seen.stops] == [
+    assert [(stop.node_name, stop.step, stop.reason) for stop in seen.stops] == [
         ("net/log", 2, "watch"), ("net/log", 3, "watch"),
     ]  # fmt: skip
-    assert [each.watch for each in seen.stops] == [1, 1]
+    assert [stop.watch for stop in seen.stops] == [1, 1]
     assert seen.stops[0].text.startswith("Watch 1, tensor_overflow: net/log")
     assert (status.hits, status.step) == (2, 3)
     assert status.last
@@ -63,7 +63,7 @@ def test_it_logs_and_goes_on() -> None:
         watching(seen, "tensor_overflow on op:log -> log")
         program()
     assert seen.stops == []
-    assert [each.startswith("watch 1, tensor_overflow: ") for each in seen.logged] == [True, True]
+    assert [text.startswith("watch 1, tensor_overflow: ") for text in seen.logged] == [True, True]
 
 
 def test_it_marks_and_the_newest_hits_are_told() -> None:
@@ -73,8 +73,8 @@ def test_it_marks_and_the_newest_hits_are_told() -> None:
         marking, logging = statuses(seen)
     assert seen.stops == []
     assert (marking.marks, marking.hits) == (True, 13)
-    assert [each.step for each in marking.recent] == [14, 13, 12, 11, 10, 9, 8, 7]
-    assert {each.node for each in marking.recent} == {marking.node}
+    assert [item.step for item in marking.recent] == [14, 13, 12, 11, 10, 9, 8, 7]
+    assert {event.node for event in marking.recent} == {marking.node}
     assert marking.recent[0].text == marking.last
     assert (logging.marks, len(logging.recent)) == (False, 1)
 
@@ -101,9 +101,9 @@ def test_it_keeps_the_values(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "r.nscope") as recording:
         (log,) = [row.node for row in recording.nodes() if row.node.op == "log"]
         kept = [
-            recording.array(log.outputs[0], each.seq)
-            for each in recording.executions()
-            if each.node == log.id
+            recording.array(log.outputs[0], execution.seq)
+            for execution in recording.executions()
+            if execution.node == log.id
         ]
     assert kept[0] is None
     np.testing.assert_array_equal(kept[1], [0.0, -np.inf])
@@ -118,21 +118,21 @@ def test_a_compiled_kernel_is_opened_for_it() -> None:
         with debugged() as seen:
             watching(seen, "tensor_overflow on op:log -> stop")
             ns.step()
-            found = f(x).numpy()
-    assert [each.node_name for each in seen.stops] == ["log"]
-    np.testing.assert_array_equal(found, plain)
+            result = f(x).numpy()
+    assert [stop.node_name for stop in seen.stops] == ["log"]
+    np.testing.assert_array_equal(result, plain)
 
 
 def test_the_set_is_replaced_and_hits_are_kept() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
-        found = watching(seen, "tensor_overflow on op:log -> log")
+        result = watching(seen, "tensor_overflow on op:log -> log")
         program()
         with pytest.raises(WatchError, match="did you mean"):
-            found.replace(["tensor_overflo"])
-        assert [each.hits for each in statuses(seen)] == [2]
-        found.replace(["tensor_overflow on op:log -> log", "weight_overflow -> log"])
-        assert [each.hits for each in statuses(seen)] == [2, 0]
-        found.replace([])
+            result.replace(["tensor_overflo"])
+        assert [status.hits for status in statuses(seen)] == [2]
+        result.replace(["tensor_overflow on op:log -> log", "weight_overflow -> log"])
+        assert [status.hits for status in statuses(seen)] == [2, 0]
+        result.replace([])
         program()
         assert statuses(seen) == ()
     assert len(seen.logged) == 2
@@ -140,11 +140,11 @@ def test_the_set_is_replaced_and_hits_are_kept() -> None:
 
 def test_without_watches_nothing_is_asked() -> None:
     with debugged() as seen:
-        found: Any = watching(seen)
-        assert found not in seen.bus.probes
-        found.replace(["tensor_overflow"])
+        result: Any = watching(seen)
+        assert result not in seen.bus.probes
+        result.replace(["tensor_overflow"])
         probes = seen.bus.probes
-        assert probes.index(found) < probes.index(gate_of(seen))
+        assert probes.index(result) < probes.index(gate_of(seen))
 
 
 def run(path: Path, *watches: str, **more: Any) -> Run:
@@ -152,8 +152,8 @@ def run(path: Path, *watches: str, **more: Any) -> Run:
 
 
 def test_one_that_comes_late_knows_what_was_met(tmp_path: Path) -> None:
-    said: list[str] = []
-    seen = run(tmp_path, say=said.append)
+    lines: list[str] = []
+    seen = run(tmp_path, say=lines.append)
     seen.start()
     try:
         with np.errstate(all="ignore"):
@@ -162,7 +162,7 @@ def test_one_that_comes_late_knows_what_was_met(tmp_path: Path) -> None:
             program(2)
     finally:
         seen.finish()
-    assert [each[:40] for each in said] == ["watch 1, tensor_overflow: net/log in ste"]
+    assert [item[:40] for item in lines] == ["watch 1, tensor_overflow: net/log in ste"]
 
 
 def train(count: int) -> None:
@@ -176,27 +176,27 @@ def train(count: int) -> None:
 
 
 def test_the_recommended_ones_are_set_after_the_first_step(tmp_path: Path) -> None:
-    said: list[str] = []
-    seen = run(tmp_path, "recommended", "nan on scope:net -> log", say=said.append)
+    lines: list[str] = []
+    seen = run(tmp_path, "recommended", "nan on scope:net -> log", say=lines.append)
     seen.start()
     try:
         train(3)
         assert seen.gate is not None
-        found = {each.text: each for each in seen.gate.info.watches}
+        results = {watch.text: watch for watch in seen.gate.info.watches}
     finally:
         seen.finish()
-    assert next(iter(found)) == "nan on scope:net -> log"
-    assert "weight_overflow -> stop" in found
-    assert said[0].startswith("recommended watches set: operator_overflow, weight_overflow")
+    assert next(iter(results)) == "nan on scope:net -> log"
+    assert "weight_overflow -> stop" in results
+    assert lines[0].startswith("recommended watches set: operator_overflow, weight_overflow")
 
 
 def test_without_a_step_none_are_recommended(tmp_path: Path) -> None:
-    said: list[str] = []
-    seen = run(tmp_path, "recommended", say=said.append)
+    lines: list[str] = []
+    seen = run(tmp_path, "recommended", say=lines.append)
     seen.start()
     np.log(ns.tensor([1.0]))
     seen.finish()
-    assert said == ["no training step ended, so no watches can be recommended"]
+    assert lines == ["no training step ended, so no watches can be recommended"]
 
 
 def test_they_are_kept_with_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,15 +208,15 @@ def test_they_are_kept_with_the_project(tmp_path: Path, monkeypatch: pytest.Monk
     again = Run(tmp_path / "2.nscope", debugger=True, saved=saved, watches=("nan on op:log->log",))
     again.finish()
     assert again.gate is not None
-    kept = [(each.text, each.enabled) for each in again.gate.info.watches]
+    kept = [(watch.text, watch.enabled) for watch in again.gate.info.watches]
     assert kept == [("nan on op:log -> log", True), ("off inf -> stop", False)]
 
 
 def test_one_switched_off_and_on_keeps_its_count() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
-        found = watching(seen, "nan on op:log -> log")
+        result = watching(seen, "nan on op:log -> log")
         program(3)
-        found.replace(["off nan on op:log -> log"])
+        result.replace(["off nan on op:log -> log"])
         program(3)
-        found.replace(["nan on op:log -> log", "inf"])
-        assert [(each.id, each.hits) for each in statuses(seen)] == [(1, 1), (2, 0)]
+        result.replace(["nan on op:log -> log", "inf"])
+        assert [(status.id, status.hits) for status in statuses(seen)] == [(1, 1), (2, 0)]

@@ -23,24 +23,24 @@ DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "watches.md"
 def recommended(train: Train, path: Path) -> dict[str, str]:
     watched = Watched(train, path)
     with Recording.open(watched.path) as recording:
-        found = recommend_for(recording)
-    assert len({each.watch.id for each in found}) == len(found)
-    for each in found:
-        assert checked(each.watch)[0] == each.watch
-        assert each.reason
-    return {f"{each.watch.rule} {each.watch.select}".strip(): each.reason for each in found}
+        result = recommend_for(recording)
+    assert len({item.watch.id for item in result}) == len(result)
+    for item in result:
+        assert checked(item.watch)[0] == item.watch
+        assert item.reason
+    return {f"{item.watch.rule} {item.watch.select}".strip(): item.reason for item in result}
 
 
 def test_a_classifier_with_tanh(tmp_path: Path) -> None:
-    found = recommended(programs.healthy, tmp_path / "run.nscope")
-    assert list(found) == [
+    result = recommended(programs.healthy, tmp_path / "run.nscope")
+    assert list(result) == [
         "operator_overflow", "weight_overflow", "weight_initialization", "gradient_exploding",
         "gradient_vanishing", "gradient_norm_trend", "weight_change_too_large",
         "weight_not_changed", "loss_not_falling", "activation_range op:tanh",
     ]  # fmt: skip
-    assert found["weight_overflow"].startswith("it has 4 parameters")
-    assert found["loss_not_falling"].startswith("loss/cross_entropy is its loss")
-    assert found["activation_range op:tanh"].startswith("it has 1 tanh node;")
+    assert result["weight_overflow"].startswith("it has 4 parameters")
+    assert result["loss_not_falling"].startswith("loss/cross_entropy is its loss")
+    assert result["activation_range op:tanh"].startswith("it has 1 tanh node;")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_it_finds_what_is_wrong_and_nothing_else(train: str, rule: str, tmp_path
     def hits(train: Any, name: str) -> set[str]:
         watched = Watched(train, tmp_path / f"{name}.nscope")
         with Recording.open(watched.path) as recording:
-            watches = [each.watch for each in recommend_for(recording)]
+            watches = [item.watch for item in recommend_for(recording)]
         return {hit.rule for hit in watched.asked(*watches)[0]}
 
     assert rule in hits(getattr(programs, train), train)
@@ -64,11 +64,11 @@ def test_it_finds_what_is_wrong_and_nothing_else(train: str, rule: str, tmp_path
 
 
 def test_a_program_without_training() -> None:
-    found = recommend([Node(1, "log", "log", "elementwise", outputs=(1,))], dtypes=["float16"])
-    assert [each.watch.rule for each in found] == ["operator_overflow", "subnormal_share"]
+    result = recommend([Node(1, "log", "log", "elementwise", outputs=(1,))], dtypes=["float16"])
+    assert [item.watch.rule for item in result] == ["operator_overflow", "subnormal_share"]
     assert recommend([]) == []
-    (one, *_) = recommend([Node(1, "a", "log", "elementwise", outputs=(1,))], actions=("log",))
-    assert one.watch.actions == ("log",)
+    (first, *_) = recommend([Node(1, "a", "log", "elementwise", outputs=(1,))], actions=("log",))
+    assert first.watch.actions == ("log",)
 
 
 def test_losses_of_validation_are_seen() -> None:
@@ -76,7 +76,7 @@ def test_losses_of_validation_are_seen() -> None:
         Node(number, name, "mse", "loss", outputs=(number,))
         for number, name in enumerate(("train/mse", "val/mse"), 1)
     ]
-    assert "overfit" in [each.watch.rule for each in recommend(nodes)]
+    assert "overfit" in [item.watch.rule for item in recommend(nodes)]
 
 
 # ---------------------------------------------------------------- the document
@@ -91,8 +91,8 @@ def test_the_table_of_rules_is_the_registry() -> None:
 def test_the_watches_in_the_document_can_be_read() -> None:
     (block,) = re.findall(r"```text\n(.*?)```", DOCUMENT.read_text(), re.S)
     watches = [parse_watch(line) for line in block.splitlines()]
-    assert [each.rule for each in watches][:2] == ["nan", "gradient_vanishing"]
-    assert [each.enabled for each in watches].count(False) == 1
+    assert [watch.rule for watch in watches][:2] == ["nan", "gradient_vanishing"]
+    assert [watch.enabled for watch in watches].count(False) == 1
 
 
 def test_the_program_in_the_document_runs(
@@ -101,9 +101,12 @@ def test_the_program_in_the_document_runs(
     (program,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S)
     monkeypatch.chdir(tmp_path)
     exec(compile(program, "watches.md", "exec"), {})
-    told = capsys.readouterr().out
-    assert "log produces 1 NaN in 2 elements, first at [0], from finite inputs in [-0.5, 2]" in told
-    assert "dead_relu: no value in the recording matches it" in told
+    captured = capsys.readouterr().out
+    assert (
+        "log produces 1 NaN in 2 elements, first at [0], from finite inputs in [-0.5, 2]"
+        in captured
+    )
+    assert "dead_relu: no value in the recording matches it" in captured
 
 
 CATALOGUE = (

@@ -203,19 +203,29 @@ def settings_of(parameter: Parameter) -> st.SearchStrategy[Any]:
             return TEXTS
 
 
-FREE = [rule for rule in all_rules() if not any(each.kind == "text" for each in rule.parameters)]
+FREE = [
+    rule
+    for rule in all_rules()
+    if not any(parameter.kind == "text" for parameter in rule.parameters)
+]
 
 
 @st.composite
 def watches(draw: st.DrawFn) -> Watch:
     rule: Rule = draw(st.sampled_from(FREE))
-    needed = {each.name for each in rule.parameters if each.required} | set(rule.any_of)
-    chosen = [each for each in rule.parameters if each.name in needed or draw(st.booleans())]
+    needed = {parameter.name for parameter in rule.parameters if parameter.required} | set(
+        rule.any_of
+    )
+    chosen = [
+        parameter
+        for parameter in rule.parameters
+        if parameter.name in needed or draw(st.booleans())
+    ]
     kind = draw(st.sampled_from(["node", "op", "scope", "glob"]))
     target = draw(TEXTS).strip().strip("/").strip()
     return Watch(
         rule.name,
-        params={each.name: draw(settings_of(each)) for each in chosen},
+        params={item.name: draw(settings_of(item)) for item in chosen},
         select=f"{kind}:{target}" if target else "",
         patience=draw(st.integers(1, 99)),
         actions=tuple(draw(st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=5))),
@@ -244,11 +254,11 @@ def test_any_text_setting_comes_back(text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_no_text_does_more_than_be_refused(text: str) -> None:
-    found: tuple[Watch, ...] = ()
+    result: tuple[Watch, ...] = ()
     column = -1
     try:
-        found = parse_watches(text)
+        result = parse_watches(text)
     except WatchError as error:
         column = error.column
     assert -1 <= column <= len(text)
-    assert all(checked(each) for each in found)
+    assert all(checked(item) for item in result)
