@@ -33,7 +33,7 @@ export function listen(
   page: CommandScope,
 ): () => void {
   const byKey = new Map(
-    commands.filter((each) => each.keys !== "").map((each) => [each.keys, each]),
+    commands.filter((command) => command.keys !== "").map((command) => [command.keys, command]),
   );
   const onKey = (event: KeyboardEvent): void => {
     if (event.altKey || event.defaultPrevented) return;

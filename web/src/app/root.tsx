@@ -35,11 +35,11 @@ export interface RootProps extends Omit<AppProps, "showRuns"> {
 
 export function Root(props: RootProps): JSX.Element {
   const [compare, setCompare] = createSignal(props.compare);
-  const [asked, setAsked] = createSignal(location.hash === START);
+  const [startAsked, setAsked] = createSignal(location.hash === START);
   /** The list was asked for, or there is nothing else to show. */
   const start = createMemo(
     () =>
-      asked() ||
+      startAsked() ||
       (props.store.link().kind === "open" &&
         props.store.runId() === undefined &&
         props.store.runs().length === 0),
@@ -111,7 +111,7 @@ function Compared(
     history.replaceState(null, "", `${location.pathname}#${writeCompare(state.address())}`);
   });
   const name = (): string => {
-    const run = props.store.runs().find((each) => each.id === props.address.compiled);
+    const run = props.store.runs().find((candidate) => candidate.id === props.address.compiled);
     return (run?.name ?? "").replace(/ · compiled$/, "");
   };
   createEffect(() => {

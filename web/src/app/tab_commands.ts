@@ -29,8 +29,8 @@ export function tabCommands(ui: Ui): readonly PageCommand[] {
   const always = (): boolean => true;
   return [
     ...INSPECTOR.map(
-      ([tab, what], place): PageCommand => ({
-        title: `Inspector: ${what}`,
+      ([tab, panel], place): PageCommand => ({
+        title: `Inspector: ${panel}`,
         keys: String(place + 1),
         group: "Page",
         enabled: always,

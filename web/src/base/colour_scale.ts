@@ -9,7 +9,7 @@ export type Rgb = readonly [number, number, number];
 
 export function parseHex(text: string): Rgb {
   const hex = text.trim().replace("#", "");
-  const wide = hex.length === 3 ? [...hex].map((each) => each + each).join("") : hex.slice(0, 6);
+  const wide = hex.length === 3 ? [...hex].map((digit) => digit + digit).join("") : hex.slice(0, 6);
   const value = Number.parseInt(wide, 16);
   return Number.isNaN(value)
     ? [128, 128, 128]

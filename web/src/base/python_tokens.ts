@@ -46,15 +46,15 @@ export function pythonTokens(line: string): readonly Token[] {
     if (last?.kind === kind) tokens[tokens.length - 1] = { kind, text: last.text + text };
     else if (text !== "") tokens.push({ kind, text });
   };
-  for (const found of line.matchAll(PIECE)) {
-    const [text, comment, string, number, word, call] = found;
-    push("text", line.slice(at, found.index));
+  for (const match of line.matchAll(PIECE)) {
+    const [text, comment, string, number, word, call] = match;
+    push("text", line.slice(at, match.index));
     if (comment !== undefined) push("comment", text);
     else if (string !== undefined) push("string", text);
     else if (number !== undefined) push("number", text);
     else if (word !== undefined && KEYWORDS.has(word)) push("keyword", text);
     else push(call !== undefined ? "call" : "text", text);
-    at = found.index + text.length;
+    at = match.index + text.length;
   }
   push("text", line.slice(at));
   return tokens;

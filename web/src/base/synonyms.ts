@@ -47,8 +47,8 @@ export function commandFitness(title: string, wanted: string): number | undefine
   const words = wordsOf(title);
   const also = SAME.filter((group) => group.some((word) => words.includes(word))).flat();
   const typed = wordsOf(wanted);
-  const known = (word: string) => words.some((each) => each.startsWith(word));
-  const meant = (word: string) => also.some((each) => each.startsWith(word));
+  const known = (word: string) => words.some((candidate) => candidate.startsWith(word));
+  const meant = (word: string) => also.some((candidate) => candidate.startsWith(word));
   if (typed.length === 0 || !typed.every((word) => known(word) || meant(word))) return own;
   // A word in full before one of which it is the beginning.
   const whole = typed.every((word) => words.includes(word) || also.includes(word));

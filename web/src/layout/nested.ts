@@ -108,9 +108,9 @@ export class NestedLayout {
   of(group: number): GroupLayout {
     const kept = this.kept.get(group);
     if (kept !== undefined) return kept;
-    const made = this.lay(group, undefined);
-    this.kept.set(group, made);
-    return made;
+    const laidOut = this.lay(group, undefined);
+    this.kept.set(group, laidOut);
+    return laidOut;
   }
 
   /** Lays out a group so that its items stand where they are wanted; not kept. */

@@ -240,7 +240,7 @@ function depthFirstOrder(
 
 function barycentre(state: Sweep, v: number, fromAbove: boolean): number {
   const { offset } = fromAbove ? state.up : state.down;
-  const others = fromAbove ? state.above : state.below;
+  const neighbours = fromAbove ? state.above : state.below;
   const begin = offset[v]!;
   const end = offset[v + 1]!;
   if (begin === end) {
@@ -250,7 +250,7 @@ function barycentre(state: Sweep, v: number, fromAbove: boolean): number {
       : state.position[v]!;
   }
   let sum = 0;
-  for (let at = begin; at < end; at++) sum += state.position[others[at]!]!;
+  for (let at = begin; at < end; at++) sum += state.position[neighbours[at]!]!;
   return sum / (end - begin);
 }
 
@@ -334,14 +334,14 @@ function crossingPairs(
   left: number,
   right: number,
   adjacency: Adjacency,
-  others: Int32Array,
+  neighbours: Int32Array,
   position: Int32Array,
 ): number {
   const { offset } = adjacency;
   let crossings = 0;
   for (let a = offset[left]!; a < offset[left + 1]!; a++) {
     for (let b = offset[right]!; b < offset[right + 1]!; b++) {
-      if (position[others[a]!]! > position[others[b]!]!) crossings++;
+      if (position[neighbours[a]!]! > position[neighbours[b]!]!) crossings++;
     }
   }
   return crossings;

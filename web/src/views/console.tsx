@@ -39,16 +39,16 @@ export function Console(props: { readonly store: Store }): JSX.Element {
   const [follow, setFollow] = createSignal(true);
   const lines = createMemo(() => {
     const cursor = props.store.cursor();
-    const made: Line[] = [];
+    const lines: Line[] = [];
     for (const row of props.store.model()?.logs ?? []) {
       if (cursor.kind === "past" && row.seq > cursor.seq) break;
       const texts = row.text.replace(/\n$/, "").split("\n");
       for (const [i, text] of texts.entries()) {
         const short = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
-        made.push({ row, first: i === 0, text: short });
+        lines.push({ row, first: i === 0, text: short });
       }
     }
-    return made;
+    return lines;
   });
   createEffect(
     on(

@@ -40,7 +40,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
     void store.refusal({ type: "set_keeping", everything, nodes: looked() });
   };
   /** The run that can be told; "" while none can. */
-  const told = createMemo(() =>
+  const runState = createMemo(() =>
     store.link().kind === "open" && live() && (keeping()?.newest_steps ?? 0) > 0
       ? (store.runId() ?? "")
       : "",
@@ -48,7 +48,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
   let sent: string | undefined;
   // Not at each answer: two pages that look at different nodes would never come to rest.
   createEffect(
-    on([looked, told], ([nodes, run], before) => {
+    on([looked, runState], ([nodes, run], before) => {
       if (run !== before?.[1]) sent = undefined;
       const now = keeping();
       if (run === "" || now === undefined) return;

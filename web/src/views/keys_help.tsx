@@ -52,14 +52,14 @@ export function KeysHelp(props: {
                 <h3 class="lab">{group.title}</h3>
                 <dl>
                   <For each={group.keys}>
-                    {(each) => (
+                    {(command) => (
                       <div>
-                        <dt classList={{ none: each.keys === "" }}>
-                          <For each={each.keys.split(" ").filter(Boolean)}>
+                        <dt classList={{ none: command.keys === "" }}>
+                          <For each={command.keys.split(" ").filter(Boolean)}>
                             {(key) => <kbd>{key}</kbd>}
                           </For>
                         </dt>
-                        <dd>{each.does}</dd>
+                        <dd>{command.does}</dd>
                       </div>
                     )}
                   </For>

@@ -64,8 +64,8 @@ export function Outline(props: OutlineProps): JSX.Element {
     () =>
       new Map(
         (props.store.session()?.breakpoints ?? [])
-          .filter((each) => each.breakpoint.kind === "scope")
-          .map((each) => [each.breakpoint.target, markOf(each)] as const),
+          .filter((status) => status.breakpoint.kind === "scope")
+          .map((status) => [status.breakpoint.target, markOf(status)] as const),
       ),
   );
   const inside = createMemo(() => {
@@ -138,7 +138,7 @@ export function Outline(props: OutlineProps): JSX.Element {
       case "ArrowLeft":
         if (row?.entry.kind === "scope" && row.open) props.store.toggleScope(row.entry.path);
         else if (row !== undefined) {
-          go(rows().findLastIndex((each, i) => i < at && each.depth < row.depth));
+          go(rows().findLastIndex((other, i) => i < at && other.depth < row.depth));
         }
         break;
       case "Enter":
@@ -227,14 +227,14 @@ export function Outline(props: OutlineProps): JSX.Element {
           const ids = entry.kind === "node" ? [entry.id] : row().open ? [] : entry.members;
           return ids.flatMap((id) => props.marked.get(id)?.hits ?? []);
         });
-        const found = () => hits().length;
+        const total = () => hits().length;
         const foundTitle = () => hits()[0]?.text ?? "";
-        const here = () => node() > 0 && node() === current();
+        const isCurrent = () => node() > 0 && node() === current();
         const holds = () => {
           const entry = row().entry;
           return (
             entry.kind === "scope" &&
-            !here() &&
+            !isCurrent() &&
             (currentName()?.startsWith(`${entry.path}/`) ?? false)
           );
         };
@@ -250,9 +250,9 @@ export function Outline(props: OutlineProps): JSX.Element {
             aria-level={row().depth + 1}
             aria-selected={isSelected(row())}
             aria-expanded={row().entry.kind === "scope" ? row().open : undefined}
-            aria-current={here() ? "step" : undefined}
+            aria-current={isCurrent() ? "step" : undefined}
             classList={{
-              cur: here(),
+              cur: isCurrent(),
               in: holds(),
               no: !done(),
               sel: isSelected(row()),
@@ -315,14 +315,14 @@ export function Outline(props: OutlineProps): JSX.Element {
                 </span>
               )}
             </For>
-            <Show when={found() > 0}>
+            <Show when={total() > 0}>
               <span
                 class="tr-watch mi"
                 data-testid="outline-marked"
                 title={`Watches found something here: ${foundTitle()}`}
               >
                 <span class="wmark" />
-                {found() > 1 ? formatCount(found()) : ""}
+                {total() > 1 ? formatCount(total()) : ""}
               </span>
             </Show>
             <Show when={(flags() & FAILED) !== 0}>

@@ -42,11 +42,11 @@ export function Palette(props: {
   const close = (): void => void props.ui.setOverlay("none");
   const entries = createMemo((): readonly Entry[] => {
     const wanted = text().trim().toLowerCase();
-    const found: { entry: Entry; score: number }[] = [];
+    const ranked: { entry: Entry; score: number }[] = [];
     const consider = (entry: Entry, bonus: number): void => {
       const fits = entry.kind === "command" ? commandFitness : fitness;
       const score = wanted === "" ? bonus : fits(entry.title, wanted);
-      if (score !== undefined) found.push({ entry, score: score + (wanted === "" ? 0 : bonus) });
+      if (score !== undefined) ranked.push({ entry, score: score + (wanted === "" ? 0 : bonus) });
     };
     for (const command of props.commands) {
       if (command.enabled()) {
@@ -76,10 +76,10 @@ export function Palette(props: {
         5,
       );
     }
-    return found
+    return ranked
       .sort((a, b) => a.score - b.score)
       .slice(0, MOST)
-      .map((each) => each.entry);
+      .map((match) => match.entry);
   });
   createEffect(on(entries, () => setAt(0)));
   createEffect(() => {

@@ -28,8 +28,8 @@ export function createProblems(store: Store): () => ProblemList | undefined {
     "problems",
     (): GetProblems | undefined => {
       const run = store.runId();
-      const there = store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
-      return run === undefined || !there ? undefined : { type: "get_problems", run };
+      const readable = store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
+      return run === undefined || !readable ? undefined : { type: "get_problems", run };
     },
     beat,
     (before, after) =>
@@ -181,13 +181,13 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
     if (!props.asked || run === undefined || !props.store.forkable()) return undefined;
     return { type: "ask_spread", run, step: props.store.step() };
   });
-  const found = () => {
+  const problems = () => {
     const now = answer();
     return now.kind === "ready" && now.value.touched > 0 ? now.value : undefined;
   };
-  const first = () => found()?.births[0];
+  const first = () => problems()?.births[0];
   return (
-    <Show when={found()}>
+    <Show when={problems()}>
       {(now) => (
         <div class="spread-note" data-testid="spread">
           Step {formatCount(now().step)}: {formatCount(now().touched)} of{" "}

@@ -19,7 +19,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     const cursor = store.cursor();
     return cursor.kind === "past" ? cursor : undefined;
   });
-  const here = () => past()?.seq ?? last();
+  const atSeq = () => past()?.seq ?? last();
   /** Why nothing goes on from here; "" in the past. */
   const end = () => {
     if (past() !== undefined) return "";
@@ -31,12 +31,12 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   // In this order: a value beyond the old end would be cut to it.
   createEffect(() => {
     slider.max = String(last());
-    slider.value = String(here());
+    slider.value = String(atSeq());
   });
-  const step = createMemo(() => stepAt(steps(), here()));
+  const step = createMemo(() => stepAt(steps(), atSeq()));
   const after = () => {
     const { store } = props;
-    return isAfter(step(), here()) && !raisedIn(step(), store.model(), store.live.lastSeq);
+    return isAfter(step(), atSeq()) && !raisedIn(step(), store.model(), store.live.lastSeq);
   };
   const seek = (seq: number): void => {
     if (seq >= last()) store.backToLive();
@@ -48,7 +48,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     // Back goes to the start of this step first, as in every player.
     const index = steps().indexOf(row);
     const target =
-      by < 0 ? steps()[here() - row.start_seq > 1 ? index : index - 1] : steps()[index + 1];
+      by < 0 ? steps()[atSeq() - row.start_seq > 1 ? index : index - 1] : steps()[index + 1];
     if (target !== undefined) seek(target.start_seq);
     else seek(by < 0 ? 1 : last());
   };
@@ -62,9 +62,9 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     void props.theme;
     const all = steps();
     const end = last();
-    const every = Math.max(1, Math.ceil(all.length / Math.max(1, width / 4)));
+    const stride = Math.max(1, Math.ceil(all.length / Math.max(1, width / 4)));
     g.fillStyle = colour("--line-strong");
-    for (let i = 0; i < all.length; i += every) {
+    for (let i = 0; i < all.length; i += stride) {
       // Lighter: the governor left it out.
       g.globalAlpha = all[i]?.observed === false ? 0.35 : 1;
       const x = 7 + ((all[i]?.start_seq ?? 0) / end) * (width - 14);
@@ -88,9 +88,9 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       <IconButton
         small
         icon="left"
-        label={`Previous execution${here() <= 1 ? ": this is the beginning" : ""}`}
-        disabled={here() <= 1}
-        onClick={() => seek(here() - 1)}
+        label={`Previous execution${atSeq() <= 1 ? ": this is the beginning" : ""}`}
+        disabled={atSeq() <= 1}
+        onClick={() => seek(atSeq() - 1)}
       />
       <div class="scrub-track">
         <Canvas class="scrub-marks" label="Steps" draw={marks} />
@@ -98,12 +98,12 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           type="range"
           data-testid="slider"
           aria-label="Moment in the recording"
-          aria-valuetext={`${after() ? "after " : ""}step ${step()?.step ?? 0}, event ${here()} of ${last()}`}
+          aria-valuetext={`${after() ? "after " : ""}step ${step()?.step ?? 0}, event ${atSeq()} of ${last()}`}
           min={1}
           ref={slider}
           disabled={store.model() === undefined}
           classList={{ past: past() !== undefined }}
-          style={{ "--at": `${((here() - 1) / Math.max(1, last() - 1)) * 100}%` }}
+          style={{ "--at": `${((atSeq() - 1) / Math.max(1, last() - 1)) * 100}%` }}
           onInput={(event) => seek(event.currentTarget.valueAsNumber)}
         />
       </div>
@@ -112,7 +112,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
         icon="right"
         label={`Next execution${end()}`}
         disabled={past() === undefined}
-        onClick={() => seek(here() + 1)}
+        onClick={() => seek(atSeq() + 1)}
       />
       <IconButton
         small
@@ -126,7 +126,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
           {after() ? "after " : ""}step {formatCount(step()?.step ?? 0)}
           {step()?.observed === false && !after() ? " (unobserved)" : ""} ·{" "}
         </Show>
-        event {formatCount(here())} of {formatCount(last())}
+        event {formatCount(atSeq())} of {formatCount(last())}
       </span>
       <button
         type="button"

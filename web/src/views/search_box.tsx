@@ -18,7 +18,7 @@ export function SearchBox(props: {
   go(item: Item): void;
   ref(field: HTMLInputElement): void;
 }): JSX.Element {
-  const found = createMemo(() => {
+  const count = createMemo(() => {
     const query = parseQuery(props.ui.search());
     const graph = props.store.model()?.graph;
     if (query === undefined || graph === undefined) return undefined;
@@ -37,7 +37,7 @@ export function SearchBox(props: {
       event.stopPropagation();
     } else if (event.key === "Enter") {
       const graph = props.store.model()?.graph;
-      const id = graph && firstMatch(graph, found() ?? new Set(), props.ui.search());
+      const id = graph && firstMatch(graph, count() ?? new Set(), props.ui.search());
       if (id === undefined) return;
       event.preventDefault();
       props.go({ kind: "node", id });
@@ -65,7 +65,7 @@ export function SearchBox(props: {
           before = from instanceof HTMLElement ? from : undefined;
         }}
       />
-      <Show when={found()} fallback={<kbd>/</kbd>}>
+      <Show when={count()} fallback={<kbd>/</kbd>}>
         {(now) => <span class="mi t3">{formatCount(now().size)}</span>}
       </Show>
     </div>

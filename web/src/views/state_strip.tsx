@@ -131,15 +131,15 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
         <Show when={(progress()?.total ?? 0) > 0}>
           <span class="lcd-strip wide" aria-hidden="true">
             <For each={progress()?.phases ?? []}>
-              {(each) => (
+              {(phase) => (
                 <span
                   class="lcd-lane"
-                  style={{ "flex-grow": each.total }}
-                  title={`${each.phase}: ${each.done} of ${plural(each.total, "operation")}`}
+                  style={{ "flex-grow": phase.total }}
+                  title={`${phase.phase}: ${phase.done} of ${plural(phase.total, "operation")}`}
                 >
                   <span
-                    class={`lcd-fill ph-${each.phase}`}
-                    style={{ width: `${(each.done / Math.max(1, each.total)) * 100}%` }}
+                    class={`lcd-fill ph-${phase.phase}`}
+                    style={{ width: `${(phase.done / Math.max(1, phase.total)) * 100}%` }}
                   />
                 </span>
               )}

@@ -94,9 +94,9 @@ export function StatusBar(props: {
       </Show>
       <span class="wide">
         <For each={phases()}>
-          {(each) => (
+          {(phase) => (
             <span class="status-phase">
-              <i>{each.phase}</i> <span class="m">{formatCount(each.total)}</span>
+              <i>{phase.phase}</i> <span class="m">{formatCount(phase.total)}</span>
             </span>
           )}
         </For>

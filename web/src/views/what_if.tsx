@@ -175,24 +175,28 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
         </thead>
         <tbody>
           <For each={props.detail.changes}>
-            {(each) => (
-              <Row change={each} step={info().last_step > info().step} visit={props.visit} />
+            {(changed) => (
+              <Row change={changed} step={info().last_step > info().step} visit={props.visit} />
             )}
           </For>
           <For each={props.detail.blocked}>
-            {(each) => (
+            {(blocked) => (
               <tr
                 tabindex={0}
-                onClick={() => props.visit(each.node, each.seq)}
+                onClick={() => props.visit(blocked.node, blocked.seq)}
                 onKeyDown={(event) => {
-                  if (event.key === "Enter") props.visit(each.node, each.seq);
+                  if (event.key === "Enter") props.visit(blocked.node, blocked.seq);
                 }}
               >
-                <td class="ell" title={each.name}>
-                  {printable(each.name, 120)}
+                <td class="ell" title={blocked.name}>
+                  {printable(blocked.name, 120)}
                 </td>
-                <td colspan={info().last_step > info().step ? 5 : 4} class="t2" title={each.reason}>
-                  not run again: {printable(each.reason, 300)}
+                <td
+                  colspan={info().last_step > info().step ? 5 : 4}
+                  class="t2"
+                  title={blocked.reason}
+                >
+                  not run again: {printable(blocked.reason, 300)}
                 </td>
               </tr>
             )}
@@ -212,7 +216,7 @@ function Row(props: {
   readonly step: boolean;
   visit(node: number, seq: number): void;
 }): JSX.Element {
-  const told = () => numbersOf(props.change);
+  const numbers = () => numbersOf(props.change);
   const go = (): void => props.visit(props.change.node, props.change.seq);
   return (
     <tr
@@ -227,16 +231,18 @@ function Row(props: {
     >
       <td class="ell">
         {printable(props.change.name, 160)}{" "}
-        <span class="t3 small">{props.change.edited ? `${told().what}, edited` : told().what}</span>
+        <span class="t3 small">
+          {props.change.edited ? `${numbers().what}, edited` : numbers().what}
+        </span>
       </td>
       <Show when={props.step}>
         <td class="r m t3 branch-step">{formatCount(props.change.step)}</td>
       </Show>
-      <td class="r m t2" classList={{ nan: told().old === "NaN" }}>
-        {told().old}
+      <td class="r m t2" classList={{ nan: numbers().old === "NaN" }}>
+        {numbers().old}
       </td>
-      <td class="r m" classList={{ nan: told().new === "NaN" }}>
-        {told().new}
+      <td class="r m" classList={{ nan: numbers().new === "NaN" }}>
+        {numbers().new}
       </td>
       <td class="r m">{formatNumber(props.change.largest, 4)}</td>
       <td class="r m t3 branch-count">{differing(props.change)}</td>

@@ -37,7 +37,7 @@ export function Histogram(props: HistogramProps): JSX.Element {
     [
       { name: "NaN", count: props.nan, high: bars().nan, tone: "nan" },
       { name: "Inf", count: props.inf, high: bars().inf, tone: "inf" },
-    ].filter((each) => each.count > 0);
+    ].filter((part) => part.count > 0);
   return (
     <div
       class="hist"
@@ -76,11 +76,14 @@ export function Histogram(props: HistogramProps): JSX.Element {
         </div>
       </div>
       <For each={specials()}>
-        {(each) => (
-          <div class={`hist-special ${each.tone}`}>
-            <span class="mi">{formatCount(each.count)}</span>
-            <span class={`hist-block ${each.tone}`} style={{ height: `${each.high * 0.6}px` }} />
-            <span class="mi">{each.name}</span>
+        {(special) => (
+          <div class={`hist-special ${special.tone}`}>
+            <span class="mi">{formatCount(special.count)}</span>
+            <span
+              class={`hist-block ${special.tone}`}
+              style={{ height: `${special.high * 0.6}px` }}
+            />
+            <span class="mi">{special.name}</span>
           </div>
         )}
       </For>
@@ -110,7 +113,7 @@ export function Sparkline(props: SparklineProps): JSX.Element {
   const draw = ({ g, width, height, colour }: Surface): void => {
     void props.theme;
     const values = props.values;
-    const finite = values.filter((each): each is number => Number.isFinite(each));
+    const finite = values.filter((value): value is number => Number.isFinite(value));
     if (finite.length === 0) return;
     const low = Math.min(...finite);
     const span = Math.max(...finite) - low || 1;

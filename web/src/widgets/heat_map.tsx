@@ -111,15 +111,15 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
   });
 
   const faults = createMemo(() => {
-    const found: number[] = [];
+    const indices: number[] = [];
     props.data.forEach((value, i) => {
-      if (!Number.isFinite(value)) found.push(i);
+      if (!Number.isFinite(value)) indices.push(i);
     });
-    return found;
+    return indices;
   });
   const next = (): void => {
-    const here = cursor() ?? -1;
-    setCursor(faults().find((each) => each > here) ?? faults()[0]);
+    const shown = cursor() ?? -1;
+    setCursor(faults().find((fault) => fault > shown) ?? faults()[0]);
   };
   const constant = () => {
     const now = range();

@@ -76,8 +76,8 @@ export function NumberGrid(props: {
       const cols = props.vector ? Math.max(1, Math.min(fit, count)) : props.cols;
       const even = Math.floor(room / Math.max(1, cols));
       // As many whole columns as there is room for, if not all fit.
-      const some = Math.floor(room / Math.max(1, fit));
-      const col = even >= NARROW_COL ? Math.min(WIDE_COL, even) : some;
+      const narrow = Math.floor(room / Math.max(1, fit));
+      const col = even >= NARROW_COL ? Math.min(WIDE_COL, even) : narrow;
       return { cols, col, rows: props.vector ? Math.ceil(count / cols) : props.rows, count };
     },
     undefined,

@@ -97,9 +97,9 @@ beforeEach(() => {
     },
     {
       open: () => {
-        const made = new FakeSocket();
-        sockets.push(made);
-        return made as unknown as WebSocket;
+        const socket = new FakeSocket();
+        sockets.push(socket);
+        return socket as unknown as WebSocket;
       },
       probe: () => Promise.resolve(status),
       now: () => 1000,
@@ -116,38 +116,38 @@ beforeEach(() => {
 describe("requests", () => {
   test("are answered by id, in any order", async () => {
     const socket = await connect();
-    const one = wire.request({ type: "unsubscribe", run: "a" }, "done");
+    const request = wire.request({ type: "unsubscribe", run: "a" }, "done");
     const two = wire.request({ type: "get_source", run: "a", file: "f" }, "source");
     await settled();
     const [first, second] = socket.sent.slice(-2);
     socket.answers({ type: "source", file: "f", text: "x", found: true }, second);
     socket.answers({ type: "done" }, first);
     expect((await two).text).toBe("x");
-    expect((await one).type).toBe("done");
+    expect((await request).type).toBe("done");
   });
 
   test("that fail carry the server's words", async () => {
     const socket = await connect();
-    const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at");
+    const request = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at");
     await settled();
     socket.answers({ type: "failed", message: "no run a", hint: "see /api/runs" });
-    await expect(asked).rejects.toMatchObject({ message: "no run a", hint: "see /api/runs" });
+    await expect(request).rejects.toMatchObject({ message: "no run a", hint: "see /api/runs" });
   });
 
   test("time out in words", async () => {
     await connect();
-    const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at", 900);
+    const request = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at", 900);
     await settled();
     elapse(900);
-    await expect(asked).rejects.toThrow("did not answer within 0.9 s");
+    await expect(request).rejects.toThrow("did not answer within 0.9 s");
   });
 
   test("end with the connection", async () => {
     const socket = await connect();
-    const asked = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at");
+    const request = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at");
     await settled();
     socket.close(1006);
-    await expect(asked).rejects.toBeInstanceOf(RequestError);
+    await expect(request).rejects.toBeInstanceOf(RequestError);
     await expect(wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at")).rejects.toThrow(
       "Not connected",
     );
@@ -200,7 +200,7 @@ describe("reconnection", () => {
     last().gives({ type: "runs", runs: [{ id: "r" }] });
     expect(last().sent.at(-1)?.body).toEqual({ type: "subscribe", run: "r", seq: 41 });
     last().gives({ type: "runs", runs: [{ id: "r" }] });
-    expect(last().sent.filter((each) => each.body.type === "subscribe")).toHaveLength(1);
+    expect(last().sent.filter((message) => message.body.type === "subscribe")).toHaveLength(1);
   });
 
   test("asks about a run that is not known yet once it is", async () => {
@@ -209,14 +209,14 @@ describe("reconnection", () => {
     socket.close(1006);
     elapse(250);
     await connect();
-    const asked = wire.request({ type: "get_branches", run: "r" }, "branches");
+    const request = wire.request({ type: "get_branches", run: "r" }, "branches");
     const other = wire.request({ type: "get_branches", run: "other" }, "branches");
     await settled();
     const questions = (): readonly unknown[] =>
       last()
-        .sent.map((each) => each.body as { type: string; run?: string })
-        .filter((each) => each.type === "get_branches")
-        .map((each) => each.run);
+        .sent.map((message) => message.body as { type: string; run?: string })
+        .filter((message) => message.type === "get_branches")
+        .map((message) => message.run);
     expect(questions()).toEqual(["other"]);
     last().answers({ type: "branches", branches: [], notes: [] });
     await other;
@@ -226,7 +226,7 @@ describe("reconnection", () => {
     await settled();
     expect(questions()).toEqual(["other", "r"]);
     last().answers({ type: "branches", branches: [], notes: [] });
-    await expect(asked).resolves.toMatchObject({ branches: [] });
+    await expect(request).resolves.toMatchObject({ branches: [] });
   });
 
   test("waits for a run that never comes no longer than for an answer", async () => {
@@ -235,11 +235,11 @@ describe("reconnection", () => {
     socket.close(1006);
     elapse(250);
     await connect();
-    const asked = wire.request({ type: "get_branches", run: "r" }, "branches");
+    const request = wire.request({ type: "get_branches", run: "r" }, "branches");
     elapse(15_000);
     await settled();
     last().answers({ type: "failed", message: "there is no run r", hint: "" });
-    await expect(asked).rejects.toThrow("there is no run r");
+    await expect(request).rejects.toThrow("there is no run r");
     const lost = wire.request({ type: "get_branches", run: "r" }, "branches");
     last().close(1006);
     await expect(lost).rejects.toThrow("Not connected");
@@ -247,9 +247,9 @@ describe("reconnection", () => {
 
   test("is not tried where the server was told to end", async () => {
     const socket = await connect();
-    const asked = wire.request({ type: "get_branches", run: "r" }, "branches");
+    const request = wire.request({ type: "get_branches", run: "r" }, "branches");
     socket.close(1012);
-    await expect(asked).rejects.toThrow("The connection was lost");
+    await expect(request).rejects.toThrow("The connection was lost");
     expect(links.at(-1)).toEqual({ kind: "ended" });
     expect(timers.size).toBe(0);
     wire.retryNow();

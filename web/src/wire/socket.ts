@@ -325,9 +325,9 @@ export class Wire {
     this.release();
     const waiting = [...this.pending.values()];
     this.pending.clear();
-    for (const each of waiting) {
-      this.host.cancel(each.timer);
-      each.reject(new LineError(message));
+    for (const pending of waiting) {
+      this.host.cancel(pending.timer);
+      pending.reject(new LineError(message));
     }
   }
 }

@@ -106,8 +106,8 @@ function drawLines(
 }
 
 function currentAlpha(drawing: Drawing, box: number): number {
-  const found = drawing.matches === undefined || drawing.matches.has(box);
-  return (found ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);
+  const isMatch = drawing.matches === undefined || drawing.matches.has(box);
+  return (isMatch ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);
 }
 
 function drawBody(

@@ -188,8 +188,8 @@ export function drawSaved(drawing: Drawing, node: number): void {
       stroke,
     );
     if (drawn.size === 1 && bend - start > 60 && detailAt(drawing.zoom) === "near") {
-      const taken = drawing.labels.map((label) => label.rect);
-      const words = savedWords(model, start, bend, lane, taken);
+      const occupied = drawing.labels.map((label) => label.rect);
+      const words = savedWords(model, start, bend, lane, occupied);
       if (words !== undefined) {
         painter.text(words.x, words.y + WORDS_BASE, "saved", SMALL_SANS, palette["text-3"]);
       }
@@ -205,13 +205,13 @@ export function savedWords(
   start: number,
   end: number,
   lane: number,
-  taken: readonly Rect[],
+  occupied: readonly Rect[],
 ): Rect | undefined {
   const width = textWidth("saved", SMALL_SANS);
   for (let x = end - 8 - width; x >= start + 6; x -= width) {
     for (const y of [lane - 5 - WORDS_BASE, lane + 4]) {
       const rect = { x, y, width, height: WORDS_BASE + 3 };
-      if (!coversBox(model, grow(rect, 1)) && !taken.some((other) => overlaps(other, rect))) {
+      if (!coversBox(model, grow(rect, 1)) && !occupied.some((other) => overlaps(other, rect))) {
         return rect;
       }
     }
@@ -247,7 +247,7 @@ export function edgeWords(model: SceneModel, edge: number): { shape: string; siz
   const carried = model.hierarchy.values.get(value[edge]!);
   if (carried?.type !== undefined) return { shape: carried.type, size: bytes[edge] ? size : "" };
   const shape = shapeText(carried?.shape ?? []);
-  const known = carried?.shape.every((each) => each !== null) ?? true;
+  const known = carried?.shape.every((length) => length !== null) ?? true;
   return { shape: shape === "" ? "scalar" : shape, size: known ? size : "" };
 }
 

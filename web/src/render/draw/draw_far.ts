@@ -28,9 +28,9 @@ export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
     const fold = kind === BOX_FOLD;
     const done = (fold ? live.groupDone : live.done)[ref] === 1;
     const hue = fold ? (foldColour(drawing, ref) ?? palette["text-off"]) : nodeColour(drawing, ref);
-    const found = matches === undefined || matches.has(box);
+    const isMatch = matches === undefined || matches.has(box);
     const strength =
-      (done ? 0.8 : 0.3) * (found ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);
+      (done ? 0.8 : 0.3) * (isMatch ? 1 : DIMMED) * (skipped(drawing, box) ? SKIPPED_ALPHA : 1);
     put(mix(palette["bg-canvas"], hue, strength), [
       scene.x[box]!,
       scene.y[box]! + 2,

@@ -114,13 +114,13 @@ function freeRect(
     const rect = { x, y, width, height };
     // Two names with nothing between them read as one.
     const apart = { ...rect, x: x - GAP / zoom, width: width + (2 * GAP) / zoom };
-    const taken = placed.find((other) => overlaps(other.rect, apart));
-    const free = (at: Rect) => far || !model.boxesIn(at).some((each) => hasName(drawing, each));
-    if (taken === undefined) {
+    const blocking = placed.find((other) => overlaps(other.rect, apart));
+    const free = (at: Rect) => far || !model.boxesIn(at).some((box) => hasName(drawing, box));
+    if (blocking === undefined) {
       if (free(rect)) return rect;
       continue;
     }
-    const beside = { ...rect, x: taken.rect.x + taken.rect.width + GAP / zoom };
+    const beside = { ...rect, x: blocking.rect.x + blocking.rect.width + GAP / zoom };
     const inside = beside.x + width <= own.x + own.width;
     if (inside && !placed.some((other) => overlaps(other.rect, beside)) && free(beside)) {
       return beside;
@@ -129,7 +129,7 @@ function freeRect(
   if (!open || far) return undefined;
   // Nearer, a scope of one node has no room above it: the name stands on the scope's upper border.
   const above = { x, y: own.y - height, width, height };
-  const covers = model.boxesIn(above).some((each) => hasName(drawing, each));
+  const covers = model.boxesIn(above).some((box) => hasName(drawing, box));
   const meets = placed.some((other) => overlaps(other.rect, above));
   return covers || meets || above.y < view.y ? undefined : above;
 }

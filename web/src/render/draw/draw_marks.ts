@@ -121,7 +121,7 @@ function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
   const column = node < 0 ? -1 : columnOf(drawing, node);
   const labels: Rect[] = drawing.labels.map((label) => label.rect);
   if (drawing.raised >= 0) labels.push(grow(raisedRect(drawing, marks, drawing.raised), 7));
-  const taken = new Set(drawing.labels.map((label) => label.edge));
+  const labelled = new Set(drawing.labels.map((label) => label.edge));
   for (const edge of model.edgesIn(drawing.view)) {
     const source = scene.source[edge]!;
     const target = scene.target[edge]!;
@@ -138,7 +138,7 @@ function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
       width: Math.max(edgeWidth(scene.bytes[edge]!), 1.5, 1 / zoom),
     });
     const ends = source === box || target === box;
-    if (ends && !taken.has(edge) && detailAt(zoom) === "near") {
+    if (ends && !labelled.has(edge) && detailAt(zoom) === "near") {
       drawEdgeLabel(drawing, edge, target === box, labels);
     }
   }

@@ -96,8 +96,8 @@ describe("names of scopes from far away", () => {
     expect(labels[0]!.text).toMatch(/^block_/);
     // As large on the screen as it is in the boxes near by.
     expect(labels[0]!.rect.height * zoom).toBeGreaterThanOrEqual(12);
-    labels.forEach((one, k) => {
-      for (const other of labels.slice(k + 1)) expect(overlaps(one.rect, other.rect)).toBe(false);
+    labels.forEach((label, k) => {
+      for (const other of labels.slice(k + 1)) expect(overlaps(label.rect, other.rect)).toBe(false);
     });
   });
 
@@ -156,7 +156,7 @@ describe("the words at the line of what is saved", () => {
     for (let y = box.y - 30; y < box.y + 60; y += 3) {
       const words = savedWords(model, box.x, box.x + box.width + 4, y, []);
       if (words === undefined) continue;
-      const below = model.boxesIn(words).filter((each) => model.scene.kind[each] !== BOX_SCOPE);
+      const below = model.boxesIn(words).filter((box) => model.scene.kind[box] !== BOX_SCOPE);
       expect(below).toEqual([]);
     }
   });

@@ -28,7 +28,7 @@ const NODES = [
 ];
 
 /** All that is painted, in order, while node 2 is selected and `asked` has a place in a chain. */
-function painted(nodes: readonly GraphNode[], here: number | undefined, asked = 2) {
+function painted(nodes: readonly GraphNode[], stoppedAt: number | undefined, onPath = 2) {
   const calls: Call[] = [];
   const painter = new Proxy({} as Painter, {
     get:
@@ -40,7 +40,7 @@ function painted(nodes: readonly GraphNode[], here: number | undefined, asked = 
   const hierarchy = buildHierarchy(nodes, new Map(values.map((value) => [value.id, value])));
   const model = new SceneModel(hierarchy, composeScene(new NestedLayout(hierarchy), "all", 1));
   const { left, top, right, bottom } = model.scene;
-  const path = { nodes: new Map([[asked, "12"]]), culprit: 0, edges: [], tone: "nan" as const };
+  const path = { nodes: new Map([[onPath, "12"]]), culprit: 0, edges: [], tone: "nan" as const };
   const drawing: Drawing = {
     painter,
     palette: PALETTE,
@@ -54,15 +54,15 @@ function painted(nodes: readonly GraphNode[], here: number | undefined, asked = 
     matches: undefined,
     changes: undefined,
     path: scenePath(model, path),
-    raised: here === undefined ? -1 : model.nodeBox[here - 1]!,
+    raised: stoppedAt === undefined ? -1 : model.nodeBox[stoppedAt - 1]!,
     labels: placeLabels(model),
   };
   const marks: Marks = {
-    current: here === undefined ? undefined : { node: here, when: "after", live: true },
+    current: stoppedAt === undefined ? undefined : { node: stoppedAt, when: "after", live: true },
     badge:
-      here === undefined
+      stoppedAt === undefined
         ? undefined
-        : { node: here, histogram: [1, 2], nanCount: 0, infCount: 0, text: "" },
+        : { node: stoppedAt, histogram: [1, 2], nanCount: 0, infCount: 0, text: "" },
     breakpoints: new Map(),
     watchMarks: new Map(),
     selection: { kind: "node", id: 2 },
@@ -73,7 +73,7 @@ function painted(nodes: readonly GraphNode[], here: number | undefined, asked = 
   };
   drawStill(drawing);
   drawOverlay(drawing, marks);
-  const raised = here === undefined ? undefined : raisedRect(drawing, marks, drawing.raised);
+  const raised = stoppedAt === undefined ? undefined : raisedRect(drawing, marks, drawing.raised);
   const parent = model.scene.parent[drawing.raised] ?? -1;
   return { calls, raised, scope: parent < 0 ? undefined : model.rect(parent) };
 }

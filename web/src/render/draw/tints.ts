@@ -14,8 +14,8 @@ const known = new WeakMap<Tints, { readonly of: Hierarchy; readonly shares: Shar
 
 /** By group index: tints and the share of the group's nodes that has them, the largest first. */
 export function tintShares(hierarchy: Hierarchy, tints: Tints): Shares {
-  const found = known.get(tints);
-  if (found?.of === hierarchy) return found.shares;
+  const cached = known.get(tints);
+  if (cached?.of === hierarchy) return cached.shares;
   const counts = hierarchy.groups.map(() => new Map<Token, number>());
   hierarchy.nodes.forEach((node, index) => {
     const token = tints.get(node.id);
@@ -28,9 +28,9 @@ export function tintShares(hierarchy: Hierarchy, tints: Tints): Shares {
       group = hierarchy.groups[group]!.parent;
     }
   });
-  const shares = counts.map((each) => {
-    const total = [...each.values()].reduce((sum, count) => sum + count, 0);
-    return [...each]
+  const shares = counts.map((perKind) => {
+    const total = [...perKind.values()].reduce((sum, count) => sum + count, 0);
+    return [...perKind]
       .map(([token, count]) => [token, count / total] as const)
       .sort((a, b) => b[1] - a[1]);
   });

@@ -46,8 +46,8 @@ const FONT_FACE =
   /@font-face\{font-family:"[\w ]+";font-weight:[\d ]+;src:url\(data:font\/woff2;base64,[\w+/=]+\)\}/g;
 
 /** Font faces and nothing else, whatever was given. */
-function fontCss(given = ""): string {
-  return (given.match(FONT_FACE) ?? []).join("");
+function fontCss(css = ""): string {
+  return (css.match(FONT_FACE) ?? []).join("");
 }
 
 export class SvgPainter implements Painter {

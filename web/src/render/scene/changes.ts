@@ -33,15 +33,15 @@ export function sceneChanges(model: SceneModel, changes: GraphChanges): SceneCha
   for (const [id, kind] of changes.marks) {
     const box = model.visibleBox(hierarchy.indexOf.get(id) ?? -1);
     if (box < 0) continue;
-    const found = counts.get(box) ?? { new: 0, rewired: 0, skipped: 0 };
-    found[kind] += 1;
-    counts.set(box, found);
+    const tally = counts.get(box) ?? { new: 0, rewired: 0, skipped: 0 };
+    tally[kind] += 1;
+    counts.set(box, tally);
   }
   const boxes = new Map<number, BoxChange>();
-  for (const [box, found] of counts) {
+  for (const [box, tally] of counts) {
     const size = model.isGroup(box) ? hierarchy.groups[model.scene.ref[box]!]!.ops : 1;
     const kinds = ["new", "rewired", "skipped"] as const;
-    boxes.set(box, { ...found, whole: kinds.find((kind) => found[kind] >= size) });
+    boxes.set(box, { ...tally, whole: kinds.find((kind) => tally[kind] >= size) });
   }
   return { boxes, ...wires(model, changes) };
 }

@@ -191,7 +191,7 @@ export function neighbourOf(
 /** Boxes joined to `box` by an edge, through the borders of scopes. */
 function connected(model: SceneModel, box: number): number[] {
   const { scene } = model;
-  const found: number[] = [];
+  const joined: number[] = [];
   const values = new Map<number, boolean>();
   for (let edge = 0; edge < scene.edges; edge++) {
     const source = scene.source[edge]!;
@@ -199,16 +199,16 @@ function connected(model: SceneModel, box: number): number[] {
     if (source !== box && target !== box) continue;
     const other = source === box ? target : source;
     if (scene.kind[other] === BOX_SCOPE) values.set(scene.value[edge]!, source === box);
-    else found.push(other);
+    else joined.push(other);
   }
-  if (values.size === 0) return found;
+  if (values.size === 0) return joined;
   for (let edge = 0; edge < scene.edges; edge++) {
     const down = values.get(scene.value[edge]!);
     if (down === undefined) continue;
     const end = down ? scene.target[edge]! : scene.source[edge]!;
-    if (scene.kind[end] !== BOX_SCOPE) found.push(end);
+    if (scene.kind[end] !== BOX_SCOPE) joined.push(end);
   }
-  return found;
+  return joined;
 }
 
 export function sameItem(a: GraphItem | undefined, b: GraphItem | undefined): boolean {

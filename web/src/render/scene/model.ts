@@ -59,8 +59,8 @@ export class SceneModel {
         overlaps(this.rect(box), view),
       );
     }
-    const found = this.boxes?.search(view.x, view.y, view.x + view.width, view.y + view.height);
-    return found === undefined ? [] : found.sort((a, b) => a - b);
+    const boxes = this.boxes?.search(view.x, view.y, view.x + view.width, view.y + view.height);
+    return boxes === undefined ? [] : boxes.sort((a, b) => a - b);
   }
 
   edgesIn(view: Rect): number[] {
@@ -131,13 +131,13 @@ export class SceneModel {
 
   private findSaved(): number[] {
     const { crossing, groups, groupOf } = this.hierarchy;
-    const found = new Set<number>();
+    const ids = new Set<number>();
     for (const [producer, reader] of crossing) {
       if (groups[groupOf[reader]!]!.column !== COLUMN_BACKWARD) continue;
       const box = this.nodeBox[producer]!;
-      if (box >= 0) found.add(box);
+      if (box >= 0) ids.add(box);
     }
-    return [...found];
+    return [...ids];
   }
 
   private routeRect(edge: number): Rect {

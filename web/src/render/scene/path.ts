@@ -35,8 +35,8 @@ export function pathKey(
   const rows = new Map<PathTone, { sign: string; tone: PathTone; words: string }>();
   for (const [id, sign] of path.nodes) {
     const tone = toneAt(path, id);
-    const asked = rows.size === 0 ? "asked about, " : "";
-    if (!rows.has(tone)) rows.set(tone, { sign, tone, words: `${asked}${TONE_WORDS[tone]}` });
+    const prefix = rows.size === 0 ? "asked about, " : "";
+    if (!rows.has(tone)) rows.set(tone, { sign, tone, words: `${prefix}${TONE_WORDS[tone]}` });
   }
   return [...rows.values()];
 }
@@ -55,9 +55,9 @@ export function scenePath(model: SceneModel, path: GraphPath): ScenePath {
   }
   const guilty = path.culprit === undefined ? -1 : boxOf(path.culprit);
   const boxes = new Map<number, BoxSign>();
-  for (const [box, found] of texts) {
+  for (const [box, entries] of texts) {
     const tone = tones.get(box) ?? path.tone;
-    boxes.set(box, { text: joined(found), culprit: box === guilty, tone });
+    boxes.set(box, { text: joined(entries), culprit: box === guilty, tone });
   }
   const readers = new Map<number, number[]>();
   const between = new Map<string, PathTone>();
@@ -83,9 +83,13 @@ export function scenePath(model: SceneModel, path: GraphPath): ScenePath {
 }
 
 /** Of nodes behind one box: a NaN is said before an Inf, and that before anything finite. */
-function worse(one: PathTone | undefined, other: PathTone): PathTone {
-  if (one === undefined || one === other) return other;
-  return one === "nan" || other === "nan" ? "nan" : one === "inf" || other === "inf" ? "inf" : one;
+function worse(first: PathTone | undefined, other: PathTone): PathTone {
+  if (first === undefined || first === other) return other;
+  return first === "nan" || other === "nan"
+    ? "nan"
+    : first === "inf" || other === "inf"
+      ? "inf"
+      : first;
 }
 
 /** `2`, `2–5`, `≠`: what the nodes behind one box are called together. */

@@ -199,7 +199,7 @@ export interface GraphView {
    * What is on screen, or the whole graph as it is folded, as a stand-alone SVG document; `title`
    * stands below it, `fonts` is CSS that holds fonts themselves.
    */
-  toSvg(what: "screen" | "whole", page: { title: string; fonts: string }): string;
+  toSvg(extent: "screen" | "whole", page: { title: string; fonts: string }): string;
   /** The overview strip's canvas; drawn and driven by the view. */
   readonly overview: HTMLCanvasElement;
   /** For tests: screen rectangle (CSS px relative to the host) of an item now, if visible. */

@@ -81,7 +81,8 @@ export function loadFonts(loaded: () => void): () => void {
 }
 
 function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
-  const made = canvas.getContext("2d");
-  if (made === null) throw new Error("This browser provides no 2D canvas, which the graph needs.");
-  return made;
+  const context = canvas.getContext("2d");
+  if (context === null)
+    throw new Error("This browser provides no 2D canvas, which the graph needs.");
+  return context;
 }

@@ -303,20 +303,20 @@ describe("changes of a step", () => {
 
   it("stand on boxes and edges, and former edges between boxes", () => {
     const open = model(CHAIN, "all");
-    const found = sceneChanges(open, changes);
+    const sceneChange = sceneChanges(open, changes);
     const box = (id: number) => open.boxOf({ kind: "node", id });
-    expect(found.boxes.get(box(3))).toEqual({ new: 1, rewired: 0, skipped: 0, whole: "new" });
-    expect(found.boxes.get(box(4))?.whole).toBe("rewired");
-    expect(found.boxes.has(box(2))).toBe(false);
-    expect(found.ghosts).toEqual([[box(1), box(4)]]);
-    expect(found.edges.length).toBeGreaterThan(0);
-    expect(found.edges.every((edge) => open.scene.value[edge] === 103)).toBe(true);
+    expect(sceneChange.boxes.get(box(3))).toEqual({ new: 1, rewired: 0, skipped: 0, whole: "new" });
+    expect(sceneChange.boxes.get(box(4))?.whole).toBe("rewired");
+    expect(sceneChange.boxes.has(box(2))).toBe(false);
+    expect(sceneChange.ghosts).toEqual([[box(1), box(4)]]);
+    expect(sceneChange.edges.length).toBeGreaterThan(0);
+    expect(sceneChange.edges.every((edge) => open.scene.value[edge] === 103)).toBe(true);
   });
 
   it("are counted on a folded scope, which is not new as a whole", () => {
     const folded = model(CHAIN, new Set());
-    const found = sceneChanges(folded, changes);
-    expect(found.boxes.get(folded.boxOf({ kind: "scope", path: "s" }))).toEqual({
+    const sceneChange = sceneChanges(folded, changes);
+    expect(sceneChange.boxes.get(folded.boxOf({ kind: "scope", path: "s" }))).toEqual({
       new: 1,
       rewired: 0,
       skipped: 0,
@@ -346,19 +346,19 @@ describe("a path", () => {
 
   it("signs its boxes and follows its edges", () => {
     const open = model(CHAIN, "all");
-    const found = scenePath(open, path);
-    expect(found.boxes.get(open.nodeBox[1]!)).toMatchObject({ text: "3", culprit: true });
-    expect(found.boxes.get(open.nodeBox[3]!)).toMatchObject({ text: "1", culprit: false });
-    expect(found.boxes.has(open.nodeBox[0]!)).toBe(false);
-    const producers = [...found.edges.keys()].map((edge) => ends(open, edge)[0]);
+    const shownPath = scenePath(open, path);
+    expect(shownPath.boxes.get(open.nodeBox[1]!)).toMatchObject({ text: "3", culprit: true });
+    expect(shownPath.boxes.get(open.nodeBox[3]!)).toMatchObject({ text: "1", culprit: false });
+    expect(shownPath.boxes.has(open.nodeBox[0]!)).toBe(false);
+    const producers = [...shownPath.edges.keys()].map((edge) => ends(open, edge)[0]);
     expect(new Set(producers)).toEqual(new Set([1, 2]));
   });
 
   it("has the same sign on the canvas as in the legend, in one colour", () => {
     const open = model(CHAIN, "all");
     const mixed = { ...path, tones: new Map([[2, "select" as const]]) };
-    const found = scenePath(open, mixed);
-    const drawn = [...found.boxes.values()].map(({ text, tone }) => `${text} ${tone}`);
+    const shownPath = scenePath(open, mixed);
+    const drawn = [...shownPath.boxes.values()].map(({ text, tone }) => `${text} ${tone}`);
     expect(pathKey(mixed)).toEqual([
       { sign: "1", tone: "nan", words: "asked about, NaN" },
       { sign: "3", tone: "select", words: "finite" },
@@ -371,10 +371,10 @@ describe("a path", () => {
 
   it("is gathered at a folded scope", () => {
     const folded = model(CHAIN, new Set());
-    const found = scenePath(folded, path);
+    const shownPath = scenePath(folded, path);
     const scope = folded.visibleBox(1);
-    expect(found.boxes.get(scope)).toEqual({ text: "2–3", culprit: true, tone: "nan" });
-    expect([...found.edges.keys()].map((edge) => ends(folded, edge))).toEqual([
+    expect(shownPath.boxes.get(scope)).toEqual({ text: "2–3", culprit: true, tone: "nan" });
+    expect([...shownPath.edges.keys()].map((edge) => ends(folded, edge))).toEqual([
       [2, folded.nodeBox[3]],
     ]);
   });
@@ -385,7 +385,7 @@ describe("control edges", () => {
     const ordered = [node(1), node(2, { control: [1] }), node(3, { inputs: [101], control: [1] })];
     const shown = model(ordered, "all");
     const words = Array.from({ length: shown.scene.edges }, (_, edge) => edgeWords(shown, edge));
-    expect(words.map((each) => each.shape).sort()).toEqual(["32×10", "runs before"]);
+    expect(words.map((label) => label.shape).sort()).toEqual(["32×10", "runs before"]);
   });
 });
 

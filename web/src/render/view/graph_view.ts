@@ -151,12 +151,12 @@ class CanvasGraphView implements GraphView {
     this.labels = placeLabels(model);
     this.unfitted = this.stage.view.width === 0;
     const from = this.camera;
-    const asked = this.wanted?.kind === "node" ? this.wanted.id : undefined;
+    const requested = this.wanted?.kind === "node" ? this.wanted.id : undefined;
     let to = cameraFor(from, before, model, this.stage.view, {
       toggled: this.toggled,
       touched: this.touched,
       whole: this.whole,
-      focus: focusRect(model, this.look.current?.node ?? asked),
+      focus: focusRect(model, this.look.current?.node ?? requested),
     });
     // One scope folded or opened stays where it is; the rest of the graph goes where it must.
     if (this.toggled !== undefined) this.whole = false;
@@ -290,8 +290,8 @@ class CanvasGraphView implements GraphView {
     return next < 0 ? undefined : this.model.itemOf(next);
   }
 
-  toSvg(what: "screen" | "whole", page: { title: string; fonts: string }): string {
-    const seenBy = what === "screen" ? { camera: this.camera, view: this.stage.view } : undefined;
+  toSvg(extent: "screen" | "whole", page: { title: string; fonts: string }): string {
+    const seenBy = extent === "screen" ? { camera: this.camera, view: this.stage.view } : undefined;
     return svgOf(this.look, this.model, this.labels, page, seenBy);
   }
 

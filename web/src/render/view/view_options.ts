@@ -67,15 +67,15 @@ export function plainLook(palette: Palette): Look {
 }
 
 /** Found once per scene: a frame of a tween shares its boxes. */
-const found = new WeakMap<GraphChanges, { scene: unknown; changes: SceneChanges }>();
+const sceneChangesOf = new WeakMap<GraphChanges, { scene: unknown; changes: SceneChanges }>();
 
 function onScene(model: SceneModel, changes: GraphChanges): SceneChanges {
-  const known = found.get(changes);
+  const known = sceneChangesOf.get(changes);
   // A tween moves the boxes, and leaves their kinds alone.
   if (known?.scene === model.scene.kind) return known.changes;
-  const made = sceneChanges(model, changes);
-  found.set(changes, { scene: model.scene.kind, changes: made });
-  return made;
+  const converted = sceneChanges(model, changes);
+  sceneChangesOf.set(changes, { scene: model.scene.kind, changes: converted });
+  return converted;
 }
 
 const paths = new WeakMap<GraphPath, { scene: unknown; path: ScenePath }>();
@@ -83,9 +83,9 @@ const paths = new WeakMap<GraphPath, { scene: unknown; path: ScenePath }>();
 function pathOn(model: SceneModel, path: GraphPath): ScenePath {
   const known = paths.get(path);
   if (known?.scene === model.scene.kind) return known.path;
-  const made = scenePath(model, path);
-  paths.set(path, { scene: model.scene.kind, path: made });
-  return made;
+  const converted = scenePath(model, path);
+  paths.set(path, { scene: model.scene.kind, path: converted });
+  return converted;
 }
 
 export function drawingOf(

@@ -52,7 +52,7 @@ const TABLE: readonly (readonly [string, Situation, string])[] = [
 describe("what can be done", () => {
   test.each(TABLE)("%s", (_, situation, works) => {
     const can = abilitiesIn(situation);
-    expect(WHAT.map((what) => (can[what] === "" ? "1" : "0")).join("")).toBe(works);
+    expect(WHAT.map((ability) => (can[ability] === "" ? "1" : "0")).join("")).toBe(works);
   });
 
   test("what cannot be done says why", () => {

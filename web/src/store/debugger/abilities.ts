@@ -108,7 +108,7 @@ export function abilities(store: Store): Abilities {
     pausing: store.pausing(),
     past: cursor.kind === "past",
     seq: cursor.kind === "past" ? cursor.seq : (model?.seq ?? 0),
-    breakpoints: (model?.session?.breakpoints ?? []).filter((each) => each.breakpoint.enabled)
+    breakpoints: (model?.session?.breakpoints ?? []).filter((status) => status.breakpoint.enabled)
       .length,
   });
 }

@@ -49,9 +49,9 @@ const SET = [status(1, "loss/mean"), status(2, "softmax", { kind: "op" })];
 
 test("a node's breakpoint is set with id 0 and taken away again; the others keep their ids", () => {
   const set = toggled(SET, "net/tanh");
-  expect(set.map((each) => each.id)).toEqual([1, 2, 0]);
+  expect(set.map((breakpoint) => breakpoint.id)).toEqual([1, 2, 0]);
   expect(set.at(-1)).toMatchObject({ kind: "node", target: "net/tanh", when: "after" });
-  expect(toggled(SET, "loss/mean").map((each) => each.id)).toEqual([2]);
+  expect(toggled(SET, "loss/mean").map((breakpoint) => breakpoint.id)).toEqual([2]);
 });
 
 test("an op's breakpoint of the same name is another one", () => {
@@ -63,7 +63,7 @@ test("changes leave the rest as it is", () => {
     { id: 1, condition: "" },
     { id: 2, condition: "value > 1", target: "softmax" },
   ]);
-  expect(removed(SET, 1).map((each) => each.id)).toEqual([2]);
+  expect(removed(SET, 1).map((breakpoint) => breakpoint.id)).toEqual([2]);
   expect(added(SET, { kind: "scope", target: "loss", when: "before" }).at(-1)).toMatchObject({
     id: 0,
     kind: "scope",
@@ -89,13 +89,13 @@ test("marks", () => {
 
 test("a scope's breakpoint is another than that of a node of the same name", () => {
   const set = toggled(SET, "loss/mean", "scope");
-  expect(set.map((each) => [each.kind, each.target])).toEqual([
+  expect(set.map((breakpoint) => [breakpoint.kind, breakpoint.target])).toEqual([
     ["node", "loss/mean"],
     ["op", "softmax"],
     ["scope", "loss/mean"],
   ]);
   const statuses = [...SET, status(3, "loss", { kind: "scope" })];
-  expect(toggled(statuses, "loss", "scope").map((each) => each.id)).toEqual([1, 2]);
+  expect(toggled(statuses, "loss", "scope").map((breakpoint) => breakpoint.id)).toEqual([1, 2]);
 });
 
 test("a range of steps is read as it is written", () => {
@@ -109,13 +109,23 @@ test("a range of steps is read as it is written", () => {
 
 test("a group is switched together, and the rest stays", () => {
   const set = [status(1, "a", { group: "g" }), status(2, "b"), status(3, "c", { group: "g" })];
-  expect(switched(set, "g", false).map((each) => each.enabled)).toEqual([false, true, false]);
+  expect(switched(set, "g", false).map((breakpoint) => breakpoint.enabled)).toEqual([
+    false,
+    true,
+    false,
+  ]);
 });
 
 test("what a breakpoint asks for besides is said in a few words", () => {
   expect(optionsText(status(1, "a").breakpoint)).toEqual([]);
-  const asked = { when: "before", first_step: 3, hits: "% 5", once: true, log: "{step}" } as const;
-  expect(optionsText(status(1, "a", asked).breakpoint)).toEqual([
+  const options = {
+    when: "before",
+    first_step: 3,
+    hits: "% 5",
+    once: true,
+    log: "{step}",
+  } as const;
+  expect(optionsText(status(1, "a", options).breakpoint)).toEqual([
     "before",
     "step 3..",
     "hits % 5",

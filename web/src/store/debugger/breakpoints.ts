@@ -14,10 +14,12 @@ export function toggled(
   target: string,
   kind: "node" | "scope" = "node",
 ): readonly Breakpoint[] {
-  const set = statuses.map((each) => each.breakpoint);
-  const without = set.filter((each) => !(each.kind === kind && each.target === target));
+  const set = statuses.map((status) => status.breakpoint);
+  const without = set.filter(
+    (breakpoint) => !(breakpoint.kind === kind && breakpoint.target === target),
+  );
   if (without.length < set.length) return without;
-  return [...set, made({ kind, target })];
+  return [...set, breakpointOf({ kind, target })];
 }
 
 /** The set with one breakpoint changed. */
@@ -32,17 +34,19 @@ export function changed(
 }
 
 export function removed(statuses: readonly BreakpointStatus[], id: number): readonly Breakpoint[] {
-  return statuses.map((each) => each.breakpoint).filter((each) => each.id !== id);
+  return statuses.map((status) => status.breakpoint).filter((breakpoint) => breakpoint.id !== id);
 }
 
 export function added(
   statuses: readonly BreakpointStatus[],
   wanted: Pick<Breakpoint, "kind" | "target"> & Partial<Breakpoint>,
 ): readonly Breakpoint[] {
-  return [...statuses.map((each) => each.breakpoint), made(wanted)];
+  return [...statuses.map((status) => status.breakpoint), breakpointOf(wanted)];
 }
 
-function made(wanted: Pick<Breakpoint, "kind" | "target"> & Partial<Breakpoint>): Breakpoint {
+function breakpointOf(
+  wanted: Pick<Breakpoint, "kind" | "target"> & Partial<Breakpoint>,
+): Breakpoint {
   return { ...NEW, ...wanted };
 }
 
@@ -80,9 +84,9 @@ export function stepsText(breakpoint: Pick<Breakpoint, "first_step" | "last_step
 
 /** The range that a text means; null if it is none. */
 export function stepsOf(text: string): Pick<Breakpoint, "first_step" | "last_step"> | null {
-  const found = /^(\d{1,9})?\s*(\.\.)?\s*(\d{1,9})?$/.exec(text.trim());
-  if (found === null) return null;
-  const [, first, dots, last] = found;
+  const match = /^(\d{1,9})?\s*(\.\.)?\s*(\d{1,9})?$/.exec(text.trim());
+  if (match === null) return null;
+  const [, first, dots, last] = match;
   if (dots === undefined) {
     if (last !== undefined) return null;
     return first === undefined

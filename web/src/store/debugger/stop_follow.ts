@@ -25,7 +25,7 @@ export function folded(folds: FoldState, path: string): FoldState {
 export function unfolded(folds: FoldState, path: string): FoldState {
   const chain = ancestors(path);
   const shut = new Set(folds.shut);
-  for (const each of chain) shut.delete(each);
+  for (const ancestor of chain) shut.delete(ancestor);
   return { open: new Set([...folds.open, ...chain]), shut };
 }
 

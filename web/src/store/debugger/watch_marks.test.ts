@@ -23,10 +23,10 @@ const status = (change: Partial<WatchStatus>): WatchStatus => ({
 });
 
 test("marks are by node, the newest first; more is said where more was found", () => {
-  const found = markedNodes([status({ hits: 40 })], undefined);
-  expect([...found.keys()].sort()).toEqual([4, 5]);
-  expect(found.get(5)?.hits.map((each) => each.seq)).toEqual([9, 3]);
-  expect(found.get(5)?.more).toEqual(["nan -> mark"]);
+  const marks = markedNodes([status({ hits: 40 })], undefined);
+  expect([...marks.keys()].sort()).toEqual([4, 5]);
+  expect(marks.get(5)?.hits.map((hit) => hit.seq)).toEqual([9, 3]);
+  expect(marks.get(5)?.more).toEqual(["nan -> mark"]);
   expect(markedNodes([status({ hits: 3 })], undefined).get(5)?.more).toEqual([]);
 });
 
@@ -45,8 +45,8 @@ test("what the recording said is marked too, and nothing twice", () => {
     caveats: [],
     fault: "",
   } as const;
-  const found = markedNodes([status({})], { text: "nan", answer });
-  expect(found.get(5)?.hits.map((each) => each.seq)).toEqual([20, 9, 3]);
+  const marks = markedNodes([status({})], { text: "nan", answer });
+  expect(marks.get(5)?.hits.map((hit) => hit.seq)).toEqual([20, 9, 3]);
 });
 
 test("a hit in words", () => {

@@ -25,13 +25,13 @@ export type MarkedNodes = ReadonlyMap<number, Marked>;
 
 export function markedNodes(
   statuses: readonly WatchStatus[],
-  asked: Asked | undefined,
+  question: Asked | undefined,
 ): MarkedNodes {
   const hits = new Map<number, MarkedHit[]>();
   const more = new Map<number, Set<string>>();
   const take = (node: number, hit: MarkedHit, further: boolean): void => {
     const known = hits.get(node) ?? [];
-    if (known.some((each) => each.seq === hit.seq && each.text === hit.text)) return;
+    if (known.some((other) => other.seq === hit.seq && other.text === hit.text)) return;
     hits.set(node, [...known, hit]);
     if (further) more.set(node, (more.get(node) ?? new Set()).add(hit.watch));
   };
@@ -42,15 +42,15 @@ export function markedNodes(
       take(node, { watch: status.text, seq, step, text }, further);
     }
   }
-  const answer = asked?.answer;
+  const answer = question?.answer;
   for (const { node, seq, step, text } of answer?.hits ?? []) {
     const further = (answer?.total ?? 0) > (answer?.hits.length ?? 0);
-    take(node, { watch: asked?.text ?? "", seq, step, text }, further);
+    take(node, { watch: question?.text ?? "", seq, step, text }, further);
   }
   return new Map(
-    [...hits].map(([node, found]) => [
+    [...hits].map(([node, nodeHits]) => [
       node,
-      { hits: found.sort((a, b) => b.seq - a.seq), more: [...(more.get(node) ?? [])] },
+      { hits: nodeHits.sort((a, b) => b.seq - a.seq), more: [...(more.get(node) ?? [])] },
     ]),
   );
 }

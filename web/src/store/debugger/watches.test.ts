@@ -58,16 +58,16 @@ describe("rules", () => {
   ];
 
   it("stand by their kind", () => {
-    expect(rulesFound(rules, "").map(([kind, found]) => [kind, found.length])).toEqual([
+    expect(rulesFound(rules, "").map(([kind, matching]) => [kind, matching.length])).toEqual([
       ["MindInsight", 2],
       ["TensorBoard", 1],
     ]);
   });
 
   it("are found by words of their name, abbreviation and purpose", () => {
-    expect(rulesFound(rules, "gv").flatMap(([, found]) => found.map((each) => each.name))).toEqual([
-      "gradient_vanishing",
-    ]);
+    expect(
+      rulesFound(rules, "gv").flatMap(([, matching]) => matching.map((rule) => rule.name)),
+    ).toEqual(["gradient_vanishing"]);
     expect(rulesFound(rules, "about large")).toHaveLength(1);
     expect(rulesFound(rules, "relu")).toEqual([]);
   });

@@ -54,9 +54,9 @@ export function withMore(
   statuses: readonly WatchStatus[],
   texts: readonly string[],
 ): readonly string[] {
-  const known = new Set(statuses.map((each) => switched(each.text, true)));
-  const now = statuses.map((each) => each.text);
-  return [...now, ...texts.filter((each) => !known.has(switched(each, true)))];
+  const known = new Set(statuses.map((status) => switched(status.text, true)));
+  const now = statuses.map((status) => status.text);
+  return [...now, ...texts.filter((text) => !known.has(switched(text, true)))];
 }
 
 /** What of a watch is its own: without its rule's actions, if they are the usual ones. */
@@ -71,10 +71,10 @@ export function rulesFound(
 ): readonly (readonly [string, readonly RuleInfo[]])[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const kinds = new Map<string, RuleInfo[]>();
-  for (const each of rules) {
-    const text = [each.name, ...each.aliases, each.about, each.asked].join(" ").toLowerCase();
+  for (const rule of rules) {
+    const text = [rule.name, ...rule.aliases, rule.about, rule.asked].join(" ").toLowerCase();
     if (!words.every((word) => text.includes(word))) continue;
-    kinds.set(each.origin, [...(kinds.get(each.origin) ?? []), each]);
+    kinds.set(rule.origin, [...(kinds.get(rule.origin) ?? []), rule]);
   }
   return [...kinds];
 }
@@ -105,8 +105,8 @@ export function createWatches(store: Store, ui: Ui): Watches {
     on([shown, store.runId, store.stops], ([open, run]) => {
       if (!open || run === undefined) return;
       store.request({ type: "get_rules", run }, "rules").then(
-        (found) => {
-          if (run === store.runId()) setRules(found);
+        (rules) => {
+          if (run === store.runId()) setRules(rules);
         },
         (error: unknown) => store.complain(error),
       );
@@ -150,7 +150,7 @@ export function createWatches(store: Store, ui: Ui): Watches {
     edit: async (id, text) => {
       const { texts, fault } = await read(text);
       if (fault) return fault;
-      return send(statuses().flatMap((each) => (each.id === id ? texts : [each.text])));
+      return send(statuses().flatMap((status) => (status.id === id ? texts : [status.text])));
     },
     addAll: (texts) => send(withMore(statuses(), texts)),
     ask: async (text) => {
@@ -174,9 +174,12 @@ export function createWatches(store: Store, ui: Ui): Watches {
     },
     enable: (id, enabled) =>
       quietly(
-        statuses().map((each) => (each.id === id ? switched(each.text, enabled) : each.text)),
+        statuses().map((status) =>
+          status.id === id ? switched(status.text, enabled) : status.text,
+        ),
       ),
-    remove: (id) => quietly(statuses().flatMap((each) => (each.id === id ? [] : [each.text]))),
+    remove: (id) =>
+      quietly(statuses().flatMap((status) => (status.id === id ? [] : [status.text]))),
     closeAnswer: () => void setAsked(undefined),
   };
 }

@@ -90,31 +90,32 @@ const detail = (id: number): BranchAnswer => ({
   redone: "",
 });
 
-let asked: RequestBody[];
-let held: BranchInfo[];
+let requests: RequestBody[];
+let stored: BranchInfo[];
 let ui: Ui;
 let branches: Branches;
 
 beforeEach(async () => {
-  asked = [];
-  held = [];
+  requests = [];
+  stored = [];
   const store = createRoot(() => {
-    const made = new Store();
+    const store = new Store();
     ui = createUi(undefined);
-    branches = createBranches(made, ui);
-    return made;
+    branches = createBranches(store, ui);
+    return store;
   });
   store.attach({
     request: ((body: RequestBody) => {
-      asked.push(body);
+      requests.push(body);
       if (body.type === "fork") {
         if (body.edit.index === "9") return Promise.reject(new RequestError("points outside"));
-        held.push(info(held.length + 1, body.parent ?? 0));
-        return Promise.resolve(detail(held.length));
+        stored.push(info(stored.length + 1, body.parent ?? 0));
+        return Promise.resolve(detail(stored.length));
       }
-      if (body.type === "drop_branch") held = held.filter((each) => each.id !== body.branch);
+      if (body.type === "drop_branch")
+        stored = stored.filter((branch) => branch.id !== body.branch);
       if (body.type === "get_branch") return Promise.resolve(detail(body.branch));
-      return Promise.resolve({ type: "branches", branches: held, notes: [] });
+      return Promise.resolve({ type: "branches", branches: stored, notes: [] });
     }) as Requests["request"],
   });
   store.linkChanged({ kind: "open", server: "test" });
@@ -125,7 +126,7 @@ beforeEach(async () => {
 
 test("a fork is listed, chosen and shown", async () => {
   expect(await branches.fork(EDIT, 0, 0)).toBe("");
-  expect(asked.at(-2)).toEqual({
+  expect(requests.at(-2)).toEqual({
     type: "fork",
     run: RUN,
     seq: null,
@@ -157,15 +158,15 @@ test("another branch is fetched when it is chosen, and dropping one shows what i
   await branches.fork(EDIT, 1, 0);
   branches.choose(1);
   await settled();
-  expect(asked.at(-1)).toEqual({ type: "get_branch", run: RUN, branch: 1 });
+  expect(requests.at(-1)).toEqual({ type: "get_branch", run: RUN, branch: 1 });
   expect(branches.detail()?.info.id).toBe(1);
   branches.drop(1);
   await settled();
   expect(branches.chosen()).toBe(2);
-  const before = asked.length;
+  const before = requests.length;
   branches.rename(2, "branch 2");
   branches.rename(2, " ");
-  expect(asked).toHaveLength(before);
+  expect(requests).toHaveLength(before);
 });
 
 test("the tree is read from the top, branches of branches under their own", () => {
@@ -185,22 +186,24 @@ test("the cone joins what is read with what reads it", () => {
 });
 
 test("how many differ is told shortly", () => {
-  const told = (differ: number, size: number) => differing(changed(1, { differ, size }));
-  expect(told(4, 4)).toBe("all 4");
-  expect(told(16, 192)).toBe("16 of 192");
-  expect(told(1_000, 40_000)).toBe("2.50\u202f%");
+  const difference = (differ: number, size: number) => differing(changed(1, { differ, size }));
+  expect(difference(4, 4)).toBe("all 4");
+  expect(difference(16, 192)).toBe("16 of 192");
+  expect(difference(1_000, 40_000)).toBe("2.50\u202f%");
 });
 
 test("a change is told by the number that tells most", () => {
   const scalar = { spec: tensor([], "float64") };
-  const told = (old: Partial<TensorSummary>, now: Partial<TensorSummary>) =>
+  const difference = (old: Partial<TensorSummary>, now: Partial<TensorSummary>) =>
     numbersOf(changed(1, { old: summary(old), new: summary(now) }));
-  expect(told({}, { norm: 3 })).toEqual({ what: "norm", old: "2", new: "3" });
-  expect(told({ nan_count: 2 }, {})).toEqual({ what: "NaN", old: "2", new: "0" });
-  expect(told({}, { inf_count: 1 })).toEqual({ what: "Inf", old: "0", new: "1" });
-  expect(told({ ...scalar, nan_count: 1, preview: [] }, { ...scalar, preview: [7] })).toEqual({
-    what: "value",
-    old: "NaN",
-    new: "7",
-  });
+  expect(difference({}, { norm: 3 })).toEqual({ what: "norm", old: "2", new: "3" });
+  expect(difference({ nan_count: 2 }, {})).toEqual({ what: "NaN", old: "2", new: "0" });
+  expect(difference({}, { inf_count: 1 })).toEqual({ what: "Inf", old: "0", new: "1" });
+  expect(difference({ ...scalar, nan_count: 1, preview: [] }, { ...scalar, preview: [7] })).toEqual(
+    {
+      what: "value",
+      old: "NaN",
+      new: "7",
+    },
+  );
 });

@@ -53,7 +53,8 @@ export function createBranches(store: Store, ui: Ui): Branches {
   // The address may name a run before the list of runs has come.
   const ready = createMemo(() => {
     const run = store.runId();
-    const known = store.link().kind === "open" && store.runs().some((each) => each.id === run);
+    const known =
+      store.link().kind === "open" && store.runs().some((candidate) => candidate.id === run);
     return known ? run : undefined;
   });
 
@@ -61,12 +62,12 @@ export function createBranches(store: Store, ui: Ui): Branches {
     if (run !== store.runId()) return;
     batch(() => {
       setList(next);
-      if (!next.branches.some((each) => each.id === chosen())) {
+      if (!next.branches.some((branch) => branch.id === chosen())) {
         setChosen(next.branches.at(-1)?.id);
       }
     });
   };
-  const asked = async (
+  const send = async (
     body: Extract<RequestBody, { type: "get_branches" | "rename_branch" | "drop_branch" }>,
   ): Promise<void> => {
     try {
@@ -84,7 +85,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
           setDetail(undefined);
         });
       }
-      if (run !== undefined) void asked({ type: "get_branches", run });
+      if (run !== undefined) void send({ type: "get_branches", run });
     }),
   );
   createEffect(
@@ -92,8 +93,8 @@ export function createBranches(store: Store, ui: Ui): Branches {
       if (id === undefined) setDetail(undefined);
       if (!shown || id === undefined || run === undefined || detail()?.info.id === id) return;
       store.request({ type: "get_branch", run, branch: id }, "branch").then(
-        (found) => {
-          if (chosen() === id && run === store.runId()) setDetail(found);
+        (detail) => {
+          if (chosen() === id && run === store.runId()) setDetail(detail);
         },
         (error: unknown) => store.complain(error),
       );
@@ -117,11 +118,11 @@ export function createBranches(store: Store, ui: Ui): Branches {
       const seq = store.seq() ?? store.stop()?.seq ?? null;
       try {
         const body = { type: "fork", run, seq, edit, name: "", parent, steps } as const;
-        const found = await store.request(body, "branch", FORK_TIMEOUT_MS);
+        const branch = await store.request(body, "branch", FORK_TIMEOUT_MS);
         const next = await store.request({ type: "get_branches", run }, "branches");
         batch(() => {
-          setDetail(found);
-          setChosen(found.info.id);
+          setDetail(branch);
+          setChosen(branch.info.id);
           take(run, next);
           ui.setDockTab("branches");
         });
@@ -132,13 +133,13 @@ export function createBranches(store: Store, ui: Ui): Branches {
     },
     rename: (id, name) => {
       const run = store.runId();
-      const now = list().branches.find((each) => each.id === id)?.name;
+      const now = list().branches.find((branch) => branch.id === id)?.name;
       if (run === undefined || name.trim() === "" || name === now) return;
-      void asked({ type: "rename_branch", run, branch: id, name });
+      void send({ type: "rename_branch", run, branch: id, name });
     },
     drop: (id) => {
       const run = store.runId();
-      if (run !== undefined) void asked({ type: "drop_branch", run, branch: id });
+      if (run !== undefined) void send({ type: "drop_branch", run, branch: id });
     },
   };
 }
@@ -161,11 +162,11 @@ export function branchRows(branches: readonly BranchInfo[]): readonly BranchRow[
 export function coneOf(detail: BranchAnswer, nodes: readonly (Node | undefined)[]): Path {
   const marks = new Map<number, string>();
   const makers = new Map<number, number>();
-  for (const each of detail.changes) {
-    marks.set(each.node, "≠");
-    makers.set(each.value, each.node);
+  for (const change of detail.changes) {
+    marks.set(change.node, "≠");
+    makers.set(change.value, change.node);
   }
-  for (const each of detail.blocked) if (!marks.has(each.node)) marks.set(each.node, "?");
+  for (const blocked of detail.blocked) if (!marks.has(blocked.node)) marks.set(blocked.node, "?");
   const edges: (readonly [number, number])[] = [];
   for (const id of marks.keys()) {
     for (const value of nodes[id]?.inputs ?? []) {

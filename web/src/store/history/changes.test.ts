@@ -62,29 +62,29 @@ const RAN_3 = ranIn(
 );
 
 function changes(number: number, ran: RanIn | undefined, model = MODEL) {
-  const row = model.steps.find((each) => each.step === number);
+  const row = model.steps.find((step) => step.step === number);
   if (row === undefined) throw new Error(`no step ${number}`);
   return changesOf(model.graph, model.steps, row, ran);
 }
 
 describe("a step's changes", () => {
   test("nodes that are new, and nodes with other inputs than before", () => {
-    const found = changes(2, undefined);
-    expect([...found.marks]).toEqual([
+    const marked = changes(2, undefined);
+    expect([...marked.marks]).toEqual([
       [4, "new"],
       [3, "rewired"],
     ]);
-    expect(found.rewired.get(3)).toMatchObject({ before: [2], after: [4] });
-    expect(found.counts).toEqual({ new: 1, rewired: 1, skipped: 0 });
-    expect(found.complete).toBe(false);
+    expect(marked.rewired.get(3)).toMatchObject({ before: [2], after: [4] });
+    expect(marked.counts).toEqual({ new: 1, rewired: 1, skipped: 0 });
+    expect(marked.complete).toBe(false);
   });
 
   test("nodes of steps before that did not run; parameters never do", () => {
-    const found = changes(3, RAN_3);
-    expect(found.marks.get(4)).toBe("skipped");
-    expect(found.counts).toEqual({ new: 0, rewired: 1, skipped: 1 });
-    expect(found.complete).toBe(true);
-    expect(isNews(found, RAN_3)).toBe(true);
+    const marked = changes(3, RAN_3);
+    expect(marked.marks.get(4)).toBe("skipped");
+    expect(marked.counts).toEqual({ new: 0, rewired: 1, skipped: 1 });
+    expect(marked.complete).toBe(true);
+    expect(isNews(marked, RAN_3)).toBe(true);
   });
 
   test("a step that is not over has skipped nothing", () => {
@@ -106,17 +106,17 @@ describe("a step's changes", () => {
       { seq: 25, node: 1, step: 3 },
     ]);
     const ran = ranIn(decodeExecutions(rows), 3);
-    const found = changes(3, ran, model);
-    expect(found.counts.skipped).toBe(1);
-    expect(isNews(found, ran)).toBe(false);
+    const marked = changes(3, ran, model);
+    expect(marked.counts.skipped).toBe(1);
+    expect(isNews(marked, ran)).toBe(false);
   });
 
   test("what ran between two steps is not missed in the next", () => {
     const more = defined([3, node(1, "a")], [15, node(2, "evaluation/b")]);
     const model = play(snapshot({ steps: [step(1, 1, 10), step(2, 21, 30)], ...more }));
     const rows = columns([{ seq: 25, node: 1, step: 2 }]);
-    const found = changes(2, ranIn(decodeExecutions(rows), 2), model);
-    expect([...found.marks]).toEqual([]);
+    const marked = changes(2, ranIn(decodeExecutions(rows), 2), model);
+    expect([...marked.marks]).toEqual([]);
   });
 
   test("wired there and back within a step is no change", () => {
@@ -162,7 +162,7 @@ describe("the history of definitions", () => {
   test("is the same live and from a snapshot", () => {
     const live = play(
       snapshot({ steps: STEPS }),
-      ...ALL.nodes.map((each, i) => records({ nodes: [each], node_seqs: [ALL.node_seqs[i] ?? 0] })),
+      ...ALL.nodes.map((node, i) => records({ nodes: [node], node_seqs: [ALL.node_seqs[i] ?? 0] })),
     );
     expect(live.graph.history).toEqual(MODEL.graph.history);
   });

@@ -62,8 +62,10 @@ export function subjectStep(
     const { counts } = changesOf(graph, steps, row, undefined);
     if (index === 0 || counts.new + counts.rewired === 0) subject = index - 1;
   }
-  const found = subject > 0 ? steps[subject] : undefined;
-  return found === undefined || found.start_seq < graph.history.since ? undefined : found;
+  const subjectStep = subject > 0 ? steps[subject] : undefined;
+  return subjectStep === undefined || subjectStep.start_seq < graph.history.since
+    ? undefined
+    : subjectStep;
 }
 
 /**
@@ -94,13 +96,16 @@ export function changesOf(
     }
   }
   const rewired = new Map<number, Rewiring>();
-  for (const each of rewiringsIn(history, row.start_seq, next)) {
-    if (marks.get(each.node) === "new") continue;
-    const first = rewired.get(each.node);
-    rewired.set(each.node, first === undefined ? each : { ...each, before: first.before });
+  for (const rewiring of rewiringsIn(history, row.start_seq, next)) {
+    if (marks.get(rewiring.node) === "new") continue;
+    const first = rewired.get(rewiring.node);
+    rewired.set(
+      rewiring.node,
+      first === undefined ? rewiring : { ...rewiring, before: first.before },
+    );
   }
-  for (const [node, each] of rewired) {
-    if (same(each.before, each.after)) rewired.delete(node);
+  for (const [node, rewiring] of rewired) {
+    if (same(rewiring.before, rewiring.after)) rewired.delete(node);
     else marks.set(node, "rewired");
   }
   counts.rewired = rewired.size;
@@ -144,13 +149,13 @@ export function countsByScope(
   graph: RunGraph,
   changes: StepChanges,
 ): ReadonlyMap<string, ScopeCounts> {
-  const found = new Map<string, Record<ChangeKind, number>>();
+  const countsOf = new Map<string, Record<ChangeKind, number>>();
   for (const [node, kind] of changes.marks) {
     for (const path of ancestors(graph.nodes[node]?.scope ?? "")) {
-      const counts = found.get(path) ?? { new: 0, rewired: 0, skipped: 0 };
+      const counts = countsOf.get(path) ?? { new: 0, rewired: 0, skipped: 0 };
       counts[kind] += 1;
-      found.set(path, counts);
+      countsOf.set(path, counts);
     }
   }
-  return found;
+  return countsOf;
 }

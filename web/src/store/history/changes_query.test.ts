@@ -27,12 +27,12 @@ const moved = (phase: "running" | "stopped", version: number) =>
   }) as const;
 
 test("what ran is asked once per step, and a step to the next node changes nothing", async () => {
-  const asked: RequestBody[] = [];
+  const requests: RequestBody[] = [];
   let changes: () => StepChanges | undefined = () => undefined;
   const store = createRoot(() => {
-    const made = new Store();
-    changes = createChanges(made);
-    return made;
+    const store = new Store();
+    changes = createChanges(store);
+    return store;
   });
   const state = columns([
     { seq: 12, node: 1, step: 2 },
@@ -40,7 +40,7 @@ test("what ran is asked once per step, and a step to the next node changes nothi
   ]);
   store.attach({
     request: ((body: RequestBody) => {
-      asked.push(body);
+      requests.push(body);
       return Promise.resolve(
         body.type === "get_state"
           ? { type: "state_at", steps: [], seq: body.seq, step: 2, time_ns: 0, executions: state }
@@ -68,7 +68,7 @@ test("what ran is asked once per step, and a step to the next node changes nothi
   store.receive([moved("stopped", 3)]);
   await settled();
   expect(changes()).toBe(before);
-  expect(asked.filter((body) => body.type === "get_state")).toEqual([
+  expect(requests.filter((body) => body.type === "get_state")).toEqual([
     { type: "get_state", run: RUN, seq: 20 },
   ]);
 });
@@ -84,9 +84,9 @@ test.each([
   ] as const) {
     let changes: () => StepChanges | undefined = () => undefined;
     const store = createRoot(() => {
-      const made = new Store();
-      changes = createChanges(made);
-      return made;
+      const store = new Store();
+      changes = createChanges(store);
+      return store;
     });
     const executions = columns([
       { seq: 12, node: 1, step: 2 },

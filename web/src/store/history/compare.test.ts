@@ -102,7 +102,7 @@ describe("links", () => {
   });
 
   it("name each kernel once", () => {
-    expect(kernelsOf(links, FUNCTION.nodes).map((each) => each.id)).toEqual([9, 4]);
+    expect(kernelsOf(links, FUNCTION.nodes).map((node) => node.id)).toEqual([9, 4]);
   });
 });
 
@@ -111,12 +111,12 @@ describe("words", () => {
   const value = { port: 0, eager: 1, compiled: 2, spec, steps: [1], why: "" };
 
   it("tell an error, equality, or why there is neither", () => {
-    const told = (worst: Measure | null, why = ""): string =>
+    const errorText = (worst: Measure | null, why = ""): string =>
       errorWords(compared(1, { values: [{ ...value, worst, why }] }));
-    expect(told(MEASURE)).toBe("3e−8 · 1 ulp");
-    expect(told({ ...MEASURE, equal: true })).toBe("bit-equal");
-    expect(told({ ...MEASURE, equal: true, source: "summaries" })).toBe("equal statistics");
-    expect(told(null, "inside a kernel")).toBe("inside a kernel");
+    expect(errorText(MEASURE)).toBe("3e−8 · 1 ulp");
+    expect(errorText({ ...MEASURE, equal: true })).toBe("bit-equal");
+    expect(errorText({ ...MEASURE, equal: true, source: "summaries" })).toBe("equal statistics");
+    expect(errorText(null, "inside a kernel")).toBe("inside a kernel");
   });
 
   it("tell NaN and Inf on one side, also where nothing finite is apart", () => {

@@ -59,7 +59,7 @@ export function linksOf(fn: ComparedFunction, stage: readonly Node[]): Links {
   }
   return {
     nodes,
-    byEager: new Map(fn.nodes.filter((each) => each.eager > 0).map((each) => [each.eager, each])),
+    byEager: new Map(fn.nodes.filter((node) => node.eager > 0).map((node) => [node.eager, node])),
     kernels: new Map(fn.kernels.map((kernel) => [kernel.id, kernel])),
     shown,
     origins,
@@ -84,24 +84,24 @@ export function counterparts(
 ): ReadonlySet<number> {
   if (picked === undefined || picked.side === side) return new Set();
   const traced = tracedOf(links, picked);
-  if (side === "eager") return new Set(traced.map((each) => each.eager).filter((id) => id > 0));
-  return new Set(traced.flatMap((each) => links.shown.get(each.id) ?? []));
+  if (side === "eager") return new Set(traced.map((node) => node.eager).filter((id) => id > 0));
+  return new Set(traced.flatMap((node) => links.shown.get(node.id) ?? []));
 }
 
 /** The kernels that do the work of traced nodes. */
 export function kernelsOf(links: Links, traced: readonly ComparedNode[]): readonly Kernel[] {
-  const ids = new Set(traced.flatMap((each) => each.into));
+  const ids = new Set(traced.flatMap((node) => node.into));
   return [...ids].flatMap((id) => links.kernels.get(id) ?? []);
 }
 
 /** The largest error of a node's values. */
 export function worstOf(node: ComparedNode): Measure | undefined {
-  let found: Measure | undefined;
+  let worstSoFar: Measure | undefined;
   for (const { worst } of node.values) {
     if (worst === null || worst.source === "none") continue;
-    if (found === undefined || badness(worst) > badness(found)) found = worst;
+    if (worstSoFar === undefined || badness(worst) > badness(worstSoFar)) worstSoFar = worst;
   }
-  return found;
+  return worstSoFar;
 }
 
 /** For putting errors in order: what is beyond the tolerance first, then by size. */
@@ -113,9 +113,9 @@ export function badness(measure: Measure): number {
 
 /** NaN and Inf that are not the same in both, in words; empty if they are. */
 function oddWords(measure: Measure): string {
-  const parts = (["nan", "inf"] as const).flatMap((each) => {
-    const [eager, compiled] = measure[each];
-    const name = each === "nan" ? "NaN" : "Inf";
+  const parts = (["nan", "inf"] as const).flatMap((statistic) => {
+    const [eager, compiled] = measure[statistic];
+    const name = statistic === "nan" ? "NaN" : "Inf";
     return eager === compiled ? [] : [`${name} ${formatCount(eager)} → ${formatCount(compiled)}`];
   });
   return parts.join(" · ");
@@ -208,7 +208,7 @@ export function readCompare(hash: string): CompareAddress | undefined {
         : right !== undefined
           ? { side: "compiled", id: right }
           : undefined,
-    fate: FATES.find((each) => each === parts.get("fate")),
+    fate: FATES.find((candidate) => candidate === parts.get("fate")),
     tab: parts.get("tab") ?? undefined,
   };
 }

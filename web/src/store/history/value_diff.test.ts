@@ -101,15 +101,15 @@ test("where there are no elements, it says of which side and why", () => {
 test("statistics stand beside each other with their difference", () => {
   const other = { ...SIDE, summary: { ...SUMMARY, max: 4, mean: 0.25, std: null } };
   const rows = statisticRows(compared({ other }));
-  expect(rows.find((each) => each.name === "max")).toEqual({
+  expect(rows.find((row) => row.name === "max")).toEqual({
     name: "max",
     one: "1",
     other: "4",
     difference: "+3",
   });
-  expect(rows.find((each) => each.name === "mean")?.difference).toBe("\u22120.25000");
-  expect(rows.find((each) => each.name === "std")?.difference).toBe("");
-  expect(rows.find((each) => each.name === "zero")?.difference).toBe("=");
+  expect(rows.find((row) => row.name === "mean")?.difference).toBe("\u22120.25000");
+  expect(rows.find((row) => row.name === "std")?.difference).toBe("");
+  expect(rows.find((row) => row.name === "zero")?.difference).toBe("=");
   expect(statisticRows(compared({ one: { ...SIDE, summary: null } }))).toEqual([]);
 });
 

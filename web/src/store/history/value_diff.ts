@@ -35,9 +35,9 @@ export interface Moments {
 }
 
 export function createMoments(store: Store, ui: Ui): Moments {
-  const [held, setHeld] = createSignal<Moment | undefined>();
+  const [heldMoment, setHeld] = createSignal<Moment | undefined>();
   const [other, setOther] = createSignal<Moment | undefined>();
-  const here = createMemo((): Moment => {
+  const current = createMemo((): Moment => {
     const cursor = store.cursor();
     return cursor.kind === "past"
       ? { seq: cursor.seq, step: cursor.step }
@@ -51,11 +51,11 @@ export function createMoments(store: Store, ui: Ui): Moments {
   };
   createEffect(on(store.runId, clear, { defer: true }));
   return {
-    held,
+    held: heldMoment,
     other,
-    here,
+    here: current,
     hold: (moment) => {
-      const wanted = moment ?? here();
+      const wanted = moment ?? current();
       batch(() => {
         setHeld(wanted);
         setOther(undefined);
@@ -69,14 +69,14 @@ export function createMoments(store: Store, ui: Ui): Moments {
       });
     },
     swap: () => {
-      const one = held();
-      if (one === undefined) return;
+      const earlier = heldMoment();
+      if (earlier === undefined) return;
       const two = other();
       batch(() => {
-        setHeld(two ?? here());
-        setOther(two === undefined ? undefined : one);
+        setHeld(two ?? current());
+        setOther(two === undefined ? undefined : earlier);
       });
-      if (two === undefined) void store.seek(one.seq);
+      if (two === undefined) void store.seek(earlier.seq);
     },
     clear,
     show: () => void ui.setInspectorTab("diff"),
@@ -88,17 +88,17 @@ export function momentWords(moment: Moment): string {
 }
 
 /** What a comparison says, in one line. */
-export function verdict(found: MomentsCompared): string {
-  const { measure } = found;
-  if (!found.one.found || !found.other.found) return "Nothing to compare.";
-  if (found.same) return "Both moments show the same execution.";
+export function verdict(comparison: MomentsCompared): string {
+  const { measure } = comparison;
+  if (!comparison.one.found || !comparison.other.found) return "Nothing to compare.";
+  if (comparison.same) return "Both moments show the same execution.";
   if (measure.source === "none") return `Not compared: ${measure.why}.`;
   if (measure.source === "summaries") {
     return measure.equal ? "The statistics are equal." : "The statistics differ.";
   }
-  if (found.differ === 0) return `Bit-identical: ${plural(measure.elements, "element")}.`;
-  const all = found.differ === measure.elements;
-  const count = formatCount(found.differ ?? 0);
+  if (comparison.differ === 0) return `Bit-identical: ${plural(measure.elements, "element")}.`;
+  const all = comparison.differ === measure.elements;
+  const count = formatCount(comparison.differ ?? 0);
   if (measure.elements === 1) return "The value changed.";
   return all
     ? `All ${count} elements differ.`
@@ -106,11 +106,15 @@ export function verdict(found: MomentsCompared): string {
 }
 
 /** Why there are no elements to compare, or "". */
-export function missing(found: MomentsCompared): string {
-  if (found.measure.source !== "summaries" || found.same) return "";
-  const side = !found.one.elements ? found.one : found.other;
-  const which = found.one.elements ? "B has" : found.other.elements ? "A has" : "A and B have";
-  return `Statistics only: ${which} no recorded elements. ${side.reason}`;
+export function missing(comparison: MomentsCompared): string {
+  if (comparison.measure.source !== "summaries" || comparison.same) return "";
+  const side = !comparison.one.elements ? comparison.one : comparison.other;
+  const missingSide = comparison.one.elements
+    ? "B has"
+    : comparison.other.elements
+      ? "A has"
+      : "A and B have";
+  return `Statistics only: ${missingSide} no recorded elements. ${side.reason}`;
 }
 
 /** A statistic at both moments, and their difference. */
@@ -121,9 +125,9 @@ export interface StatisticRow {
   readonly difference: string;
 }
 
-export function statisticRows(found: MomentsCompared): readonly StatisticRow[] {
-  const a = found.one.summary;
-  const b = found.other.summary;
+export function statisticRows(comparison: MomentsCompared): readonly StatisticRow[] {
+  const a = comparison.one.summary;
+  const b = comparison.other.summary;
   if (a === null || b === null) return [];
   const number = (
     name: string,

@@ -49,13 +49,13 @@ const GROUP: WhyGroup = {
   links: [link(3), link(2), link(1, { kind: "birth", culprit: true })],
 };
 
-let asked: AskWhy[];
+let questions: AskWhy[];
 let store: Store;
 let ui: Ui;
 let reasons: Reasons;
 
 beforeEach(async () => {
-  asked = [];
+  questions = [];
   createRoot(() => {
     store = new Store();
     ui = createUi(undefined);
@@ -64,7 +64,7 @@ beforeEach(async () => {
   store.attach({
     request: ((body: RequestBody) => {
       if (body.type !== "ask_why") return Promise.resolve({ type: "done" });
-      asked.push(body);
+      questions.push(body);
       return Promise.resolve({
         type: "why",
         value: body.value,
@@ -100,7 +100,7 @@ describe("a question", () => {
     reasons.askSelected();
     await settled();
     expect(ui.inspectorTab()).toBe("why");
-    expect(asked).toEqual([
+    expect(questions).toEqual([
       { type: "ask_why", run: RUN, value: 3, index: null, which: "", seq: 20 },
     ]);
     expect(reasons.group()).toEqual(GROUP);
@@ -111,10 +111,10 @@ describe("a question", () => {
     await settled();
     store.select({ kind: "node", id: 1 });
     await settled();
-    expect(asked.map((each) => each.value)).toEqual([3]);
+    expect(questions.map((question) => question.value)).toEqual([3]);
     store.select({ kind: "node", id: 9 });
     await settled();
-    expect(asked.map((each) => each.value)).toEqual([3, 9]);
+    expect(questions.map((question) => question.value)).toEqual([3, 9]);
   });
 
   test("is asked anew when the program has stopped again", async () => {
@@ -122,7 +122,7 @@ describe("a question", () => {
     await settled();
     store.receive([stop(2)]);
     await settled();
-    expect(asked.map((each) => each.seq)).toEqual([20, 21]);
+    expect(questions.map((question) => question.seq)).toEqual([20, 21]);
   });
 
   test("about an operand leads back to the one before", async () => {
@@ -144,7 +144,7 @@ describe("a question", () => {
     store.select({ kind: "node", id: 9 });
     await settled();
     expect(reasons.path()).toBeUndefined();
-    expect(asked).toHaveLength(1);
+    expect(questions).toHaveLength(1);
   });
 });
 

@@ -67,7 +67,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
       setGroupAt(0);
     });
   };
-  const made = (value: number, at: readonly number[] | null, seq: number | null): AskWhy => ({
+  const request = (value: number, at: readonly number[] | null, seq: number | null): AskWhy => ({
     type: "ask_why",
     run: store.runId() ?? "",
     value,
@@ -91,14 +91,14 @@ export function createReasons(store: Store, ui: Ui): Reasons {
     if (value === undefined) return;
     batch(() => {
       setBefore([]);
-      put(made(value, null, moment()));
+      put(request(value, null, moment()));
       ui.setInspectorTab("why");
     });
   };
   const onChain = (node: number): boolean => {
-    const asked = question();
-    if (asked === undefined || asked.run !== store.runId()) return false;
-    if (store.model()?.graph.values.get(asked.value)?.producer === node) return true;
+    const current = question();
+    if (current === undefined || current.run !== store.runId()) return false;
+    if (store.model()?.graph.values.get(current.value)?.producer === node) return true;
     return group()?.links.some((link) => link.node === node) ?? false;
   };
   createEffect(
@@ -121,7 +121,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
         const now = question();
         const same = now?.run === store.runId() && open();
         setBefore(same && now !== undefined ? [...before(), now].slice(-MOST_BEFORE) : []);
-        put(made(value, at, seq));
+        put(request(value, at, seq));
         ui.setInspectorTab("why");
       });
     },

@@ -29,12 +29,12 @@ export class NoticeBoard {
   /** Shows a note; the same words again replace the old ones. */
   add(tone: Notice["tone"], text: string): void {
     const id = ++this.lastId;
-    const kept = this.notices().filter((each) => each.text !== text);
+    const kept = this.notices().filter((notice) => notice.text !== text);
     this.set([...kept.slice(1 - MOST), { id, tone, text }]);
     if (tone !== "error") setTimeout(() => this.dismiss(id), SHOWN_MS);
   }
 
   dismiss(id: number): void {
-    this.set(this.notices().filter((each) => each.id !== id));
+    this.set(this.notices().filter((notice) => notice.id !== id));
   }
 }

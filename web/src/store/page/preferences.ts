@@ -64,9 +64,9 @@ export function createPreferences(
 function parseSizes(text: string | undefined): Partial<Record<Pane, number>> {
   const sizes: Partial<Record<Pane, number>> = {};
   try {
-    const found: unknown = JSON.parse(text ?? "{}");
+    const stored: unknown = JSON.parse(text ?? "{}");
     for (const pane of Object.keys(PANES) as Pane[]) {
-      const px = (found as Record<string, unknown> | null)?.[pane];
+      const px = (stored as Record<string, unknown> | null)?.[pane];
       if (typeof px === "number" && px >= PANES[pane].least && px <= PANES[pane].most) {
         sizes[pane] = px;
       }

@@ -39,10 +39,10 @@ export function createQuery<T extends ResponseBody["type"]>(
   keep: (before: RequestBody, after: RequestBody) => boolean = () => true,
 ): Accessor<Answer<Body<T>>> {
   const [answer, setAnswer] = createSignal<Answer<Body<T>>>({ kind: "none" });
-  let asked: RequestBody | undefined;
+  let lastRequest: RequestBody | undefined;
   let busy = false;
   let again = false;
-  let gone = false;
+  let disposed = false;
 
   const ask = async (): Promise<void> => {
     if (busy) {
@@ -53,7 +53,7 @@ export function createQuery<T extends ResponseBody["type"]>(
     try {
       do {
         again = false;
-        const body = asked;
+        const body = lastRequest;
         if (body === undefined) break;
         const next = await store.request(body, wanted, PATIENCE_MS[body.type]).then(
           (value): Answer<Body<T>> => ({ kind: "ready", value, stale: false }),
@@ -66,8 +66,8 @@ export function createQuery<T extends ResponseBody["type"]>(
             };
           },
         );
-        if (gone) return;
-        if (asked === body) setAnswer(() => next);
+        if (disposed) return;
+        if (lastRequest === body) setAnswer(() => next);
         else again = true;
       } while (again);
     } finally {
@@ -79,9 +79,9 @@ export function createQuery<T extends ResponseBody["type"]>(
     const body = question();
     refresh();
     untrack(() => {
-      const before = asked;
+      const before = lastRequest;
       const same = JSON.stringify(body) === JSON.stringify(before);
-      if (!same) asked = body;
+      if (!same) lastRequest = body;
       if (body === undefined) {
         setAnswer({ kind: "none" });
         return;
@@ -95,7 +95,7 @@ export function createQuery<T extends ResponseBody["type"]>(
     });
   });
   onCleanup(() => {
-    gone = true;
+    disposed = true;
   });
   return answer;
 }

@@ -128,10 +128,10 @@ test("what is found, and in which order", () => {
     entry("d", { outcome: "running" }, { live: true }),
     entry("e", {}, { here: false, glance: null }),
   ];
-  const ids = (list: readonly Entry[]): string => list.map((each) => each.id).join("");
-  expect(ids(rows.filter((each) => matches(each, "all", "att 10")))).toBe("a");
-  expect(ids(rows.filter((each) => matches(each, "trouble", "")))).toBe("c");
-  expect(ids(rows.filter((each) => matches(each, "all", "keyerror")))).toBe("c");
+  const ids = (list: readonly Entry[]): string => list.map((entry) => entry.id).join("");
+  expect(ids(rows.filter((row) => matches(row, "all", "att 10")))).toBe("a");
+  expect(ids(rows.filter((row) => matches(row, "trouble", "")))).toBe("c");
+  expect(ids(rows.filter((row) => matches(row, "all", "keyerror")))).toBe("c");
   expect(rows.map(groupOf)).toEqual(["here", "here", "here", "running", "elsewhere"]);
   expect(ids(sorted(rows.slice(0, 3), { by: "steps", up: false }))).toBe("bca");
   expect(ids(sorted(rows.slice(0, 2), { by: "program", up: false }))).toBe("ba");

@@ -176,12 +176,12 @@ function keyOf(entry: Entry, by: SortBy): number | string {
 export function sorted(entries: readonly Entry[], { by, up }: Sorting): readonly Entry[] {
   const sign = up ? -1 : 1;
   return [...entries].sort((a, b) => {
-    const one = keyOf(a, by);
+    const left = keyOf(a, by);
     const two = keyOf(b, by);
     const order =
-      typeof one === "string" || typeof two === "string"
-        ? String(one).localeCompare(String(two), "en", { numeric: true })
-        : one - two;
+      typeof left === "string" || typeof two === "string"
+        ? String(left).localeCompare(String(two), "en", { numeric: true })
+        : left - two;
     return sign * order;
   });
 }

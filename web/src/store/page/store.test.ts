@@ -5,7 +5,7 @@ import { readAddress } from "@/store/page/url";
 import { columns, node, RUN, records, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
 import { FAILED, type RequestBody, type ResponseBody } from "@/wire/types.gen";
 
-let asked: RequestBody[];
+let requests: RequestBody[];
 let answer: (body: RequestBody) => ResponseBody | Promise<ResponseBody>;
 let store: Store;
 
@@ -24,7 +24,7 @@ function open(hash = ""): void {
   });
   store.attach({
     request: ((body: RequestBody) => {
-      asked.push(body);
+      requests.push(body);
       return Promise.resolve(answer(body));
     }) as Requests["request"],
   });
@@ -32,7 +32,7 @@ function open(hash = ""): void {
 }
 
 beforeEach(() => {
-  asked = [];
+  requests = [];
   answer = () => ({ type: "done" });
   open();
 });
@@ -40,14 +40,14 @@ beforeEach(() => {
 describe("runs", () => {
   test("the newest live one is opened by itself", () => {
     expect(store.runId()).toBe(RUN);
-    expect(asked).toEqual([{ type: "subscribe", run: RUN, seq: 0 }]);
+    expect(requests).toEqual([{ type: "subscribe", run: RUN, seq: 0 }]);
   });
 
   test("another one replaces what was shown", () => {
     store.receive([snapshot({ seq: 3, nodes: NODES })]);
     store.openRun("fedcba9876543210");
     expect(store.model()).toBeUndefined();
-    expect(asked.map((body) => body.type)).toEqual(["subscribe", "unsubscribe", "subscribe"]);
+    expect(requests.map((body) => body.type)).toEqual(["subscribe", "unsubscribe", "subscribe"]);
     store.receive([records({ seq: 9 })]);
     expect(store.model()).toBeUndefined();
   });
@@ -142,7 +142,7 @@ describe("the past", () => {
     await settled();
     waiting[1]?.(13);
     await done;
-    const seqs = asked.flatMap((body) => (body.type === "get_state" ? [body.seq] : []));
+    const seqs = requests.flatMap((body) => (body.type === "get_state" ? [body.seq] : []));
     expect(seqs).toEqual([10, 13]);
     expect(store.cursor()).toMatchObject({ kind: "past", seq: 13, step: 2 });
     expect(store.shown().times[2]).toBe(7);

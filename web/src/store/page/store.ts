@@ -194,7 +194,9 @@ export class Store {
         }
         const run = push.type === "snapshot" || push.type === "run" ? push.run.id : push.run;
         if (push.type === "run") {
-          this.set.runs(this.runs().map((each) => (each.id === run ? push.run : each)));
+          this.set.runs(
+            this.runs().map((candidate) => (candidate.id === run ? push.run : candidate)),
+          );
         }
         if (run !== this.runId()) continue;
         model = update(model, push);
@@ -327,7 +329,7 @@ export class Store {
   watchHere(): WatchStatus | undefined {
     const stop = this.stop();
     if (stop?.reason !== "watch") return undefined;
-    return this.session()?.watches.find((each) => each.id === stop.watch);
+    return this.session()?.watches.find((watch) => watch.id === stop.watch);
   }
 
   /** Whether the program stands where this value can be changed: it was just taken or given. */
@@ -509,22 +511,22 @@ export class Store {
     try {
       const live = cursor.kind === "live" && this.stop() !== undefined;
       const wanted = { type: "move", run, seq, command, back, breakpoint: null, live } as const;
-      const found = await this.request(wanted, "moved");
+      const moved = await this.request(wanted, "moved");
       const stop = this.stop();
-      if (found.seq === null || (!back && stop !== undefined && found.seq >= stop.seq)) {
+      if (moved.seq === null || (!back && stop !== undefined && moved.seq >= stop.seq)) {
         if (!back && stop !== undefined) {
           this.backToLive();
           this.attend({ type: "stopped", item: { kind: "node", id: stop.node } });
-        } else this.notify("ok", sentence(found.text));
+        } else this.notify("ok", sentence(moved.text));
         return;
       }
-      await this.seek(found.seq);
+      await this.seek(moved.seq);
       this.set.reached(
         command.type === "continue"
-          ? { seq: found.seq, node: found.node, text: sentence(found.text) }
+          ? { seq: moved.seq, node: moved.node, text: sentence(moved.text) }
           : undefined,
       );
-      const item = { kind: "node", id: found.node } as const;
+      const item = { kind: "node", id: moved.node } as const;
       this.attend({ type: "moved", item, by: command.type === "next_step" ? "step" : "node" });
       this.disclose(this.selection() ?? item);
     } catch (error) {

@@ -56,7 +56,7 @@ export function createUi(tab: string | undefined, changes = false): Ui {
   const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
   const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value");
   const [dockTab, setDockTab] = createSignal<DockTab>(
-    DOCK_TABS.find((each) => each === tab) ?? "timeline",
+    DOCK_TABS.find((candidate) => candidate === tab) ?? "timeline",
   );
   const [overlay, setOverlay] = createSignal<Overlay>("none");
   const [colourBy, setColourBy] = createSignal<ColourMode>("family");

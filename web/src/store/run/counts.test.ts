@@ -45,7 +45,7 @@ describe("one model, counted", () => {
   test("what ran in the step shown; data is there in every step", () => {
     const ran = (path: string) => scopeCounts(graph, membersOf(path), shown, STEP).ran;
     expect([ran("net"), ran("net/a"), ran("net/b"), ran("backward")]).toEqual([2, 2, 0, 0]);
-    expect(NODES.map((each) => isDone(each, shown, STEP))).toEqual([
+    expect(NODES.map((node) => isDone(node, shown, STEP))).toEqual([
       true,
       true,
       true,
@@ -58,7 +58,7 @@ describe("one model, counted", () => {
   test("the bar counts operations, too", () => {
     const { total, done, phases } = progressOf(graph, shown, STEP);
     expect([total, done]).toEqual([4, 2]);
-    expect(phases.map((each) => [each.phase, each.done, each.total])).toEqual([
+    expect(phases.map((phase) => [phase.phase, phase.done, phase.total])).toEqual([
       ["forward", 2, 3],
       ["backward", 0, 1],
     ]);
@@ -67,7 +67,7 @@ describe("one model, counted", () => {
   test("the time of a scope is that of its operations", () => {
     const facts = scopeCounts(graph, membersOf("net"), shown, STEP);
     expect(facts.ns).toBe(100);
-    expect(facts.families.map((each) => [each.family, each.operations, each.ns])).toEqual([
+    expect(facts.families.map((family) => [family.family, family.operations, family.ns])).toEqual([
       ["elementwise", 1, 50],
       ["activation", 1, 30],
       ["matmul", 1, 20],

@@ -63,7 +63,7 @@ export function lastRewiring(
   node: number,
   until: number,
 ): Rewiring | undefined {
-  return history.rewirings.findLast((each) => each.node === node && each.seq <= until);
+  return history.rewirings.findLast((rewiring) => rewiring.node === node && rewiring.seq <= until);
 }
 
 /** Rewirings with `from <= seq < to`. */

@@ -164,13 +164,13 @@ describe("why something is not there", () => {
 
 test("the ways to more are command lines of this program", () => {
   const argv = ["my train.py", "--epochs", "3"];
-  expect(waysToMore(KEEPING, argv).map((each) => each.command)).toEqual([
+  expect(waysToMore(KEEPING, argv).map((way) => way.command)).toEqual([
     "nodescope run --level values 'my train.py' --epochs 3",
     "nodescope run --max-slowdown 4 'my train.py' --epochs 3",
     "nodescope run --select 'scope:NAME=values' 'my train.py' --epochs 3",
   ]);
   const all = { ...KEEPING, level: "values", limit: null, over_budget: 1 };
-  expect(waysToMore(all, ["a.py"]).map((each) => each.command)).toEqual([
+  expect(waysToMore(all, ["a.py"]).map((way) => way.command)).toEqual([
     "nodescope run --level values --budget 1024M a.py",
   ]);
 });

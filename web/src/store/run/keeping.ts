@@ -102,7 +102,7 @@ export function reasonWords(
   over: boolean,
 ): string[] {
   const budget = formatBytes(keeping.budget_bytes);
-  const found: (readonly [number, string])[] = [
+  const counts: (readonly [number, string])[] = [
     [
       governed?.steps_left_out ?? 0,
       `training steps ran unobserved, to stay below ${times(governed?.limit ?? 1)}`,
@@ -127,13 +127,13 @@ export function reasonWords(
       `values of the newest steps beyond ${formatBytes(keeping.newest_bytes)} held in memory`,
     ],
   ];
-  const lines = found.filter(([count]) => count > 0);
+  const lines = counts.filter(([count]) => count > 0);
   const unwritten = unwrittenWords(keeping.unwritten);
   const beyond = governed !== undefined && governed.slowdown > governed.limit;
   const because = beyond && !over && governed.because;
   return [
     ...(unwritten ? [unwritten] : []),
-    ...lines.map(([count, what]) => `${formatCount(count)} ${what}`),
+    ...lines.map(([count, noun]) => `${formatCount(count)} ${noun}`),
     ...(because ? [`Over the limit of ${times(governed.limit)}: ${because}`] : []),
   ];
 }

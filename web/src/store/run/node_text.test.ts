@@ -3,7 +3,7 @@ import { attributeText, detail } from "@/store/run/node_text";
 import { node } from "@/wire/fixtures";
 
 test("a number ends where it says nothing more", () => {
-  const texts = [0.1, 0.015625, -2.5, 100, 1e-7, 1234.5].map((each) => attributeText(each));
+  const texts = [0.1, 0.015625, -2.5, 100, 1e-7, 1234.5].map((number) => attributeText(number));
   expect(texts).toEqual(["0.1", "0.015625", "\u22122.5", "100", "1e\u22127", "1,234.5"]);
 });
 

@@ -24,7 +24,7 @@ export function reshapedValues(
   const same =
     before.size === other.length &&
     other.every(({ value }) => sameSpec(value.spec, before.get(value.id)?.value.spec));
-  return same ? before : new Map(other.map((each) => [each.value.id, each]));
+  return same ? before : new Map(other.map((slice) => [slice.value.id, slice]));
 }
 
 /** The graph with these values as they were. */

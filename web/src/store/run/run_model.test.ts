@@ -213,9 +213,9 @@ describe("steps that the governor left out", () => {
   });
 
   test("keeps what the governor last told while records say nothing new", () => {
-    const told = { limit: 1.5, slowdown: 1.4, steps: 10, steps_left_out: 7 } as Governed;
-    const first = update(undefined, snapshot({ governed: told }));
-    expect(update(first, records({ seq: 3 }))?.governed).toBe(told);
+    const report = { limit: 1.5, slowdown: 1.4, steps: 10, steps_left_out: 7 } as Governed;
+    const first = update(undefined, snapshot({ governed: report }));
+    expect(update(first, records({ seq: 3 }))?.governed).toBe(report);
   });
 });
 
@@ -232,7 +232,7 @@ test("of very many steps, those around a moment come with it", () => {
   expect(stepAt(model.steps, 505)?.step).toBe(50);
   expect(stepAt(model.steps, 704)).toBeUndefined();
   const near = withStepsAround(model, [step(69), step(70), step(71)]);
-  expect(near?.steps.map((each) => each.step)).toEqual([1, 50, 69, 70, 71, 99, 100]);
+  expect(near?.steps.map((step) => step.step)).toEqual([1, 50, 69, 70, 71, 99, 100]);
   expect(stepAt(near?.steps ?? [], 704)?.step).toBe(70);
   expect(withStepsAround(model, [])).toBe(model);
   expect(withStepsAround(undefined, [step(1)])).toBeUndefined();

@@ -183,7 +183,7 @@ function withGradients(
   const all = new Map(known);
   for (const row of rows) {
     const before = all.get(row.value) ?? [];
-    if (before.some((each) => each.seq === row.seq && each.gradient === row.gradient)) continue;
+    if (before.some((other) => other.seq === row.seq && other.gradient === row.gradient)) continue;
     all.set(
       row.value,
       [...before, row].sort((a, b) => a.seq - b.seq),
@@ -208,11 +208,11 @@ export function gradientOf(
   value: number,
   seq: number | undefined,
 ): number | undefined {
-  let found: number | undefined;
+  let best: number | undefined;
   for (const row of model.gradients.get(value) ?? []) {
-    if (seq === undefined || row.seq <= seq) found = row.gradient;
+    if (seq === undefined || row.seq <= seq) best = row.gradient;
   }
-  return found;
+  return best;
 }
 
 /** Why nothing is known of what ran at `seq`, if the governor left its step out; else "". */
@@ -294,11 +294,11 @@ export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefi
     if ((steps[middle]?.start_seq ?? 0) <= seq) low = middle + 1;
     else high = middle;
   }
-  const found = steps[low - 1];
+  const step = steps[low - 1];
   const next = steps[low];
   // Of very many steps not all are here: those around a moment come with it.
-  const between = found !== undefined && next !== undefined && next.step > found.step + 1;
-  return between && found.end_seq !== null && seq > found.end_seq ? undefined : found;
+  const between = step !== undefined && next !== undefined && next.step > step.step + 1;
+  return between && step.end_seq !== null && seq > step.end_seq ? undefined : step;
 }
 
 /** The step of a number, if it is here. */
@@ -310,6 +310,6 @@ export function stepNumbered(steps: readonly StepRow[], step: number): StepRow |
     if ((steps[middle]?.step ?? 0) < step) low = middle + 1;
     else high = middle;
   }
-  const found = steps[low];
-  return found?.step === step ? found : undefined;
+  const atStep = steps[low];
+  return atStep?.step === step ? atStep : undefined;
 }

@@ -33,9 +33,9 @@ export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">)
           // A program that was killed within a step has none.
           ...(after > 0 ? [`${formatDuration(after)} after the last one`] : []),
         ];
-  const held =
+  const heldText =
     time.held_ns > 0 ? `; not counted: ${formatDuration(time.held_ns)} held by the debugger` : "";
-  return `${parts.join(", ")}${held}.`;
+  return `${parts.join(", ")}${heldText}.`;
 }
 
 /** What stands in the place of a summary that there is not. */
@@ -55,7 +55,7 @@ export function createSummary(store: Store): Summing {
     const info = store.model()?.info;
     return info !== undefined && info.state !== "live" && info.recording !== "";
   };
-  let asked = 0;
+  let lastAsked = 0;
   // What is told last comes before a run is said to have ended, so it is asked once for each end.
   const question = (): string => {
     const info = store.model()?.info;
@@ -63,7 +63,7 @@ export function createSummary(store: Store): Summing {
   };
   createEffect(
     on(question, (now, before) => {
-      const number = ++asked;
+      const number = ++lastAsked;
       setSummary(undefined);
       setProblem("");
       if (now === "") return setShown(false);
@@ -75,12 +75,12 @@ export function createSummary(store: Store): Summing {
   );
   const ask = (run: string, number: number): void => {
     get<RunSummary>(`runs/${run}/summary`).then(
-      (found) => {
-        if (number !== asked) return;
+      (answer) => {
+        if (number !== lastAsked) return;
         setProblem("");
-        setSummary(found);
+        setSummary(answer);
       },
-      (error: unknown) => number === asked && setProblem(inWords(error)),
+      (error: unknown) => number === lastAsked && setProblem(inWords(error)),
     );
   };
   // A server that was away is asked again.
@@ -89,7 +89,7 @@ export function createSummary(store: Store): Summing {
       () => store.link().kind,
       (kind) => {
         const run = store.model()?.info.id;
-        if (kind === "open" && problem() !== "" && run !== undefined && over()) ask(run, asked);
+        if (kind === "open" && problem() !== "" && run !== undefined && over()) ask(run, lastAsked);
       },
       { defer: true },
     ),
@@ -104,7 +104,7 @@ export function createSummary(store: Store): Summing {
     on(store.selection, (item) => item !== undefined && setShown(false), { defer: true }),
   );
   onCleanup(() => {
-    asked = -1;
+    lastAsked = -1;
   });
   return { over, summary, problem, shown, show: setShown };
 }

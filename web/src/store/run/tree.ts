@@ -46,10 +46,10 @@ export function buildTree(graph: RunGraph): Tree {
   const scopeOf = (path: string): ScopeEntry => {
     const known = scopes.get(path);
     if (known !== undefined) return known;
-    const made: ScopeEntry = { kind: "scope", path, children: [], members: [] };
-    scopes.set(path, made);
-    scopeOf(parentScope(path)).children.push(made);
-    return made;
+    const scope: ScopeEntry = { kind: "scope", path, children: [], members: [] };
+    scopes.set(path, scope);
+    scopeOf(parentScope(path)).children.push(scope);
+    return scope;
   };
   for (const node of graph.nodes) {
     if (node === undefined) continue;
@@ -87,11 +87,11 @@ export function visibleRows(
 }
 
 function holders(tree: Tree, matches: ReadonlySet<number>): ReadonlySet<string> {
-  const found = new Set<string>();
+  const paths = new Set<string>();
   for (const scope of tree.scopes.values()) {
-    if (scope.members.some((id) => matches.has(id))) found.add(scope.path);
+    if (scope.members.some((id) => matches.has(id))) paths.add(scope.path);
   }
-  return found;
+  return paths;
 }
 
 /** A search: plain words over names, and `op:`, `scope:`, `family:`, `phase:`, `nan:`, `inf:`. */
@@ -136,9 +136,9 @@ function like(text: string, wanted: string): boolean {
   // Matches piece by piece; a pattern of the user's never becomes a regular expression.
   let at = 0;
   for (const [index, piece] of wanted.split("*").entries()) {
-    const found = lower.indexOf(piece, at);
-    if (found < 0 || (index === 0 && found !== 0)) return false;
-    at = found + piece.length;
+    const foundAt = lower.indexOf(piece, at);
+    if (foundAt < 0 || (index === 0 && foundAt !== 0)) return false;
+    at = foundAt + piece.length;
   }
   return (
     wanted.endsWith("*") || at === lower.length || lower.endsWith(wanted.split("*").at(-1) ?? "")
@@ -146,22 +146,22 @@ function like(text: string, wanted: string): boolean {
 }
 
 export function search(graph: RunGraph, columns: NodeColumns, query: Query): ReadonlySet<number> {
-  const found = new Set<number>();
+  const paths = new Set<number>();
   for (const node of graph.nodes) {
-    if (node !== undefined && query.words.every((test) => test(node, columns))) found.add(node.id);
+    if (node !== undefined && query.words.every((test) => test(node, columns))) paths.add(node.id);
   }
-  return found;
+  return paths;
 }
 
 /** Of the nodes found, the one that is named exactly so, else the one that was made first. */
 export function firstMatch(
   graph: RunGraph,
-  found: ReadonlySet<number>,
+  matches: ReadonlySet<number>,
   text: string,
 ): number | undefined {
   const exact = graph.byName.get(text.trim());
-  if (exact !== undefined && found.has(exact)) return exact;
-  return graph.nodes.find((node) => node !== undefined && found.has(node.id))?.id;
+  if (exact !== undefined && matches.has(exact)) return exact;
+  return graph.nodes.find((node) => node !== undefined && matches.has(node.id))?.id;
 }
 
 /** Scopes to open at first: breadth first, as long as what is visible stays within `limit` rows. */

@@ -36,13 +36,13 @@ export function orderByFlow(graph: RunGraph, scopes: ReadonlyMap<string, ScopeEn
 
 /** Inputs that nodes had in other steps: a step that is shorter than others keeps their order. */
 function inputsOnce(graph: RunGraph): ReadonlyMap<number, ReadonlySet<number>> {
-  const found = new Map<number, Set<number>>();
+  const followers = new Map<number, Set<number>>();
   for (const { node, before } of graph.history.rewirings) {
-    const inputs = found.get(node) ?? new Set();
+    const inputs = followers.get(node) ?? new Set();
     for (const value of before) inputs.add(value);
-    found.set(node, inputs);
+    followers.set(node, inputs);
   }
-  return found;
+  return followers;
 }
 
 function commonScope(a: string, b: string): string {
@@ -80,7 +80,7 @@ function sortChildren(scope: ScopeEntry, flows: readonly (readonly [Node, Node])
       if (seen[at] === 0) {
         seen[at] = 1;
         const open = [...(needs[at] ?? [])].filter((need) => seen[need] === 0);
-        stack.push(...open.sort((one, other) => other - one));
+        stack.push(...open.sort((first, other) => other - first));
         continue;
       }
       stack.pop();

@@ -52,15 +52,19 @@ export function Breakpoints(props: {
   const send = (set: readonly Breakpoint[]): void => void props.store.setBreakpoints(set);
   const [editing, setEditing] = createSignal(0);
   // By their ids: a hit changes a status, and must not take the field that is typed into away.
-  const ids = createMemo(() => statuses().map((each) => each.breakpoint.id), [], {
+  const ids = createMemo(() => statuses().map((status) => status.breakpoint.id), [], {
     equals: (a, b) => a.join() === b.join(),
   });
-  const statusOf = (id: number) => statuses().find((each) => each.breakpoint.id === id);
+  const statusOf = (id: number) => statuses().find((status) => status.breakpoint.id === id);
   const groups = () => {
-    const named = statuses().filter((each) => each.breakpoint.group !== "");
-    return [...new Set(named.map((each) => each.breakpoint.group))].sort().map((name) => {
-      const members = named.filter((each) => each.breakpoint.group === name);
-      return { name, count: members.length, on: members.some((each) => each.breakpoint.enabled) };
+    const named = statuses().filter((status) => status.breakpoint.group !== "");
+    return [...new Set(named.map((status) => status.breakpoint.group))].sort().map((name) => {
+      const members = named.filter((status) => status.breakpoint.group === name);
+      return {
+        name,
+        count: members.length,
+        on: members.some((member) => member.breakpoint.enabled),
+      };
     });
   };
   const hit = (status: BreakpointStatus): boolean =>
@@ -256,7 +260,7 @@ function ConditionField(props: {
 }): JSX.Element {
   const [fault, setFault] = createSignal("");
   const [text, setText] = createSignal("");
-  const held = () => props.status.breakpoint.condition;
+  const current = () => props.status.breakpoint.condition;
   const send = async (wanted: string): Promise<void> => {
     const statuses = props.store.session()?.breakpoints ?? [];
     const change = { condition: wanted };
@@ -270,19 +274,19 @@ function ConditionField(props: {
       <input
         class="bp-condition m"
         classList={{ bad: fault() !== "" }}
-        value={held()}
+        value={current()}
         disabled={!props.live}
         placeholder="always"
         spellcheck={false}
         data-testid="breakpoint-row-condition"
         aria-invalid={fault() !== ""}
-        title={held() === "" ? "No condition. Type one, such as value > 3" : held()}
+        title={current() === "" ? "No condition. Type one, such as value > 3" : current()}
         aria-label={`Condition of the breakpoint on ${props.status.breakpoint.target}`}
         onKeyDown={(event) => {
           keepKey(event);
           if (event.key === "Enter") event.currentTarget.blur();
           if (event.key === "Escape") {
-            event.currentTarget.value = held();
+            event.currentTarget.value = current();
             setFault("");
             event.currentTarget.blur();
           }

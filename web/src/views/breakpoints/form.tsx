@@ -155,7 +155,7 @@ export function BreakpointForm(props: {
         value={kind()}
         onChange={(event) => setKind(event.currentTarget.value as BreakpointKind)}
       >
-        <For each={KINDS}>{(each) => <option value={each.id}>{each.title}</option>}</For>
+        <For each={KINDS}>{(kind) => <option value={kind.id}>{kind.title}</option>}</For>
       </select>
       <input
         ref={target}
@@ -164,7 +164,7 @@ export function BreakpointForm(props: {
         list="bp-names"
         spellcheck={false}
         value={start?.target ?? ""}
-        placeholder={KINDS.find((each) => each.id === kind())?.hint}
+        placeholder={KINDS.find((candidate) => candidate.id === kind())?.hint}
         data-testid="breakpoint-target"
       />
       <datalist id="bp-names">
@@ -213,7 +213,7 @@ export function BreakpointForm(props: {
               onChange={(event) => setPhase(event.currentTarget.value as Breakpoint["phase"])}
             >
               <option value="">any</option>
-              <For each={PHASES}>{(each) => <option value={each}>{each}</option>}</For>
+              <For each={PHASES}>{(phase) => <option value={phase}>{phase}</option>}</For>
             </select>
           </label>
           <Text label="Steps" hint="3..7" text={steps()} testid="steps" onText={setSteps} />

@@ -175,9 +175,9 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
               onChange={(event) => state.setOwner(event.currentTarget.value)}
             >
               <For each={state.comparison()?.functions ?? []}>
-                {(each) => (
-                  <option value={each.owner} selected={each.owner === state.fn()?.owner}>
-                    {printable(each.owner, 60)} · {plural(each.steps.length, "step")}
+                {(call) => (
+                  <option value={call.owner} selected={call.owner === state.fn()?.owner}>
+                    {printable(call.owner, 60)} · {plural(call.steps.length, "step")}
                   </option>
                 )}
               </For>

@@ -16,7 +16,7 @@ export function FateLegend(props: {
 }): JSX.Element {
   return (
     <div class="cmp-fates" role="group" aria-label="Fates of the traced nodes" data-testid="fates">
-      <For each={FATES.filter((each) => (props.fn.fates[each] ?? 0) > 0)}>
+      <For each={FATES.filter((fate) => (props.fn.fates[fate] ?? 0) > 0)}>
         {(fate) => (
           <button
             type="button"

@@ -63,7 +63,7 @@ function modelOf(
 export function eagerModel(run: RunGraph, fn: ComparedFunction, links: Links): GraphModel {
   const wanted = new Set(fn.beside);
   const kept = run.nodes.filter((node) => wanted.has(node.id));
-  const values = run.values.map((each) => each.value);
+  const values = run.values.map((value) => value.value);
   return modelOf(kept, values, 1, (node) => {
     const traced = links.byEager.get(node.id);
     if (traced === undefined || isLeaf(traced)) return detail(node);
@@ -85,49 +85,49 @@ export function stageModel(graph: Graph): GraphModel {
 }
 
 export function eagerTints(links: Links): Tints {
-  const found = new Map<number, Token>();
+  const tokens = new Map<number, Token>();
   for (const [id, node] of links.byEager) {
-    if (!isLeaf(node)) found.set(id, fateToken(node.fate));
+    if (!isLeaf(node)) tokens.set(id, fateToken(node.fate));
   }
-  return found;
+  return tokens;
 }
 
 /** A node that stands for several has the fate of those; kernels are what was fused. */
 export function stageTints(graph: Graph, links: Links): Tints {
-  const found = new Map<number, Token>();
+  const tokens = new Map<number, Token>();
   for (const node of graph.nodes) {
     if (isLeaf(node)) continue;
     const first = links.nodes.get(node.origin.includes(node.id) ? node.id : (node.origin[0] ?? 0));
     const fate = node.op === "fused" ? "fused" : first === undefined ? "rewritten" : first.fate;
-    found.set(node.id, fateToken(fate));
+    tokens.set(node.id, fateToken(fate));
   }
-  return found;
+  return tokens;
 }
 
 function states(times: ReadonlyMap<number, number>, dashed: ReadonlySet<number>): NodeStates {
   let size = 1;
   for (const ids of [times.keys(), dashed]) for (const id of ids) size = Math.max(size, id + 1);
-  const found = {
+  const model = {
     times: new Uint32Array(size).fill(1),
     step: new Uint32Array(size).fill(1),
     durationNs: new Float64Array(size),
     flags: new Uint8Array(size),
   };
-  for (const [id, ns] of times) found.durationNs[id] = ns;
-  for (const id of dashed) found.times[id] = 0;
-  return found;
+  for (const [id, ns] of times) model.durationNs[id] = ns;
+  for (const id of dashed) model.times[id] = 0;
+  return model;
 }
 
 /** Median times; what the compiled run does not compute is drawn as not run. */
 export function eagerStates(fn: ComparedFunction): NodeStates {
   const times = new Map(fn.beside.map((id) => [id, 0]));
-  const gone = new Set<number>();
+  const skipped = new Set<number>();
   for (const node of fn.nodes) {
     if (node.eager === 0) continue;
     if (!isLeaf(node)) times.set(node.eager, node.eager_ns ?? 0);
-    if (node.fate === "eliminated") gone.add(node.eager);
+    if (node.fate === "eliminated") skipped.add(node.eager);
   }
-  return states(times, gone);
+  return states(times, skipped);
 }
 
 export function kernelStates(graph: Graph, kernels: ReadonlyMap<number, Kernel>): NodeStates {

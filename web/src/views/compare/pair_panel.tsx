@@ -151,10 +151,10 @@ function Values(props: {
   readonly count: number;
   readonly state: CompareState;
 }): JSX.Element {
-  const given = createMemo(
-    () => props.node.values.find((each) => each.worst !== null) ?? props.node.values[0],
+  const shown = createMemo(
+    () => props.node.values.find((value) => value.worst !== null) ?? props.node.values[0],
   );
-  const worst = () => given()?.worst ?? undefined;
+  const worst = () => shown()?.worst ?? undefined;
   const measured = () => worst() !== undefined && worst()?.source !== "none";
   const [history] = createResource(
     () => {
@@ -173,30 +173,30 @@ function Values(props: {
       </h3>
       <Show
         when={measured() && worst()}
-        fallback={<p class="empty cmp-why">{given()?.why || worst()?.why || "No value."}</p>}
+        fallback={<p class="empty cmp-why">{shown()?.why || worst()?.why || "No value."}</p>}
       >
-        {(found) => (
+        {(measure) => (
           <>
             <p class="cmp-verdict" data-testid="pair-verdict">
-              {found().equal
-                ? found().source === "arrays"
+              {measure().equal
+                ? measure().source === "arrays"
                   ? "Bit-equal"
                   : "Equal statistics"
                 : errorWords(props.node)}
             </p>
             <dl class="cmp-facts">
-              <Fact name="max abs error" value={formatNumber(found().max_abs)} />
-              <Fact name="max rel error" value={formatNumber(found().max_rel)} />
-              <Fact name="ULP distance" value={formatNumber(found().ulp)} />
-              <Fact name="beyond tolerance" value={share(found().mismatched)} />
-              <Fact name="NaN eager, compiled" value={found().nan.map(formatCount).join(", ")} />
-              <Fact name="Inf eager, compiled" value={found().inf.map(formatCount).join(", ")} />
+              <Fact name="max abs error" value={formatNumber(measure().max_abs)} />
+              <Fact name="max rel error" value={formatNumber(measure().max_rel)} />
+              <Fact name="ULP distance" value={formatNumber(measure().ulp)} />
+              <Fact name="beyond tolerance" value={share(measure().mismatched)} />
+              <Fact name="NaN eager, compiled" value={measure().nan.map(formatCount).join(", ")} />
+              <Fact name="Inf eager, compiled" value={measure().inf.map(formatCount).join(", ")} />
             </dl>
             <p class="t3 small">
-              {found().source === "arrays"
-                ? `all ${plural(found().elements, "element")}`
+              {measure().source === "arrays"
+                ? `all ${plural(measure().elements, "element")}`
                 : "only statistics were kept"}
-              {steps(given()?.steps ?? [])}
+              {steps(shown()?.steps ?? [])}
             </p>
             <Show when={history.state === "ready" && history()}>
               {(told) => <Errors history={told()} />}
@@ -242,11 +242,11 @@ function Times(props: {
   readonly kernels: readonly Kernel[];
 }): JSX.Element {
   // A kernel that covers more than what is picked is compared as a whole.
-  const now = () => props.kernels.reduce((sum, each) => sum + (each.ns ?? 0), 0);
-  const was = () => props.kernels.reduce((sum, each) => sum + (each.eager_ns ?? 0), 0);
-  const alone = () => props.nodes.reduce((sum, each) => sum + (each.eager_ns ?? 0), 0);
+  const now = () => props.kernels.reduce((sum, kernel) => sum + (kernel.ns ?? 0), 0);
+  const was = () => props.kernels.reduce((sum, kernel) => sum + (kernel.eager_ns ?? 0), 0);
+  const alone = () => props.nodes.reduce((sum, node) => sum + (node.eager_ns ?? 0), 0);
   const most = () => Math.max(now(), was(), alone(), 1);
-  const covered = () => props.kernels.reduce((sum, each) => sum + each.covers.length, 0);
+  const covered = () => props.kernels.reduce((sum, kernel) => sum + kernel.covers.length, 0);
   return (
     <section class="cmp-block" data-testid="pair-times">
       <h3 class="lab">Time of one execution (median)</h3>
@@ -304,18 +304,18 @@ function Compiled(props: {
     <section class="cmp-block" data-testid="pair-compiled">
       <h3 class="lab">Runs in</h3>
       <Show when={kernel()} fallback={<p class="t3 small">nothing: it is not executed.</p>}>
-        {(found) => (
+        {(pair) => (
           <>
             <p class="cmp-name cmp-line">
-              <Name text={found().name} />
+              <Name text={pair().name} />
             </p>
-            <Show when={found().pattern}>
+            <Show when={pair().pattern}>
               <p class="cmp-line">
                 <span class="sw kernel" />
-                kernel <b>{found().pattern}</b>
+                kernel <b>{pair().pattern}</b>
               </p>
             </Show>
-            <Cost cost={found().cost} />
+            <Cost cost={pair().cost} />
             <Show when={props.kernels.length > 1}>
               <p class="t3 small">and {plural(props.kernels.length - 1, "other node")}</p>
             </Show>

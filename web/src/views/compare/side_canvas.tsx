@@ -42,32 +42,32 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
   const [view, setView] = createSignal<GraphView>();
   const item = (id: number): Picked => ({ side: props.side, id });
   onMount(() => {
-    const made = createGraphView(host, {
-      select: (found) => {
+    const created = createGraphView(host, {
+      select: (hit) => {
         host.focus({ preventScroll: true });
-        if (found?.kind === "scope") props.toggle(found.path);
-        else props.pick(found === undefined ? undefined : item(found.id));
+        if (hit?.kind === "scope") props.toggle(hit.path);
+        else props.pick(hit === undefined ? undefined : item(hit.id));
       },
       toggleScope: (path) => props.toggle(path),
       // There is nothing to stop: the gutter picks as the rest of the node does.
       toggleBreakpoint: (id) => props.pick(item(id)),
-      hover: (found) => props.hover(found?.kind === "node" ? item(found.id) : undefined),
+      hover: (hit) => props.hover(hit?.kind === "node" ? item(hit.id) : undefined),
       camera: () => undefined,
       scale: () => undefined,
       layout: () => undefined,
     });
-    made.setColourBy("tint");
-    setView(made);
-    props.onView(made);
+    created.setColourBy("tint");
+    setView(created);
+    props.onView(created);
     const resize = new ResizeObserver(() => {
       const id = own() ?? [...props.linked][0];
-      if (id !== undefined) made.reveal({ kind: "node", id });
+      if (id !== undefined) created.reveal({ kind: "node", id });
     });
     resize.observe(host);
     onCleanup(() => {
       resize.disconnect();
       props.onView(undefined);
-      made.dispose();
+      created.dispose();
     });
   });
   const own = () => (props.picked?.side === props.side ? props.picked.id : undefined);

@@ -66,20 +66,22 @@ export function createCompare(first: CompareAddress): CompareState {
   const [picked, setPicked] = createSignal(first.picked);
   const [hovered, setHovered] = createSignal<Picked>();
   const [fate, setFate] = createSignal(first.fate);
-  const [tab, setTab] = createSignal<CompareTab>(TABS.find((each) => each === first.tab) ?? "pair");
+  const [tab, setTab] = createSignal<CompareTab>(
+    TABS.find((candidate) => candidate === first.tab) ?? "pair",
+  );
   const sides = { eager: first.eager, compiled: first.compiled };
   const complain = (error: unknown): void => void setProblem(inWords(error));
   get<Comparison>("compare", sides).then(setComparison, complain);
 
   const fn = createMemo(() => {
     const functions = comparison()?.functions ?? [];
-    return functions.find((each) => each.owner === owner()) ?? functions[0];
+    return functions.find((candidate) => candidate.owner === owner()) ?? functions[0];
   });
   // Inputs and shapes change over the steps: those of the step that is compared are shown.
   const step = createMemo(() => fn()?.steps[0]);
   createEffect(
-    on([() => fn() !== undefined, step], ([found, now]) => {
-      if (!found) return;
+    on([() => fn() !== undefined, step], ([loaded, now]) => {
+      if (!loaded) return;
       get<RunGraph>(`runs/${first.eager}/graph`, now === undefined ? {} : { step: now }).then(
         (answer) => {
           if (step() === now) setEager(answer);
@@ -94,19 +96,19 @@ export function createCompare(first: CompareAddress): CompareState {
   });
   const stage = createMemo(() => fn()?.stages[stageIndex()]);
   const known = new Map<number, Graph>();
-  let asked = 0;
+  let lastAsked = 0;
   createEffect(
     on(stage, (now) => {
       if (now === undefined) return;
-      asked = now.graph;
-      const found = known.get(now.graph);
-      if (found !== undefined) {
-        setCaptured({ id: now.graph, graph: found });
+      lastAsked = now.graph;
+      const cached = known.get(now.graph);
+      if (cached !== undefined) {
+        setCaptured({ id: now.graph, graph: cached });
         return;
       }
       get<CapturedStage>(`runs/${first.compiled}/captured/${now.graph}`).then((answer) => {
         known.set(now.graph, answer.graph);
-        if (asked === now.graph) setCaptured({ id: now.graph, graph: answer.graph });
+        if (lastAsked === now.graph) setCaptured({ id: now.graph, graph: answer.graph });
       }, complain);
     }),
   );
@@ -183,9 +185,9 @@ export function withFate(
   links: Links,
   fate: FateKind,
 ): { readonly eager: ReadonlySet<number>; readonly compiled: ReadonlySet<number> } {
-  const nodes = fn.nodes.filter((each) => each.fate === fate && !isLeaf(each));
+  const nodes = fn.nodes.filter((node) => node.fate === fate && !isLeaf(node));
   return {
-    eager: new Set(nodes.map((each) => each.eager).filter((id) => id > 0)),
-    compiled: new Set(nodes.flatMap((each) => links.shown.get(each.id) ?? [])),
+    eager: new Set(nodes.map((node) => node.eager).filter((id) => id > 0)),
+    compiled: new Set(nodes.flatMap((node) => links.shown.get(node.id) ?? [])),
   };
 }

@@ -122,7 +122,7 @@ export function KernelTable(props: { readonly state: CompareState }): JSX.Elemen
     [...(state.fn()?.kernels ?? [])].sort((a, b) => (b.ns ?? 0) - (a.ns ?? 0)),
   );
   const most = createMemo(() =>
-    rows().reduce((found, each) => Math.max(found, each.ns ?? 0, each.eager_ns ?? 0), 1),
+    rows().reduce((slowest, row) => Math.max(slowest, row.ns ?? 0, row.eager_ns ?? 0), 1),
   );
   const pick = (kernel: Kernel): void => {
     const last = (state.fn()?.stages.length ?? 1) - 1;

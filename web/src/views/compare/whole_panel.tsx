@@ -35,7 +35,7 @@ export function Whole(props: {
   const timing = () =>
     props.state
       .comparison()
-      ?.timings?.functions.find((each) => each.name === props.fn.owner.replace(/(#\d+)+$/, ""));
+      ?.timings?.functions.find((timing) => timing.name === props.fn.owner.replace(/(#\d+)+$/, ""));
   const runs = () => props.state.comparison()?.timings?.runs ?? 0;
   const matched = () => inner().filter((node) => node.eager > 0).length;
   return (

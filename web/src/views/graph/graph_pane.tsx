@@ -85,7 +85,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
   const marked = () =>
     props.ui.showChanges() || props.ui.peekChanges() ? props.changes : undefined;
   onMount(() => {
-    const made = createGraphView(host, {
+    const created = createGraphView(host, {
       select: (item) => props.store.select(item),
       toggleScope: (path) => props.store.toggleScope(path),
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
@@ -94,12 +94,12 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       scale: setMost,
       layout: (busy) => props.ui.setLayoutBusy(busy),
     });
-    strip.append(made.overview);
-    setView(made);
-    props.onView(made);
+    strip.append(created.overview);
+    setView(created);
+    props.onView(created);
     onCleanup(() => {
       props.onView(undefined);
-      made.dispose();
+      created.dispose();
     });
   });
   const after = () => {

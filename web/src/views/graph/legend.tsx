@@ -31,11 +31,11 @@ export function Legend(props: {
 }): JSX.Element {
   const families = createMemo(
     () => {
-      const found = new Set<string>();
+      const paths = new Set<string>();
       for (const node of props.store.model()?.graph.nodes ?? []) {
-        if (node && !isLeaf(node)) found.add(familyOf(node));
+        if (node && !isLeaf(node)) paths.add(familyOf(node));
       }
-      return [...found].sort();
+      return [...paths].sort();
     },
     undefined,
     { equals: (a, b) => a.join() === b.join() },
@@ -56,10 +56,10 @@ export function Legend(props: {
         <Show when={props.mode === "family"}>
           <h4>Op family</h4>
           <For each={families()}>
-            {(each) => (
+            {(family) => (
               <div>
-                <span class="sw" style={{ background: `var(${familyColour(each)})` }} />
-                {each}
+                <span class="sw" style={{ background: `var(${familyColour(family)})` }} />
+                {family}
               </div>
             )}
           </For>

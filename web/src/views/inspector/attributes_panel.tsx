@@ -52,18 +52,18 @@ export function Attributes(props: {
       after.type === "get_attributes" &&
       before.node === after.node,
   );
-  const given = createMemo(() => {
+  const recorded = createMemo(() => {
     const now = answer();
     return now.kind === "ready" && now.value.node === props.node.id ? now.value : undefined;
   });
   const attributes = createMemo(() =>
-    Object.entries(given()?.attrs ?? props.node.attrs).map(
+    Object.entries(recorded()?.attrs ?? props.node.attrs).map(
       ([name, value]) => [name, shown(attributeText(value, name))] as const,
     ),
   );
   const first = (name: string): string | undefined =>
-    name in (given()?.changed ?? {})
-      ? attributeText(given()?.changed[name] ?? "none", name)
+    name in (recorded()?.changed ?? {})
+      ? attributeText(recorded()?.changed[name] ?? "none", name)
       : undefined;
   /** Levels that keep no values keep no attributes of later executions either. */
   const only = () =>

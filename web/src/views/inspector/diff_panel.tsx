@@ -61,13 +61,13 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
       { defer: true },
     ),
   );
-  const one = (): Moment | undefined => props.moments.held() ?? props.before;
+  const earlier = (): Moment | undefined => props.moments.held() ?? props.before;
   const answer = createQuery(
     props.store,
     "moments_compared",
     (): CompareMoments | undefined => {
       const run = props.store.runId();
-      const from = one();
+      const from = earlier();
       if (run === undefined || from === undefined) return undefined;
       const rank = shapeOf(valueShown(props.store, props.value)?.value.spec)?.length ?? 2;
       const size = rank < 2 ? VECTOR_WINDOW : WINDOW;
@@ -91,7 +91,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
       after.type === "compare_moments" &&
       before.value === after.value,
   );
-  const found = createMemo(() => {
+  const compared = createMemo(() => {
     const now = answer();
     return now.kind === "ready" ? now.value : undefined;
   });
@@ -101,7 +101,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
   };
   return (
     <div class="diff" data-testid="diff">
-      <Sides {...props} one={one()} found={found()} />
+      <Sides {...props} one={earlier()} found={compared()} />
       <Show when={props.edits.length > 0}>
         <div class="diff-edits">
           <For each={props.edits.slice(-4)}>
@@ -122,7 +122,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
         </div>
       </Show>
       <Show
-        when={one() !== undefined}
+        when={earlier() !== undefined}
         fallback={
           <p class="empty">
             No earlier execution. Press <kbd>M</kbd> to hold this moment as A, then move with the
@@ -131,7 +131,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
         }
       >
         <Show when={failure()}>{(text) => <p class="empty">{text()}</p>}</Show>
-        <Show when={found()}>
+        <Show when={compared()}>
           {(now) => (
             <Compared
               found={now()}
@@ -154,7 +154,7 @@ function Sides(
   },
 ): JSX.Element {
   const other = (): Moment => props.moments.other() ?? props.moments.here();
-  const held = () => props.moments.held() !== undefined;
+  const hasHeld = () => props.moments.held() !== undefined;
   const note = (side: MomentsCompared["one"] | undefined, moment: Moment | undefined): string => {
     if (side === undefined || moment === undefined) return "";
     if (!side.found) return "not computed yet";
@@ -176,7 +176,7 @@ function Sides(
                 {momentWords(moment())}
               </button>
               <span class="t3 small ell">
-                {[held() ? "" : "the previous execution", note(props.found?.one, moment())]
+                {[hasHeld() ? "" : "the previous execution", note(props.found?.one, moment())]
                   .filter(Boolean)
                   .join(", ")}
               </span>
@@ -206,7 +206,7 @@ function Sides(
           icon="swap"
           testid="diff-swap"
           label="Swap: go to A and hold this moment (X)"
-          disabled={!held()}
+          disabled={!hasHeld()}
           onClick={() => props.moments.swap()}
         />
         <IconButton
@@ -214,7 +214,7 @@ function Sides(
           icon="close"
           testid="diff-clear"
           label="Release A"
-          disabled={!held()}
+          disabled={!hasHeld()}
           onClick={() => props.moments.clear()}
         />
       </span>

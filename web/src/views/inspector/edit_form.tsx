@@ -79,13 +79,13 @@ export function EditForm(props: {
   const fars = (): readonly { readonly steps: number | null; readonly title: string }[] => [
     { steps: 0, title: "to the end of this step" },
     ...[1, 10, 100]
-      .filter((each) => each < after())
-      .map((each) => ({ steps: each, title: `${plural(each, "more step")}` })),
+      .filter((count) => count < after())
+      .map((count) => ({ steps: count, title: `${plural(count, "more step")}` })),
     ...(after() > 0 ? [{ steps: null, title: `to the end, ${plural(after(), "more step")}` }] : []),
   ];
   const apply = async (whatIf: boolean): Promise<void> => {
     const numbers = [number(), low(), high(), seed()].map(read);
-    if (numbers.some((each) => each === undefined)) {
+    if (numbers.some((number) => number === undefined)) {
       setFault("Not a number. nan, inf and -inf are accepted, too.");
       return;
     }
@@ -139,13 +139,13 @@ export function EditForm(props: {
         data-testid="edit-how"
         onChange={(event) => setHow(event.currentTarget.value as How)}
       >
-        <For each={HOWS}>{(each) => <option value={each.id}>{each.title}</option>}</For>
+        <For each={HOWS}>{(how) => <option value={how.id}>{how.title}</option>}</For>
       </select>
       <Switch
         fallback={
           <Field
             label="Number"
-            hint={HOWS.find((each) => each.id === how())?.hint ?? ""}
+            hint={HOWS.find((candidate) => candidate.id === how())?.hint ?? ""}
             text={number()}
             testid="number"
             onText={setNumber}
@@ -196,9 +196,7 @@ export function EditForm(props: {
             setFar(text === "null" ? null : Number(text));
           }}
         >
-          <For each={fars()}>
-            {(each) => <option value={String(each.steps)}>{each.title}</option>}
-          </For>
+          <For each={fars()}>{(far) => <option value={String(far.steps)}>{far.title}</option>}</For>
         </select>
       </Show>
       <span class="form-does">
@@ -274,8 +272,8 @@ function read(text: string): number | undefined {
   const plain = text.trim().toLowerCase();
   if (plain === "") return 0;
   if (plain in NUMBERS) return NUMBERS[plain];
-  const found = Number(plain);
-  return Number.isNaN(found) ? undefined : found;
+  const number = Number(plain);
+  return Number.isNaN(number) ? undefined : number;
 }
 
 async function bytesOf(file: File): Promise<Uint8Array> {

@@ -72,20 +72,22 @@ function historyData(answer: Answer<History>): HistoryData | undefined {
   const rows = decodeExecutions(answer.value.executions);
   const bySeq = new Map(answer.value.points.map((point) => [point.seq, point.summary]));
   const seq = Array.from(rows.seq);
-  const summaries = seq.map((each) => bySeq.get(each) ?? undefined);
-  const scalar = summaries.some((each) => each && elementCount(each.spec.shape) === 1);
+  const summaries = seq.map((position) => bySeq.get(position) ?? undefined);
+  const scalar = summaries.some((summary) => summary && elementCount(summary.spec.shape) === 1);
   return {
     total: answer.value.total,
     seq,
     step: Array.from(rows.step),
     durationNs: Array.from(rows.durationNs),
-    measure: summaries.map((each) => {
-      if (each === undefined || each === null) return undefined;
-      if (each.nan_count > 0) return Number.NaN;
-      return (scalar ? (each.preview[0] ?? each.mean) : each.norm) ?? undefined;
+    measure: summaries.map((summary) => {
+      if (summary === undefined || summary === null) return undefined;
+      if (summary.nan_count > 0) return Number.NaN;
+      return (scalar ? (summary.preview[0] ?? summary.mean) : summary.norm) ?? undefined;
     }),
-    mean: summaries.map((each) => each?.mean),
-    notFinite: summaries.map((each) => (each ? each.nan_count + each.inf_count : undefined)),
+    mean: summaries.map((summary) => summary?.mean),
+    notFinite: summaries.map((summary) =>
+      summary ? summary.nan_count + summary.inf_count : undefined,
+    ),
     measured: scalar ? "value" : "norm",
     edits: answer.value.edits,
   };

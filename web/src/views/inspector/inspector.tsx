@@ -286,11 +286,11 @@ function NodeInspector(
         </div>
       </Show>
       <Show when={props.store.found()?.node === id() ? props.store.found() : undefined}>
-        {(found) => (
+        {(reached) => (
           <div class="stop found" data-testid="inspector-found">
             <span class="bdot enabled" />
             <span class="stop-text">
-              <b>Found in the recording.</b> {printable(found().text, 2000)}
+              <b>Found in the recording.</b> {printable(reached().text, 2000)}
             </span>
           </div>
         )}
@@ -435,7 +435,7 @@ function NodeInspector(
                     value={at()}
                     refresh={refresh}
                     before={executionBefore(history())}
-                    edits={(history()?.edits ?? []).filter((each) => each.value === at())}
+                    edits={(history()?.edits ?? []).filter((edit) => edit.value === at())}
                   />
                 )}
               </Show>
@@ -473,7 +473,9 @@ function NodeInspector(
 }
 
 function breakpointOf(store: Store, stop: Stop): BreakpointStatus | undefined {
-  return store.session()?.breakpoints.find((each) => each.breakpoint.id === stop.breakpoint);
+  return store
+    .session()
+    ?.breakpoints.find((breakpoint) => breakpoint.breakpoint.id === stop.breakpoint);
 }
 
 function noGradient(node: Node): string {

@@ -41,7 +41,7 @@ export function MarkedNote(props: {
             <Show when={marked().hits.length > SHOWN}>
               <span>and {formatCount(marked().hits.length - SHOWN)} more here</span>
             </Show>
-            <For each={[...new Set(marked().hits.map((each) => each.watch))].slice(0, 4)}>
+            <For each={[...new Set(marked().hits.map((hit) => hit.watch))].slice(0, 4)}>
               {(watch) => (
                 <button
                   type="button"

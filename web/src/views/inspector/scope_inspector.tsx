@@ -68,20 +68,20 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             <span class="lab">By family</span>
           </div>
           <For each={facts().families}>
-            {(each) => (
+            {(family) => (
               <div class="share">
-                <span class="sw" style={{ background: `var(${familyColour(each.family)})` }} />
-                <span class="share-name">{each.family}</span>
+                <span class="sw" style={{ background: `var(${familyColour(family.family)})` }} />
+                <span class="share-name">{family.family}</span>
                 <span class="share-bar">
                   <span
                     style={{
-                      width: `${(each.ns / Math.max(1, facts().ns)) * 100}%`,
-                      background: `var(${familyColour(each.family)})`,
+                      width: `${(family.ns / Math.max(1, facts().ns)) * 100}%`,
+                      background: `var(${familyColour(family.family)})`,
                     }}
                   />
                 </span>
-                <span class="mi t3">{plural(each.operations, "op")}</span>
-                <span class="mi">{formatDuration(each.ns)}</span>
+                <span class="mi t3">{plural(family.operations, "op")}</span>
+                <span class="mi">{formatDuration(family.ns)}</span>
               </div>
             )}
           </For>

@@ -108,17 +108,17 @@ export function SourcePanel(props: {
           <Show when={props.stack.length > 1}>
             <ol class="stack" aria-label="Python stack, innermost first">
               <For each={props.stack}>
-                {(each, i) => (
+                {(line, i) => (
                   <li>
                     <button
                       type="button"
                       classList={{ on: (frame() ?? 0) === i() }}
-                      title={each.file}
+                      title={line.file}
                       onClick={() => setFrame(i())}
                     >
-                      <span class="m ell">{each.function || "module"}</span>
+                      <span class="m ell">{line.function || "module"}</span>
                       <span class="mi t3">
-                        {baseName(each.file)}:{each.line}
+                        {baseName(line.file)}:{line.line}
                       </span>
                     </button>
                   </li>

@@ -64,9 +64,9 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
         .filter(Boolean)
         .join("; "),
       ...reasonWords(model.keeping, model.governed, true),
-    ].map((each) => `${each}.`);
+    ].map((sentence) => `${sentence}.`);
   };
-  const hits = () => (props.store.session()?.watches ?? []).filter((each) => each.hits > 0);
+  const hits = () => (props.store.session()?.watches ?? []).filter((watch) => watch.hits > 0);
   return (
     <div class="sum" data-testid="summary">
       <header class="sum-head">
@@ -230,29 +230,29 @@ const LEAST_SHARE = 0.005;
 
 /** Where the time of the training steps went. */
 function Shares(props: { readonly shares: readonly StepShare[] }): JSX.Element {
-  const steps = () => props.shares.filter((each) => each.part !== "held");
-  const total = () => steps().reduce((sum, each) => sum + each.ns, 0);
-  const told = () => steps().filter((each) => each.ns / total() >= LEAST_SHARE);
+  const steps = () => props.shares.filter((share) => share.part !== "held");
+  const total = () => steps().reduce((sum, share) => sum + share.ns, 0);
+  const shares = () => steps().filter((step) => step.ns / total() >= LEAST_SHARE);
   return (
     <div class="sum-share" data-testid="summary-shares">
       <div class="sum-bar" role="img" aria-label="Where the time of the training steps went">
-        <For each={told()}>
-          {(each) => (
+        <For each={shares()}>
+          {(share) => (
             <span
-              class={PARTS[each.part][1]}
-              title={`${PARTS[each.part][0]}: ${formatDuration(each.ns)}`}
-              style={{ width: `${(100 * each.ns) / total()}%` }}
+              class={PARTS[share.part][1]}
+              title={`${PARTS[share.part][0]}: ${formatDuration(share.ns)}`}
+              style={{ width: `${(100 * share.ns) / total()}%` }}
             />
           )}
         </For>
       </div>
       <ul class="sum-parts">
-        <For each={told()}>
-          {(each) => (
+        <For each={shares()}>
+          {(share) => (
             <li>
-              <span class={`sw ${PARTS[each.part][1]}`} />
-              <span class="t2">{PARTS[each.part][0]}</span>
-              <span class="mi t3">{percent(each.ns / total())}</span>
+              <span class={`sw ${PARTS[share.part][1]}`} />
+              <span class="t2">{PARTS[share.part][0]}</span>
+              <span class="mi t3">{percent(share.ns / total())}</span>
             </li>
           )}
         </For>
@@ -391,7 +391,7 @@ function Slow(props: {
   readonly total: number;
   pick(cost: Cost): void;
 }): JSX.Element {
-  const most = () => Math.max(1, ...props.costs.map((each) => each.total_ns));
+  const most = () => Math.max(1, ...props.costs.map((cost) => cost.total_ns));
   return (
     <section class="sec">
       <h3 class="h">
@@ -453,8 +453,8 @@ function stepsWords(ranges: Kept["ranges"]): string {
   );
   const [only] = ranges;
   if (only === undefined) return "";
-  const one = ranges.length === 1 && only[0] === only[1];
-  return ` of step${one ? "" : "s"} ${listed(words)}`;
+  const single = ranges.length === 1 && only[0] === only[1];
+  return ` of step${single ? "" : "s"} ${listed(words)}`;
 }
 
 /** What can be looked at later and what cannot, a sentence each. */
@@ -483,9 +483,9 @@ export function keptWords(kept: Kept, level: string): readonly string[] {
   }
   if (governed !== null) {
     const left = governed.executions + governed.summaries + governed.arrays;
-    const what = left > 0 ? ` left out ${formatCount(left)} records` : " left nothing out";
+    const loss = left > 0 ? ` left out ${formatCount(left)} records` : " left nothing out";
     lines.push(
-      `The limit of ${formatNumber(governed.limit, 3)}× slowdown${what}; the run was ` +
+      `The limit of ${formatNumber(governed.limit, 3)}× slowdown${loss}; the run was ` +
         `${formatNumber(governed.slowdown, 3)}× as slow${governed.measured ? "" : " (estimated)"}.`,
     );
   }

@@ -198,7 +198,7 @@ function Head(props: {
   onEdit(): void;
   readonly moments: Moments;
 }): JSX.Element {
-  const held = () => props.moments.held();
+  const heldMoment = () => props.moments.held();
   const dtype = () => typeOf(props.slice.spec ?? props.slice.summary?.spec);
   return (
     <div class="row value-head">
@@ -212,7 +212,7 @@ function Head(props: {
       <span class="m t2">
         {formatBytes(props.slice.summary?.nbytes ?? tensorBytes(props.slice.shape, dtype()))}
       </span>
-      <Show when={held()}>
+      <Show when={heldMoment()}>
         {(moment) => (
           <button
             type="button"
@@ -315,7 +315,8 @@ function Elements(
               <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
               <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
                 <p class="mi t3 ell">
-                  {props.slice.summary?.preview.map((each) => formatNumber(each, 4)).join("  ")} …
+                  {props.slice.summary?.preview.map((number) => formatNumber(number, 4)).join("  ")}{" "}
+                  …
                 </p>
               </Show>
               <Statistics summary={props.slice.summary} wide={true} />

@@ -26,7 +26,7 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
     const now = props.reasons.answer();
     return now.kind === "failed" ? now.message : undefined;
   };
-  const found = () => {
+  const chain = () => {
     const now = props.reasons.answer();
     return now.kind === "ready" ? now.value : undefined;
   };
@@ -50,7 +50,7 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
             </p>
           )}
         </Match>
-        <Match when={found()}>
+        <Match when={chain()}>
           {(now) => (
             <>
               <Show when={now().groups.length > 1 || now().elements > 1}>
@@ -60,14 +60,14 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
                 </p>
                 <div class="chips">
                   <For each={now().groups}>
-                    {(each, i) => (
+                    {(group, i) => (
                       <button
                         type="button"
                         class="btn"
                         classList={{ on: props.reasons.groupAt() === i() }}
                         onClick={() => props.reasons.setGroupAt(i())}
                       >
-                        {each.count} from {culpritName(each)}
+                        {group.count} from {culpritName(group)}
                       </button>
                     )}
                   </For>
@@ -127,7 +127,7 @@ function Chain(props: WhyPanelProps & { readonly group: WhyGroup }): JSX.Element
 }
 
 function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: number }): JSX.Element {
-  const here = () => {
+  const isCurrent = () => {
     const item = props.store.selection();
     if (item?.kind !== "node" || item.id !== props.link.node) return false;
     props.store.tick();
@@ -155,7 +155,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
   return (
     <li
       class="why-link"
-      classList={{ culprit: props.link.culprit, here: here() }}
+      classList={{ culprit: props.link.culprit, here: isCurrent() }}
       data-testid="why-link"
       onPointerEnter={() => props.point(props.link.node)}
     >
@@ -187,7 +187,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
         <Show when={operands().length > 0}>
           <ul class="why-operands">
             <For each={operands()}>
-              {(each) => <Operand {...props} link={props.link} operand={each} />}
+              {(input) => <Operand {...props} link={props.link} operand={input} />}
             </For>
             <Show when={props.link.others > 0}>
               <li class="t3 small">and {formatCount(props.link.others)} others</li>

@@ -70,41 +70,41 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
   const [now, setNow] = createSignal(Date.now());
   let timer: number | undefined;
   let asking = false;
-  let gone = false;
+  let disposed = false;
 
   const refresh = async (): Promise<void> => {
     window.clearTimeout(timer);
     if (asking) return;
     asking = true;
     try {
-      const found = await get<Shelf>("library");
-      if (gone) return;
+      const answer = await get<Shelf>("library");
+      if (disposed) return;
       setSilence("");
-      setShelf(found);
+      setShelf(answer);
       setNow(Date.now());
     } catch (error) {
-      if (!gone) setSilence(inWords(error));
+      if (!disposed) setSilence(inWords(error));
     } finally {
       asking = false;
     }
     const pending = shelf()?.pending ?? 0;
     const wait = pending > 0 ? SOON_MS : REFRESH_MS;
-    if (!gone) timer = window.setTimeout(() => void refresh(), wait);
+    if (!disposed) timer = window.setTimeout(() => void refresh(), wait);
   };
   createEffect(() => {
     stir();
     void refresh();
   });
   onCleanup(() => {
-    gone = true;
+    disposed = true;
     window.clearTimeout(timer);
   });
 
   const groups = createMemo(() => {
-    const entries = (shelf()?.entries ?? []).filter((each) => matches(each, which(), search()));
+    const entries = (shelf()?.entries ?? []).filter((entry) => matches(entry, which(), search()));
     const inGroup = (group: Group): readonly Entry[] =>
       sorted(
-        entries.filter((each) => groupOf(each) === group),
+        entries.filter((entry) => groupOf(entry) === group),
         sorting(),
       );
     return new Map(GROUPS.map((group) => [group, inGroup(group)]));
@@ -112,8 +112,8 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
   const rowsOf = (group: Group): readonly Entry[] => groups().get(group) ?? [];
   const rows = createMemo(() => GROUPS.flatMap(rowsOf));
   const chosen = (): readonly Entry[] => {
-    const all = (shelf()?.entries ?? []).filter((each) => marked().has(each.id));
-    return all.length > 0 ? all : rows().filter((each) => each.id === focused());
+    const all = (shelf()?.entries ?? []).filter((entry) => marked().has(entry.id));
+    return all.length > 0 ? all : rows().filter((entry) => entry.id === focused());
   };
   const doing = async <T>(task: () => Promise<T>): Promise<T | undefined> => {
     setBusy(true);
@@ -161,13 +161,13 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
     open: (entry) => doing(() => opened(entry)),
     compare: () =>
       doing(async () => {
-        const [one, two] = chosen();
-        if (one === undefined || two === undefined) return undefined;
-        const ids = [await opened(one), await opened(two)] as const;
+        const [left, right] = chosen();
+        if (left === undefined || right === undefined) return undefined;
+        const ids = [await opened(left), await opened(right)] as const;
         const compiled = await Promise.all(
           ids.map((id) => get<FunctionList>(`runs/${id}/functions`)),
         );
-        const [first, second] = compiled.map((each) => each.functions.length > 0);
+        const [first, second] = compiled.map((recording) => recording.functions.length > 0);
         if (!first && !second) {
           throw new Error(
             "Neither run has a compiled function, so there is nothing to compare side by side. " +
@@ -177,15 +177,15 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
         return first && !second ? ([ids[1], ids[0]] as const) : ids;
       }),
     askToDelete: () => {
-      const own = chosen().filter((each) => each.ours);
+      const own = chosen().filter((recording) => recording.ours);
       if (own.length > 0) setDoomed(own);
       else setProblem("Only recordings made by nodescope can be deleted here.");
     },
     keep: () => setDoomed([]),
     deleteThem: async () => {
       await doing(async () => {
-        for (const each of doomed()) {
-          await send<DeletedRecording>("DELETE", `library/${each.id}`);
+        for (const recording of doomed()) {
+          await send<DeletedRecording>("DELETE", `library/${recording.id}`);
         }
       });
       setDoomed([]);

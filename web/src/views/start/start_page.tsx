@@ -76,7 +76,7 @@ export function StartPage(props: StartPageProps): JSX.Element {
   };
   const move = (by: number): void => {
     const rows = state.rows();
-    const at = rows.findIndex((each) => each.id === state.focused());
+    const at = rows.findIndex((row) => row.id === state.focused());
     const next = rows[Math.min(rows.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
     state.focus(next?.id);
     queueMicrotask(() =>
@@ -86,7 +86,7 @@ export function StartPage(props: StartPageProps): JSX.Element {
   const onKey = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const typing = event.target === search;
-    const entry = state.rows().find((each) => each.id === state.focused());
+    const entry = state.rows().find((row) => row.id === state.focused());
     if (event.key === "ArrowDown") move(1);
     else if (event.key === "ArrowUp") move(-1);
     else if (event.key === "Escape") {
@@ -131,7 +131,7 @@ export function StartPage(props: StartPageProps): JSX.Element {
             <button type="button" class="btn" onClick={() => props.openRun(run())}>
               <Icon name="left" size={12} /> Back to{" "}
               {printable(
-                props.store.runs().find((each) => each.id === run())?.name ?? "the run",
+                props.store.runs().find((candidate) => candidate.id === run())?.name ?? "the run",
                 40,
               )}
             </button>
@@ -272,7 +272,8 @@ function groupTitle(group: Group, state: ShelfState): string {
 function Actions(props: { readonly state: ShelfState; compare(): void }): JSX.Element {
   const { state } = props;
   const many = () => state.marked().size;
-  const bytes = () => state.doomed().reduce((sum, each) => sum + (each.glance?.nbytes ?? 0), 0);
+  const bytes = () =>
+    state.doomed().reduce((sum, recording) => sum + (recording.glance?.nbytes ?? 0), 0);
   return (
     <>
       <Show when={state.problem()}>

@@ -136,19 +136,19 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   return { width: room, time: (at) => t0 + ((at - LEFT) / room) * (t1 - t0), steps, rows };
 
   function drawAxis(): void {
-    const every = tickStep(((t1 - t0) / room) * 92);
+    const tickNs = tickStep(((t1 - t0) / room) * 92);
     const chip = momentChip();
     g.font = `10px ${mono}`;
     g.textAlign = "center";
-    for (let k = Math.ceil((t0 - scene.zero) / every); scene.zero + k * every <= t1; k++) {
-      const at = Math.round(x(scene.zero + k * every)) + 0.5;
+    for (let k = Math.ceil((t0 - scene.zero) / tickNs); scene.zero + k * tickNs <= t1; k++) {
+      const at = Math.round(x(scene.zero + k * tickNs)) + 0.5;
       if (at < LEFT) continue;
       g.strokeStyle = colour("--line");
       g.beginPath();
       g.moveTo(at, AXIS);
       g.lineTo(at, height);
       g.stroke();
-      const text = k === 0 ? "0" : tickLabel(k * every, every);
+      const text = k === 0 ? "0" : tickLabel(k * tickNs, tickNs);
       const half = textWidth(text, MONO) / 2;
       if (at - half < LEFT || at + half > width || meets(chip, at - half, at + half)) continue;
       g.fillStyle = colour("--text-3");
@@ -387,9 +387,9 @@ function barLabel(bar: Bar): string {
 /** The holds at a point, as one with their whole length. */
 export function hitHold(placed: Placed, holds: readonly Hold[], px: number): Hold | undefined {
   const [low, high] = [placed.time(px - 4), placed.time(px + 4)];
-  const here = holds.filter((hold) => hold.at >= low && hold.at <= high);
-  const first = here[0];
-  return first && { at: first.at, trueNs: here.reduce((sum, hold) => sum + hold.trueNs, 0) };
+  const visible = holds.filter((hold) => hold.at >= low && hold.at <= high);
+  const first = visible[0];
+  return first && { at: first.at, trueNs: visible.reduce((sum, hold) => sum + hold.trueNs, 0) };
 }
 
 /** The step at a point of the band, or of the stacks. */
@@ -411,7 +411,9 @@ export function hitStep(
 }
 
 export function hitBar(placed: Placed, px: number, py: number): Bar | undefined {
-  const row = placed.rows.find((each) => py >= each.y && py < each.y + each.height);
+  const row = placed.rows.find(
+    (candidate) => py >= candidate.y && py < candidate.y + candidate.height,
+  );
   if (row === undefined || px < LEFT) return undefined;
   const t = placed.time(px);
   const slack = Math.abs(placed.time(px + 1.5) - t);

@@ -57,15 +57,15 @@ export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Pla
     if (right - left < 1 && right - last < 0.7) continue;
     last = right;
     const w = Math.max(1, right - left - (right - left > 3 ? 1 : 0));
-    const here = isHere(block, steps);
-    g.fillStyle = colour(here ? "--bg-active" : "--bg-raised");
+    const isCurrent = isHere(block, steps);
+    g.fillStyle = colour(isCurrent ? "--bg-active" : "--bg-raised");
     g.fillRect(left, place.top, w, place.height);
     if (w < 14) continue;
-    g.fillStyle = colour(here ? "--text" : "--text-3");
+    g.fillStyle = colour(isCurrent ? "--text" : "--text-3");
     const name = blockName(block);
     const full = `${name} · ${formatDuration(block.end - block.start)}`;
     const number = block.after ? "after" : formatCount(block.first);
-    const text = [full, name, number].find((each) => textWidth(each, SANS) < w - 6);
+    const text = [full, name, number].find((candidate) => textWidth(candidate, SANS) < w - 6);
     if (text !== undefined) g.fillText(text, left + 4, place.top + place.height / 2 + 3.5);
   }
 }
@@ -93,8 +93,8 @@ export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: P
       y -= h;
     });
     g.globalAlpha = 1;
-    const here = isHere(block, steps);
-    if (here) {
+    const isCurrent = isHere(block, steps);
+    if (isCurrent) {
       g.fillStyle = colour("--now");
       g.fillRect(left, top + high + 1, Math.max(w, 2), 2);
     }
@@ -102,7 +102,7 @@ export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: P
     const text = formatCount(block.first);
     const wide = textWidth(text, SANS);
     if (left < labelled || (wide > w && left + wide > width)) continue;
-    g.fillStyle = colour(here ? "--text" : "--text-3");
+    g.fillStyle = colour(isCurrent ? "--text" : "--text-3");
     g.fillText(text, left, place.top + 10);
     labelled = left + wide + 14;
   }

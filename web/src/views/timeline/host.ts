@@ -93,8 +93,8 @@ export function hostTitle(span: HostSpan): string {
   const called = span.kind === "compiling" ? `${kind} ${span.what}` : kind;
   const name = span.kind === "library" ? span.what || "library" : called;
   const known = span.what !== "" && span.what !== "<module>";
-  const what = span.kind === "waiting" && known ? `${name} in ${span.what}` : name;
-  return span.where === "" ? what : `${what} · ${span.where}`;
+  const description = span.kind === "waiting" && known ? `${name} in ${span.what}` : name;
+  return span.where === "" ? description : `${description} · ${span.where}`;
 }
 
 /** Host time of a window, on the axis and between the nodes of its thread. */
@@ -106,46 +106,46 @@ export function hostSpans(
   const edges = edgesByThread(rows);
   const spans: HostSpan[] = [];
   const fetches: HostSpan[] = [];
-  for (const each of host) {
-    if (each.kind !== "data") continue;
-    const span = shown(each, axis.map(each.start_ns), axis.map(each.end_ns), false);
+  for (const hostSpan of host) {
+    if (hostSpan.kind !== "data") continue;
+    const span = shown(hostSpan, axis.map(hostSpan.start_ns), axis.map(hostSpan.end_ns), false);
     fetches.push(span);
     spans.push(span);
   }
-  for (const each of host) {
-    if (each.kind === "data" || each.kind === "held") continue;
-    let start = axis.map(each.start_ns);
-    let end = axis.map(each.end_ns);
+  for (const hostSpan of host) {
+    if (hostSpan.kind === "data" || hostSpan.kind === "held") continue;
+    let start = axis.map(hostSpan.start_ns);
+    let end = axis.map(hostSpan.end_ns);
     const middle = (start + end) / 2;
     const fetch = fetches.find(
-      (one) => one.thread === each.thread && one.start <= middle && middle <= one.end,
+      (fetch) => fetch.thread === hostSpan.thread && fetch.start <= middle && middle <= fetch.end,
     );
-    const around = edges.get(each.thread)?.around(middle);
+    const around = edges.get(hostSpan.thread)?.around(middle);
     if (around === null) continue; // a node runs there
     const low = Math.max(around?.[0] ?? Number.NEGATIVE_INFINITY, fetch?.start ?? -1);
     const high = Math.min(around?.[1] ?? Number.POSITIVE_INFINITY, fetch?.end ?? 1e300);
-    const blur = EXACT.has(each.kind) ? 0 : BLUR_NS;
+    const blur = EXACT.has(hostSpan.kind) ? 0 : BLUR_NS;
     if (Math.abs(start - low) < blur || start < low) start = low;
     if (Math.abs(end - high) < blur || end > high) end = high;
-    const beside = fetches.filter((one) => one !== fetch && one.thread === each.thread);
-    for (const one of beside) {
-      if (one.end <= middle && start < one.end + BLUR_NS) start = Math.max(low, one.end);
-      if (one.start >= middle && end > one.start - BLUR_NS) end = Math.min(high, one.start);
+    const beside = fetches.filter((other) => other !== fetch && other.thread === hostSpan.thread);
+    for (const other of beside) {
+      if (other.end <= middle && start < other.end + BLUR_NS) start = Math.max(low, other.end);
+      if (other.start >= middle && end > other.start - BLUR_NS) end = Math.min(high, other.start);
     }
-    if (end > start) spans.push(shown(each, start, end, fetch !== undefined));
+    if (end > start) spans.push(shown(hostSpan, start, end, fetch !== undefined));
   }
   return spans.sort((a, b) => a.start - b.start);
 }
 
-function shown(each: HostTime, start: number, end: number, nested: boolean): HostSpan {
+function shown(host: HostTime, start: number, end: number, nested: boolean): HostSpan {
   return {
-    kind: each.kind === "held" ? "held_along" : each.kind,
-    thread: each.thread,
-    step: each.step,
+    kind: host.kind === "held" ? "held_along" : host.kind,
+    thread: host.thread,
+    step: host.step,
     start,
     end,
-    where: each.line > 0 ? `${baseName(each.file)}:${each.line}` : "",
-    what: each.function,
+    where: host.line > 0 ? `${baseName(host.file)}:${host.line}` : "",
+    what: host.function,
     nested,
   };
 }
@@ -164,7 +164,7 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
     if (list === undefined) byThread.set(thread, [i]);
     else list.push(i);
   }
-  const found = new Map<number, Edges>();
+  const edges = new Map<number, Edges>();
   for (const [thread, list] of byThread) {
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
     const starts = list.map((i) => rows.startNs[i] ?? 0);
@@ -173,7 +173,7 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
       last = Math.max(last, (rows.startNs[i] ?? 0) + (rows.durationNs[i] ?? 0));
       return last;
     });
-    found.set(thread, {
+    edges.set(thread, {
       around(time) {
         let low = 0;
         let high = starts.length;
@@ -187,7 +187,7 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
       },
     });
   }
-  return found;
+  return edges;
 }
 
 /** Where the time went, the most first: `data loading 99 ms, operations 1.1 ms`. */

@@ -29,7 +29,7 @@ export function TimelineKey(props: { readonly store: Store }): JSX.Element {
     () => {
       const nodes = props.store.model()?.graph.nodes ?? [];
       const recomputes = nodes.some((node) => node?.phase === "recompute");
-      return PHASES.filter((each) => each !== "other" && (each !== "recompute" || recomputes));
+      return PHASES.filter((phase) => phase !== "other" && (phase !== "recompute" || recomputes));
     },
     undefined,
     { equals: (a, b) => a.join() === b.join() },

@@ -218,11 +218,11 @@ function gapsOf(
 
 /** `train.py:30–34`: the lines of two nodes that follow each other. */
 function between(graph: RunGraph | undefined, before: number, after: number): string {
-  const one = graph?.nodes[before]?.source;
+  const source = graph?.nodes[before]?.source;
   const other = graph?.nodes[after]?.source;
-  if (one == null || other == null || one.file !== other.file) return "";
-  const [low, high] = [Math.min(one.line, other.line), Math.max(one.line, other.line)];
-  return `${baseName(one.file)}:${low === high ? low : `${low}–${high}`}`;
+  if (source == null || other == null || source.file !== other.file) return "";
+  const [low, high] = [Math.min(source.line, other.line), Math.max(source.line, other.line)];
+  return `${baseName(source.file)}:${low === high ? low : `${low}–${high}`}`;
 }
 
 /** Lengthens the last bar if this one goes on with it, else adds it. */
@@ -256,9 +256,9 @@ const UNITS = [
 ] as const;
 
 /** A moment with as many digits as tell it from the next tick. */
-export function tickLabel(ns: number, every: number): string {
+export function tickLabel(ns: number, tickNs: number): string {
   const [scale, unit] = UNITS.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
-  const digits = Math.max(0, Math.ceil(Math.log10(scale / every) - 1e-9));
-  if (scale === 1e9 && every >= 1e9) return formatDuration(ns);
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / tickNs) - 1e-9));
+  if (scale === 1e9 && tickNs >= 1e9) return formatDuration(ns);
   return `${(Math.abs(ns) / scale).toFixed(digits).replace(/^/, ns < 0 ? "−" : "")}\u202f${unit}`;
 }

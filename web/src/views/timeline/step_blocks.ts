@@ -89,9 +89,9 @@ export function blockName(block: StepBlock): string {
 export function blockWords(block: StepBlock, { running = false, partial = false } = {}): string {
   const took = `${blockName(block)} · ${formatDuration(block.end - block.start)}${running ? " so far" : ""}`;
   if (block.leftOut > 0 && block.first === block.last) return `${took}, not observed`;
-  const held =
+  const heldText =
     block.parts.held > 0 ? `; held by the debugger for ${formatDuration(block.parts.held)}` : "";
   const missing = partial ? " (not every operation is recorded)" : "";
   const parts = partWords(block.parts);
-  return `${took}${parts === "" ? "" : `: ${parts}`}${missing}${held}`;
+  return `${took}${parts === "" ? "" : `: ${parts}`}${missing}${heldText}`;
 }

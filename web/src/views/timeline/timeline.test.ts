@@ -294,21 +294,21 @@ describe("what is expected of the running step", () => {
 });
 
 test("answers about a run that is over are asked for once, and few are kept", async () => {
-  let asked = 0;
+  let answered = 0;
   let over = false;
-  const request = (() => Promise.resolve({ type: "done", asked: ++asked })) as never;
+  const request = (() => Promise.resolve({ type: "done", asked: ++answered })) as never;
   const store = remembering({ request }, () => over);
   const ask = (seq: number) => store.request({ type: "get_state", run: "", seq }, "done" as never);
   await ask(1);
   await ask(1);
-  expect(asked).toBe(2);
+  expect(answered).toBe(2);
   over = true;
   await ask(1);
   await ask(1);
-  expect(asked).toBe(3);
+  expect(answered).toBe(3);
   for (let seq = 2; seq < 40; seq++) await ask(seq);
   await ask(1);
-  expect(asked).toBe(42);
+  expect(answered).toBe(42);
 });
 
 describe("the step that a click goes to", () => {

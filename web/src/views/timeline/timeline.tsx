@@ -85,13 +85,13 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const steps = createMemo(() => {
     beat();
     const model = store.model();
-    const here = store.seq() ?? model?.seq ?? 0;
-    const at = stepAt(model?.steps ?? [], here);
+    const shownSeq = store.seq() ?? model?.seq ?? 0;
+    const at = stepAt(model?.steps ?? [], shownSeq);
     const now = running() ? seenWhileRunning(model?.steps ?? [], at) : at;
     const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
     const raised = raisedIn(now, model, store.live.lastSeq);
     const ahead = now === at ? undefined : at?.step;
-    const after = ahead === undefined && isAfter(now, here) && !raised;
+    const after = ahead === undefined && isAfter(now, shownSeq) && !raised;
     return { now, before: model?.steps[index - 1], after, ahead };
   });
   /** What is shown unless somebody zooms, in the program's own time: a step and the one before. */
@@ -159,7 +159,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const now = times();
     return now === undefined ? [] : blocksOf(now, axis());
   });
-  const here = createMemo(() => {
+  const position = createMemo(() => {
     const stretch = times()?.here;
     // While the program runs, the last one that was asked about.
     return stretch != null && (running() || stretch.first === steps().now?.step)
@@ -237,7 +237,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
       for (const span of host()) {
         if (span.kind === "input" && span.end < to - 1000) from = Math.max(from, span.end);
       }
-    } else if (steps().before === undefined) from = Math.min(from, here()?.start ?? from);
+    } else if (steps().before === undefined) from = Math.min(from, position()?.start ?? from);
     return [from, to];
   });
   const window = (): TimeWindow => {
@@ -249,7 +249,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const now = steps().now;
     return now === undefined || inSight() > FEW_STEPS
       ? 0
-      : (here()?.start ?? axis().map(now.start_ns));
+      : (position()?.start ?? axis().map(now.start_ns));
   };
   const inSight = createMemo(() => {
     const [t0, t1] = window();
@@ -282,7 +282,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (bar !== undefined && bar.host === undefined && bar.between === undefined) {
       return `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`;
     }
-    const block = here();
+    const block = position();
     if (block !== undefined) {
       const now = steps().now;
       const live = store.model()?.info.state === "live";
@@ -336,7 +336,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     else void store.seek(seq);
   };
   function showStep(): void {
-    const block = here();
+    const block = position();
     if (block === undefined) setZoom(undefined);
     else showBlock(block);
   }
@@ -384,7 +384,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
           class="btn small"
           data-testid="timeline-step"
           title="The current step (0)"
-          disabled={here() === undefined}
+          disabled={position() === undefined}
           onClick={showStep}
         >
           This step
@@ -407,7 +407,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
             blocks: blocks(),
             stacked: stacked(),
             step: steps().now?.step ?? 0,
-            after: here()?.after ?? false,
+            after: position()?.after ?? false,
             window: window(),
             zero: zero(),
             moment: axis().map(moment()),

@@ -49,14 +49,14 @@ export function tipOf(
   const took = formatDuration(bar.end - bar.start);
   if (bar.host !== undefined) {
     const inside = bar.host.kind === "data" ? longestIn(host, bar.host) : undefined;
-    const what = bar.host.what;
-    const named = what !== "" && what !== "<module>" && bar.host.kind !== "data";
+    const label = bar.host.what;
+    const named = label !== "" && label !== "<module>" && bar.host.kind !== "data";
     return {
       title: hostTitle(bar.host),
       rows: [
         `${took}, ${step}, ${at}`,
         ...(inside === undefined ? [] : [`most of it ${hostTitle(inside)}`]),
-        ...(named && bar.host.kind === "python" ? [`in ${what}`] : []),
+        ...(named && bar.host.kind === "python" ? [`in ${label}`] : []),
       ],
     };
   }
@@ -77,10 +77,10 @@ function stepTip(block: StepBlock): Tip {
   const single = block.after ? `step ${formatCount(block.last)}` : "this step";
   const target = count > 1 ? "the step at the pointer" : single;
   const took = formatDuration(block.end - block.start);
-  const each = count > 1 ? `, ${formatDuration((block.end - block.start) / count)} each` : "";
+  const perStep = count > 1 ? `, ${formatDuration((block.end - block.start) / count)} each` : "";
   const unseen = count > 1 ? `${formatCount(block.leftOut)} of them not observed` : "not observed";
   return {
-    title: `${blockName(block)} · ${took}${each}`,
+    title: `${blockName(block)} · ${took}${perStep}`,
     rows: [
       ...partWords(block.parts).split(", "),
       ...(block.leftOut > 0 ? [unseen] : []),

@@ -18,10 +18,10 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
   const [search, setSearch] = createSignal("");
   const [fault, setFault] = createSignal("");
   const known = createMemo(
-    () => new Set(props.watches.statuses().map((each) => switched(each.text, true))),
+    () => new Set(props.watches.statuses().map((status) => switched(status.text, true))),
   );
   const recommended = () => props.watches.rules()?.recommended ?? [];
-  const missing = () => recommended().filter((each) => !known().has(each.text));
+  const missing = () => recommended().filter((recommendation) => !known().has(recommendation.text));
   const kinds = createMemo(() => rulesFound(props.watches.rules()?.rules ?? [], search()));
   const take = (texts: readonly string[]): void => {
     void props.watches.addAll(texts).then(setFault);
@@ -72,7 +72,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
               class="btn"
               data-testid="watch-take-all"
               disabled={!props.watches.live() || missing().length === 0}
-              onClick={() => take(missing().map((each) => each.text))}
+              onClick={() => take(missing().map((recommendation) => recommendation.text))}
             >
               {missing().length === 0 ? "All added" : `Add all ${missing().length}`}
             </button>
@@ -81,24 +81,24 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
             <p class="field-error">{fault()}</p>
           </Show>
           <For each={recommended()}>
-            {(each) => (
+            {(recommendation) => (
               <div class="rule" data-testid="watch-recommended">
                 <button
                   type="button"
                   class="rule-name m ell"
-                  title={each.text}
-                  onClick={() => props.watches.setDraft(shortText(each.text))}
+                  title={recommendation.text}
+                  onClick={() => props.watches.setDraft(shortText(recommendation.text))}
                 >
-                  {shortText(each.text)}
+                  {shortText(recommendation.text)}
                 </button>
-                <span class="rule-about">{printable(each.reason, 200)}</span>
+                <span class="rule-about">{printable(recommendation.reason, 200)}</span>
                 <button
                   type="button"
                   class="link"
-                  disabled={!props.watches.live() || known().has(each.text)}
-                  onClick={() => take([each.text])}
+                  disabled={!props.watches.live() || known().has(recommendation.text)}
+                  onClick={() => take([recommendation.text])}
                 >
-                  {known().has(each.text) ? "added" : "Add"}
+                  {known().has(recommendation.text) ? "added" : "Add"}
                 </button>
               </div>
             )}

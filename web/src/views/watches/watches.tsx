@@ -30,8 +30,8 @@ export interface WatchesProps {
 export function Watches(props: WatchesProps): JSX.Element {
   const [editing, setEditing] = createSignal(0);
   // By their ids: a hit changes a status, and must not take the field that is typed into away.
-  const ids = () => props.watches.statuses().map((each) => each.id);
-  const statusOf = (id: number) => props.watches.statuses().find((each) => each.id === id);
+  const ids = () => props.watches.statuses().map((status) => status.id);
+  const statusOf = (id: number) => props.watches.statuses().find((status) => status.id === id);
   const side = () => props.watches.gallery() || props.watches.asked() !== undefined;
   return (
     <div class="watches" classList={{ split: side() }} data-testid="watches">
@@ -73,9 +73,9 @@ export function Watches(props: WatchesProps): JSX.Element {
         <Gallery watches={props.watches} />
       </Show>
       <Show when={props.watches.asked()}>
-        {(asked) => (
+        {(question) => (
           <AnswerPane
-            asked={asked()}
+            asked={question()}
             visit={props.visit}
             onClose={() => props.watches.closeAnswer()}
           />
