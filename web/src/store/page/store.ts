@@ -194,9 +194,7 @@ export class Store {
         }
         const run = push.type === "snapshot" || push.type === "run" ? push.run.id : push.run;
         if (push.type === "run") {
-          this.set.runs(
-            this.runs().map((candidate) => (candidate.id === run ? push.run : candidate)),
-          );
+          this.set.runs(this.runs().map((other) => (other.id === run ? push.run : other)));
         }
         if (run !== this.runId()) continue;
         model = update(model, push);
