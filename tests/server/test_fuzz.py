@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import typing
 from pathlib import Path
 from types import UnionType
@@ -19,8 +20,10 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
 
 import nodescope as ns
+from nodescope.link import messages
 from nodescope_server import wire
 from tests.depth import examples
 from tests.server.support import BEARER, WAIT_S, Live, Page, serving
@@ -156,6 +159,129 @@ def strategy(kind: Any, run: str) -> st.SearchStrategy[Any]:
 
 
 KINDS = typing.get_args(wire.RequestBody)
+DEEP = 2_000
+ODD = st.sampled_from(
+    [None, True, -1, 2**64 - 1, math.nan, math.inf, "", "\x00", "__proto__", b"\xed\xa0\x80", [],
+     {},
+     {"__proto__": {"type": "set_value"}}, {"type": "__proto__"}, [[[]]] * 3, ["a"] * 5000,
+     [0] * 70_000]
+)  # fmt: skip
+RAW = st.sampled_from(
+    [b"", b"\xc1", b"\x91" * DEEP, b"\x81\xa1a" * DEEP, b"\xdf\xff\xff\xff\xff",
+     b"\xc6\xff\xff\xff\xff",
+     b"\xdd\xff\xff\xff\xff", b"\xc9\xff\xff\xff\xff\x01", b"\x82\xa2id\x01\xa4body\xa1\xed",
+     "{}", "\x00"]
+)  # fmt: skip
+
+
+@st.composite
+def broken(draw: st.DrawFn, run: str) -> bytes | str:
+    """A request with a field of another type, one too many, a byte that is wrong, or cut off."""
+    kind = draw(st.sampled_from(KINDS))
+    body = draw(strategy(kind, run))
+    if body and draw(st.booleans()):
+        field = draw(st.sampled_from([*body, "__proto__"]))
+        body = {**body, field: draw(ODD)}
+    message = draw(st.just({"id": 1, "body": body}) | st.just({"id": draw(ODD), "body": body}))
+    frame = bytearray(msgspec.msgpack.encode(message))
+    at = draw(st.integers(0, len(frame) - 1))
+    how = draw(st.sampled_from(["whole", "cut", "byte", "raw"]))
+    if how == "byte":
+        frame[at] = draw(st.integers(0, 255))
+    if how == "raw":
+        raw: bytes | str = draw(RAW)
+        return raw
+    return bytes(frame[:at] if how == "cut" else frame)
+
+
+def test_a_frame_that_is_no_request_is_answered_or_ends_its_connection(
+    live: Live, run: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcomes: set[int | str] = set()
+    pages = [Page(live)]
+    held = len(live.app.stream._browsers)
+
+    @settings(SETTINGS, max_examples=examples(600))
+    @given(broken(run))
+    def send(frame: bytes | str) -> None:
+        page = pages[0]
+        try:
+            page.socket.send(frame)
+            page.socket.send(msgspec.msgpack.encode(wire.Request(77, wire.Subscribe("none"))))
+            while not (isinstance(said := page._next(), wire.Response) and said.id == 77):
+                if isinstance(said, wire.Response) and isinstance(said.body, wire.Failed):
+                    assert "nodescope failed" not in said.body.message, (frame, said)
+            outcomes.add("answered")
+        except ConnectionClosed as closed:
+            outcomes.add(closed.rcvd.code if closed.rcvd is not None else "lost")
+            page.close()
+            pages[0] = Page(live)
+
+    send()
+    assert {"answered", 1007} <= outcomes <= {"answered", 1003, 1007, 1008, 1009}
+    assert live.get("/api/health").status_code == 200
+    pages[0].close()
+    assert len(live.app.stream._browsers) <= held
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_frame_that_is_no_message_of_a_program_ends_its_connection(
+    live: Live, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kinds = typing.get_args(messages.FromDebuggee)
+    bearer = {"Authorization": f"Bearer {BEARER}"}
+
+    @settings(SETTINGS, max_examples=examples(60))
+    @given(st.data())
+    def send(data: st.DataObject) -> None:
+        link = live.socket("/link", bearer)
+        body = data.draw(strategy(data.draw(st.sampled_from(kinds)), "x"))
+        body[data.draw(st.sampled_from([*body, "__proto__"]))] = data.draw(ODD)
+        frame = msgspec.msgpack.encode(body)
+        frame = frame[: data.draw(st.integers(0, len(frame)))] or b"\xc1"
+        link.send(data.draw(st.just(frame) | RAW))
+        link.close()
+
+    send()
+    assert live.get("/api/health").status_code == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_any_method_and_any_json_is_answered(
+    live: Live, run: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = list(live.get("/api/openapi.json").json()["paths"])
+    bodies = st.sampled_from(
+        [b"", b"[" * 100_000, b'{"a":' * DEEP, b'{"path": NaN}', b'{"path": 1e999}', b"\xff\xfe",
+         b'{"id": "\\ud800"}', b'{"__proto__": {"path": "/"}}', b"9" * 100_000]
+    )  # fmt: skip
+    parts = st.sampled_from(
+        ["%ed%a0%80", "%00", "..%2f..", "%", "%ff", "a" * 3000, run, "__proto__"]
+    )
+    headers = {"Authorization": f"Bearer {BEARER}"}
+    with httpx.Client(base_url=live.base, headers=headers, timeout=WAIT_S) as client:
+
+        @settings(SETTINGS, max_examples=examples(600))
+        @given(
+            st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE",
+            "X"]),
+            st.sampled_from(paths), bodies, parts,
+            st.sampled_from(["application/json", "text/plain", "multipart/form-data", "\xff"]),
+        )  # fmt: skip
+        def ask(method: str, path: str, body: bytes, part: str, kind: str) -> None:
+            path = re.sub(r"\{\w+\}", part, path)
+            told = client.request(
+                method, path, content=body, headers={"Content-Type": kind.encode("latin-1")}
+            )
+            assert told.status_code < 500 or told.status_code == 501, (
+                method,
+                path,
+                told.text[:500],
+            )
+
+        ask()
+    assert live.get("/api/health").status_code == 200
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
