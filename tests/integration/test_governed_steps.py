@@ -114,7 +114,7 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     governor = run.recorder.policy
     assert isinstance(governor, Governor)
     sampling = governor.steps.sampling
-    sampling.wants = lambda: sampling.steps != 4  # type: ignore[method-assign]
+    sampling.wants = lambda **_: sampling.steps != 4  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="on purpose") as caught:
         train(compiled=False, steps=9, raise_in=5)
     run.finish(1, "ValueError: on purpose")

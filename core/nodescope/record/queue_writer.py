@@ -50,6 +50,8 @@ RESERVED: Final = 8
 """One part in this many of the queue is reserved for executions without values."""
 # The writer waits no longer for further records once a batch has reached this size.
 _ENOUGH_BYTES: Final = MIB
+# The writer is behind if more than one part in so many of the queue is full.
+_BEHIND: Final = 8
 _STILL_S: Final = 0.5
 _BATCH_ITEMS: Final = 32_768
 _BATCH_BYTES: Final = 8 * MIB
@@ -145,6 +147,11 @@ class QueueWriter:
     def queued(self) -> int:
         """Bytes that wait to be written."""
         return self._queued
+
+    @property
+    def behind(self) -> bool:
+        """Whether so much waits that a further step might find no room in the queue."""
+        return self._queued > self._queue_bytes // _BEHIND
 
     def writer_ns(self) -> int:
         """The processor time of the writing thread so far."""

@@ -49,6 +49,9 @@ from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
 _ARRAY_BYTES = 160
+# Copies of little arrays go into half of what is reserved in the queue: their statistics would take
+# the program's thread far longer.
+_LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
 # How often the writer waits for more where batches are to be few, since each has a fixed cost.
@@ -412,7 +415,8 @@ class Recorder(QueueWriter):
             if array.__class__ is not _ndarray:
                 return self._record_elsewhere(event, row, level)
             weight += array.nbytes + _ARRAY_BYTES
-        room = self._queue_bytes - self._queue_bytes // RESERVED
+        reserved = RESERVED if weight > _LITTLE_BYTES else 2 * RESERVED
+        room = self._queue_bytes - self._queue_bytes // reserved
         kept_outputs: list[tuple[int, Array | TensorSummary]] = []
         copies = None
         try:

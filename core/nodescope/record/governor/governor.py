@@ -76,7 +76,10 @@ class Governor:
         self._pace = ASKED if chosen else _UNASKED
         self._nodes = NodeLevels(limit)
         sampling = StepSampling(limit, pace=self._pace, defining_ns=self._prices.defining_ns)
-        self.steps = StepMeter(bus, sampling, spent=self._spent, hush=self._hush, tell=self._tell)
+        self.steps = StepMeter(
+            bus, sampling, spent=self._spent, hush=lambda still: self._recorder.hush(still),
+            behind=lambda: self._recorder.behind, tell=self._tell,
+        )  # fmt: skip
         self._accounts: dict[int, Account] = {}
         self._fresh: dict[Hashable, Account] = {}
         self._touched: list[Account] = []
@@ -260,9 +263,6 @@ class Governor:
         if begins > 0 and not leave:
             self._recorder.call_begins()
         return leave
-
-    def _hush(self, still: bool) -> bool:
-        return self._recorder.hush(still)
 
     def _spent(self) -> Spent:
         written_ns = self._recorder.writer_ns()

@@ -48,6 +48,7 @@ class StepMeter:
         sampling: Which steps are observed.
         spent: What observing took so far.
         hush: Has the writer stand still before its next batch, or go on; whether it stands now.
+        behind: Whether the writer is, so that a step might find no room in its queue.
         tell: Takes a line for the person.
 
     Attributes:
@@ -62,12 +63,14 @@ class StepMeter:
         *,
         spent: Callable[[], Spent],
         hush: Callable[[bool], bool],
+        behind: Callable[[], bool],
         tell: Callable[[str], None],
     ) -> None:
         self.sampling = sampling
         self.because = ""
         self.step = 0
-        self._bus, self._spent, self._hush, self._tell = bus, spent, hush, tell
+        self._bus, self._spent, self._tell = bus, spent, tell
+        self._hush, self._behind = hush, behind
         self._hushing, self._hushed_ns = (
             False,
             0,
@@ -117,7 +120,7 @@ class StepMeter:
         """Whether the step that begins now is left out."""
         sampling = self.sampling
         wanted, self._wanted = self._wanted, False
-        if sampling.wants() or wanted:
+        if sampling.wants(behind=self._behind()) or wanted:
             return False
         reason = self._bus.demand.seen_whole
         if reason or sampling.measured:

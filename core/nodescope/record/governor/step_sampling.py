@@ -221,13 +221,18 @@ class StepSampling:
 
     # ------------------------------------------------------------ what follows
 
-    def wants(self) -> bool:
-        """Whether the next step may be observed."""
+    def wants(self, *, behind: bool = False) -> bool:
+        """Whether the next step may be observed.
+
+        Args:
+            behind: The writer is: what finds no room in its queue costs the program far more.
+        """
         self.measuring = self.only_measured = False
-        cost = self.cost_ns
+        cost, allowed = self.cost_ns, self._allowed_ns
+        if behind and self.steps and cost >= self._share * allowed:
+            return False
         if self.steps < WARM or self.extra_ns + cost < self._unnoticed_ns:
             return True
-        allowed = self._allowed_ns
         if not self.measured:
             if _DOUBT * cost < allowed:
                 return True

@@ -315,7 +315,7 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
     governor = Governor(2, tell=str, bus=clock)
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
     clock.add(recorder)
-    monkeypatch.setattr(governor.steps.sampling, "wants", lambda: True)
+    monkeypatch.setattr(governor.steps.sampling, "wants", lambda **_: True)
     clock.now += before_ns  # a server starts
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     for step in range(1, 12):

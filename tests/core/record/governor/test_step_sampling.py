@@ -235,6 +235,23 @@ def test_what_is_allowed_ahead_is_never_spent(
         program.run(1)
 
 
+def meter_of(bus: Bus, stepping: StepSampling, hush: Callable[[bool], bool]) -> StepMeter:
+    return StepMeter(
+        bus, stepping, spent=Spent, hush=hush, behind=lambda: False, tell=lambda text: None
+    )
+
+
+def test_while_the_writer_is_behind_no_step_that_costs_much_is_observed() -> None:
+    stepping = StepSampling(2.0, pace=Pace(share=0.65, unnoticed_ns=100e6))
+    assert stepping.wants(behind=True)  # the first is
+    stepping.observed(StepCost(50_000 * US, 30_000 * US))
+    assert not stepping.wants(behind=True)
+    assert stepping.wants(behind=False)
+    far = StepSampling(1000.0)
+    far.observed(StepCost(50_000 * US, 30_000 * US))
+    assert far.wants(behind=True)
+
+
 def test_a_reference_waits_for_a_writer_that_stands_still() -> None:
     stands, asked = [False], []
 
@@ -243,9 +260,9 @@ def test_a_reference_waits_for_a_writer_that_stands_still() -> None:
         return wanted and stands[0]
 
     bus, stepping = Bus(), StepSampling(3.0)
-    meter = StepMeter(bus, stepping, spent=Spent, hush=hush, tell=lambda text: None)
+    meter = meter_of(bus, stepping, hush)
 
-    def due() -> bool:
+    def due(*, behind: bool) -> bool:
         stepping.measuring = stepping.only_measured = True
         return False
 
@@ -255,7 +272,7 @@ def test_a_reference_waits_for_a_writer_that_stands_still() -> None:
     stands[0] = True
     assert meter.leaves_out(3)
     assert asked == [True, True, True]
-    stepping.wants = lambda: True  # type: ignore[method-assign]
+    stepping.wants = lambda **_: True  # type: ignore[method-assign]
     assert not meter.leaves_out(4)
     assert asked == [True, True, True, False]
 
@@ -269,9 +286,9 @@ def test_a_writer_that_was_asked_to_stand_still_goes_on(what: str) -> None:
         return False
 
     bus, stepping = Bus(), StepSampling(3.0)
-    meter = StepMeter(bus, stepping, spent=Spent, hush=hush, tell=lambda text: None)
+    meter = meter_of(bus, stepping, hush)
 
-    def due() -> bool:
+    def due(*, behind: bool) -> bool:
         stepping.measuring = stepping.only_measured = True
         return False
 
@@ -279,7 +296,7 @@ def test_a_writer_that_was_asked_to_stand_still_goes_on(what: str) -> None:
     assert not meter.leaves_out(1)
     assert asked == [True]
     if what == "it is wanted":
-        stepping.wants = lambda: True  # type: ignore[method-assign]
+        stepping.wants = lambda **_: True  # type: ignore[method-assign]
     elif what == "a breakpoint is set":
         bus.want("the gate", Demand(stops="a breakpoint is set"))
     assert not meter.leaves_out(0 if what == "steps end" else 2)

@@ -156,7 +156,7 @@ def test_half_of_the_budget_is_protected_at_most(tmp_path: Path) -> None:
 class _Rarely(StepSampling):
     """Observes every tenth step."""
 
-    def wants(self) -> bool:
+    def wants(self, *, behind: bool = False) -> bool:
         return self.steps % 10 == 0
 
 
