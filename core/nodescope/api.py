@@ -19,8 +19,10 @@ from importlib.metadata import version as _installed_version
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from nodescope import interactive, telling
-from nodescope.adapters.attached import Attached, known_adapters
+from nodescope.adapters.attached import Attached, framework_of, known_adapters
 from nodescope.debug.breakpoints.node_selectors import SelectionUse
 from nodescope.debug.controller import Controller
 from nodescope.debug.gate.explicit_breakpoint import ask
@@ -36,12 +38,14 @@ from nodescope.events import (
     LEVELS,
     Bus,
     Demand,
+    FrameworkAttached,
     Level,
     Logged,
     Opens,
     RunFinished,
     RunStarted,
 )
+from nodescope.ir.capabilities import Framework
 from nodescope.link.address import Address, find
 from nodescope.link.client import Handlers, Link
 from nodescope.protocol import (
@@ -152,21 +156,12 @@ class Run:
         if max_slowdown is not None:
             governor = Governor(max_slowdown, tell=self._tell, bus=self.bus, chosen=explicit)
         self.recorder = Recorder(
-            Path(recording),
-            level=level,
-            chosen=chosen,
-            budget_bytes=budget_bytes,
-            value_steps=value_steps,
-            policy=governor,
-            newest=newest,
-            chosen_level=explicit,
-            on_commit=self._committed,
-            on_fault=self._gave_up,
-            on_room=self._room,
-        )
+            Path(recording), level=level, chosen=chosen, budget_bytes=budget_bytes,
+            value_steps=value_steps, policy=governor, newest=newest, chosen_level=explicit,
+            on_commit=self._committed, on_fault=self._gave_up, on_room=self._room,
+        )  # fmt: skip
         priced = governor.use_prices if governor is not None else None
-        self._adapters = Attached(known_adapters(self._say), self._say, priced)
-        adapter = self._adapters.first
+        self._adapters = Attached(known_adapters(self._say), self._say, priced, self._observes)
         self.info = RunInfo(
             id=secrets.token_hex(8),
             name=telling.printable(name or interactive.program_name()),
@@ -175,9 +170,6 @@ class Run:
             started_unix_ns=self._started_unix_ns,
             level=level,
             recording=str(Path(recording).absolute()),
-            framework=adapter.name,
-            framework_version=adapter.version(),
-            capabilities=adapter.capabilities(),
         )
         self.gate: Gate | None = None
         self.watching: LiveWatches | None = None
@@ -344,11 +336,12 @@ class Run:
                 step=lambda: (self.step, not self.emitter.resting), threads=self.recorder.threads,
             )  # fmt: skip
             self._sampler.start()
-        info = self.info
+        info, first = self.info, framework_of(self._adapters.first)
         self.bus.emit(
-            RunStarted(info.id, info.name, info.argv, info.pid, self._started_unix_ns,
-                       info.framework, info.framework_version, info.capabilities)
-        )  # fmt: skip
+            RunStarted(info.id, info.name, info.argv, info.pid, self._started_unix_ns, first)
+        )
+        for framework in info.frameworks:
+            self.bus.emit(FrameworkAttached(framework))
 
     def log(self, stream: Any, text: str) -> None:
         """Record a line of the program's ``stdout`` or ``stderr``; see `CapturedOutput`."""
@@ -399,7 +392,9 @@ class Run:
             return
         script = Path(self.info.argv[0] if self.info.argv else self.info.name)
         try:
-            self.advice = advise_program(script, leaves=self.recorder.leaves, error=error)
+            self.advice = advise_program(
+                script, leaves=self.recorder.leaves, error=error, frameworks=self.info.frameworks
+            )
         except Exception as failed:  # the program's end is not ours to spoil
             self._say(f"no advice: {telling.last_line(failed)}")
             return
@@ -416,6 +411,15 @@ class Run:
         if self.gate is None:  # with one, whatever is logged is said
             self._say(text)
         self.bus.emit(Logged("nodescope", text, self.step, self.bus.now_ns()))
+
+    def _observes(self, framework: Framework) -> None:
+        """A framework has been attached: when the run begins, or once it is imported."""
+        frameworks = (*self.info.frameworks, framework)
+        self.info = msgspec.structs.replace(self.info, frameworks=frameworks)
+        if self._active:
+            self.bus.emit(FrameworkAttached(framework))
+        if self._link is not None:
+            self._link.observed(frameworks)
 
     def _committed(self, seq: int) -> None:
         if self._link is not None:
@@ -462,12 +466,8 @@ def attach(
     try:
         where = find(address)
         stem = Path(interactive.program_name()).stem.replace(" ", "-") or "program"
-        run = Run(
-            recording_path(stem, telling.say),
-            level=level,
-            debugger=True,
-            stop_on_entry=stop_on_entry,
-        )
+        recording = recording_path(stem, telling.say)
+        run = Run(recording, level=level, debugger=True, stop_on_entry=stop_on_entry)
         try:
             # The rest of the 250 ms is for the recording, which is made and removed again.
             run.connect(where, timeout_s=0.2)

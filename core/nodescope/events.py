@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 import numpy as np
 
-from nodescope.ir.capabilities import ENGINE, Capabilities
+from nodescope.ir.capabilities import ENGINE, Framework
 from nodescope.ir.graph import Graph, Node, Phase, Value
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
 from nodescope.telling import last_line, say
@@ -43,8 +43,6 @@ class RunStarted(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         started_unix_ns: Wall time; every other time counts from it.
-        framework, framework_version: Whose ops run, by the adapter's name.
-        capabilities: Of that adapter.
     """
 
     run_id: str
@@ -52,9 +50,13 @@ class RunStarted(msgspec.Struct, frozen=True, tag=True):
     argv: tuple[str, ...]
     pid: int
     started_unix_ns: int
-    framework: str = "nodescope"
-    framework_version: str = ""
-    capabilities: Capabilities = ENGINE
+    framework: Framework = Framework("nodescope", capabilities=ENGINE)
+
+
+class FrameworkAttached(msgspec.Struct, frozen=True, tag=True):
+    """A framework is observed from now on. The first is named by `RunStarted`, too."""
+
+    framework: Framework
 
 
 class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -315,6 +317,7 @@ class RunFinished(msgspec.Struct, frozen=True, tag=True):
 
 Event = (
     RunStarted
+    | FrameworkAttached
     | GraphExtended
     | GraphCaptured
     | PassApplied

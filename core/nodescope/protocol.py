@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from nodescope.events import Level
-from nodescope.ir.capabilities import ENGINE, Capabilities
+from nodescope.ir.capabilities import Framework
 
 PROTOCOL_VERSION = 1
 
@@ -359,8 +359,8 @@ class RunInfo(msgspec.Struct, frozen=True):
         status: Exit status once finished.
         error: Last line of the traceback, or ``""``.
         trouble: What is wrong with the recording now, in a line, or ``""``.
-        framework, framework_version: Whose ops run.
-        capabilities: What is seen of the run, and what can be done with it.
+        frameworks: Those observed so far, each with what can be seen of its nodes, and done with
+            them; none of a live run that has not begun.
         broken_loss: How its loss ended, if it is not finite; known once the run is over.
     """
 
@@ -375,7 +375,5 @@ class RunInfo(msgspec.Struct, frozen=True):
     status: int | None = None
     error: str = ""
     trouble: str = ""
-    framework: str = "nodescope"
-    framework_version: str = ""
-    capabilities: Capabilities = ENGINE
+    frameworks: tuple[Framework, ...] = ()
     broken_loss: BrokenLoss | None = None

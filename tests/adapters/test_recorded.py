@@ -52,7 +52,7 @@ def opened(case: Case, tmp_path: Path) -> Iterator[Opened]:
 
 def test_the_pages_model(case: Case, opened: Opened) -> None:
     snapshot = opened.snapshot
-    assert snapshot.run.framework == case.dialect
+    assert [framework.dialect for framework in snapshot.run.frameworks] == [case.dialect]
     product, bend = opened.by_op[case.product], opened.by_op[case.bend]
     assert product.dialect == case.dialect
     assert bend.inputs == product.outputs
@@ -84,7 +84,7 @@ def test_what_if_over_the_wire(case: Case, opened: Opened) -> None:
     edit = SetValue(weights, "scale", 2.0)
     answer = opened.page.ask(why_messages.Fork(opened.run, None, edit))
     assert isinstance(answer, why_messages.BranchAnswer)
-    if opened.snapshot.run.capabilities.rerun == "none":
+    if opened.snapshot.run.frameworks[0].capabilities.rerun == "none":
         assert answer.blocked[0].node == opened.by_op[case.product].id
         assert "cannot be run again" in answer.blocked[0].reason
     else:

@@ -114,12 +114,13 @@ def test_a_view_is_edited_only_where_values_are_replaced(case: Case, tmp_path: P
     plain = case.view()
     with debugged(tmp_path / "run.nscope", case.view, f"op:{case.viewed}") as seen:
         assert seen.stop() is not None
-        if seen.run.info.capabilities.edit == "replace":
+        replaces = seen.run.info.frameworks[0].capabilities.edit == "replace"
+        if replaces:
             seen.controller.edit("value = 0")
         else:
             with pytest.raises(EditError, match="it is a view of another value"):
                 seen.controller.edit("value = 0")
-    assert (seen.result == 0) == (seen.run.info.capabilities.edit == "replace")
+    assert (seen.result == 0) == replaces
     assert plain != 0
 
 

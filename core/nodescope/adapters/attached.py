@@ -24,8 +24,9 @@ from nodescope import arrays
 from nodescope.adapters.protocol import Adapter
 from nodescope.emit.emitter import Attachment, Emitter
 from nodescope.events import Prices
+from nodescope.ir.capabilities import Framework
 from nodescope.origins import add_internal_package
-from nodescope.telling import last_line, say
+from nodescope.telling import last_line, printable, say
 
 GROUP: Final = "nodescope.adapter"
 # Those that come with nodescope: the module of each, whose `ADAPTER` it is.
@@ -44,6 +45,11 @@ def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple
     return tuple(adapters)
 
 
+def framework_of(adapter: Adapter) -> Framework:
+    """What a run says of the library that an adapter observes."""
+    return Framework(printable(adapter.name), printable(adapter.version()), adapter.capabilities())
+
+
 class Attached:
     """The adapters of a run.
 
@@ -52,6 +58,7 @@ class Attached:
         complain: Takes each line that is for the person.
         priced: Takes what making events takes, before an adapter is attached; None if that is of
             no interest.
+        told: Takes each framework, once it is observed.
     """
 
     def __init__(
@@ -59,10 +66,12 @@ class Attached:
         adapters: Sequence[Adapter],
         complain: Callable[[str], None],
         priced: Callable[[Prices], None] | None = None,
+        told: Callable[[Framework], None] = lambda framework: None,
     ) -> None:
         self._adapters = tuple(adapters)
         self._complain = complain
         self._priced = priced
+        self._told = told
         self._attached: dict[str, Adapter] = {}
         self._stack = ExitStack()
         self._emitter: Emitter | None = None
@@ -134,6 +143,7 @@ class Attached:
             emitter.attachments = (*emitter.attachments, attachment)
             if emitter.resting:
                 attachment.rest()
+            self._told(framework_of(adapter))
 
 
 class _Finder(MetaPathFinder):

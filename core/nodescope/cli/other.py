@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from nodescope import api
+from nodescope.adapters.attached import known_adapters
+from nodescope.adapters.protocol import Adapter
 from nodescope.cli.grammar import parser
 from nodescope.cli.run import run
 from nodescope.cli.server import Server, has_screen
@@ -132,10 +134,28 @@ def doctor(options: argparse.Namespace) -> int:
         ("dot", shutil.which("dot") or "none (only export --engine dot needs it: Graphviz)"),
         (f"port {options.port}", _port_state(options.port)),
     ]
+    rows += _adapters()
     width = max(len(name) for name, _ in rows)
     for name, state in rows:
         print(f"{name:<{width}}  {state}")
     return 0 if complete else 1
+
+
+def _adapters() -> list[tuple[str, str]]:
+    """Which libraries can be observed, and which not, and why."""
+    faults: list[str] = []
+    rows = [
+        (
+            f"adapter {adapter.name}",
+            adapter.missing() or f"for programs that import {_top(adapter)}",
+        )
+        for adapter in known_adapters(faults.append)
+    ]
+    return [*rows, *(("adapter", fault) for fault in faults)]
+
+
+def _top(adapter: Adapter) -> str:
+    return adapter.module.partition(".")[0]
 
 
 def _port_state(port: int) -> str:

@@ -1,8 +1,12 @@
-"""What a framework's adapter can do. The page shows, and the debugger offers, what is there."""
+"""What can be seen and done of each framework: the page shows, and the debugger offers, only that.
+
+Invariant: a run may observe several frameworks; what holds for a node is said by its dialect.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import msgspec
 
@@ -32,6 +36,33 @@ class Capabilities(msgspec.Struct, frozen=True):
     values: Literal["none", "summary", "full"] = "none"
     rerun: Literal["none", "node", "graph"] = "none"
     workers: bool = False
+
+
+class Framework(msgspec.Struct, frozen=True):
+    """A library that a run observes.
+
+    Attributes:
+        dialect: Of its nodes (`Node.dialect`): its adapter's name.
+        version: Of the library, or ``""``.
+        capabilities: What is seen of its nodes, and what can be done with them.
+    """
+
+    dialect: str
+    version: str = ""
+    capabilities: Capabilities = Capabilities()
+
+    def __str__(self) -> str:
+        return f"{self.dialect} {self.version}".strip()
+
+
+OWN: Final = "nodescope"
+"""The dialect of nodescope's own engine."""
+
+
+def others(frameworks: Iterable[Framework]) -> str:
+    """Those beside nodescope's own engine, for a person: ``torch 2.13 and ray 3.0``; or ``""``."""
+    names = [str(framework) for framework in frameworks if framework.dialect != OWN]
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 ENGINE = Capabilities(

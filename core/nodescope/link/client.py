@@ -30,6 +30,7 @@ from nodescope.arrays import ops_of, to_numpy
 from nodescope.arrays.planes import placed
 from nodescope.errors import ConditionError, LinkError, NodescopeError
 from nodescope.events import Array
+from nodescope.ir.capabilities import Framework
 from nodescope.ir.graph import TensorSpec
 from nodescope.link import proof
 from nodescope.link.messages import (
@@ -42,6 +43,7 @@ from nodescope.link.messages import (
     Goodbye,
     Hello,
     LiveValue,
+    Observed,
     ReadLive,
     Refused,
     SessionUpdate,
@@ -169,7 +171,7 @@ class Link:
         self._unsent_commit = self._owes = False
         self._unsent_session = False
         self._trouble = ""
-        self._unsent_trouble = False
+        self._unsent_trouble = self._unsent_frameworks = False
         self._answers: deque[FromDebuggee] = deque(maxlen=MAX_ANSWERS)
         self._goodbye: Goodbye | None = None
         self._said_goodbye = False
@@ -233,6 +235,14 @@ class Link:
         with self._changed:
             self._trouble = text
             self._unsent_trouble = True
+            self._changed.notify_all()
+
+    def observed(self, frameworks: tuple[Framework, ...]) -> None:
+        """The frameworks that are observed now; said in later hellos, too."""
+        with self._changed:
+            run = msgspec.structs.replace(self._hello.run, frameworks=frameworks)
+            self._hello = msgspec.structs.replace(self._hello, run=run)
+            self._unsent_frameworks = True
             self._changed.notify_all()
 
     def session(self, info: SessionInfo) -> None:
@@ -397,6 +407,7 @@ class Link:
             or self._unsent_commit
             or self._unsent_session
             or self._unsent_trouble
+            or self._unsent_frameworks
             or bool(self._answers)
             or self._goodbye is not None
         )
@@ -410,7 +421,10 @@ class Link:
             batch.append(SessionUpdate(self._session))
         if self._unsent_trouble:
             batch.append(Trouble(self._trouble))
-        self._unsent_commit = self._unsent_session = self._unsent_trouble = False
+        if self._unsent_frameworks:
+            batch.append(Observed(self._hello.run.frameworks))
+        self._unsent_commit = self._unsent_session = False
+        self._unsent_trouble = self._unsent_frameworks = False
         batch.extend(self._answers)
         self._answers.clear()
         if self._goodbye is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from nodescope.arrays.planes import Plane
+from nodescope.ir.capabilities import Framework
 from nodescope.ir.graph import TensorSpec
 from nodescope.protocol import Command, RunInfo, SessionInfo
 
@@ -40,6 +41,12 @@ class Trouble(msgspec.Struct, frozen=True, tag="trouble"):
     """What is wrong with the recording now, in a line; empty when it is mended."""
 
     text: str
+
+
+class Observed(msgspec.Struct, frozen=True, tag="observed"):
+    """The frameworks that are observed now, more than when the program said hello."""
+
+    frameworks: tuple[Framework, ...]
 
 
 class SessionUpdate(msgspec.Struct, frozen=True, tag="session"):
@@ -79,7 +86,9 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
     error: str
 
 
-FromDebuggee = Hello | Committed | Trouble | SessionUpdate | CommandTaken | LiveValue | Goodbye
+FromDebuggee = (
+    Hello | Committed | Trouble | Observed | SessionUpdate | CommandTaken | LiveValue | Goodbye
+)
 
 # ---------------------------------------------------------------- server -> debuggee
 

@@ -17,6 +17,7 @@ from nodescope.events import (
     Array,
     Compiled,
     Event,
+    FrameworkAttached,
     GradientComputed,
     GraphCaptured,
     GraphExtended,
@@ -101,6 +102,7 @@ _DOCUMENTS: dict[type, str] = {
     Advice: "advice",
     Timings: "timing",
     Keeping: "keeping",
+    FrameworkAttached: "framework",
 }
 
 
@@ -253,9 +255,9 @@ class Batch:
         elif isinstance(event, RunStarted):
             argv = msgspec.json.encode([printable(argument) for argument in event.argv]).decode()
             row = (event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns)
-            framework = (printable(event.framework), printable(event.framework_version))
-            ends = (None, "", None, *framework, encode(event.capabilities))
-            self._add("run", (*row, self._level, _version(), *ends))
+            first = event.framework
+            framework = (first.dialect, first.version, encode(first.capabilities))
+            self._add("run", (*row, self._level, _version(), None, "", None, *framework))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             self._updates.append(

@@ -6,27 +6,36 @@ Invariant: pure; a run that died before it said its name has one all the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from nodescope.events import LEVELS
-from nodescope.ir.capabilities import ENGINE, Capabilities
+from nodescope.events import LEVELS, FrameworkAttached
+from nodescope.ir.capabilities import ENGINE, Capabilities, Framework
 from nodescope.protocol import RunInfo
 from nodescope.telling import printable
 
 _argv = msgspec.json.Decoder(list[str]).decode
+_attached = msgspec.msgpack.Decoder(FrameworkAttached).decode
 _capabilities = msgspec.msgpack.Decoder(Capabilities).decode
 
 
-def run_info(path: Path, note: str, row: tuple[Any, ...] | None) -> RunInfo:
+def run_info(
+    path: Path,
+    note: str,
+    row: tuple[Any, ...] | None,
+    attached: Iterable[tuple[bytes]] = (),
+) -> RunInfo:
     """What is known of a run; state ``recorded``.
 
     Args:
         path: Of the recording.
         note: What is wrong with the file.
         row: Of table ``run``; those of schema 1 end with the time at which the run ended.
+        attached: Each framework's document; earlier recordings have none, but only the first one's
+            columns in ``row``.
 
     Raises:
         msgspec.MsgspecError: The row is damaged.
@@ -38,7 +47,9 @@ def run_info(path: Path, note: str, row: tuple[Any, ...] | None) -> RunInfo:
         name = printable(path.stem)
         return RunInfo(digest, name, state="recorded", recording=place, trouble=printable(note))
     run_id, name, argv, pid, started, level, writer, status, error, _end, *more = row
-    framework, framework_version, capabilities = more or ("nodescope", writer, None)
+    framework, version, capabilities = more or ("nodescope", writer, None)
+    known = ENGINE if capabilities is None else _capabilities(capabilities)
+    told = {each.dialect: each for each in (_attached(data).framework for (data,) in attached)}
     return RunInfo(
         id=run_id,
         name=name,
@@ -51,7 +62,5 @@ def run_info(path: Path, note: str, row: tuple[Any, ...] | None) -> RunInfo:
         status=status,
         error=error,
         trouble=printable(note),
-        framework=framework,
-        framework_version=framework_version,
-        capabilities=ENGINE if capabilities is None else _capabilities(capabilities),
+        frameworks=tuple(told.values()) or (Framework(framework, version, known),),
     )

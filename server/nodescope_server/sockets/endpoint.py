@@ -148,6 +148,9 @@ class Link:
                 case messages.Trouble(text):
                     run.change(msgspec.structs.replace(run.info, trouble=text[:MAX_TROUBLE]))
                     self._runs.changed()
+                case messages.Observed(frameworks):
+                    run.change(msgspec.structs.replace(run.info, frameworks=frameworks))
+                    self._runs.changed()
                 case messages.SessionUpdate(info):
                     if run.session is None or info.version >= run.session.version:
                         run.update(info)

@@ -301,7 +301,16 @@ def test_what_is_no_recording_is_refused_in_one_line(tmp_path):
 def test_doctor_names_what_there_is(tmp_path):
     done = nodescope(tmp_path, "doctor")
     assert done.stderr == ""
-    for name in ("nodescope", "python", "numpy", "page", "dot", "chromium", "port 7711"):
+    for name in (
+        "nodescope",
+        "python",
+        "numpy",
+        "page",
+        "dot",
+        "chromium",
+        "port 7711",
+        "adapter nodescope",
+    ):
         assert any(line.startswith(name) for line in done.stdout.splitlines())
 
 

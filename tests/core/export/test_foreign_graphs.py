@@ -17,6 +17,7 @@ from nodescope.events import GraphExtended, NodeFinished, RunStarted, StepFinish
 from nodescope.export import Options
 from nodescope.export.dot import render_dot
 from nodescope.export.svg import page_input
+from nodescope.ir.capabilities import Framework
 from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec, Value
 from nodescope.ir.text import parse_graph, print_graph
 from nodescope.record.graphs import graph_of
@@ -45,7 +46,7 @@ VALUES = (
 @pytest.fixture
 def recording(tmp_path: Path):
     recorder = Recorder(tmp_path / "r.nscope", level="timing")
-    recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, "torch", "2.13"))
+    recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, Framework("torch", "2.13")))
     recorder.emit(GraphExtended(NODES, VALUES))
     recorder.emit(StepStarted(1, 0))
     for node in NODES:
@@ -101,4 +102,4 @@ def test_the_page_gets_them(recording: Recording) -> None:
     snapshot = convert.snapshot(recording, recording.run(), None, recording.last_seq())
     assert [produced.value for produced in snapshot.values] == list(VALUES)
     assert snapshot.nodes == tuple(map(shown_node, NODES))
-    assert snapshot.run.framework == "torch"
+    assert [framework.dialect for framework in snapshot.run.frameworks] == ["torch"]

@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from nodescope.errors import LinkError, UsageError
+from nodescope.ir.capabilities import Framework
 from nodescope.link import proof
 from nodescope.link.client import MAX_LIVE_BYTES, Handlers, Link
 from nodescope.link.messages import (
@@ -32,6 +33,7 @@ from nodescope.link.messages import (
     Goodbye,
     Hello,
     LiveValue,
+    Observed,
     ReadLive,
     Refused,
     SessionUpdate,
@@ -227,6 +229,24 @@ def test_reconnects_and_says_the_newest_again(program):
     assert program.next() == "up"
     assert link.goodbye(1, "ValueError: no")
     assert second.next() == Goodbye(1, "ValueError: no")
+    second.stop()
+
+
+def test_frameworks_that_come_later_are_said_at_once_and_in_later_hellos(program):
+    first, torch = Server(), Framework("torch", "2.13")
+    link = program.link(first)
+    link.connect(TIMEOUT_S)
+    link.observed((torch,))
+    assert isinstance(first.next(), Hello)
+    assert first.next() == Observed((torch,))
+    first.stop()
+    assert [program.next() for _ in range(2)] == ["up", "lost"]
+    second = Server(port=first.port)
+    hello = second.next()
+    assert isinstance(hello, Hello)
+    assert hello.run.frameworks == (torch,)
+    assert program.next() == "up"
+    link.goodbye(0, "")
     second.stop()
 
 

@@ -57,7 +57,8 @@ def test_nodes_have_the_roles_and_attributes_that_are_recorded_now(folder: Path)
     with Recording.open(folder / "values.nscope") as recording:
         assert recording.schema == 1
         info = recording.run()
-        assert (info.framework, info.capabilities) == ("nodescope", ENGINE)
+        (framework,) = info.frameworks
+        assert (framework.dialect, framework.capabilities) == ("nodescope", ENGINE)
         nodes = {row.node.name: row.node for row in recording.nodes()}
     assert nodes["hidden/w"].is_weight
     assert nodes["x"].role == "input"

@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nodescope.events import GraphExtended, NodeFinished, RunStarted
+from nodescope.events import FrameworkAttached, GraphExtended, NodeFinished, RunStarted
 from nodescope.ir.attrs import Opaque
-from nodescope.ir.capabilities import Capabilities
+from nodescope.ir.capabilities import ENGINE, Capabilities, Framework
 from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec, Value
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
 
 ABLE = Capabilities(before=True, edit="in_place", steps="optimizer", timing="device", workers=True)
+TORCH = Framework("torch", "2.13", ABLE)
 LOAD = Node(1, "load", "load", "other", outputs=(1,), role="task", dialect="ray")
 ADDMM = Node(
     2, "net/addmm", "addmm", "matmul", (1,), outputs=(2,), dialect="torch",
@@ -31,7 +32,7 @@ VALUES = (
 def test_everything_comes_back(level: str, tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level=level)  # type: ignore[arg-type]
-    recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, "torch", "2.13", ABLE))
+    recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, TORCH))
     recorder.emit(GraphExtended((LOAD, ADDMM), VALUES))
     recorder.emit(NodeFinished(LOAD, (), (), 0, 1, 10, 20, worker=3))
     recorder.emit(NodeFinished(ADDMM, (), (np.ones((4, 10)),), 0, 1, 20, 30, lane=7))
@@ -39,8 +40,7 @@ def test_everything_comes_back(level: str, tmp_path: Path) -> None:
     assert recorder.close()
     with Recording.open(path) as recording:
         info = recording.run()
-        assert (info.framework, info.framework_version) == ("torch", "2.13")
-        assert info.capabilities == ABLE
+        assert info.frameworks == (TORCH,)
         assert [row.node for row in recording.nodes()] == [LOAD, ADDMM]
         first = {row.value.id: row.value for row in recording.values(until=5)}
         assert first[1] == VALUES[0]
@@ -51,6 +51,21 @@ def test_everything_comes_back(level: str, tmp_path: Path) -> None:
         state = [execution for execution, _ in recording.state_at(recording.last_seq())]
         assert [type(row) for row in state] == [Execution, Execution]
         assert state[0].worker == 3
+
+
+def test_each_framework_tells_what_it_can_do(tmp_path: Path) -> None:
+    """Those that are attached later, too; recordings made before that was told have the first."""
+    recorder = Recorder(tmp_path / "r.nscope")
+    engine = Framework("nodescope", "0.1", ENGINE)
+    recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, engine))
+    recorder.flush()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert recording.run().frameworks == (engine,)
+        for framework in (engine, TORCH, TORCH):
+            recorder.emit(FrameworkAttached(framework))
+        recorder.flush()
+        assert recording.run().frameworks == (engine, TORCH)
+    assert recorder.close()
 
 
 def test_an_unknown_size_is_said_to_be_unknown(tmp_path: Path) -> None:

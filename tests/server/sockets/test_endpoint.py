@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from nodescope import events, protocol
+from nodescope.ir.capabilities import Capabilities, Framework
 from nodescope.link import messages
 from nodescope_server import __version__, wire
 from nodescope_server.runs.runs import Runs
@@ -31,6 +32,15 @@ def state(page: Page, wanted: str) -> protocol.RunInfo:
 
 def test_a_program_is_welcomed_and_listed(program: Program, page: Page) -> None:
     assert [run.id for run in page.hello.runs] == [program.run.id] or state(page, "live")
+
+
+def test_a_framework_that_is_imported_later_is_told_to_the_page(
+    program: Program, page: Page
+) -> None:
+    page.subscribe(program.run.id)
+    torch = Framework("torch", "2.13", Capabilities(before=True, edit="in_place"))
+    program.send(messages.Observed((torch,)))
+    page.wait(wire.RunChanged, lambda each: each.run.frameworks == (torch,))
 
 
 def test_how_the_loss_ended_is_said_of_the_run(program: Program, page: Page) -> None:

@@ -31,6 +31,7 @@ import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
 import type { Store } from "@/store/page/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { offers } from "@/store/run/capabilities";
 import { pictureTitle } from "@/store/run/picture_title";
 import { createSummary } from "@/store/run/summary";
 import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
@@ -75,7 +76,7 @@ export function App(props: AppProps): JSX.Element {
   const [slice, setSlice] = createSignal<SeenValue>();
   const narrow = createNarrow();
   const dockTab = (): DockTab =>
-    ui.dockTab() === "breakpoints" && !narrow() ? "timeline" : ui.dockTab();
+    dockTabs().some((tab) => tab.id === ui.dockTab()) ? ui.dockTab() : "timeline";
   const problems = createProblems(store);
   const compiled = createMemo(() =>
     (store.model()?.graph.nodes ?? []).some((node) => (node?.graph ?? 0) > 0),
@@ -193,7 +194,9 @@ export function App(props: AppProps): JSX.Element {
     { id: "console", title: "Console" },
     { id: "problems", title: "Problems", count: problems()?.nodes ?? 0, tone: "nan" },
     { id: "watches", title: "Watches", count: watches.statuses().length },
-    { id: "branches", title: "What if", count: branches.rows().length },
+    ...(offers(store, "rerun")
+      ? [{ id: "branches" as const, title: "What if", count: branches.rows().length }]
+      : []),
     ...(narrow()
       ? [
           {

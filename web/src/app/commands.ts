@@ -8,6 +8,7 @@ import type { PageCommand } from "@/app/page_command";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/scene/types";
 import { type Abilities, abilities } from "@/store/debugger/abilities";
+import { editable, forkable } from "@/store/debugger/editing";
 import type { Watches } from "@/store/debugger/watches";
 import type { StepChanges } from "@/store/history/changes";
 import type { Moments } from "@/store/history/value_diff";
@@ -16,6 +17,7 @@ import type { Preferences } from "@/store/page/preferences";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { offers } from "@/store/run/capabilities";
 import { flagsOf } from "@/store/run/counts";
 import { seenStep } from "@/store/run/run_model";
 import { HAS_INF, HAS_NAN, type Command as WireCommand } from "@/wire/types.gen";
@@ -107,7 +109,8 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Edit the selected value: continue with it, or try a what-if",
       keys: "E",
       group: "Debugger",
-      enabled: () => store.editable(subjectValue()) || (subjectValue() >= 0 && store.forkable()),
+      enabled: () =>
+        subjectValue() >= 0 && (editable(store, subjectValue()) || forkable(store, subjectValue())),
       run: () => {
         ui.setInspectorTab("value");
         ui.setEditing(!ui.editing());
@@ -145,7 +148,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Show the what-if branches",
       keys: "T",
       group: "Debugger",
-      enabled: () => here(),
+      enabled: () => here() && offers(store, "rerun"),
       run: () => void ui.setDockTab("branches"),
     },
     {

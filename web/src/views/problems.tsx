@@ -178,7 +178,7 @@ function problemWords(row: NodeProblem): string {
 function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): JSX.Element {
   const answer = createQuery(props.store, "spread", (): AskSpread | undefined => {
     const run = props.store.runId();
-    if (!props.asked || run === undefined || !props.store.forkable()) return undefined;
+    if (!props.asked || run === undefined || !props.store.recorded()) return undefined;
     return { type: "ask_spread", run, step: props.store.step() };
   });
   const problems = () => {

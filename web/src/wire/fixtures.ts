@@ -19,7 +19,7 @@ import type {
 
 export const RUN = "0123456789abcdef";
 
-const CAPABILITIES: Capabilities = {
+export const CAPABILITIES: Capabilities = {
   before: true,
   edit: "replace",
   gradients: true,
@@ -44,9 +44,7 @@ export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
     status: null,
     error: "",
     trouble: "",
-    framework: "nodescope",
-    framework_version: "",
-    capabilities: CAPABILITIES,
+    frameworks: [{ dialect: "nodescope", version: "", capabilities: CAPABILITIES }],
     broken_loss: null,
     ...change,
   };

@@ -498,8 +498,8 @@ export interface Initialized {
  *     status: Exit status once finished.
  *     error: Last line of the traceback, or `""`.
  *     trouble: What is wrong with the recording now, in a line, or `""`.
- *     framework, framework_version: Whose ops run.
- *     capabilities: What is seen of the run, and what can be done with it.
+ *     frameworks: Those observed so far, each with what can be seen of its nodes, and done with
+ *         them; none of a live run that has not begun.
  *     broken_loss: How its loss ended, if it is not finite; known once the run is over.
  */
 export interface RunInfo {
@@ -514,10 +514,22 @@ export interface RunInfo {
   readonly status: number | null;
   readonly error: string;
   readonly trouble: string;
-  readonly framework: string;
-  readonly framework_version: string;
-  readonly capabilities: Capabilities;
+  readonly frameworks: readonly Framework[];
   readonly broken_loss: BrokenLoss | null;
+}
+
+/**
+ * A library that a run observes.
+ *
+ * Attributes:
+ *     dialect: Of its nodes (`Node.dialect`): its adapter's name.
+ *     version: Of the library, or `""`.
+ *     capabilities: What is seen of its nodes, and what can be done with them.
+ */
+export interface Framework {
+  readonly dialect: string;
+  readonly version: string;
+  readonly capabilities: Capabilities;
 }
 
 /**

@@ -14,6 +14,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, TypeGuard
 
+import msgspec
+
+from nodescope.ir.capabilities import Framework, others
 from nodescope.record.rows import Advice, LineChange
 from nodescope.source_files import source_text
 
@@ -56,11 +59,19 @@ _SEEN: Final = (
 _PLAIN: Final = "it does not see plain NumPy arrays"
 
 
-def advise_program(script: Path, *, leaves: int = 0, error: str = "") -> Advice:
-    """`advise` of the program that runs in this process."""
+def advise_program(
+    script: Path, *, leaves: int = 0, error: str = "", frameworks: Collection[Framework] = ()
+) -> Advice:
+    """`advise` of the program that runs in this process, and which ``frameworks`` were observed."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     source = source_text(str(main or script))
-    return advise(set(sys.modules), script, source, leaves=leaves, error=error)
+    dialects = {framework.dialect for framework in frameworks}
+    advice = advise(set(sys.modules) - dialects, script, source, leaves=leaves, error=error)
+    libraries = others(frameworks)
+    if not libraries:
+        return advice
+    told = f"Observed, but nothing of it ran: {libraries}."
+    return msgspec.structs.replace(advice, steps=(told, *advice.steps))
 
 
 def advise(

@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.why.first_nonfinite import NonfiniteOrigin, nonfinite_origin
+from nodescope.ir.capabilities import others
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.protocol import BrokenLoss
 from nodescope.record.overview import Outcome, broken_loss, outcome_of
@@ -421,6 +422,9 @@ def last_words(recording: Recording) -> str:
     steps = recording.count_steps()
     if steps:
         parts.append(f"{steps:,} step{'s'[: steps != 1]}")
+    libraries = others(info.frameworks)
+    if libraries:
+        parts.append(f"{libraries} observed")
     broken = broken_loss(recording)
     for curve in _curves(recording, nodes)[:1]:
         if curve.points and curve.points[-1].value is None:

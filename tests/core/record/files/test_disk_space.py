@@ -16,6 +16,7 @@ import pytest
 import nodescope as ns
 from nodescope import api
 from nodescope.events import Loss, RunFinished, RunStarted, StepFinished, StepStarted
+from nodescope.ir.capabilities import Framework
 from nodescope.record.files import disk_space
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -278,6 +279,9 @@ def test_a_run_tells_the_page_and_never_acknowledges_what_is_not_there(tmp_path:
             self.seqs: list[int] = []
             self.trouble = self.said.append
             self.goodbye: Callable[[int, str], None] = lambda status, error: None
+
+        def observed(self, frameworks: tuple[Framework, ...]) -> None:
+            pass
 
         def committed(self, seq: int, *, owes: bool) -> None:
             self.seqs.append(seq)

@@ -330,16 +330,6 @@ export class Store {
     return this.session()?.watches.find((watch) => watch.id === stop.watch);
   }
 
-  /** Whether the program stands where this value can be changed: it was just taken or given. */
-  editable(value: number): boolean {
-    const stop = this.stop();
-    if (stop === undefined || this.cursor().kind !== "live") return false;
-    if (this.link().kind !== "open") return false;
-    const node = this.model()?.graph.nodes[stop.node];
-    if (node == null) return false;
-    return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
-  }
-
   /** Whether breakpoints can be set: they stop the program, or are found in the recording. */
   breakable(): boolean {
     const model = this.model();
@@ -364,8 +354,8 @@ export class Store {
     return cursor.kind === "past" && cursor.seq === reached?.seq ? reached : undefined;
   }
 
-  /** Whether a recorded moment is shown: something else may be tried there. */
-  forkable(): boolean {
+  /** Whether a recorded moment is shown, and the program does not go on behind it. */
+  recorded(): boolean {
     if (this.link().kind !== "open" || this.model() === undefined) return false;
     const live = this.model()?.info.state === "live";
     return this.cursor().kind === "past" || !live || this.stop() !== undefined;

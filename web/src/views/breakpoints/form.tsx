@@ -14,6 +14,7 @@ import {
   stepsText,
 } from "@/store/debugger/breakpoints";
 import type { Store } from "@/store/page/store";
+import { offers, withheldWords } from "@/store/run/capabilities";
 import { FieldError } from "@/widgets/field_error";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
@@ -170,14 +171,23 @@ export function BreakpointForm(props: {
       <datalist id="bp-names">
         <For each={names().slice(0, MOST_NAMES)}>{(name) => <option value={name} />}</For>
       </datalist>
-      <select
-        aria-label="When"
-        value={when()}
-        onChange={(event) => setWhen(event.currentTarget.value as "before" | "after")}
+      <Show
+        when={offers(props.store, "before")}
+        fallback={
+          <span class="t3" title={withheldWords(props.store, undefined, ["before"])}>
+            after
+          </span>
+        }
       >
-        <option value="after">after</option>
-        <option value="before">before</option>
-      </select>
+        <select
+          aria-label="When"
+          value={when()}
+          onChange={(event) => setWhen(event.currentTarget.value as "before" | "after")}
+        >
+          <option value="after">after</option>
+          <option value="before">before</option>
+        </select>
+      </Show>
       <input
         class="m bp-when"
         aria-label="Condition"

@@ -25,7 +25,8 @@ import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import type { StepChanges } from "@/store/history/changes";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
-import type { Ui } from "@/store/page/ui";
+import type { ColourMode, Ui } from "@/store/page/ui";
+import { offers } from "@/store/run/capabilities";
 import { operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
 import { ranAfterStep, seenStep } from "@/store/run/run_model";
@@ -75,6 +76,15 @@ const COLOURINGS: readonly { readonly id: ColourBy; readonly title: string }[] =
   { id: "finite", title: "Finite" },
 ];
 
+function colourings(store: Store): typeof COLOURINGS {
+  return offers(store, "timing") ? COLOURINGS : COLOURINGS.filter(({ id }) => id !== "time");
+}
+
+/** The colouring that was chosen, where the run has what it shows. */
+function colouring(store: Store, ui: Ui): ColourMode {
+  return ui.colourBy() === "time" && !offers(store, "timing") ? "family" : ui.colourBy();
+}
+
 export function GraphPane(props: GraphPaneProps): JSX.Element {
   const operations = createMemo(() => operationsOf(props.store.model()?.graph));
   let host!: HTMLDivElement;
@@ -115,8 +125,8 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <span class="t3 small wide">Colour</span>
         <Segmented
           label="Colour by"
-          options={COLOURINGS}
-          active={props.ui.colourBy()}
+          options={colourings(props.store)}
+          active={colouring(props.store, props.ui)}
           onSelect={props.ui.setColourBy}
         />
         <button
@@ -144,7 +154,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
             <Legend
               most={most()}
               watched={props.marked.size > 0}
-              mode={props.ui.colourBy()}
+              mode={colouring(props.store, props.ui)}
               store={props.store}
               changes={marked()}
               path={props.path}
@@ -222,7 +232,7 @@ function Feed(
   createEffect(() => view.setSelection(store.selection()));
   createEffect(() => view.setChanges(props.changed));
   createEffect(() => view.setPath(props.path));
-  createEffect(() => view.setColourBy(ui.colourBy()));
+  createEffect(() => view.setColourBy(colouring(store, ui)));
   createEffect(
     on(
       () => props.theme,

@@ -9,6 +9,7 @@ import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
+import { editable, forkable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import type { Store } from "@/store/page/store";
 import { FieldError } from "@/widgets/field_error";
@@ -49,7 +50,8 @@ export function EditForm(props: {
   const [file, setFile] = createSignal<File>();
   const [fault, setFault] = createSignal("");
   const [busy, setBusy] = createSignal(false);
-  const live = () => props.store.editable(props.value);
+  const live = () => editable(props.store, props.value);
+  const branching = () => forkable(props.store, props.value);
   /** The node that stands after it ran, if the value is only what it took. */
   const hasRun = () => {
     const stop = props.store.stop();
@@ -169,7 +171,7 @@ export function EditForm(props: {
       <Show when={how() === "noise"}>
         <Field label="Seed" hint="0" text={seed()} testid="seed" onText={setSeed} />
       </Show>
-      <Show when={bases().length > 0}>
+      <Show when={branching() && bases().length > 0}>
         <select
           class="edit-base"
           aria-label="What-if: fork from"
@@ -184,7 +186,7 @@ export function EditForm(props: {
           </For>
         </select>
       </Show>
-      <Show when={fars().length > 1}>
+      <Show when={branching() && fars().length > 1}>
         <select
           class="edit-base"
           aria-label="What-if: how far to re-run"
@@ -205,18 +207,20 @@ export function EditForm(props: {
             Apply
           </button>
         </Show>
-        <button
-          type={live() ? "button" : "submit"}
-          class="btn"
-          data-testid="edit-what-if"
-          title="Re-run everything that depends on this value; the recording stays as it is"
-          disabled={busy()}
-          onClick={() => {
-            if (live()) void apply(true);
-          }}
-        >
-          {busy() ? "Running…" : "What if…"}
-        </button>
+        <Show when={branching()}>
+          <button
+            type={live() ? "button" : "submit"}
+            class="btn"
+            data-testid="edit-what-if"
+            title="Re-run everything that depends on this value; the recording stays as it is"
+            disabled={busy()}
+            onClick={() => {
+              if (live()) void apply(true);
+            }}
+          >
+            {busy() ? "Running…" : "What if…"}
+          </button>
+        </Show>
         <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
       </span>
       <p class="t3">
@@ -231,12 +235,14 @@ export function EditForm(props: {
             {(name) => (
               <span data-testid="edit-unaffected">
                 Apply: {printable(name(), 120)} has already run with the old value and does not run
-                again; only what reads it later gets the new one. To see it with the new value, use
-                What if, or stop before it.{" "}
+                again; only what reads it later gets the new one. To see it with the new value,{" "}
+                {branching() ? "use What if, or stop before it" : "stop before it"}.{" "}
               </span>
             )}
           </Show>
-          What if: the recorded operations that depend on it are re-run.{" "}
+          <Show when={branching()}>
+            What if: the recorded operations that depend on it are re-run.{" "}
+          </Show>
         </Show>
         Elements in NumPy notation, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
         <code>negative</code>.

@@ -26,6 +26,7 @@ import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { InspectorTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { foreignTo, offers, withheldWords } from "@/store/run/capabilities";
 import { familyColour } from "@/store/run/node_text";
 import { earlierWords, gradientOf, leftOutAt } from "@/store/run/run_model";
 import { Attributes } from "@/views/inspector/attributes_panel";
@@ -203,6 +204,14 @@ function NodeInspector(
     const at = ran();
     return at === 0 || stop()?.when === "before" ? props.store.seq() : at - 1;
   };
+  const tabs = () =>
+    TABS.filter(({ id: tab }) => tab !== "gradient" || offers(props.store, "gradients", id()));
+  const timed = () => offers(props.store, "timing", id());
+  /** A tab that this node lacks may have been chosen at another one. */
+  const tab = (): InspectorTab =>
+    tabs().some((shown) => shown.id === props.ui.inspectorTab())
+      ? props.ui.inspectorTab()
+      : "value";
   const absent = () =>
     props.store.cursor().kind === "past"
       ? "No value yet at this moment. Move the slider to the right."
@@ -223,6 +232,7 @@ function NodeInspector(
               {props.node.family === props.node.op
                 ? props.node.family
                 : `${props.node.family}, ${props.node.op}`}
+              <Show when={foreignTo(props.node)}>{(name) => ` · ${printable(name(), 40)}`}</Show>
             </span>
           </div>
           <div class="mi t3 ell" title={props.node.name} data-testid="inspector-path">
@@ -303,12 +313,7 @@ function NodeInspector(
       />
       <RewiredNote store={props.store} node={props.node} go={props.go} />
       <div class="head insp-tabs">
-        <Tabs
-          label="Inspector"
-          tabs={TABS}
-          active={props.ui.inspectorTab()}
-          onSelect={props.ui.setInspectorTab}
-        />
+        <Tabs label="Inspector" tabs={tabs()} active={tab()} onSelect={props.ui.setInspectorTab} />
         <span class="sp" />
         <Show when={props.node.outputs.length > 1}>
           <For each={props.node.outputs}>
@@ -327,7 +332,7 @@ function NodeInspector(
       </div>
       <div class="insp-body">
         <Switch>
-          <Match when={props.ui.inspectorTab() === "value"}>
+          <Match when={tab() === "value"}>
             <section class="sec" data-testid="inspector-value">
               <Show when={leftOut()}>{(why) => <p class="empty">{why()}</p>}</Show>
               <Show when={earlier()}>
@@ -363,7 +368,7 @@ function NodeInspector(
               </Show>
             </section>
           </Match>
-          <Match when={props.ui.inspectorTab() === "gradient"}>
+          <Match when={tab() === "gradient"}>
             <section class="sec" data-testid="inspector-gradient">
               <Show when={gradient()} fallback={<p class="empty">{noGradient(props.node)}</p>}>
                 {(at) => (
@@ -401,7 +406,7 @@ function NodeInspector(
               </Show>
             </section>
           </Match>
-          <Match when={props.ui.inspectorTab() === "inputs"}>
+          <Match when={tab() === "inputs"}>
             <section class="sec" data-testid="inspector-inputs">
               <InputsPanel
                 store={props.store}
@@ -412,7 +417,7 @@ function NodeInspector(
               />
             </section>
           </Match>
-          <Match when={props.ui.inspectorTab() === "steps"}>
+          <Match when={tab() === "steps"}>
             <section class="sec" data-testid="inspector-steps">
               <StepsPanel
                 history={history()}
@@ -424,7 +429,7 @@ function NodeInspector(
               />
             </section>
           </Match>
-          <Match when={props.ui.inspectorTab() === "diff"}>
+          <Match when={tab() === "diff"}>
             <section class="sec" data-testid="inspector-diff">
               <Show when={value()} fallback={<p class="empty">No output.</p>}>
                 {(at) => (
@@ -441,7 +446,7 @@ function NodeInspector(
               </Show>
             </section>
           </Match>
-          <Match when={props.ui.inspectorTab() === "why"}>
+          <Match when={tab() === "why"}>
             <section class="sec" data-testid="inspector-why">
               <WhyPanel
                 store={props.store}
@@ -452,13 +457,20 @@ function NodeInspector(
             </section>
           </Match>
         </Switch>
+        <Show when={tab() === "value" && withheldWords(props.store, id())}>
+          {(words) => (
+            <p class="withheld t3 small" data-testid="withheld">
+              {printable(words(), 400)}
+            </p>
+          )}
+        </Show>
         <SourcePanel
           store={props.store}
           source={props.node.source}
           stack={stop()?.stack ?? NO_FRAMES}
           raised={(stop()?.error ?? "") !== ""}
         />
-        <Show when={!failed() && !["steps", "diff", "why"].includes(props.ui.inspectorTab())}>
+        <Show when={!failed() && timed() && !["steps", "diff", "why"].includes(tab())}>
           <TimePanel
             history={history()}
             theme={props.theme}

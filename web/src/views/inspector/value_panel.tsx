@@ -17,6 +17,7 @@ import {
 import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, formatShape, MINUS } from "@/base/numbers";
+import { editable, forkable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import { type Moments, momentWords } from "@/store/history/value_diff";
 import type { Reasons } from "@/store/history/why";
@@ -105,6 +106,9 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
     return now.kind === "failed" ? now.message : undefined;
   };
 
+  const live = () => editable(props.store, props.value);
+  const branching = () => forkable(props.store, props.value);
+
   return (
     <div class="value">
       <Show when={failure()}>{(text) => <p class="empty">{text()}</p>}</Show>
@@ -114,20 +118,16 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
             <Head
               slice={now()}
               edit={
-                props.store.editable(props.value)
-                  ? "Edit this value: continue with it, or try a what-if (E)"
-                  : props.store.forkable()
+                live()
+                  ? `Edit this value: continue with it${branching() ? ", or try a what-if" : ""} (E)`
+                  : branching()
                     ? "What if this value were different? (E)"
                     : ""
               }
               onEdit={() => props.ui.setEditing(!props.ui.editing())}
               moments={props.moments}
             />
-            <Show
-              when={
-                props.ui.editing() && (props.store.editable(props.value) || props.store.forkable())
-              }
-            >
+            <Show when={props.ui.editing() && (live() || branching())}>
               <EditForm
                 store={props.store}
                 branches={props.branches}

@@ -1,0 +1,24 @@
+/**
+ * Whether a value can be changed: in the program where it stands, or in a branch of what if.
+ *
+ * Invariant: pure; reads the store's signals.
+ */
+
+import type { Store } from "@/store/page/store";
+import { offers } from "@/store/run/capabilities";
+
+/** Whether the program stands where this value can be changed: it was just taken or given. */
+export function editable(store: Store, value: number): boolean {
+  const stop = store.stop();
+  if (stop === undefined || store.cursor().kind !== "live") return false;
+  if (store.link().kind !== "open") return false;
+  const node = store.model()?.graph.nodes[stop.node];
+  if (node == null || !offers(store, "edit", stop.node)) return false;
+  return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
+}
+
+/** Whether another value may be tried at the moment shown: what depends on it can be run again. */
+export function forkable(store: Store, value: number): boolean {
+  const producer = store.model()?.graph.values.get(value)?.producer ?? undefined;
+  return store.recorded() && offers(store, "rerun", producer);
+}

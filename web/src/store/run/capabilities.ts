@@ -1,0 +1,68 @@
+/**
+ * What the page offers for a node, or for a whole run: what the adapters of its frameworks can do.
+ *
+ * Invariant: pure, and the only place that reads capabilities. A run that does not say what it can
+ * do, as recordings of earlier releases, offers everything.
+ */
+
+import type { Framework, Node, RunInfo } from "@/wire/types.gen";
+
+/** What may be withheld, and what follows "Not available for torch: ". */
+const WISHES = {
+  values: "values",
+  gradients: "gradients",
+  edit: "editing values",
+  before: "stops before a node",
+  timing: "times",
+  scopes: "scopes",
+  rerun: "What if, since its operations cannot be run again",
+} as const;
+
+export type Wish = keyof typeof WISHES;
+
+const ALL = Object.keys(WISHES) as readonly Wish[];
+
+export interface Capable {
+  model():
+    | {
+        readonly info: Pick<RunInfo, "frameworks">;
+        readonly graph: { readonly nodes: readonly (Pick<Node, "dialect"> | undefined)[] };
+      }
+    | undefined;
+}
+
+/** Args: node: Its id; undefined asks whether any framework of the run offers it. */
+export function offers(store: Capable, wish: Wish, node?: number): boolean {
+  const asked = frameworksOf(store, node);
+  return asked.length === 0 || asked.some((framework) => can(framework, wish));
+}
+
+/** Why some of what the page has elsewhere is not here, as a sentence; "" if all is. */
+export function withheldWords(
+  store: Capable,
+  node?: number,
+  wishes: readonly Wish[] = ALL,
+): string {
+  const missing = wishes.filter((wish) => !offers(store, wish, node));
+  if (missing.length === 0) return "";
+  const names = frameworksOf(store, node).map((framework) => framework.dialect);
+  return `Not available for ${names.join(", ")}: ${missing.map((wish) => WISHES[wish]).join("; ")}.`;
+}
+
+/** The framework of a node where it is another one than nodescope's own engine; else "". */
+export function foreignTo(node: Pick<Node, "dialect">): string {
+  return node.dialect === "nodescope" ? "" : node.dialect;
+}
+
+function frameworksOf(store: Capable, node: number | undefined): readonly Framework[] {
+  const model = store.model();
+  const frameworks = model?.info.frameworks ?? [];
+  if (node === undefined) return frameworks;
+  const dialect = model?.graph.nodes[node]?.dialect;
+  return frameworks.filter((framework) => framework.dialect === dialect);
+}
+
+function can({ capabilities }: Framework, wish: Wish): boolean {
+  const known = capabilities[wish];
+  return known !== false && known !== "none";
+}
