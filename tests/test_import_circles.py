@@ -22,11 +22,6 @@ ALLOWED = {
         "nodescope.engine.signatures",
         "nodescope.engine.tensor",
     },
-    "a replay and its branches": {  # to be opened
-        "nodescope.debug.replay.branch",
-        "nodescope.debug.replay.operand_sources",
-        "nodescope.debug.replay.replay",
-    },
     "tracer and its operators": {"nodescope.engine.traced_operators", "nodescope.engine.tracer"},
 }
 

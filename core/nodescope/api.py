@@ -160,7 +160,10 @@ class Run:
             value_steps=value_steps, policy=governor, newest=newest, chosen_level=explicit,
             on_commit=self._committed, on_fault=self._gave_up, on_room=self._room,
         )  # fmt: skip
-        priced = governor.use_prices if governor is not None else None
+        priced = None
+        if governor is not None:
+            governor.govern(self.recorder)
+            priced = governor.use_prices
         self._adapters = Attached(known_adapters(self._say), self._say, priced, self._observes)
         self.info = RunInfo(
             id=secrets.token_hex(8),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from nodescope.events import Level, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
-
-if TYPE_CHECKING:
-    from nodescope.record.recorder import Recorder
 
 
 class Policy(Protocol):
@@ -20,9 +17,6 @@ class Policy(Protocol):
     """
 
     limit: float
-
-    def attach(self, recorder: Recorder) -> None:
-        """It decides for this recorder."""
 
     def started(self) -> None:
         """The program begins."""

@@ -129,8 +129,6 @@ class Recorder(QueueWriter):
         self._due_unseen_ns = 0
         self._here = threading.local()
         self.operations = self.leaves = 0
-        if policy is not None:
-            policy.attach(self)
         self._told: Keeping | None = self.keeping()
         self._begin()
 

@@ -7,7 +7,8 @@ an edited value. See `nodescope.debug.replay.replay`.
 from nodescope.debug.replay.arrays import Difference
 from nodescope.debug.replay.branch import Blocked, Branch, Change
 from nodescope.debug.replay.execution_index import ExecutionIndex
-from nodescope.debug.replay.replay import Checked, Replay, ReplayedValue
+from nodescope.debug.replay.replay import Checked, Replay
+from nodescope.debug.replay.replay_view import ReplayedValue
 
 __all__ = [
     "Blocked",

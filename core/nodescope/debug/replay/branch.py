@@ -13,21 +13,19 @@ import hashlib
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nodescope.debug.replay.arrays import Difference, difference
 from nodescope.debug.replay.execution_index import Source
 from nodescope.debug.replay.operand_sources import same
+from nodescope.debug.replay.replay_view import ReplayView
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.record.rows import FAILED, EditRow, Execution
 from nodescope.telling import shape_words
-
-if TYPE_CHECKING:
-    from nodescope.debug.replay.replay import Replay
 
 MOST_CHANGED_BYTES = 1 << 29
 """Bytes of changed values, old and new, that one branch may make."""
@@ -138,7 +136,7 @@ def _told(change: Change) -> dict[str, Any]:
 
 
 def grow(
-    replay: Replay, name: str, edits: Mapping[int, Any], until: int, base: Branch | None
+    replay: ReplayView, name: str, edits: Mapping[int, Any], until: int, base: Branch | None
 ) -> Branch:
     """Make a branch; see `Replay.fork`.
 
@@ -170,7 +168,7 @@ class _Growth:
         changes, same, blocked: See `Branch`.
     """
 
-    def __init__(self, replay: Replay, base: Branch | None) -> None:
+    def __init__(self, replay: ReplayView, base: Branch | None) -> None:
         self._replay = replay
         self.overlay: dict[Key, Array] = dict(base.overlay) if base is not None else {}
         self.stuck: dict[Key, str] = dict(base.stuck) if base is not None else {}
@@ -312,7 +310,7 @@ class _Growth:
             )
 
 
-def _happened(replay: Replay, start: int, until: int) -> Iterator[Execution | EditRow]:
+def _happened(replay: ReplayView, start: int, until: int) -> Iterator[Execution | EditRow]:
     """What ran and what a person changed in ``(start, until]``, in order."""
     edits = (edit for edit in replay.recording.edits(start) if edit.seq <= until)
     ran = replay.recording.executions(start, until)

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice, product
-from typing import TYPE_CHECKING
 
 from nodescope.debug.replay.arrays import alike
 from nodescope.debug.replay.execution_index import Source
+from nodescope.debug.replay.replay_view import ReplayView
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.record.rows import Execution
-
-if TYPE_CHECKING:
-    from nodescope.debug.replay.replay import Replay
 
 MOST_ELEMENTS = 1 << 20
 """Elements of operands and outputs up to which a node is run again to see what it took."""
@@ -32,7 +29,7 @@ MOST_TRIED = 32
 Run = Callable[[Execution, Sequence[Array]], tuple[Array, ...]]
 
 
-def operand_sources(replay: Replay, execution: Execution, run: Run) -> list[Source]:
+def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[Source]:
     """Where the inputs came from; if none of those gives what it gave, it is noted as doubted.
 
     Raises:
@@ -82,7 +79,7 @@ def operand_sources(replay: Replay, execution: Execution, run: Run) -> list[Sour
     return latest
 
 
-def _able(replay: Replay, latest: Source) -> list[Source]:
+def _able(replay: ReplayView, latest: Source) -> list[Source]:
     sources = [latest]
     node = replay.book.node(latest.execution.node, latest.execution.seq)
     if node.role == "constant":

@@ -14,13 +14,14 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from nodescope.debug.replay.arrays import Difference, difference, relaid
 from nodescope.debug.replay.branch import Branch, grow
 from nodescope.debug.replay.dialects import RecordedCall
 from nodescope.debug.replay.execution_index import ExecutionIndex, Source
 from nodescope.debug.replay.operand_sources import operand_sources
+from nodescope.debug.replay.replay_view import ReplayedValue
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.record.recording import Recording
@@ -31,22 +32,6 @@ MOST_NODES = 200_000
 """Nodes that one question may run again."""
 MOST_BYTES = 1 << 30
 """Bytes of recomputed arrays that are kept."""
-
-How = Literal["recorded", "recomputed", "edited"]
-
-
-class ReplayedValue(NamedTuple):
-    """An array, and where it is from.
-
-    Attributes:
-        array: Read-only.
-        how: ``recorded``, ``recomputed``, or ``edited`` in a branch.
-        seq: The execution that wrote it.
-    """
-
-    array: Array
-    how: How
-    seq: int
 
 
 class Checked(NamedTuple):

@@ -102,8 +102,8 @@ class Governor:
 
     # ------------------------------------------------------------ of a recorder
 
-    def attach(self, recorder: Recorder) -> None:
-        """Govern a recorder: as of `Policy`."""
+    def govern(self, recorder: Recorder) -> None:
+        """Decide for a recorder, whose policy this is, before anything reaches it."""
         self._recorder = recorder
         self._levels = recorder.levels
         self._lock = recorder.lock

@@ -171,6 +171,7 @@ def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     graph = chain(["a/x", "a/y"])
     governor = Governor(1.5, tell=str, bus=bus)
     recorder = Recorder(path, policy=governor)
+    governor.govern(recorder)
     bus.add(recorder)
     bus.emit(graph)
     first, second = graph.nodes
@@ -291,6 +292,7 @@ def test_time_in_the_debugger_is_not_the_programs(held_ns: int, tmp_path: Path) 
     clock = Clock()
     governor = Governor(2, tell=str, bus=clock, prices=Prices(forward_ns=200_000))
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
+    governor.govern(recorder)
     graph = chain(["x"])
     recorder.emit(graph)
     for number in range(40):
@@ -314,6 +316,7 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
     clock = Clock()
     governor = Governor(2, tell=str, bus=clock)
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
+    governor.govern(recorder)
     clock.add(recorder)
     monkeypatch.setattr(governor.steps.sampling, "wants", lambda **_: True)
     clock.now += before_ns  # a server starts

@@ -1,0 +1,57 @@
+"""What a replay offers to its parts: to branches, and to the search for operands' sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from nodescope.debug.replay.execution_index import ExecutionIndex, Source
+from nodescope.events import Array
+from nodescope.record.recording import Recording
+from nodescope.record.rows import Execution
+
+How = Literal["recorded", "recomputed", "edited"]
+
+
+class ReplayedValue(NamedTuple):
+    """An array, and where it is from.
+
+    Attributes:
+        array: Read-only.
+        how: ``recorded``, ``recomputed``, or ``edited`` in a branch.
+        seq: The execution that wrote it.
+    """
+
+    array: Array
+    how: How
+    seq: int
+
+
+class ReplayView(Protocol):
+    """A `Replay`, as its parts see it.
+
+    Attributes:
+        recording: What is replayed.
+        book: Which execution wrote what.
+        step: The training step that is replayed.
+        last: The last seq of it.
+        doubted: Seqs of executions whose operands could not be told.
+    """
+
+    recording: Recording
+    book: ExecutionIndex
+    step: int
+    last: int
+    doubted: set[int]
+
+    def written(self, source: Source) -> ReplayedValue:
+        """See `Replay.written`. Raises `ReplayError`."""
+
+    def recorded(self, source: Source) -> Array | None:
+        """See `Replay.recorded`."""
+
+    def sources(self, execution: Execution) -> list[Source]:
+        """See `Replay.sources`. Raises `ReplayError`."""
+
+    def run(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """See `Replay.run`. Raises `ReplayError`."""
