@@ -6,6 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,14 +47,17 @@ class Counted:
         self.recording = Recording.open(path)
         self.rows = self.looks = 0
         guard = self.recording._opened.guard
-        ask = guard.ask
 
-        def counted(*question: object) -> list[tuple[object, ...]]:
-            answer = ask(*question)  # type: ignore[arg-type]
-            self.rows += len(answer)
+        def counted(ask: Callable[..., Any]) -> Callable[..., Any]:
+            def answer(*question: object) -> Any:
+                rows = ask(*question)
+                self.rows += len(rows)
+                return rows
+
             return answer
 
-        guard.ask = counted  # type: ignore[method-assign, assignment]
+        guard.ask = counted(guard.ask)  # type: ignore[method-assign]
+        guard.table = counted(guard.table)  # type: ignore[method-assign]
 
     def of(self, action: Callable[[Recording], object]) -> tuple[int, int]:
         """Rows, and thousands of instructions of SQLite, that an action takes."""

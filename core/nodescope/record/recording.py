@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from nodescope.errors import RecordingError
 from nodescope.events import Array
@@ -76,7 +78,7 @@ class Recording:
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
-        self.step_table = StepTable(self._all)
+        self.step_table = StepTable(self._all, self._table)
         self.loss_table = LossTable(self._all)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
@@ -430,16 +432,6 @@ class Recording:
             "SELECT row, kind, step, start_ns, end_ns FROM host WHERE row > ? ORDER BY row", row
         )
 
-    def busy(self, after: int, until: int, limit: int) -> list[tuple[int, int, int, int, int]]:
-        """Seq, node, step, start and duration of the first executions in ``(after, until]``."""
-        return self._all(
-            "SELECT seq, node, step, start_ns, duration_ns FROM execution "
-            "WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
-            after,
-            until,
-            limit,
-        )
-
     def history(
         self, node: int, *, until_seq: int | None = None, limit: int = 500
     ) -> tuple[int, list[Execution], list[ValueAt | None]]:
@@ -573,14 +565,23 @@ class Recording:
         return rows
 
     def _all(self, question: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        rows = self._answer(lambda opened: opened.guard.ask(question, parameters, opened.most_rows))
+        return [] if rows is None else rows
+
+    def _table(self, question: str, *parameters: Any) -> NDArray[np.int64]:
+        numbers = self._answer(
+            lambda opened: opened.guard.table(question, parameters, opened.most_rows)
+        )
+        return np.zeros((0, 0), dtype=np.int64) if numbers is None else numbers
+
+    def _answer(self, ask: Callable[[Opened], T]) -> T | None:
         try:
             with self._lock:
-                opened = self._opened
-                return opened.guard.ask(question, parameters, opened.most_rows)
+                return ask(self._opened)
         except sqlite3.ProgrammingError as error:
             raise RecordingError(f"the recording {self.path} is closed") from error
         except OverflowError:
-            return []  # a seq or id beyond 64 bits names nothing
+            return None  # a seq or id beyond 64 bits names nothing
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise damaged(self.path, error) from error
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nodescope.record.rows import StepRow
 
 MAX_STEPS: Final = 4000
@@ -23,10 +26,16 @@ class StepTable:
 
     Args:
         ask: Answers a question to the file.
+        table: Answers one with integers, by row and column.
     """
 
-    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
+    def __init__(
+        self,
+        ask: Callable[..., list[tuple[Any, ...]]],
+        table: Callable[..., NDArray[np.int64]],
+    ) -> None:
         self._ask = ask
+        self._table = table
         self._observed = ""
 
     def count(self, at_most: int = -1) -> int:
@@ -87,20 +96,29 @@ class StepTable:
         after = self._rows("WHERE start_seq > ? ORDER BY start_seq LIMIT ?", seq, each_way)
         return [*reversed(before), *after]
 
-    def times(self, after_seq: int) -> list[tuple[int, int, int, int]]:
+    def times(self, after_seq: int) -> NDArray[np.int64]:
         """Number, start, end (-1: it runs) and observed of those that began or ended after a seq.
 
         Without making objects of them: all of them if the seq is 0.
         """
         if after_seq:
-            return [
+            rows = [
                 (row.step, row.start_ns, -1 if row.end_ns is None else row.end_ns, row.observed)
                 for row in self.after(after_seq)
             ]
-        return self._ask(
+            return np.array(rows, dtype=np.int64)
+        return self._table(
             f"SELECT step, start_ns, coalesce(end_ns, -1), {self._seen()} FROM step "
             "ORDER BY start_seq"
         )
+
+    def busy(self, after_seq: int, until: int, most: int) -> NDArray[np.int64]:
+        """Seq, node, step, start and duration of the first executions in ``(after, until]``."""
+        return self._table(
+            "SELECT seq, node, step, start_ns, duration_ns FROM execution "
+            "WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+            after_seq, until, most,
+        )  # fmt: skip
 
     def _rows(self, condition: str, *parameters: Any) -> list[StepRow]:
         rows = self._ask(

@@ -109,9 +109,9 @@ class StepTimes:
         self.since_ns = self.since_ns or recording.since_ns()
         self._take_steps(recording)
         self._take_phases(recording)
-        while rows := recording.busy(self._seq, until, _AT_ONCE):
-            self._take_executions(np.array(rows, dtype=np.int64))
-            self._seq = rows[-1][0]
+        while len(rows := recording.step_table.busy(self._seq, until, _AT_ONCE)):
+            self._take_executions(rows)
+            self._seq = int(rows[-1, 0])
         self._seq = max(self._seq, until)
         host_rows = recording.host_after(self._host_row)
         if host_rows:
@@ -236,11 +236,10 @@ class StepTimes:
     # ------------------------------------------------------------ taking in
 
     def _take_steps(self, recording: Recording) -> None:
-        rows = recording.step_table.times(self._seq)
-        if not rows:
+        table = recording.step_table.times(self._seq)
+        if not len(table):
             return
         self._edges = None
-        table = np.array(rows, dtype=np.int64)
         n = len(self)
         places, known = self._find(table[:, 0])
         highest = np.append(self._steps[n - 1, 0] if n else np.iinfo(np.int64).min, table[:-1, 0])

@@ -11,8 +11,15 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable, Iterator, Sized
+from itertools import chain, islice
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T", bound=Sized)
 
 PATIENCE_S: Final = 120.0
 """Limit of one query. Reading a whole recording takes far less; a cyclic one would never end."""
@@ -93,20 +100,48 @@ class Guard:
                 ``most_rows``.
             KeyboardInterrupt: Ctrl-C came meanwhile.
         """
+        return self._taken(list, question, parameters, most_rows)
+
+    def table(self, question: str, parameters: Any, most_rows: int) -> NDArray[np.int64]:
+        """All rows of an answer in integers, by row and column: quicker than a tuple for each.
+
+        Raises:
+            Exception: As of `ask`; a `sqlite3.Error`, too, if what it gives is no integer.
+        """
+
+        def take(rows: Iterator[tuple[int, ...]]) -> NDArray[np.int64]:
+            first = next(rows, None)
+            if first is None:
+                return np.zeros((0, 0), dtype=np.int64)
+            numbers = chain(first, chain.from_iterable(rows))
+            try:
+                return np.fromiter(numbers, dtype=np.int64).reshape(-1, len(first))
+            except (TypeError, ValueError) as error:
+                raise sqlite3.DatabaseError(
+                    f"what should be an integer is none: {error}"
+                ) from error
+
+        return self._taken(take, question, parameters, most_rows)
+
+    def _taken(
+        self,
+        take: Callable[[Iterator[tuple[Any, ...]]], T],
+        question: str,
+        parameters: Any,
+        most_rows: int,
+    ) -> T:
         self._limit = PATIENCE_S
         self._until = time.monotonic() + PATIENCE_S
         try:
-            rows: list[tuple[Any, ...]] = self._database.execute(question, parameters).fetchmany(
-                most_rows + 1
-            )
+            answer = take(islice(self._database.execute(question, parameters), most_rows + 1))
         except sqlite3.OperationalError as error:
             self._tell(error)
             raise
         finally:
             self._until = float("inf")
-        if len(rows) > most_rows:
+        if len(answer) > most_rows:
             raise sqlite3.DatabaseError("it claims more rows than fit into it")
-        return rows
+        return answer
 
     def _tell(self, error: sqlite3.OperationalError) -> None:
         """Raise what an interruption means; another error is the caller's."""
