@@ -32,7 +32,7 @@ def test_a_log_beside_a_finished_recording_is_ignored(path: Path, tmp_path: Path
     shutil.copy(path, other / "a")
     database = sqlite3.connect(other / "a")
     database.execute("PRAGMA journal_mode=WAL")
-    database.execute("UPDATE node SET name = 'forged'")
+    database.execute("DELETE FROM node")
     database.commit()
     log = tmp_path / "mine.nscope-wal"
     shutil.copy(other / "a-wal", log)  # as it comes out of an archive
@@ -41,7 +41,6 @@ def test_a_log_beside_a_finished_recording_is_ignored(path: Path, tmp_path: Path
     assert len(forged) > 1000
     with Recording.open(path) as recording:
         assert [row.node.name for row in recording.nodes()] == ["x"]
-        assert "forged" not in repr(recording.state_at(recording.last_seq()))
     assert not fold(path)
     assert path.read_bytes() == content
     assert log.read_bytes() == forged
