@@ -212,7 +212,7 @@ class StepIn(OfThread, frozen=True, tag="step_in"):
 
 
 class StepOver(OfThread, frozen=True, tag="step_over"):
-    """Stop after the next node that is not deeper than this scope.
+    """Stop after the next node whose scope, this one or another, is not deeper than this one.
 
     Attributes:
         scope: Step over this whole scope instead: stop at the first node outside it.
@@ -234,9 +234,11 @@ class RunTo(msgspec.Struct, frozen=True, tag="run_to"):
 
     Attributes:
         node: The node's name.
+        by_end: Whether the end of its name is enough, as of a node that has not run yet.
     """
 
     node: str
+    by_end: bool = False
 
 
 class Detach(msgspec.Struct, frozen=True, tag="detach"):

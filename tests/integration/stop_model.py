@@ -131,6 +131,10 @@ def within(scope: str, around: str) -> bool:
     return around == "" or scope == around or scope.startswith(around + "/")
 
 
+def levels(scope: str) -> int:
+    return len([part for part in scope.split("/") if part])
+
+
 def about(item: Breakpoint, node: Node) -> bool:
     """Whether a breakpoint is about a node."""
     if item.phase and item.phase != node.phase:
@@ -325,10 +329,7 @@ class Model:
             case StepOver(scope=str(wanted)) if wanted:
                 self.goal = lambda event: mine(event) and not within(event.node.scope, wanted)
             case StepOver():
-                self.goal = lambda event: (
-                    mine(event)
-                    and (event.node.scope == scope or not within(event.node.scope, scope))
-                )
+                self.goal = lambda event: mine(event) and levels(event.node.scope) <= levels(scope)
             case StepOut():
                 self.goal = lambda event: mine(event) and not within(event.node.scope, scope)
             case NextStep():

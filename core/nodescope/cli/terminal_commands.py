@@ -404,6 +404,7 @@ class Console:
         """``until``."""
         if not name:
             raise UsageError("until which node?")
+        by_end = False
         try:
             name = self._controller.find(name).name
         except SeveralError:
@@ -414,7 +415,8 @@ class Console:
                 prefix = f"{error.hint} " if error.hint else ""
                 wait = f"{prefix}`b {name}` and `c` wait for a node that has not run yet"
                 raise UsageError(str(error.args[0]), hint=wait) from None
-        return self._go(RunTo(name))  # it may come; if nothing is near, the session says so
+            by_end = True
+        return self._go(RunTo(name, by_end))  # it may come; if nothing is near, the session says so
 
     def several(self, command: Command, text: str) -> Done:
         """``n 3``: stops on the way are not told."""
@@ -471,7 +473,8 @@ COMMANDS: Final[tuple[Spec, ...]] = (
          lambda console, text: console.several(StepNode(), text)),
     Spec(("s", "into"), "", "run into the next scope",
          lambda console, text: console._go(StepIn())),
-    Spec(("o", "over"), "[SCOPE]", "run to the next node at this depth or above, over a scope",
+    Spec(("o", "over"), "[SCOPE]",
+         "run to the next node at this depth or above, over deeper scopes; or over the scope given",
          Console.over),
     Spec(("u", "out"), "", "run out of this scope", lambda console, text: console._go(StepOut())),
     Spec(("step", "next-step"), "", "run into the next training step",

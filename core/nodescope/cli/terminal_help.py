@@ -10,7 +10,7 @@ from typing import Final
 
 HELP: Final[dict[str, str]] = {
     "n": "n        the next node\nn 5      five nodes; stops on the way are not shown",
-    "o": "o        not deeper than here\no loss   until the scope loss is left",
+    "o": "o        the next node not deeper than here\no loss   until the scope loss is left",
     "until": "until loss/mean\nuntil mean     the end of a name is enough if it is unique",
     "b": """\
 b                              list them

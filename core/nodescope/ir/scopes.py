@@ -21,10 +21,15 @@ def is_within(scope: str, ancestor: str) -> bool:
     return not ancestor or scope == ancestor or scope.startswith(ancestor + "/")
 
 
+def depth(scope: str) -> int:
+    """How many scopes there are around its nodes: ``depth("a/b") == 2``; 0 at the top."""
+    return scope.count("/") + 1 if scope else 0
+
+
 def ancestors(scope: str) -> list[str]:
     """``ancestors("a/b/c") == ["a", "a/b", "a/b/c"]``."""
     parts = scope.split("/") if scope else []
-    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def placed(scope: str, phase: str, base: str) -> str:

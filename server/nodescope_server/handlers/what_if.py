@@ -127,7 +127,13 @@ def _answer(branch: KeptBranch) -> wire.BranchAnswer:
     computed = branch.shown
     assert computed is not None
     return wire.BranchAnswer(
-        branch.info, computed.changes, computed.unlisted, computed.blocked, computed.redone
+        branch.info,
+        computed.changes,
+        computed.unlisted,
+        computed.blocked,
+        computed.redone,
+        computed.changed_values,
+        computed.blocked_nodes,
     )
 
 
@@ -223,6 +229,8 @@ def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch
         len(branch.changes) - len(first_changes),
         tuple(_blocked(book, node) for node in branch.blocked[:MOST_BLOCKED]),
         _redone(branch, book),
+        _changed_values(book, branch.changes),
+        _blocked_nodes(book, branch.blocked),
     )
     return KeptBranch(row, answer, replace(branch, changes=(), blocked=(), same=()))
 
@@ -237,6 +245,20 @@ def _first(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     count = sum(1 for size in sizes if size <= MOST_SUMMARISED)
     chosen = {id(change) for change in order[: max(count, 1)]}
     return tuple(change for change in changes if id(change) in chosen)
+
+
+def _changed_values(
+    book: ExecutionIndex, changes: tuple[Change, ...]
+) -> tuple[tuple[int, int], ...]:
+    """Node and value of all changes, each pair once, in whichever steps they are."""
+    seqs = {(change.node, change.value): change.seq for change in changes}
+    return tuple((node_at(book, seq), value) for (_, value), seq in seqs.items())
+
+
+def _blocked_nodes(book: ExecutionIndex, blocked: tuple[Blocked, ...]) -> tuple[int, ...]:
+    """All nodes that could not be run, each once."""
+    seqs = {node.node: node.seq for node in blocked}
+    return tuple(node_at(book, seq) for seq in seqs.values())
 
 
 def _until(book: ExecutionIndex, step: int, further_steps: int | None) -> int:

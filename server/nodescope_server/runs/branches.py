@@ -32,6 +32,8 @@ class ComputedBranch:
     unlisted: int
     blocked: tuple[wire.BlockedNode, ...]
     redone: str
+    changed_values: tuple[tuple[int, int], ...]
+    blocked_nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True)

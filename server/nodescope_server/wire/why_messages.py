@@ -317,6 +317,8 @@ class BranchAnswer(msgspec.Struct, frozen=True, tag="branch"):
         unlisted: How many more there are.
         blocked: The first of those that could not be run.
         redone: What was run again and what was not, in words.
+        changed_values: All that changed, listed or not: each node and value, once.
+        blocked_nodes: All nodes that could not be run, each once.
     """
 
     info: BranchInfo
@@ -324,6 +326,8 @@ class BranchAnswer(msgspec.Struct, frozen=True, tag="branch"):
     unlisted: int
     blocked: tuple[BlockedNode, ...]
     redone: str
+    changed_values: tuple[tuple[int, int], ...]
+    blocked_nodes: tuple[int, ...]
 
 
 Requests = AskWhy | AskSpread | Fork | GetBranches | GetBranch | RenameBranch | DropBranch

@@ -219,6 +219,11 @@ def test_a_run_to_a_name_that_is_nowhere_does_not_run_to_the_end(tmp_path):
     assert replies[3][1][0].startswith("Ran to loss/mean, step 3")
 
 
+def test_a_run_to_the_end_of_a_name_stops_at_a_node_that_has_not_run_yet(tmp_path):
+    replies = answers(scripted(tmp_path, "until mean\nq"))
+    assert "Ran to loss/mean, step 1" in replies[0][1]
+
+
 def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     text = "import numpy as np, nodescope as ns\nnp.linalg.inv(ns.tensor(np.zeros((2, 2))))\n"
     done = scripted(tmp_path, "c\np\nc\n", text=text)

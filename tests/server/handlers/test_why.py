@@ -213,6 +213,10 @@ def test_of_many_changes_scalars_tell_how_it_went_on(
         ("net/multiply", 1), ("loss/sum", 1), ("loss/sum", 2),
     ]  # fmt: skip
     assert result.unlisted > 0
+    monkeypatch.undo()
+    whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    assert whole.unlisted == 0
+    assert set(result.changed_values) == {(change.node, change.value) for change in whole.changes}
 
 
 def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:

@@ -204,7 +204,9 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
         </tbody>
       </table>
       <Show when={props.detail.unlisted > 0}>
-        <p class="t3 small">and {formatCount(props.detail.unlisted)} more values</p>
+        <p class="t3 small">
+          and {formatCount(props.detail.unlisted)} more values, marked ≠ on the graph
+        </p>
       </Show>
     </div>
   );

@@ -89,7 +89,7 @@ export interface StepIn {
 }
 
 /**
- * Stop after the next node that is not deeper than this scope.
+ * Stop after the next node whose scope, this one or another, is not deeper than this one.
  *
  * Attributes:
  *     scope: Step over this whole scope instead: stop at the first node outside it.
@@ -118,10 +118,12 @@ export interface NextStep {
  *
  * Attributes:
  *     node: The node's name.
+ *     by_end: Whether the end of its name is enough, as of a node that has not run yet.
  */
 export interface RunTo {
   readonly type: "run_to";
   readonly node: string;
+  readonly by_end?: boolean;
 }
 
 /** Let the program run to its end; it is recorded but stops no more. */
@@ -1027,6 +1029,8 @@ export interface BranchInfo {
  *     unlisted: How many more there are.
  *     blocked: The first of those that could not be run.
  *     redone: What was run again and what was not, in words.
+ *     changed_values: All that changed, listed or not: each node and value, once.
+ *     blocked_nodes: All nodes that could not be run, each once.
  */
 export interface BranchAnswer {
   readonly type: "branch";
@@ -1035,6 +1039,8 @@ export interface BranchAnswer {
   readonly unlisted: number;
   readonly blocked: readonly BlockedNode[];
   readonly redone: string;
+  readonly changed_values: readonly (readonly [number, number])[];
+  readonly blocked_nodes: readonly number[];
 }
 
 /**

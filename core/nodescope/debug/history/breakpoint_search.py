@@ -183,8 +183,8 @@ def goal_of(command: Command, at: Moment) -> Goal | None:
             return Goal("outside", scope=at.node.scope, thread=at.thread)
         case NextStep():
             return Goal("step", step=at.step)
-        case RunTo(node=name):
-            return Goal("run_to", node=name)
+        case RunTo(node=name, by_end=by_end):
+            return Goal("run_to", node=name, by_end=by_end)
         case StepTwin():
             return twin_goal(at.node)
     return None

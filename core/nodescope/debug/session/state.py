@@ -35,10 +35,11 @@ class Goal(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: ``outside`` stops outside ``scope``, ``inside`` in it, ``shallow`` at anything not
-            deeper than it, ``step`` in a training step later than ``step``, ``twin`` at the
-            backward node of the node whose id is ``of``, ``forward`` at that node itself (only when
-            looking back: it ran before); the others as their commands.
+            deeper than it, inside or outside, ``step`` in a training step later than ``step``,
+            ``twin`` at the backward node of the node whose id is ``of``, ``forward`` at that node
+            itself (only when looking back: it ran before); the others as their commands.
         thread: Only nodes of this thread count; None for any.
+        by_end: Whether ``node`` may be the end of the name of the node to run to.
     """
 
     kind: GoalKind
@@ -50,6 +51,7 @@ class Goal(msgspec.Struct, frozen=True):
     of: int = 0
     reason: StopReason = "pause"
     watch: int = 0
+    by_end: bool = False
 
 
 class SessionState(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 from nodescope.debug.session.state import Goal
 from nodescope.errors import UsageError
 from nodescope.ir.graph import Node
-from nodescope.ir.scopes import is_within
+from nodescope.ir.scopes import depth, is_within
 from nodescope.protocol import (
     Command,
     NextStep,
@@ -32,7 +32,8 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
     if goal.thread is not None and thread != goal.thread:
         return False
     if goal.kind == "run_to":
-        return when == "after" and node.name == goal.node
+        named = node.name == goal.node or (goal.by_end and node.name.endswith(f"/{goal.node}"))
+        return when == "after" and named
     if goal.kind == "twin":
         return when == "after" and node.forward == goal.of
     if goal.kind == "forward":
@@ -53,7 +54,7 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
         case "outside":
             return not is_within(node.scope, goal.scope)
         case "shallow":
-            return node.scope == goal.scope or not is_within(node.scope, goal.scope)
+            return depth(node.scope) <= depth(goal.scope)
         case "step":
             return step > goal.step
     return False

@@ -390,7 +390,7 @@ def _command(
             state, "running", state.goal, (*state.alone, *released) if released else ()
         )
     if isinstance(command, RunTo):
-        goal = Goal("run_to", node=command.node)
+        goal = Goal("run_to", node=command.node, by_end=command.by_end)
         target = Breakpoint(kind="node", target=command.node)
         matched = not catalog.nodes or catalog.matches(target)
         text = f"run to: {catalog.near(target)}; it may still run"

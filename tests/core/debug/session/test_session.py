@@ -92,11 +92,14 @@ def test_pause_while_stopped_changes_nothing():
         (MATMUL, StepOver(), (RELU, ADD), ADD),
         (MATMUL, StepOver(), (RELU, LOG), LOG),
         (MEAN, StepOver(), (BACK, MATMUL, MEAN), MEAN),
+        (ADD, StepOver(), (BACK, LOG), LOG),
+        (BACK, StepOver(), (LOG,), LOG),
         (MATMUL, StepOver(scope="hidden_1"), (RELU, ADD, LOG), LOG),
         (RELU, StepOut(), (RELU, ADD), ADD),
         (MATMUL, StepOut(), (RELU, ADD, MEAN), MEAN),
         (MATMUL, RunTo("mean"), (RELU, ADD, LOG, MEAN), MEAN),
         (MATMUL, RunTo("hidden_1/w"), (X, W), W),
+        (MATMUL, RunTo("log", by_end=True), (RELU, LOG), LOG),
     ],
 )
 def test_stepping(start, command, then, where):
@@ -104,6 +107,11 @@ def test_stepping(start, command, then, where):
     at(start).give(command).expect(running, effect(Release)).run(*then).expect(
         stopped(reason, where)
     )
+
+
+@pytest.mark.parametrize("command", [RunTo("log"), RunTo("og", by_end=True)])
+def test_only_a_whole_part_at_the_end_of_a_name_is_run_to(command):
+    at(MATMUL).give(command).run(RELU, LOG, MEAN).expect(running)
 
 
 def test_next_step_stops_after_the_first_node_of_a_later_step():

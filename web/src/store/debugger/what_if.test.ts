@@ -88,6 +88,11 @@ const detail = (id: number): BranchAnswer => ({
   unlisted: 0,
   blocked: [{ name: "n4", node: 4, seq: 4, reason: "not recorded" }],
   redone: "",
+  changed_values: [
+    [2, 2],
+    [3, 3],
+  ],
+  blocked_nodes: [4],
 });
 
 let requests: RequestBody[];
@@ -177,6 +182,22 @@ test("the tree is read from the top, branches of branches under their own", () =
     [4, 2],
     [2, 0],
     [5, 0],
+  ]);
+});
+
+test("what changed is marked even if it is not listed", () => {
+  const many: BranchAnswer = {
+    ...detail(1),
+    unlisted: 1,
+    changed_values: [...detail(1).changed_values, [5, 5]],
+    blocked_nodes: [4, 5, 6],
+  };
+  expect([...coneOf(many, []).nodes]).toEqual([
+    [2, "≠"],
+    [3, "≠"],
+    [5, "≠"],
+    [4, "?"],
+    [6, "?"],
   ]);
 });
 

@@ -162,11 +162,11 @@ export function branchRows(branches: readonly BranchInfo[]): readonly BranchRow[
 export function coneOf(detail: BranchAnswer, nodes: readonly (Node | undefined)[]): Path {
   const marks = new Map<number, string>();
   const makers = new Map<number, number>();
-  for (const change of detail.changes) {
-    marks.set(change.node, "≠");
-    makers.set(change.value, change.node);
+  for (const [node, value] of detail.changed_values) {
+    marks.set(node, "≠");
+    makers.set(value, node);
   }
-  for (const blocked of detail.blocked) if (!marks.has(blocked.node)) marks.set(blocked.node, "?");
+  for (const node of detail.blocked_nodes) if (!marks.has(node)) marks.set(node, "?");
   const edges: (readonly [number, number])[] = [];
   for (const id of marks.keys()) {
     for (const value of nodes[id]?.inputs ?? []) {
