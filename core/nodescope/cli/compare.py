@@ -186,8 +186,8 @@ def _check(path: Path, name: str, status: int) -> None:
             raise UsageError(f"{name} ended before it called a compiled function")
         raise UsageError(
             f"no compiled function ran in {name}: nothing to compare",
-            hint="decorate its training step with @ns.compile; if one is, a warning above tells "
-            "why it ran as it was written",
+            hint="decorate its training step with @ns.compile; if it is decorated already, a "
+            "warning above says why it was not compiled",
         )
 
 

@@ -178,9 +178,9 @@ _RUN: Final = (
         "--level",
         choices=LEVELS,
         help="what is kept of each node: its structure (graph), its time (timing), statistics of "
-        "its values (summary), or every element (values); without it, statistics of all and every "
-        "element of the last 2 training steps, of where the program stops and of what is pinned, "
-        "below twice the time unobserved",
+        "its values (summary), or every element (values). Without it: every element of the last 2 "
+        "training steps, of stops and of pinned nodes, and statistics of the rest while the run "
+        "stays below twice its unobserved time",
     ),
     option(
         "--max-slowdown",
@@ -196,7 +196,7 @@ _RUN: Final = (
         default=[],
         metavar="NODES=LEVEL",
         help="another level for some nodes, named as for --break: 'scope:encoder=values'; the "
-        "first that fits counts, and --max-slowdown leaves it alone",
+        "first match applies, and --max-slowdown does not change it",
     ),
     option(
         "--record",

@@ -129,7 +129,7 @@ def doctor(options: argparse.Namespace) -> int:
     complete = complete and built
     rows += [
         ("page", "built" if built else "missing: make page, or install the wheel"),
-        ("browser", "opens by itself" if has_screen() else "none found: open the address yourself"),
+        ("browser", "opens by itself" if has_screen() else "no screen: open the link yourself"),
         ("chromium", next(filter(None, map(shutil.which, BROWSERS)), "none (only tests need it)")),
         ("dot", shutil.which("dot") or "none (only export --engine dot needs it: Graphviz)"),
         (f"port {options.port}", _port_state(options.port)),

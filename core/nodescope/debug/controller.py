@@ -473,7 +473,7 @@ class Controller:
 
     def _arrive(self) -> Moved:
         moved = self.now()
-        return Moved(moved.moment, f"At the present: {moved.text}")
+        return Moved(moved.moment, f"Back at the live stop: {moved.text}")
 
     def _at(self, moment: Moment, text: str, found: bool = True) -> Moved:
         self._cursor = moment

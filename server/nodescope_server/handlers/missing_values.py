@@ -67,7 +67,7 @@ def _told(keeping: Keeping | None, level: str, at: ValueAt | None, ran: list[Exe
     if keeping.limit is not None and keeping.newest_steps:
         return (
             f"{lead}, to stay below {keeping.limit:g}× slower; the newest steps and those of the "
-            "first NaN and Inf are whole. "
+            "first NaN and Inf are kept in full. "
             "Pin it to keep it from now on, or run with --level values."
         )
     if keeping.limit is not None and at is None and keeping.level != "timing":

@@ -285,20 +285,20 @@ def _redone(branch: Branch, book: ExecutionIndex) -> str:
     if not ran and not branch.blocked:
         if _runs_on(book, last):
             return (
-                f"Nothing that has run so far in step {last} depends on it. What does may still "
-                "be to run: continue, then try again."
+                f"Nothing that has run so far in step {last} depends on it. Nodes that do may "
+                "run later: continue, then try again."
             )
         return (
             f"Nothing recorded up to the end of step {last} depends on it; later steps were "
             "not re-run."
         )
     end = last >= book.last_step()
-    later = "is as it was" if end else "and later steps, are as they were"
+    later = "stay" if end else "and later steps, stay"
     comma = "" if end else ","
     return (
         f"Re-run {_span(branch.step, last)}: everything that depends on it, up to event "
-        f"{branch.until:,}. What Python read from tensors and decided based on it{comma} "
-        f"{later}."
+        f"{branch.until:,}. Numbers that Python read from tensors, and what it decided by "
+        f"them{comma} {later} as recorded."
     )
 
 

@@ -158,7 +158,7 @@ def test_several_steps_are_told_once(tmp_path):
     assert len([line for line in done.stderr.splitlines() if line.startswith("Stepped")]) == 2
     assert replies[3][1][0] == "Back at loss/matmul, step 1"
     assert replies[4][1][0] == "At loss/mean, step 1"
-    assert replies[5][1][0].startswith("At the present: Stepped to")
+    assert replies[5][1][0].startswith("Back at the live stop: Stepped to")
 
 
 def test_back_beyond_the_beginning_shows_where_it_came_to(tmp_path):

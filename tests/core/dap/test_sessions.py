@@ -183,7 +183,7 @@ def test_backwards_and_forwards_again(tmp_path):
         assert "breakpoint 2" in editor.event("stopped")["description"]
         assert editor.top()["name"] == "loss/square, step 2 (recorded)"
         editor.ask("continue", threadId=1)
-        assert "At the present" in editor.event("stopped")["description"]
+        assert "Back at the live stop" in editor.event("stopped")["description"]
         assert editor.top()["name"] == "loss/mean, step 3"
         for _ in range(3):
             editor.ask("reverseContinue", threadId=1)

@@ -275,7 +275,7 @@ def test_reverse_continue_asks_conditions_of_recorded_values(tmp_path):
         controller.command(Continue())
         moved = controller.command(Continue())
         assert moved.moment.live
-        assert "At the present" in moved.text
+        assert "Back at the live stop" in moved.text
         controller.back()
         assert controller.now().moment.node.name == "loss/mean"
 

@@ -155,7 +155,7 @@ def test_a_branch_lists_what_changed_in_the_order_of_the_run(
     assert loss.new.preview[0] == pytest.approx(100 * loss.old.preview[0])
     assert result.info.name == result.info.edit == "net/multiply times 10"
     assert result.info.changed == len(rest)
-    assert "later steps, are as they were" in result.redone
+    assert "later steps, stay as recorded" in result.redone
 
 
 def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:

@@ -108,7 +108,7 @@ export function Whole(props: {
         </p>
         <p class="t3 small">
           {props.fn.unmatched.length === 0
-            ? "Every eager node of the step belongs to it."
+            ? "All eager nodes of the step were matched."
             : `${plural(props.fn.unmatched.length, "eager node")} of the step ${props.fn.unmatched.length === 1 ? "lies" : "lie"} outside it.`}
         </p>
         <p class="t3 small">

@@ -4,7 +4,7 @@ import { curveWords, wholePercent } from "@/views/inspector/summary_panel";
 const LOSS = { total: 6, broken: 0, first: 2, last: 0.5, least: 0.25 };
 
 test("a loss leads from its first value to its last, if there are two", () => {
-  expect(curveWords(LOSS)).toBe("2 → 0.5000 · least 0.2500");
+  expect(curveWords(LOSS)).toBe("2 → 0.5000 · lowest 0.2500");
   expect(curveWords({ ...LOSS, broken: 5, last: 2, least: 2 })).toBe("2 · 5 of 6 not finite");
   expect(curveWords({ ...LOSS, broken: 6, first: null })).toBe("never finite");
 });

@@ -283,13 +283,13 @@ function percent(part: number): string {
   return `${part > 0 && part < 0.1 ? (part * 100).toFixed(1) : Math.round(part * 100)} %`;
 }
 
-/** `2.697 → 0.01876 · least 0.000389`; one finite value leads nowhere. */
+/** `2.697 → 0.01876 · lowest 0.000389`; one finite value leads nowhere. */
 export function curveWords(curve: Omit<Curve, "node" | "name" | "points">): string {
   const { first, last, least, broken, total } = curve;
   if (first === null) return "never finite";
   const begins = formatNumber(first, 4);
   const parts = [total - broken > 1 ? `${begins} → ${formatNumber(last, 4)}` : begins];
-  if (least !== null && least !== last) parts.push(`least ${formatNumber(least, 4)}`);
+  if (least !== null && least !== last) parts.push(`lowest ${formatNumber(least, 4)}`);
   if (broken > 0) parts.push(`${formatCount(broken)} of ${formatCount(total)} not finite`);
   return parts.join(" · ");
 }
