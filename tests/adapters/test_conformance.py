@@ -14,7 +14,7 @@ from nodescope.adapters import attached
 from nodescope.api import Run
 from nodescope.arrays import register, to_numpy
 from nodescope.debug.replay import ExecutionIndex
-from nodescope.events import NodeFinished
+from nodescope.events import Level, NodeFinished
 from nodescope.ir.graph import Node, OpaqueSpec
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Dropped
@@ -226,3 +226,30 @@ def test_capabilities_are_the_runs(case: Case, tmp_path: Path) -> None:
     assert framework == attached.framework_of(adapter)
     assert framework.dialect == case.dialect
     assert framework.version != ""
+
+
+@pytest.mark.parametrize("level", ["graph", "timing", "summary"])
+def test_the_newest_values_are_kept_whole(case: Case, tmp_path: Path, level: Level) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, case.train, level=level, newest=True)
+    with Recording.open(path) as recording:
+        bend = nodes_of(recording)[case.bend].outputs[0]
+        executions = [row for row in recording.executions() if row.step]
+        last = max(row.step for row in executions)
+        at = recording.latest_at(bend)
+        assert at is not None
+        assert at.step == last
+        whole = recording.array(bend, at.seq)
+        assert whole is not None
+        assert whole.shape == (4, 3)
+        assert recording.dropped() == Dropped()
+
+
+def test_the_newest_values_of_a_plain_loop(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    result = recorded(path, lambda: case.loop(40), newest=True)
+    with Recording.open(path) as recording:
+        bend = nodes_of(recording)[case.bend].outputs[0]
+        at = recording.latest_at(bend)
+        assert at is not None
+        assert recording.array(bend, at.seq).tobytes() == result.tobytes()

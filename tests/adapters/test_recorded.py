@@ -226,6 +226,15 @@ def test_watches_of_a_recording(case: Case, tmp_path: Path) -> None:
         assert case.overflowing in [hit.node_name for hit in hits]
 
 
+def test_the_loss_is_what_a_backward_pass_begins_with(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    recorded(path, case.differentiate)
+    with Recording.open(path) as recording:
+        asking = Asking(recording, [parse_watch("loss_not_falling")])
+        assert list(asking) == []
+        assert [outcome.values for outcome in asking.coverage().asked] == [1]
+
+
 def test_exported(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     recorded(path, case.differentiate)

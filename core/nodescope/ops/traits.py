@@ -13,7 +13,9 @@ from typing import Final, Literal, NamedTuple
 
 Ranking = Literal["size", "exp", "factor", "picks", "first", ""]
 Zeros = Literal["any", "all", "first", ""]
-Effect = Literal["adds", "clips", "rounds", "selects", "prefers", "tests", "repairs", "oscillates"]
+Effect = Literal[
+    "adds", "clips", "rounds", "selects", "prefers", "tests", "repairs", "oscillates", "begins",
+]  # fmt: skip
 
 
 class Domain(NamedTuple):
@@ -44,7 +46,7 @@ class Traits(NamedTuple):
         effects: ``adds`` its operands up; ``clips`` or ``rounds`` them, which may make them zero;
             ``selects`` elements by their place, or ``prefers`` an operand by its size; ``tests``
             them, and so never gives NaN or Inf; ``repairs`` NaN; ``oscillates``, and so has no
-            limit.
+            limit; ``begins`` a backward pass: it is one, whatever it is given.
     """
 
     reads: str = ""
@@ -101,6 +103,7 @@ _EFFECTS: Final[dict[Effect, str]] = {
     " argmax argmin",
     "repairs": "nan_to_num",
     "oscillates": "sin cos tan",
+    "begins": "ones_like",
 }
 _UNIT: Final = Domain(-1.0, 1.0, "[-1, 1]")
 _DOMAINS: Final[dict[str, Domain]] = {

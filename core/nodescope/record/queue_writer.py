@@ -20,7 +20,6 @@ from typing import Final
 
 import numpy as np
 
-from nodescope.arrays import Captured
 from nodescope.errors import RecordingError
 from nodescope.events import Array, Level
 from nodescope.processes import refused
@@ -34,6 +33,7 @@ from nodescope.record.batch import (
     Told,
 )
 from nodescope.record.buffers import Buffers
+from nodescope.record.captures import resolved
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.newest.first_nonfinite import Span
@@ -271,9 +271,11 @@ class QueueWriter:
                     break
             else:
                 noted: QueuedRecord = item  # type: ignore[assignment]
-                batch.event(noted.seq, noted.event)
-                if isinstance(noted.event, Whole):
-                    outputs += sum(execution.nbytes for execution in noted.event.items)
+                event = noted.event
+                if isinstance(event, Whole):
+                    event = self._resolved_whole(event)
+                    outputs += sum(execution.nbytes for execution in event.items)
+                batch.event(noted.seq, event)
         batch.timed(timed)
         weight += len(timed) * RECORD_BYTES
         while self._missed:
@@ -302,18 +304,29 @@ class QueueWriter:
         """An execution with the elements of what was set aside, or their statistics."""
         outputs: list[tuple[int, Array | TensorSummary]] = []
         for value, content in item.outputs:
-            if isinstance(content, Captured):
-                try:
-                    resolved = content.resolve()
-                    if isinstance(resolved, np.ndarray) and resolved.base is not None:
-                        resolved = resolved.copy()  # its memory is used again once it is written
-                    outputs.append((value, resolved))
-                except Exception:  # of the library: its device is gone, say
-                    with self.lock:
-                        self._lost_summaries += 1
-            else:
-                outputs.append((value, content))
+            try:
+                outputs.append((value, resolved(content)))
+            except Exception:  # of the library: its device is gone, say
+                with self.lock:
+                    self._lost_summaries += 1
         return item._replace(outputs=outputs)
+
+    def _resolved_whole(self, whole: Whole) -> Whole:
+        """The same with elements in the place of what was set aside of them."""
+        items = []
+        for item in whole.items:
+            outputs = []
+            for value, content in item.outputs:
+                try:
+                    array = content if isinstance(content, np.ndarray) else resolved(content)
+                except Exception:  # of the library
+                    with self.lock:
+                        self._dropped_blobs += 1
+                    continue
+                if isinstance(array, np.ndarray):  # not statistics, which are recorded anyway
+                    outputs.append((value, array))
+            items.append(item._replace(outputs=tuple(outputs)))
+        return Whole(tuple(items))
 
     def _settle_some(self) -> None:
         """Write some of the arrays that are owed."""

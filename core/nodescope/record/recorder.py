@@ -40,6 +40,7 @@ from nodescope.record import shutdown
 from nodescope.record.batch import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.buffers import layouts_of
 from nodescope.record.capture_levels import CaptureLevels, Chosen
+from nodescope.record.captures import SharedCapture
 from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
@@ -476,17 +477,21 @@ class Recorder(QueueWriter):
         captured: list[tuple[int, Any]] = []
         weight = RECORD_BYTES
         lost = 0
+        newest = self.newest if level == "summary" else None
+        if newest is not None and not newest.fits_elsewhere(event.outputs):
+            newest = None
         for value, array in zip(event.node.outputs, event.outputs, strict=False):
             ops = ops_of(array)
             if self._queued + weight + ops.nbytes(array) > self._queue_bytes:
                 lost += 1
                 continue
             try:
-                content = ops.capture(array, level)
+                content = ops.capture(array, level if newest is None else "values")
             except Exception:  # of the library; the program goes on
                 lost += 1
                 continue
             if content is not None:
+                content = content if newest is None else SharedCapture(content)
                 captured.append((value, content))
                 weight += content.nbytes + _ARRAY_BYTES
         if lost:
@@ -496,6 +501,8 @@ class Recorder(QueueWriter):
         self._put(
             row, weight, 0, captured, False, keeps, "", False, (), event.attrs, _place(event), True
         )
+        if newest is not None:
+            newest.hold(event, self._here.seq, captured, late=False)
         return weight
 
     def _share(self) -> None:

@@ -63,6 +63,10 @@ class DistantArrays:
         library.process().tell("write", array.handle, new)
 
 
+SEEDS = ("one_like",)
+"""What backward passes begin with: data that the library makes, and computes from nothing."""
+
+
 def storage(array: Distant) -> int:
     """A number of the memory that an array lies in: the handle of what it is a view of."""
     return array.handle if array.base is None else storage(array.base)
@@ -96,6 +100,10 @@ class Attached:
         emitter = self.emitter
         if self.off:
             return run()
+        if name in SEEDS:
+            result = run()
+            self._id(result, "constant")
+            return result
         ids = tuple(self._id(array) for array in inputs)
         writes = ((0, 0),) if name.endswith("_") else ()
         specs: list[Any] = [self._expected(name, inputs)]
@@ -138,7 +146,6 @@ class Attached:
             "pile": lambda: (inputs[0].shape[0] + inputs[1].shape[0], inputs[0].shape[1]),
             "peek": lambda: inputs[0].shape[1:],
             "sieve": lambda: (None,),
-            "one_like": lambda: (),
             "quash_back": lambda: inputs[1].shape,
             "frobnicate_back": lambda: (inputs[1].shape[1], inputs[0].shape[1]),
         }.get(name, lambda: inputs[0].shape)
@@ -146,12 +153,12 @@ class Attached:
             return OpaqueSpec("library.Token")
         return TensorSpec(shape(), "float64", "distant:0")
 
-    def _id(self, array: Any) -> int:
+    def _id(self, array: Any, role: str = "input") -> int:
         known = self._ids.get(array)
         if known is None:
             spec = TensorSpec(array.shape, array.dtype, "distant:0")
-            role = "parameter" if array.weight else "input"
-            op = "parameter" if array.weight else "tensor"
+            role = "parameter" if array.weight else role
+            op = {"input": "tensor"}.get(role, role)
             pending = self.emitter.enter(
                 op, role, (), [spec], {}, dialect="distant", storages=(storage(array),)
             )

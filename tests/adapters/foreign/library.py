@@ -268,6 +268,8 @@ def backward(loss: Distant) -> Distant:
     data, weight = _maker(product)[1]
     with _differentiated(loss):
         seed = _op("one_like", (loss,), ())
+        for hook in GRADIENT_HOOKS:
+            hook(loss, seed)
         by_bent = _op("quash_back", (seed, bent), bent.shape)
     with _differentiated(bent):
         by_product = _op("warp_back", (by_bent, bent), product.shape)

@@ -32,6 +32,7 @@ from nodescope.debug.watch.rule import Finding, Look, Need, Rule, WatchError
 from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node
+from nodescope.ops.traits import traits_of
 
 HOLD_BYTES: Final = 256 << 20
 _MAX_WAITING: Final = 10_000
@@ -299,7 +300,7 @@ class WatchEvaluator:
             return []
         hits = self._learned(part)
         # A backward pass begins with a gradient that nothing was computed for.
-        seed = part.node.phase == "backward" and part.node.op in _SEEDS
+        seed = _is_seed(part.node)
         # Later ones have the same gradient because it was handed on, as by an addition.
         if seed and of is not None and self._losses.isdisjoint(self._owned[gradient]):
             self._losses.add(value)
@@ -501,8 +502,10 @@ _LATER: Final[dict[str, frozenset[Target]]] = {
 }
 
 
-# What makes the gradient of a loss: ones of its shape, or what the user gave.
-_SEEDS: Final = frozenset({"ones_like", "tensor"})
+def _is_seed(node: Node) -> bool:
+    """Whether a backward pass begins with what a node gives: given by the program, or one."""
+    begins = node.is_leaf or "begins" in traits_of(node.op).effects
+    return node.phase == "backward" and begins
 
 
 def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:

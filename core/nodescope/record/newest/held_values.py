@@ -35,6 +35,8 @@ class Held(NamedTuple):
     """The outputs of one execution, copied.
 
     Attributes:
+        outputs: By value. Of arrays of other libraries what was set aside of them, to be resolved
+            before it is written.
         layouts: Strides of those that are not in C order, as of `Ran`.
         attrs: As of `NodeFinished`, if they are not recorded yet.
         summarised: Their statistics are recorded, or will be.
@@ -42,7 +44,7 @@ class Held(NamedTuple):
 
     seq: int
     step: int
-    outputs: tuple[tuple[int, Array], ...]
+    outputs: tuple[tuple[int, Any], ...]
     nbytes: int
     layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
     attrs: dict[str, Any] | None = None

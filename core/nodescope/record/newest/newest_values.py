@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.arrays import ops_of
 from nodescope.events import NodeFinished, StepStarted
 from nodescope.record.batch import RECORD_BYTES
 from nodescope.record.buffers import Buffers, layouts_of
+from nodescope.record.captures import known_bytes
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
 from nodescope.record.newest.held_values import (
     SHARE_BYTES,
@@ -44,7 +46,7 @@ class NewestValues:
         self, most_bytes: int, buffers: Buffers, lock: RLock,
         enqueue: Callable[[Whole, int], None], told: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.held = HeldValues(most_bytes, buffers.give_back)
+        self.held = HeldValues(most_bytes, self._give_back)
         self.held.checked = self.held.needed_from = 0
         self.nonfinite_steps: tuple[int, ...] = ()
         self._buffers, self._lock = buffers, lock
@@ -74,7 +76,9 @@ class NewestValues:
             late: Its attributes and statistics are not recorded otherwise.
         """
         if any(array.__class__ is not np.ndarray for array in event.outputs):
-            return  # those of other libraries are kept by level only
+            if self.fits_elsewhere(event.outputs):
+                self.hold(event, seq, _captured(event), late=late)
+            return
         nbytes = sum([array.nbytes for array in event.outputs])
         if not self.held.fits(nbytes):
             for _, array in copies or ():
@@ -96,6 +100,24 @@ class NewestValues:
         if not event.step:
             self._share_when_due(event.end_ns)
 
+    def fits_elsewhere(self, outputs: Sequence[Any]) -> bool:
+        """Whether arrays of another library are held; not those of which nobody knows the size."""
+        nbytes = known_bytes(outputs)
+        return nbytes is not None and self.held.fits(nbytes)
+
+    def hold(
+        self, event: NodeFinished, seq: int, captured: Sequence[tuple[int, Any]], *, late: bool
+    ) -> None:
+        """As `remember`, of what was set aside of arrays of another library, by value."""
+        if not captured:
+            return
+        nbytes = sum([content.nbytes for _, content in captured])
+        attrs = event.attrs if late else None
+        with self._lock:
+            self.held.add(Held(seq, event.step, tuple(captured), nbytes, (), attrs, not late))
+        if not event.step:
+            self._share_when_due(event.end_ns)
+
     def share(self) -> None:
         """Write what is held of the newest steps."""
         with self._lock:
@@ -114,6 +136,10 @@ class NewestValues:
             self.nonfinite_steps = tuple(sorted({*steps}))
             self._told()
 
+    def _give_back(self, copied: Any) -> None:
+        if copied.__class__ is np.ndarray:  # else its library has the memory
+            self._buffers.give_back(copied)
+
     def _share_when_due(self, now_ns: int) -> None:
         if now_ns > self._share_ns and self.held.nbytes < SHARE_BYTES:
             self.share()
@@ -125,3 +151,16 @@ class NewestValues:
         if whole.items:
             self._enqueue(whole, sum(item.nbytes for item in whole.items) + RECORD_BYTES)
         return bool(whole.items)
+
+
+def _captured(event: NodeFinished) -> list[tuple[int, Any]]:
+    """What is set aside of an execution's outputs, by value, as far as that is to be had."""
+    captured = []
+    for value, array in zip(event.node.outputs, event.outputs, strict=False):
+        try:
+            content = ops_of(array).capture(array, "values")
+        except Exception:  # of the library; the program goes on
+            continue
+        if content is not None:
+            captured.append((value, content))
+    return captured

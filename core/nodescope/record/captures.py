@@ -1,0 +1,58 @@
+"""Captures: what is set aside of arrays of other libraries, from the program to the file.
+
+Invariant: resolved on the recorder's thread only; what comes of it is nobody else's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from nodescope.arrays import Captured, ops_of
+
+
+class SharedCapture:
+    """What was set aside once for two who want it: resolved for the first, kept for the other.
+
+    Attributes:
+        nbytes: As of `Captured`.
+    """
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+        self._resolved = False
+        self.nbytes: int = content.nbytes
+
+    def resolve(self) -> Any:
+        """As of `Captured`."""
+        if not self._resolved:
+            self._content = resolved(self._content)
+            self._resolved = True
+        return self._content
+
+
+def resolved(content: Any) -> Any:
+    """The elements of what was set aside, or their statistics, in memory of their own.
+
+    Raises:
+        Exception: They could not be had.
+    """
+    if isinstance(content, Captured):
+        content = content.resolve()
+    # The recorder uses memory again that others lie in: what it was given must not be a view.
+    if isinstance(content, np.ndarray) and content.base is not None:
+        return content.copy()
+    return content
+
+
+def known_bytes(arrays: Iterable[Any]) -> int | None:
+    """Bytes of the elements of arrays of any library; None if that is unknown of one."""
+    total = 0
+    for array in arrays:
+        ops = ops_of(array)
+        if None in ops.spec(array).shape:
+            return None
+        total += ops.nbytes(array)
+    return total
