@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.adapters.protocol import Adapter, Attachment, Rerun
+from nodescope.arrays import ArrayOps, Captured
 from nodescope.cli import main
 from nodescope.debug.breakpoints.syntax import describe, parse_breakpoint
+from nodescope.emit.emitter import Emitter
 from nodescope.engine.codegen.c_backend.prelude import ULPS
 from nodescope.passes import all_passes
 
@@ -226,3 +229,20 @@ def test_the_keys_of_the_guide_are_the_page_s() -> None:
     commands = (ROOT / "web" / "src" / "app" / "commands.ts").read_text()
     for key in re.findall(r"^\| <kbd>(.*?)</kbd>", text, re.M):
         assert f'"{key}"' in commands, key
+
+
+@pytest.mark.parametrize(
+    "protocol", [Adapter, Rerun, Attachment, ArrayOps, Captured], ids=lambda kind: kind.__name__
+)
+def test_the_guide_of_adapters_names_every_method(protocol: type) -> None:
+    guide = (ROOT / "docs" / "adapters.md").read_text()
+    methods = [name for name in vars(protocol) if not name.startswith("_")]
+    assert methods
+    assert [name for name in methods if not re.search(rf"`[\w.]*\b{name}\b", guide)] == []
+
+
+def test_the_guide_of_adapters_calls_what_there_is() -> None:
+    guide = (ROOT / "docs" / "adapters.md").read_text()
+    called = set(re.findall(r"emitter\.(\w+)\(", guide))
+    assert len(called) > 8
+    assert [name for name in called if not callable(getattr(Emitter, name, None))] == []

@@ -24,7 +24,7 @@ class Case:
         adapter: The module with its ``ADAPTER``.
         dialect: Of its nodes.
         product, bend, mean: Its ops that multiply, bend and average.
-        train: Makes `STEPS` steps, without gradients where the library has none.
+        train: Makes `STEPS` steps.
         loop: A plain loop without steps, of so many rounds.
         grow: The same: the op ``growing`` adds a row in each round, to what has one at first.
         fail: Raises ``raises`` inside an operation.
@@ -129,6 +129,7 @@ def _train_distant() -> Any:
         with lib.section("layer"):
             h = lib.warp(lib.frobnicate(lib.distant(ROWS), w))
         loss = lib.quash(h)
+        lib.backward(loss)
         lib.optimizer_step(w, 0.1)
     return loss.fetch()
 

@@ -137,6 +137,17 @@ def test_gradients_are_paired_with_their_values(case: Case, tmp_path: Path) -> N
         }  # fmt: skip
 
 
+def test_the_losses_of_the_steps(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    last = recorded(path, case.train)
+    with Recording.open(path) as recording:
+        losses = recording.losses()
+        # Where the optimizer tells steps apart, the first one began before that was known.
+        assert len(losses) in (STEPS, STEPS - 1)
+        assert losses[-1].value == float(last)
+        assert {row.node for row in losses} == {nodes_of(recording)[case.mean].id}
+
+
 def test_what_a_node_writes_is_said(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     recorded(path, case.write, level="values")

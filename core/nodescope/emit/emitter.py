@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nodescope.emit import phases
-from nodescope.emit.frames import call_site, user_source
+from nodescope.emit.frames import call_site, user_instruction, user_source
 from nodescope.emit.rounds import Loops, Rounds
 from nodescope.emit.state import ThreadState, current
 from nodescope.emit.steps import Attachment as Attachment
@@ -402,6 +402,19 @@ class Emitter(Steps):
         self.failed(
             pending.entry, pending.arrays, pending.step, state.thread, pending.start_ns, error
         )
+
+    def backward_begins(self, loss: int, number: Any) -> None:
+        """A backward pass begins at a value: the step's loss, and the rounds of its loop are steps.
+
+        Args:
+            loss: Its id.
+            number: What ``float`` makes a number of. Waits for a device, if that does.
+        """
+        if self.step_open:
+            node = self.node_of(loss) if self.observed else None
+            self.losses.note(user_instruction(), number, 0 if node is None else node.id)
+        elif not self.marked:
+            self.loops.train(sys._getframe(1), sure=False)
 
     def gradient(self, value: int, gradient: int, array: Any) -> Edits:
         """Value ``gradient`` holds the gradient of ``value``, just computed. May return late.

@@ -7,6 +7,7 @@ a node that is known.
 from __future__ import annotations
 
 import sys
+from types import CodeType, FrameType
 
 import numpy as np
 
@@ -28,6 +29,17 @@ def user_source() -> SourceLocation | None:
             return SourceLocation(cell_name(code.co_filename), frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def user_instruction() -> tuple[CodeType, int]:
+    """The instruction of the user's program where we are; our own outside of any."""
+    frame: FrameType | None = sys._getframe(1)
+    innermost = frame
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    frame = frame or innermost
+    assert frame is not None
+    return frame.f_code, frame.f_lasti
 
 
 def calling_line() -> tuple[str, int, str]:

@@ -133,6 +133,10 @@ class Attached:
         node = self.emitter.node_of(self._ids.get(result, 0))
         return self.emitter.phase("backward", None if node is None else node.id)
 
+    def backward(self, loss: Distant) -> None:
+        """What the library calls when a backward pass begins, also in steps that are left out."""
+        self.emitter.backward_begins(self._ids.get(loss, 0), loss.fetch())
+
     def gradient(self, array: Distant, gradient: Distant) -> None:
         """What the library calls once it has a gradient."""
         if not self.off:
@@ -201,6 +205,7 @@ class DistantAdapter:
         library.STEP_HOOKS.append(emitter.optimizer_stepped)
         library.SECTION_HOOKS.append(emitter.scope)
         library.BACKWARD_HOOKS.append(attached.differentiated)
+        library.LOSS_HOOKS.append(attached.backward)
         library.GRADIENT_HOOKS.append(attached.gradient)
         try:
             yield attached
@@ -209,6 +214,7 @@ class DistantAdapter:
             library.STEP_HOOKS.remove(emitter.optimizer_stepped)
             library.SECTION_HOOKS.remove(emitter.scope)
             library.BACKWARD_HOOKS.remove(attached.differentiated)
+            library.LOSS_HOOKS.remove(attached.backward)
             library.GRADIENT_HOOKS.remove(attached.gradient)
 
     def calibrate(self) -> Prices | None:

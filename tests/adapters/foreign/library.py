@@ -88,6 +88,8 @@ STEP_HOOKS: list[Callable[[], None]] = []
 """Called when the optimizer has made a step."""
 BACKWARD_HOOKS: list[Callable[[Distant], contextlib.AbstractContextManager[None]]] = []
 """Called with the result whose operation is differentiated within the context."""
+LOSS_HOOKS: list[Callable[[Distant], None]] = []
+"""Called with the number that a backward pass begins with."""
 GRADIENT_HOOKS: list[Callable[[Distant, Distant], None]] = []
 """Called with an array and its gradient."""
 
@@ -266,6 +268,8 @@ def backward(loss: Distant) -> Distant:
     bent = _maker(loss)[1][0]
     product = _maker(bent)[1][0]
     data, weight = _maker(product)[1]
+    for begins in LOSS_HOOKS:
+        begins(loss)
     with _differentiated(loss):
         seed = _op("one_like", (loss,), ())
         for hook in GRADIENT_HOOKS:
