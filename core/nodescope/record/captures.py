@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.arrays import Captured, ops_of
+from nodescope.events import Level, NodeFinished
 
 
 class SharedCapture:
@@ -33,6 +34,38 @@ class SharedCapture:
         return self._content
 
 
+def capture(
+    event: NodeFinished, level: Level, room: int, *, shared: bool = False
+) -> tuple[list[tuple[int, Any]], int]:
+    """Set aside what an execution gave, on the program's thread.
+
+    Args:
+        event: The execution.
+        level: What is kept.
+        room: Bytes that there is memory for.
+        shared: Two want it, see `SharedCapture`.
+
+    Returns:
+        What was set aside, by value, and how many outputs could not be.
+    """
+    captured: list[tuple[int, Any]] = []
+    lost = 0
+    for value, array in zip(event.node.outputs, event.outputs, strict=False):
+        try:
+            ops = ops_of(array)
+            if ops.nbytes(array) > room:
+                lost += 1
+                continue
+            content = ops.capture(array, level)
+        except Exception:  # of the library; the program goes on
+            lost += 1
+            continue
+        if content is not None:
+            captured.append((value, SharedCapture(content) if shared else content))
+            room -= content.nbytes
+    return captured, lost
+
+
 def resolved(content: Any) -> Any:
     """The elements of what was set aside, or their statistics, in memory of their own.
 
@@ -50,9 +83,12 @@ def resolved(content: Any) -> Any:
 def known_bytes(arrays: Iterable[Any]) -> int | None:
     """Bytes of the elements of arrays of any library; None if that is unknown of one."""
     total = 0
-    for array in arrays:
-        ops = ops_of(array)
-        if None in ops.spec(array).shape:
-            return None
-        total += ops.nbytes(array)
+    try:
+        for array in arrays:
+            ops = ops_of(array)
+            if None in ops.spec(array).shape:
+                return None
+            total += ops.nbytes(array)
+    except Exception:  # of the library
+        return None
     return total

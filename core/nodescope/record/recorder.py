@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.arrays import ops_of, to_numpy
+from nodescope.arrays import to_numpy
 from nodescope.events import (
     Array,
     Event,
@@ -40,7 +40,7 @@ from nodescope.record import shutdown
 from nodescope.record.batch import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.buffers import layouts_of
 from nodescope.record.capture_levels import CaptureLevels, Chosen
-from nodescope.record.captures import SharedCapture
+from nodescope.record.captures import capture
 from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
@@ -474,26 +474,15 @@ class Recorder(QueueWriter):
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level
     ) -> int:
         """Of arrays that are not NumPy's: their adapter says what is set aside, and how."""
-        captured: list[tuple[int, Any]] = []
-        weight = RECORD_BYTES
-        lost = 0
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
             newest = None
-        for value, array in zip(event.node.outputs, event.outputs, strict=False):
-            ops = ops_of(array)
-            if self._queued + weight + ops.nbytes(array) > self._queue_bytes:
-                lost += 1
-                continue
-            try:
-                content = ops.capture(array, level if newest is None else "values")
-            except Exception:  # of the library; the program goes on
-                lost += 1
-                continue
-            if content is not None:
-                content = content if newest is None else SharedCapture(content)
-                captured.append((value, content))
-                weight += content.nbytes + _ARRAY_BYTES
+        captured, lost = capture(
+            event, level if newest is None else "values", self._queue_bytes - self._queued,
+            shared=newest is not None,
+        )  # fmt: skip
+        weight: int = RECORD_BYTES
+        weight += sum([content.nbytes + _ARRAY_BYTES for _, content in captured])
         if lost:
             with self.lock:
                 self._lost_summaries += lost

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.arrays import ops_of
 from nodescope.events import NodeFinished, StepStarted
 from nodescope.record.batch import RECORD_BYTES
 from nodescope.record.buffers import Buffers, layouts_of
-from nodescope.record.captures import known_bytes
+from nodescope.record.captures import capture, known_bytes
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
 from nodescope.record.newest.held_values import (
     SHARE_BYTES,
@@ -77,7 +76,8 @@ class NewestValues:
         """
         if any(array.__class__ is not np.ndarray for array in event.outputs):
             if self.fits_elsewhere(event.outputs):
-                self.hold(event, seq, _captured(event), late=late)
+                captured, _ = capture(event, "values", self.held.most_bytes)
+                self.hold(event, seq, captured, late=late)
             return
         nbytes = sum([array.nbytes for array in event.outputs])
         if not self.held.fits(nbytes):
@@ -151,16 +151,3 @@ class NewestValues:
         if whole.items:
             self._enqueue(whole, sum(item.nbytes for item in whole.items) + RECORD_BYTES)
         return bool(whole.items)
-
-
-def _captured(event: NodeFinished) -> list[tuple[int, Any]]:
-    """What is set aside of an execution's outputs, by value, as far as that is to be had."""
-    captured = []
-    for value, array in zip(event.node.outputs, event.outputs, strict=False):
-        try:
-            content = ops_of(array).capture(array, "values")
-        except Exception:  # of the library; the program goes on
-            continue
-        if content is not None:
-            captured.append((value, content))
-    return captured
