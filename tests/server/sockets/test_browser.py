@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from nodescope import events, protocol
 from nodescope.ir.graph import Node
 from nodescope.link import messages
-from nodescope.record.newest.newest_recorder import NewestRecorder
+from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope_server import wire
 from nodescope_server.runs.runs import encode
@@ -66,7 +66,7 @@ def test_what_is_kept_of_a_program_is_none_of_its_events(
     """A page that looks at a node has it kept whole; a reload counts the same events as before."""
     program = new_program(connected=False)
     program.recorder.close()
-    program.recorder = recorder = NewestRecorder(tmp_path / "kept.nscope", level="summary")
+    program.recorder = recorder = Recorder(tmp_path / "kept.nscope", level="summary", newest=True)
     recorder.emit(events.RunStarted(program.run.id, "t.py", (), 1, 1))
     node = program.define()
     program.execute(node)
