@@ -31,7 +31,8 @@ from nodescope.origins import OURS, origin
 INTERVAL_S: Final = 0.008
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
-# A thread that had the processor for less than this share of a stretch was waiting.
+# A thread that had the processor, or was ready for it, for less than this share of a stretch was
+# waiting.
 _BUSY: Final = 0.25
 _DEPTH: Final = 64
 _CALLED: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
@@ -95,7 +96,7 @@ class Sampler:
         step: The training step, and whether it is observed.
         threads: Those that were seen to run nodes; the ones that have ended are taken out.
         frames: Reads the frames of a thread.
-        processor: Reads a thread's processor time.
+        processor: Reads the time for which a thread had a processor or was ready for one.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Sampler:
         self._emit, self._now_ns, self._seq, self._step = emit, now_ns, seq, step
         self._threads = threads
         self._frames = frames if frames is not None else frames_of
-        self._processor = processor if processor is not None else processor_ns
+        self._processor = processor if processor is not None else active_ns
         self._main = threading.main_thread().ident or 0
         self._stretches: dict[int, _Stretch] = {}
         self._before_ns = now_ns()
@@ -319,8 +320,12 @@ def _called(code: CodeType, instruction: int) -> str:
     return match.group() if match is not None else ""
 
 
-def processor_ns(ident: int) -> int | None:
-    """Processor time of a thread of this process; None where it cannot be had."""
+def active_ns(ident: int) -> int | None:
+    """For how long a thread of this process had a processor or was ready for one.
+
+    On a busy machine a thread that computes is ready for most of the time and seldom runs: that is
+    no wait of the program's. None where it cannot be had.
+    """
     thread = threading._active.get(ident)  # type: ignore[attr-defined]
     native = getattr(thread, "native_id", None)
     if native is None or not sys.platform.startswith("linux"):
@@ -328,6 +333,16 @@ def processor_ns(ident: int) -> int | None:
     try:
         # The clock of a thread by its number, which is refused if that has ended; asking for it by
         # the identifier would read freed memory then.
-        return time.clock_gettime_ns((~native << 3) | 6)
+        running = time.clock_gettime_ns((~native << 3) | 6)
     except OSError:
         return None
+    return running + _ready_ns(native)
+
+
+def _ready_ns(native: int) -> int:
+    """For how long a thread was ready and got no processor; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/self/task/{native}/schedstat", "rb", buffering=0) as statistics:
+            return int(statistics.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -19,7 +21,7 @@ from nodescope.engine.static.lowering import Lowering
 from nodescope.events import HostSpan
 from nodescope.origins import origin
 from nodescope.record import host_sampler
-from nodescope.record.host_sampler import Frames, Sampler, frames_of, place_of
+from nodescope.record.host_sampler import Frames, Sampler, active_ns, frames_of, place_of
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.record.runs import chain, finished
@@ -215,6 +217,42 @@ def test_a_slow_loader_is_data_loading_and_its_sleep_is_named(tmp_path: Path) ->
     assert {each.file for each in data} == {__file__}
     inner = [each for each in host if each.kind == "waiting" and each.file == __file__]
     assert "time.sleep" in {each.function for each in inner}
+
+
+def test_a_thread_that_is_ready_and_gets_no_processor_is_active() -> None:
+    """As on a busy machine: it computes, and another program has its processor."""
+    processor = min(os.sched_getaffinity(0))
+    burn = f"import os; os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"
+    ended = threading.Event()
+
+    def compute() -> None:
+        os.sched_setaffinity(threading.get_native_id(), {processor})
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        numbers = np.random.default_rng(0).standard_normal(100_000)
+        while not ended.is_set():
+            np.sort(numbers)  # without the interpreter's lock
+
+    thread = threading.Thread(target=compute)
+    with subprocess.Popen([sys.executable, "-c", burn]) as burner:
+        try:
+            thread.start()
+            assert thread.ident is not None
+            began, before = time.monotonic_ns(), active_ns(thread.ident)
+            assert before is not None
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                ended.wait(0.2)
+                share = ((active_ns(thread.ident) or 0) - before) / (time.monotonic_ns() - began)
+                clock = time.pthread_getcpuclockid(thread.ident)
+                computed = time.clock_gettime_ns(clock) / (time.monotonic_ns() - began)
+                if share > 0.6 and computed < 0.25:
+                    break
+            else:
+                raise AssertionError((share, computed))
+        finally:
+            ended.set()
+            burner.kill()
+            thread.join()
 
 
 def test_looking_all_the_time_changes_no_result(
