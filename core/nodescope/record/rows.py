@@ -364,6 +364,8 @@ class Governed(msgspec.Struct, frozen=True):
         by_hand: How many nodes have a level that a person chose.
         lowered: How many nodes are below the level that was asked for, or have been.
         executions, summaries, arrays: Sums over all nodes.
+        values: Outputs in all whose statistics were asked for, with those of ``summaries``; 0 in a
+            recording that did not count them.
         nodes: Those of which something was left out, or is to be; the most first, 10,000 at most.
     """
 
@@ -383,6 +385,7 @@ class Governed(msgspec.Struct, frozen=True):
     calls: int = 0
     calls_left_out: int = 0
     extra_s: float = 0.0
+    values: int = 0
 
 
 class Holds:

@@ -1645,6 +1645,8 @@ export interface WatchSeen {
  *     by_hand: How many nodes have a level that a person chose.
  *     lowered: How many nodes are below the level that was asked for, or have been.
  *     executions, summaries, arrays: Sums over all nodes.
+ *     values: Outputs in all whose statistics were asked for, with those of `summaries`; 0 in a
+ *         recording that did not count them.
  *     nodes: Those of which something was left out, or is to be; the most first, 10,000 at most.
  */
 export interface Governed {
@@ -1664,6 +1666,7 @@ export interface Governed {
   readonly calls: number;
   readonly calls_left_out: number;
   readonly extra_s: number;
+  readonly values: number;
 }
 
 /**

@@ -187,6 +187,7 @@ class Governor:
         with self._lock:
             accounts = {*self._accounts.values(), *self._fresh.values()}
             missing = [(account.missing(), account) for account in accounts]
+            values = sum(account.values() for account in accounts)
         below = [left_out for left_out, account in missing if account.rung or any(account.runs[1:])]
         foremost = heapq.nlargest(
             most_nodes, below, key=lambda row: (row.executions, row.summaries, row.arrays)
@@ -203,6 +204,7 @@ class Governor:
             executions=sum(row.executions for row in below),
             summaries=sum(row.summaries for row in below),
             arrays=sum(row.arrays for row in below),
+            values=values,
             nodes=tuple(foremost),
             measured=sampling.measured,
             steps=steps.steps,

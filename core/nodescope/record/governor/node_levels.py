@@ -96,6 +96,11 @@ class Account:
         """The window ends here; another one begins."""
         self.seen, self.spent_ns, self.weight = self.n, 0, 0
 
+    def values(self) -> int:
+        """Outputs so far whose statistics were asked for."""
+        runs = sum(self.runs) + self.n
+        return self.outputs * runs if self.rungs[0] in ("values", "summary") else 0
+
     def missing(self) -> LeftOut:
         """The omissions so far."""
         runs = list(self.runs)

@@ -125,9 +125,7 @@ def kept(keeping: Keeping, governed: Governed | None) -> str:
     if keeping.made_room:
         newest += f" as far as {keeping.newest_bytes / 2**20:.4g} MiB hold them"
     newest += _first_nonfinite(keeping.nonfinite_steps)
-    without = governed.summaries if governed is not None else 0
-    scope = f"all observed values but {without:,}" if without else "every observed value"
-    parts = [f"kept statistics of {scope}, {newest}"]
+    parts = [f"kept statistics of {_with_statistics(governed)}, {newest}"]
     if governed is not None:
         if governed.steps_left_out:
             observed = governed.steps - governed.steps_left_out
@@ -138,6 +136,14 @@ def kept(keeping: Keeping, governed: Governed | None) -> str:
             parts.append(f"{observed:,} of {calls} outside of steps observed")
         parts.append(slower(governed))
     return "; ".join(parts) + ". --level values keeps every element"
+
+
+def _with_statistics(governed: Governed | None) -> str:
+    if governed is None or not governed.summaries:
+        return "every observed value"
+    if not governed.values:
+        return f"the observed values except {governed.summaries:,}"
+    return f"{governed.values - governed.summaries:,} of {governed.values:,} observed values"
 
 
 def _first_nonfinite(steps: Sequence[int]) -> str:

@@ -154,6 +154,7 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
     assert len(rows) + found.executions + dropped.executions == len(tally.nodes)
     kept = summaries + found.summaries + dropped.summaries
     assert kept == (tally.outputs if level != "timing" else 0)
+    assert found.values == (tally.outputs if level != "timing" else 0)
     assert blobs + found.arrays + dropped.blobs == (tally.outputs if level == "values" else 0)
     # What a node has run up to a row is right although rows before it are missing.
     times: dict[int, int] = {}

@@ -253,9 +253,10 @@ def test_the_last_line_says_what_was_kept_by_default() -> None:
         "kept statistics of every observed value, whole values of the last 2 observed steps; 16 of "
         "276 steps observed; about 1.62x slower (limit 2x). --level values keeps every element"
     )
-    without = Governed(2.0, 1.45, executions=7, summaries=9, extra_s=0.3)
+    without = Governed(2.0, 1.45, executions=7, summaries=9, extra_s=0.3, values=1_012)
     assert kept(keeping, without).startswith(
-        "kept statistics of all observed values but 9, the newest values whole; about 1.45x slower"
+        "kept statistics of 1,003 of 1,012 observed values, the newest values whole; about 1.45x "
+        "slower"
     )
     crowded = msgspec.structs.replace(keeping, made_room=10_915, newest_bytes=64 * 2**20)
     for steps, words in {

@@ -84,9 +84,10 @@ describe("what is kept, in one line", () => {
   });
 
   test("what has no statistics is one count, in the line and among the reasons", () => {
-    const fewer = { ...GOVERNED, summaries: 6513, executions: 40 };
-    expect(keptWords(KEEPING, fewer)).toMatch(
-      /^Statistics of all observed values but 6,513, whole/,
+    const fewer = { ...GOVERNED, summaries: 6513, executions: 40, values: 7000 };
+    expect(keptWords(KEEPING, fewer)).toMatch(/^Statistics of 487 of 7,000 observed values, whole/);
+    expect(keptWords(KEEPING, { ...fewer, values: 0 })).toMatch(
+      /^Statistics of the observed values except 6,513, whole/,
     );
     expect(reasonWords(KEEPING, fewer, false)).toContain(
       "6,513 values without statistics, to stay below 2×",

@@ -14,11 +14,7 @@ const LITTLE_S = 0.25;
 /** What is kept: "Statistics of every observed value, whole values of the last 2 observed steps". */
 export function keptWords(keeping: Keeping, governed: Governed | undefined): string {
   if (keeping.everything) return wholeWords(keeping);
-  const without = governed?.summaries ?? 0;
-  const statistics =
-    without > 0
-      ? `Statistics of all observed values but ${formatCount(without)}`
-      : "Statistics of every observed value";
+  const statistics = `Statistics of ${withStatistics(governed)}`;
   if (keeping.newest_steps > 0 && keeping.level !== "values") {
     const newest =
       governed !== undefined && governed.steps > 0
@@ -37,6 +33,14 @@ export function keptWords(keeping: Keeping, governed: Governed | undefined): str
     default:
       return "Structure only";
   }
+}
+
+/** Which values have statistics: "187 of 2,282 observed values". */
+function withStatistics(governed: Governed | undefined): string {
+  if (governed === undefined || governed.summaries === 0) return "every observed value";
+  const { summaries, values } = governed;
+  if (values === 0) return `the observed values except ${formatCount(summaries)}`;
+  return `${formatCount(values - summaries)} of ${formatCount(values)} observed values`;
 }
 
 /** Where every value was to be kept whole. */
