@@ -117,6 +117,59 @@ def test_a_full_disk_is_said_as_long_as_it_is_full(
     expect(by(page, "recording-trouble")).to_have_count(0)
 
 
+STAYS_FULL = FULL.split("    elif k == 2")[0] + FULL[FULL.index("    for _ in") :]
+
+
+def test_a_recording_tells_of_the_disk_that_was_full(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "full.py").write_text(STAYS_FULL)
+    made = start("run", "--no-browser", "--no-stop-on-entry", "--exit", "--level", "values",
+                 "--record", "full.nscope", str(tmp_path / "full.py"))  # fmt: skip
+    assert made.wait() == 0
+    page.goto(start("open", "--no-browser", tmp_path / "full.nscope").address)
+    expect(by(page, "state")).to_contain_text("Recording")
+    trouble = by(page, "recording-trouble")
+    lost = re.compile(r"^The disk was full: \d.* of steps \d to 4 could not be recorded\.$")
+    expect(trouble).to_have_text(lost)
+    expect(by(page, "summary")).to_contain_text("The disk was full: ")
+    # it lies over the graph, until it is closed
+    eventually(page, WITHIN_THE_WIDTH, True, ["[data-testid=recording-trouble]", "main"])
+    trouble.get_by_role("button", name="Close").click()
+    expect(trouble).to_have_count(0)
+
+
+FOREVER = """
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.ones((2, 2)), name="w")
+for _ in ns.steps(range(10**9)):
+    np.tanh(w)
+"""
+
+
+def test_ctrl_c_leaves_a_page_that_says_how_to_go_on(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "forever.py").write_text(FOREVER)
+    program = start("run", "--no-browser", str(tmp_path / "forever.py"))
+    page.goto(program.address)
+    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("Running")
+    program.interrupt()
+    assert program.wait() == 130
+    recorded = program.expect(r"recorded in (\S+);")[1]
+    program.expect(r"forever\.py was interrupted, [\d,]+ steps")
+    expect(by(page, "state")).to_contain_text("Interrupted")
+    expect(by(page, "banner")).to_have_text(
+        f"nodescope has ended. This opens the run again: nodescope open {recorded}"
+    )
+    expect(by(page, "link")).to_have_text("Ended")
+
+
 def test_a_recording_opens_and_is_walked_through(start: Start, page: Page, tmp_path: Path) -> None:
     made = start("run", "--no-browser", "--no-stop-on-entry", "--exit", "--record",
                  "one.nscope", SAMPLE, "--epochs", "1")  # fmt: skip
@@ -194,13 +247,20 @@ def test_a_scope_is_broken_on_at_its_gutter(start: Start, page: Page) -> None:
     page.goto(program.address)
     by(page, "next-step").click()
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
-    row(page, "loss").get_by_test_id("gutter").click()
+    gutter = row(page, "loss").get_by_test_id("gutter")
+    entered = "Stop after the first node inside, each time this scope is entered"
+    expect(gutter).to_have_attribute("title", entered)
+    gutter.click()
     expect(by(page, "breakpoint-row")).to_contain_text("scope loss")
     by(page, "continue").click()
     expect(by(page, "inspector-reason")).to_contain_text("Breakpoint")
     expect(row(page, "loss/max")).to_have_attribute("aria-current", "step")
     row(page, "loss").get_by_test_id("gutter").click()
     expect(by(page, "breakpoint-row")).to_have_count(0)
+    # and by the key, as a node
+    row(page, "loss").click()
+    page.keyboard.press("F9")
+    expect(by(page, "breakpoint-row")).to_contain_text("scope loss")
 
 
 def test_keys_alone_are_enough(start: Start, page: Page) -> None:
