@@ -10,7 +10,7 @@ import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import { progressOf } from "@/store/run/progress";
-import { ranAfterStep, seenStep } from "@/store/run/run_model";
+import { ranAfterStep, seenStep, stepShown } from "@/store/run/run_model";
 
 interface Words {
   readonly text: string;
@@ -82,8 +82,15 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     props.store.cursor();
     return ranAfterStep(props.store);
   });
+  /** Of a step that is not observed, no operation is known. */
+  const observed = createMemo(() => {
+    beat();
+    props.store.cursor();
+    return seenStep(props.store) === stepShown(props.store);
+  });
   const phase = createMemo(() => {
     beat();
+    if (!observed()) return "unobserved";
     const graph = props.store.model()?.graph;
     const cursor = props.store.cursor();
     const stop = cursor.kind === "live" ? props.store.stop() : undefined;
@@ -111,13 +118,14 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
           <span class="vr" aria-hidden="true" />
           <span class="lcd-part">
             <span class="k">{after() ? "after step" : "step"}</span>{" "}
-            <span class="v">{formatCount(props.store.step())}</span>
+            <span class="v">{formatCount(stepShown(props.store))}</span>
           </span>
         </Show>
         <Show when={progress()}>
           {(now) => (
             <span class="lcd-part">
-              <span class="k">op</span> <span class="v">{formatCount(now().done)}</span>
+              <span class="k">op</span>{" "}
+              <span class="v">{observed() ? formatCount(now().done) : "–"}</span>
             </span>
           )}
         </Show>

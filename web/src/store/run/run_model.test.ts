@@ -13,6 +13,7 @@ import {
   ranAfterStep,
   seenWhileRunning,
   stepAt,
+  stepShown,
   update,
   withStepsAround,
 } from "@/store/run/run_model";
@@ -160,6 +161,14 @@ test("gradients and steps are looked up by moment", () => {
   expect([12, 13, 14].map((seq) => isAfter(ended, seq))).toEqual([false, false, true]);
   expect(isAfter({ ...ended, end_seq: null }, 99)).toBe(false);
   expect(isAfter(undefined, 99)).toBe(false);
+});
+
+test("a moment in a step that ran unobserved lies in that step", () => {
+  const step = { step: 2, start_seq: 8, start_ns: 0, end_seq: 13, end_ns: 9, observed: true };
+  const steps = [step, { ...step, step: 3, start_seq: 14, end_seq: 15, observed: false }];
+  const at = (seq: number | null): number =>
+    stepShown({ model: () => ({ steps }) as never, seq: () => seq, step: () => 2 });
+  expect([12, 13, 14, null].map(at)).toEqual([2, 2, 3, 2]);
 });
 
 test("what ran last came after the step shown, or within it", () => {

@@ -240,6 +240,18 @@ export function seenWhileRunning(
   return stepNumbered(steps, lastObserved(steps, now.step)) ?? now;
 }
 
+/** The training step that the moment shown lies in, whether or not it was observed. */
+export function stepShown(store: {
+  model(): RunModel | undefined;
+  seq(): number | null;
+  step(): number;
+}): number {
+  const past = store.seq();
+  if (past === null) return store.step();
+  // The server answers with the step of what ran last.
+  return stepAt(store.model()?.steps ?? [], past)?.step ?? store.step();
+}
+
 /** The training step whose executions are shown: the last observed one, up to the step shown. */
 export function seenStep(store: { model(): RunModel | undefined; step(): number }): number {
   return lastObserved(store.model()?.steps ?? [], store.step());
