@@ -1,4 +1,4 @@
-"""What all tests share: the options ``--depth``, ``--planted`` and ``--slow-page``.
+"""What all tests share: the options ``--depth``, ``--planted``, ``--forked`` and ``--slow-page``.
 
 ``--depth`` says how much is run (see `tests.depth`); ``--planted NAME`` puts a fault into the
 compiler for a whole run; ``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`).
@@ -19,7 +19,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.debug.project_settings import VARIABLE
-from tests import depth, order
+from tests import depth, forked, order
 
 TESTS = Path(__file__).parent
 
@@ -40,6 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run with a fault planted into the compiler; see tests/conformance/planted",
     )  # fmt: skip
     parser.addoption(
+        "--forked", action="store_true",
+        help="fork the commands of nodescope from a process that has imported it; see tests/forked",
+    )  # fmt: skip
+    parser.addoption(
         "--slow-page", metavar="FACTOR", type=float, default=1,
         help="slow the browser by this factor, and delay what it is told; see tests/e2e/slowness",
     )  # fmt: skip
@@ -49,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
     depth.choose(config.getoption("--depth"))
+    forked.choose(config.getoption("--forked"))
     # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests import forked
 from tests.e2e import chromium, slowness
 from tests.e2e.waiting import TIMEOUT_S
 
@@ -78,7 +79,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Debuggee]]:
     started: list[tuple[Debuggee, threading.Thread]] = []
 
     def _start(*args: str | Path) -> Debuggee:
-        process = subprocess.Popen(
+        process = forked.Popen(
             [sys.executable, "-m", "nodescope", *map(str, args)],
             cwd=tmp_path,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

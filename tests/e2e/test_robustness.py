@@ -8,9 +8,9 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
+from tests import forked
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by, expand, node_id, number, row
 from tests.e2e.waiting import eventually
@@ -30,14 +30,9 @@ for k in ns.steps(range(3)):
 
 
 def server_of(program: Debuggee) -> int:
-    """The process id of the server that a program started."""
-    children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children")
-    if not children.exists():
-        pytest.fail("this system does not list the children of a process under /proc")
-    for child in children.read_text().split():
-        if "nodescope_server" in Path(f"/proc/{child}/cmdline").read_text():
-            return int(child)
-    raise AssertionError("the program has no server")
+    """The process id of the server that a program started, and nothing else."""
+    (server,) = forked.children(program.process.pid)
+    return server
 
 
 def test_a_killed_server_is_said_and_comes_back(start: Start, page: Page) -> None:

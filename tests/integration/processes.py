@@ -17,6 +17,7 @@ import httpx
 from nodescope import protocol
 from nodescope.protocol import SessionInfo
 from nodescope_server import wire
+from tests import forked
 from tests.server.support import WAIT_S, Live, Page
 
 TIMEOUT_S = 60.0
@@ -41,15 +42,13 @@ def nodescope(folder: Path, *args: str, text: str = "") -> subprocess.CompletedP
     """Run a command to its end in ``folder``; ``text`` becomes ``script.py`` there."""
     if text:
         (folder / "script.py").write_text(text)
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "nodescope", *args],
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
-        check=False,
     )
 
 
@@ -71,7 +70,7 @@ class Program:
 
     def __init__(self, folder: Path, *args: str, plain: bool = False, **variables: str) -> None:
         head = [sys.executable] if plain else [sys.executable, "-m", "nodescope"]
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [*head, *args],
             cwd=folder,
             env={**environment(), **variables},
@@ -101,9 +100,8 @@ class Program:
             return next(line for line in self.lines if text in line)
 
     def server_pid(self) -> int:
-        """The process of the server, the only child of the command, by whichever thread."""
-        tasks = Path(f"/proc/{self.process.pid}/task")
-        return int("".join(path.read_text() for path in tasks.glob("*/children")).split()[0])
+        """The process of the server, the only child of the command."""
+        return forked.children(self.process.pid)[0]
 
     def end(self) -> int:
         """Wait for its end; its status."""

@@ -9,11 +9,12 @@ import os
 import pty
 import re
 import select
-import subprocess
 import sys
 import termios
 import time
 from pathlib import Path
+
+from tests import forked
 
 WAIT_S = 60.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -36,7 +37,7 @@ class Typed:
         self.modes = termios.tcgetattr(terminal)[:4]
         self.shown = ""
         self._seen = 0
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [sys.executable, "-m", "nodescope", "run", *args],
             cwd=folder,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "200", **variables},
@@ -44,8 +45,8 @@ class Typed:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            # Makes it the terminal of the new session, so that Ctrl-C reaches the program.
-            preexec_fn=lambda: os.close(os.open(os.ttyname(terminal), os.O_RDWR)),
+            # The terminal of the new session, so that Ctrl-C reaches the program.
+            preexec_fn=forked.own_terminal,
         )
 
     def __enter__(self) -> Typed:

@@ -23,6 +23,8 @@ from typing import Any
 import jsonschema
 from debugpy.common.messaging import JsonIOStream, JsonMessageChannel, MessageHandlers
 
+from tests import forked
+
 WAIT_S = 60.0
 Body = dict[str, Any]
 
@@ -75,7 +77,7 @@ class Editor:
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
         if port is None:
-            self.process = subprocess.Popen(
+            self.process = forked.Popen(
                 [sys.executable, "-m", "nodescope", "dap"],
                 cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
@@ -226,7 +228,7 @@ class Editor:
 
 def listening(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """An adapter on a port, and the port."""
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-m", "nodescope", "dap", "--port", "0"],
         cwd=folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nodescope.dap.framing import Channel
+from tests import forked
 from tests.core.dap.editors import WAIT_S, Editor
 
 FOREVER = """\
@@ -35,7 +36,7 @@ print("ran on", flush=True)
 def waiting(folder: Path, *options: str, program: str = FOREVER) -> Iterator[subprocess.Popen[str]]:
     """A program that lets editors in."""
     (folder / "script.py").write_text(program)
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-m", "nodescope", "run", "--editor", *options, "script.py"],
         cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env={**os.environ, "NODESCOPE_PROJECT": "none"},

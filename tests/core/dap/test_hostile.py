@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from nodescope.dap.framing import Channel
+from tests import forked
 from tests.core.dap.editors import WAIT_S
 
 PROGRAM = "import numpy as np, nodescope as ns\nnp.exp(ns.tensor([1.0]))\n"
@@ -33,7 +34,7 @@ WRONG = [
 
 def test_wrong_requests_are_refused_one_by_one(tmp_path):
     (tmp_path / "script.py").write_text(PROGRAM)
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-m", "nodescope", "dap"],
         cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip

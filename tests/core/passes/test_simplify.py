@@ -15,6 +15,7 @@ from nodescope.errors import NodescopeError
 from nodescope.passes.simplify import direct
 from nodescope.passes.simplify_rules import RULES
 from tests.core.passes.checking import check, lowered, nasty, ops_of, rules
+from tests.depth import is_deep
 
 DTYPES = {
     "b": ["bool"],
@@ -71,7 +72,8 @@ def filled(dtype):
 def test_a_pattern_is_found_and_nobody_can_tell(rule):
     fired = 0
     kinds = [dtype for kind in rule.kinds for dtype in DTYPES[kind]]
-    for dtype, as_constant in itertools.product(kinds, (False, True)):
+    some = kinds if is_deep() else list(dict.fromkeys((*kinds[:1], *kinds[-1:])))
+    for dtype, as_constant in itertools.product(some, (False, True)):
         function, inputs = program(rule.before, dtype, filled(dtype) if as_constant else scalar)
         unsafe = frozenset() if rule.exact else frozenset([rule.name])
         try:

@@ -1,0 +1,272 @@
+"""Commands of nodescope, forked from a process that has imported all of it: hundreds are started.
+
+`Popen` is `subprocess.Popen`, except that ``python -m nodescope``, its servers and its programs are
+not new interpreters. A process that holds nodescope, the server and NumPy is started with the first
+of them, and forks each, also on behalf of these commands. What a test says of imports, of Python's
+own options or of what the command line looks like from outside needs `subprocess`.
+
+That is so with ``pytest --forked``; else `Popen` is `subprocess.Popen`.
+
+Invariant: what runs is what would run in a new interpreter.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import fcntl
+import importlib
+import os
+import random
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+_MOST = 1 << 17
+_IMPORTED = (
+    "nodescope.api", "nodescope.adapters.numpy_engine", "nodescope.cli.run", "nodescope.cli.other",
+    "nodescope.cli.server", "nodescope.cli.runs", "nodescope.cli.dap", "nodescope.cli.terminal",
+    "nodescope.cli.terminal_lines", "nodescope.cli.check", "nodescope.cli.compare",
+    "nodescope.cli.why", "nodescope.dap.launching", "nodescope.dap.debuggee",
+    "nodescope.link.client", "nodescope_server.__main__", "numpy.random", "tests.forked",
+)  # fmt: skip
+# Python, NumPy and nodescope read these when they are imported.
+_READ_AT_START = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NODESCOPE_", "LC_", "LANG", "TZ")
+_NOT_AT_START = ("PYTHONUNBUFFERED",)
+# Run as a frozen module is, it is nobody's line: not the program's, not nodescope's.
+_SOURCE = (
+    "import sys; path = sys.argv[1]; names = {'__name__': 'forked', '__file__': path}; "
+    "exec(compile(open(path).read(), '<frozen forked>', 'exec'), names); "
+    "names['serve'](int(sys.argv[2]))"
+)
+
+
+_chosen = False
+
+
+def choose(forked: bool) -> None:
+    """Whether commands are forked, or new interpreters all the same."""
+    global _chosen
+    _chosen = forked
+
+
+class Popen(subprocess.Popen[Any]):
+    """A process, forked where it is one of nodescope's."""
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        (_, preexec, _, pass_fds, cwd, env, _, _, _,
+         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite) = rest[:15]  # fmt: skip
+        self._reply: socket.socket | None = None
+        if preexec not in (None, own_terminal) or not _is_ours(args, env):
+            super()._execute_child(args, *rest)  # type: ignore[misc]
+            return
+        new_session = bool(rest[20])
+        streams = [
+            given if given != -1 else own for own, given in enumerate((p2cread, c2pwrite, errwrite))
+        ]
+        request = {
+            "args": list(map(str, args)), "cwd": os.fspath(cwd or os.getcwd()),
+            "env": dict(os.environ if env is None else env), "session": new_session,
+            "parent": os.getpid(), "terminal": preexec is own_terminal, "passed": list(pass_fds),
+        }  # fmt: skip
+        self._reply, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            fds = [theirs.fileno(), _channel().fileno(), *streams, *pass_fds]
+            socket.send_fds(_channel(), [repr(request).encode()], fds)
+        self.pid = int(self._reply.recv(64))
+        self._child_created = True
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._reply is None:
+            return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]
+        wait_s = 0 if wait_flags & os.WNOHANG else None
+        if not select.select([self._reply], [], [], wait_s)[0]:
+            return 0, 0
+        status = self._reply.recv(64)
+        self._reply.close()
+        return self.pid, int(status or signal.SIGKILL)
+
+    def _internal_poll(self, *args: Any, **kwargs: Any) -> int | None:
+        if getattr(self, "_reply", None) is None:
+            return super()._internal_poll(*args, **kwargs)  # type: ignore[misc,no-any-return]
+        with self._waitpid_lock:  # type: ignore[attr-defined]
+            if self.returncode is None:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+        return self.returncode
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, by whichever thread, or had forked."""
+    found = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in task.read_text().split()
+    ]
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if path.read_text().strip() == _NAME.format(pid):
+                found.append(int(path.parent.name))
+    return found
+
+
+def own_terminal() -> None:
+    """For ``preexec_fn``, in a new session: its terminal is what it writes to."""
+    os.close(os.open(os.ttyname(1), os.O_RDWR))
+
+
+def run(args: list[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run`, of a command whose output is captured."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen(args, **pipes, **options) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(args, process.wait(), stdout, stderr)
+
+
+def _is_ours(args: Any, env: dict[str, str] | None) -> bool:
+    if not _chosen or isinstance(args, str) or args[0] != sys.executable:
+        return False
+    command = args[1:3] == ["-m", "nodescope"]
+    if not command and not any(word in " ".join(args[1:4]) for word in _OWN_CODE):
+        return False
+    given, here = (os.environ if env is None else env), _environment()
+    return all(
+        given.get(name) == here.get(name)
+        for name in {*given, *here}
+        if name.startswith(_READ_AT_START) and name not in _NOT_AT_START
+    )
+
+
+_NAME = "for {}"
+_OWN_CODE = ("run_module('nodescope_server'", "from nodescope.cli import main")
+_opened: list[tuple[socket.socket, dict[str, str]]] = []
+
+
+def _environment() -> dict[str, str]:
+    """The environment in which what is forked was imported."""
+    _channel()
+    return _opened[0][1]
+
+
+def _channel() -> socket.socket:
+    """Where to ask for a process; what forks them is started first."""
+    if not _opened:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-c", _SOURCE, __file__, str(theirs.fileno())]
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT,
+                                       stdin=subprocess.DEVNULL)  # fmt: skip
+        process.returncode = 0  # nobody waits for it: it ends with the last that may ask it
+        _opened.append((ours, dict(os.environ)))
+    return _opened[0][0]
+
+
+# What forks
+
+
+def serve(channel_fd: int) -> None:
+    """Import, then fork what is asked for. Returns in what was forked, once that has run."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    channel = socket.socket(fileno=channel_fd)
+    watched = selectors.DefaultSelector()
+    watched.register(channel, selectors.EVENT_READ)
+    alive: dict[int, tuple[int, socket.socket]] = {}  # what becomes readable, and whom to tell
+    while True:
+        for key, _ in watched.select():
+            if key.data is not None:
+                pidfd, reply = alive.pop(key.data)
+                watched.unregister(pidfd)
+                os.close(pidfd)
+                with reply:
+                    _tell(reply, os.waitpid(key.data, 0)[1])
+                continue
+            message, fds, _, _ = socket.recv_fds(channel, _MOST, 16)
+            if not message:
+                os._exit(0)  # nobody is left who could ask
+            pid = os.fork()
+            if not pid:
+                watched.close()
+                channel.close()
+                for pidfd, reply in alive.values():
+                    os.close(pidfd)
+                    reply.close()
+                return _run(_prepared(ast.literal_eval(message.decode()), fds))
+            alive[pid] = os.pidfd_open(pid), socket.socket(fileno=fds.pop(0))
+            watched.register(alive[pid][0], selectors.EVENT_READ, pid)
+            for fd in fds:
+                os.close(fd)
+            _tell(alive[pid][1], pid)
+
+
+def _tell(reply: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # who asked is gone
+        reply.send(str(number).encode())
+
+
+def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
+    """Make this process what was asked for, up to its first line; its command line."""
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 256) for fd in fds[1:]]
+    for fd in fds:
+        os.close(fd)
+    client, *streams = high
+    for fd, place in zip(streams, [0, 1, 2, *request["passed"]], strict=True):
+        os.dup2(fd, place)
+        os.close(fd)
+    # It is found by this name, not being a child of who asked for it.
+    Path("/proc/self/comm").write_text(_NAME.format(request["parent"]))
+    if request["session"]:
+        os.setsid()
+    if request["terminal"]:
+        own_terminal()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=stream.isatty(), write_through=unbuffered)  # type: ignore[union-attr]
+    random.seed()
+    sys.modules["numpy"].random.seed()
+    private_copies = sys.modules["nodescope.record.files.private_copies"]
+    private_copies._process = os.getpid()
+    forked = sys.modules["tests.forked"]
+    forked._chosen = True
+    forked._opened[:] = [(socket.socket(fileno=client), dict(_ENVIRONMENT))]
+    for name in ("nodescope.cli.server", "nodescope.dap.launching"):
+        starts: Any = sys.modules[name]
+        starts.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": forked.Popen})
+    return list(request["args"])
+
+
+def _run(args: list[str]) -> None:
+    """What Python does with a command line: ``-m``, or ``-c``, perhaps isolated."""
+    sys.orig_argv[:] = args
+    options = args[1 : args.index("-m") if "-m" in args[:3] else args.index("-c")]
+    kind, code = args[1 + len(options) : 3 + len(options)]
+    sys.argv[:] = [kind, *args[3 + len(options) :]]
+    sys.path[:1] = [] if "-I" in options else [os.getcwd() if kind == "-m" else ""]
+    sys.modules["nodescope.processes"].leave_current_folder()
+    if kind == "-m":
+        runpy.run_module(code, run_name="__main__", alter_sys=True)
+        return
+    names = vars(sys.modules["__main__"])
+    for name in [name for name in names if not name.startswith("__")]:
+        del names[name]
+    exec(compile(code, "<string>", "exec"), names)
+
+
+_ENVIRONMENT = dict(os.environ)
