@@ -77,21 +77,33 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 
 def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
     # Imported here: ``nodescope --help`` needs no engine.
-    from nodescope.cli import check, compare, dap, other, run, runs, why
+    from nodescope.cli import (
+        check,
+        compare,
+        dap,
+        demo,
+        doctor,
+        export,
+        passes,
+        run,
+        runs,
+        serving,
+        why,
+    )
 
     return {
         "run": run.run,
-        "open": other.open_recording,
+        "open": serving.open_recording,
         "runs": runs.runs,
         "check": check.check,
         "why": why.tell,
         "compare": compare.compare,
         "dap": dap.dap,
-        "serve": other.serve,
-        "demo": other.demo,
-        "export": other.export_recording,
-        "passes": other.passes,
-        "doctor": other.doctor,
+        "serve": serving.serve,
+        "demo": demo.demo,
+        "export": export.export_recording,
+        "passes": passes.passes,
+        "doctor": doctor.doctor,
     }
 
 

@@ -23,8 +23,8 @@ from typing import Any, Final
 import msgspec
 
 from nodescope import api
-from nodescope.cli.other import stay
 from nodescope.cli.server import Server
+from nodescope.cli.serving import stay
 from nodescope.cli.timed import Timed
 from nodescope.compare.timing import WARM_UP, Times, timings
 from nodescope.engine.static.mode import VARIABLE

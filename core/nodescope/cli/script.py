@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from nodescope import api
-from nodescope.cli.warned import at_user_lines
+from nodescope.cli.arithmetic_warnings import at_user_lines
 from nodescope.errors import UsageError
 from nodescope.origins import is_ours
 from nodescope.plain_files import read_plain

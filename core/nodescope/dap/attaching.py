@@ -22,7 +22,7 @@ import msgspec
 
 from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
-from nodescope.dap.looking import Console
+from nodescope.dap.inspection import Console
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
 from nodescope.link.owner import is_foreign

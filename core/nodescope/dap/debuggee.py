@@ -19,7 +19,7 @@ from nodescope.dap.breakpoints import BreakpointSets
 from nodescope.dap.capabilities import OVERFLOW, RAISING
 from nodescope.dap.frames import Frames
 from nodescope.dap.framing import Channel, Message
-from nodescope.dap.looking import Console, Inspection
+from nodescope.dap.inspection import Console, Inspection
 from nodescope.dap.threads import Threads
 from nodescope.dap.variables import Variables
 from nodescope.debug.controller import Controller, Moved

@@ -1,6 +1,6 @@
 """The table of all rules in `docs/watches.md`, generated from the registry.
 
-``python -m nodescope.debug.watch.document docs/watches.md`` rewrites it; a test compares.
+``python -m nodescope.debug.watch.rule_table docs/watches.md`` rewrites it; a test compares.
 """
 
 from __future__ import annotations

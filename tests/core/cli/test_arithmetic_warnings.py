@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.cli.warned import at_user_lines
+from nodescope.cli.arithmetic_warnings import at_user_lines
 from nodescope.engine import tracer
 from nodescope.events import Bus
 from nodescope.origins import is_ours

@@ -1,0 +1,29 @@
+"""``nodescope export``: the graph of a recording as a picture."""
+
+from __future__ import annotations
+
+import argparse
+
+from nodescope.errors import RecordingError
+from nodescope.telling import say, show
+
+
+def export_recording(options: argparse.Namespace) -> int:
+    """Write the graph of a recording as a picture."""
+    if not options.recording.is_file():
+        raise RecordingError(f"no recording {str(options.recording)!r}")
+    from nodescope.export.apart import Limits, export_apart
+
+    export_apart(
+        options.recording,
+        options.output,
+        engine=options.engine,
+        theme=options.theme,
+        expand="all" if options.all else "fit" if options.depth is None else options.depth,
+        scope=options.scope,
+        step=options.step,
+        limits=Limits(seconds=options.time_limit),
+        tell=say,
+    )
+    show(f"wrote {options.output}")
+    return 0

@@ -1,0 +1,47 @@
+"""``nodescope open`` and ``nodescope serve``: a server without a program of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from nodescope.cli.server import Server
+from nodescope.errors import RecordingError
+from nodescope.link.address import publish, withdraw
+
+
+def open_recording(options: argparse.Namespace) -> int:
+    """Serve a recording, or the list of those that there are, until Ctrl-C."""
+    path: Path | None = options.recording
+    if path is None:
+        return stay(Server(options.port), browser=not options.no_browser, place="#runs")
+    if not path.is_file():
+        raise RecordingError(f"no recording {str(path)!r}")
+    return stay(Server(options.port, (path.absolute(),)), browser=not options.no_browser)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Wait for programs that attach, until Ctrl-C."""
+    server = Server(options.port, waits=True)
+    try:
+        publish(server.address)
+        print("nodescope: programs that call ns.attach() appear here", file=sys.stderr)
+        return stay(server, browser=not options.no_browser)
+    finally:
+        withdraw(server.address)
+        server.stop()
+
+
+def stay(server: Server, *, browser: bool, place: str = "") -> int:
+    """Show the page, at a place of it, until Ctrl-C; the exit status."""
+    try:
+        server.show(browser=browser, place=place)
+        server.wait()
+        # It ends by itself only if someone else ended it.
+        print("nodescope: the server stopped", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.stop()
