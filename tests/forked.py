@@ -13,6 +13,7 @@ Invariant: what runs is what would run in a new interpreter.
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
 import fcntl
 import importlib
@@ -85,6 +86,11 @@ class Popen(subprocess.Popen[Any]):
         self.pid = int(self._reply.recv(64))
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
+
+    def __del__(self, *args: Any, **kwargs: Any) -> None:
+        super().__del__(*args, **kwargs)  # type: ignore[misc]
+        if getattr(self, "_reply", None) is not None:
+            self._reply.close()  # type: ignore[union-attr]
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if self._reply is None:
@@ -173,6 +179,7 @@ def _channel() -> socket.socket:
                                        stdin=subprocess.DEVNULL)  # fmt: skip
         process.returncode = 0  # nobody waits for it: it ends with the last that may ask it
         _opened.append((ours, dict(os.environ)))
+        atexit.register(ours.close)
     return _opened[0][0]
 
 
