@@ -5,18 +5,18 @@ Invariant: a back end that did not run is never taken for one that did.
 
 from __future__ import annotations
 
-from nodescope.engine.static.compiled import Compiled
+from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.engine.static.lowering import Lowering
 
 
-def lowering_of(compiled: Compiled) -> Lowering:
+def lowering_of(compiled: CompiledFunction) -> Lowering:
     """What the last trace of a function became."""
     entries = [record.entry for record in compiled._records if record.entry is not None]
     lowering: Lowering = entries[-1].lowering
     return lowering
 
 
-def not_as_asked(compiled: Compiled, backend: str) -> str:
+def not_as_asked(compiled: CompiledFunction, backend: str) -> str:
     """Why a function that has run did so without the back end it was compiled for, or ``""``."""
     lowering = lowering_of(compiled)
     if lowering.runner is not None and lowering.backend == backend:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nodescope import ops
-from nodescope.ops.dependence import Made, kind_of, made_from
+from nodescope.ops.dependence import ElementDependence, kind_of, made_from
 from nodescope.ops.op import Op, Sample
 from nodescope.ops.reading import KINDS, flat
 from tests.conformance.op_cases import values
@@ -68,14 +68,14 @@ def moved_by(op: Op, sample: Sample, port: int, at: int) -> Any:
     return (*sample.inputs[:port], changed, *sample.inputs[port + 1 :])
 
 
-def table(op: Op, sample: Sample, outs: tuple[np.ndarray, ...]) -> list[list[Made]]:
+def table(op: Op, sample: Sample, outs: tuple[np.ndarray, ...]) -> list[list[ElementDependence]]:
     return [
         [made_from(op, sample.inputs, sample.attrs, outs, i, port) for i in range(out.size)]
         for port, out in enumerate(outs)
     ]
 
 
-def listed(dependence: Made, port: int) -> set[int]:
+def listed(dependence: ElementDependence, port: int) -> set[int]:
     return {at for read in dependence.reads if read.port == port for at in read.at.tolist()}
 
 
@@ -110,7 +110,11 @@ def test_what_changes_is_listed(op: Op) -> None:
 
 
 def check_tight(
-    op: Op, sample: Sample, port: int, outs: tuple[np.ndarray, ...], dependences: list[list[Made]]
+    op: Op,
+    sample: Sample,
+    port: int,
+    outs: tuple[np.ndarray, ...],
+    dependences: list[list[ElementDependence]],
 ) -> None:
     """What is listed exactly, and not as a selector, changes the element."""
     array = sample.inputs[port]

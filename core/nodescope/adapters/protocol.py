@@ -21,7 +21,7 @@ from nodescope.events import Array, Prices
 from nodescope.ir.capabilities import Capabilities
 from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar
-from nodescope.ops.reading import Made
+from nodescope.ops.reading import ElementDependence
 
 
 class Adapter(Protocol):
@@ -86,7 +86,7 @@ class Rerun(Protocol):
     def reads(
         self, node: Node, attrs: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Array],
         port: int, position: int, /,
-    ) -> Made | None:  # fmt: skip
+    ) -> ElementDependence | None:  # fmt: skip
         """Which elements of its inputs an element of an output is made from.
 
         Args:

@@ -31,7 +31,7 @@ class Plane(msgspec.Struct, frozen=True):
     cols: int
 
 
-class Placed(NamedTuple):
+class PlacedPlane(NamedTuple):
     """Where a plane is in an array of a shape.
 
     Attributes:
@@ -52,17 +52,17 @@ class Placed(NamedTuple):
         return np.asarray(part).reshape(-1)[: rows * cols].reshape(self.shape)
 
 
-def placed(shape: tuple[int, ...], plane: Plane) -> Placed:
+def placed(shape: tuple[int, ...], plane: Plane) -> PlacedPlane:
     """Where a plane is in an array whose sizes are all known."""
     leading = shape[:-2]
     wanted = (*plane.index, *(0 for _ in leading))[: len(leading)]
     pairs = zip(wanted, leading, strict=True)
     fixed = tuple(max(0, min(position, size - 1)) for position, size in pairs)
     if not all(leading):  # an axis of length 0 has no element to fix: the slice is empty
-        return Placed(tuple(slice(0, 0) for _ in shape), (0, 0), fixed, (0, 0))
+        return PlacedPlane(tuple(slice(0, 0) for _ in shape), (0, 0), fixed, (0, 0))
     grid: Any = (*(1 for _ in range(2 - len(shape))), *shape[-2:])
     starts = (min(plane.row, grid[0]), min(plane.col, grid[1]))
     counts = (min(plane.rows, grid[0] - starts[0]), min(plane.cols, grid[1] - starts[1]))
     ends = [slice(start, start + count) for start, count in zip(starts, counts, strict=True)]
     window = (*(slice(at, at + 1) for at in fixed), *ends[2 - min(len(shape), 2) :])
-    return Placed(window, grid, fixed, counts)
+    return PlacedPlane(window, grid, fixed, counts)

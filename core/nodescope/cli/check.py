@@ -19,7 +19,7 @@ import msgspec
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
 from nodescope.cli.script import Ending, is_child, load, run_script
-from nodescope.debug.watch.check_report import Report
+from nodescope.debug.watch.check_report import CheckReport
 from nodescope.debug.watch.check_report import check as checked
 from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
@@ -123,7 +123,7 @@ def _telling(node: Node) -> bool:
     return node.phase == "forward" and node.family in ("activation", "loss")
 
 
-def _status(report: Report, ending: Ending | None, *, strict: bool) -> int:
+def _status(report: CheckReport, ending: Ending | None, *, strict: bool) -> int:
     in_doubt = strict and any(verdict.caveat for verdict in report.verdicts)
     if in_doubt or report.having("hit", "failed"):
         return 1

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from nodescope.debug.report.advice import lines as advice_lines
-from nodescope.debug.watch.check_report import Report, Verdict
+from nodescope.debug.watch.check_report import CheckReport, WatchOutcome
 
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
@@ -32,7 +32,7 @@ _BIRTHS: Final = (
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def words(report: Report, home: Path | None = None) -> str:
+def words(report: CheckReport, home: Path | None = None) -> str:
     """The report for a person; files below ``home`` are named from there."""
     hits = report.having("hit")
     steps = f"{report.steps} step{'s'[: report.steps != 1]}"
@@ -80,7 +80,7 @@ def words(report: Report, home: Path | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(verdict: Verdict, width: int) -> list[str]:
+def _lines(verdict: WatchOutcome, width: int) -> list[str]:
     head = f"{_SIGNS[verdict.state]:<{width}}  {verdict.watch}"
     pad = " " * (width + 4)
     if verdict.state == "unasked":
@@ -106,13 +106,13 @@ def _shell(text: str) -> str:
     return text if re.fullmatch(r"[\w./@:=+-]+", text) else "'" + text.replace("'", "'\\''") + "'"
 
 
-def json_text(report: Report) -> bytes:
+def json_text(report: CheckReport) -> bytes:
     """The report for a program. A number that is not finite is null."""
     document = {"version": _VERSION, **msgspec.to_builtins(report)}
     return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
 
 
-def junit_text(report: Report) -> bytes:
+def junit_text(report: CheckReport) -> bytes:
     """The report for a CI server: one test case per watch; one more if the program failed."""
     crashed = bool(report.status)
     root = ET.Element("testsuites")
@@ -151,7 +151,7 @@ def junit_text(report: Report) -> bytes:
     return text + b"\n"
 
 
-def _case(suite: ET.Element, report: Report, verdict: Verdict) -> None:
+def _case(suite: ET.Element, report: CheckReport, verdict: WatchOutcome) -> None:
     case = _named(suite, report, verdict.watch)
     if verdict.state == "hit":
         text = "\n".join(finding.text for finding in verdict.found)
@@ -166,7 +166,7 @@ def _case(suite: ET.Element, report: Report, verdict: Verdict) -> None:
         ET.SubElement(case, "skipped", {"message": _fit(verdict.caveat)})
 
 
-def _named(suite: ET.Element, report: Report, name: str) -> ET.Element:
+def _named(suite: ET.Element, report: CheckReport, name: str) -> ET.Element:
     stem = Path(report.program).stem or "program"
     return ET.SubElement(
         suite, "testcase", {"classname": f"nodescope.{_fit(stem)}", "name": _fit(name), "time": "0"}

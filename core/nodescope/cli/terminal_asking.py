@@ -22,7 +22,7 @@ from nodescope.debug.controller import Controller
 from nodescope.debug.edits.apply import edited
 from nodescope.debug.edits.syntax import parse_edit
 from nodescope.debug.expressions.compiler import compile_expression
-from nodescope.debug.history.history import Seen
+from nodescope.debug.history.history import ValueAtMoment
 from nodescope.debug.history.scope_frames import ScopeFrame
 from nodescope.debug.history.value_format import clean, seen_line
 from nodescope.debug.replay import Difference, Replay
@@ -100,7 +100,7 @@ def source_lines(controller: Controller, frame: ScopeFrame) -> Iterator[str]:
         yield clean(f"{index + 1:5} {mark} {lines[index].rstrip()}")
 
 
-def seen_named(controller: Controller, name: str) -> Seen:
+def seen_named(controller: Controller, name: str) -> ValueAtMoment:
     """A value by its port at the cursor, or by the name of its node.
 
     Raises:
@@ -129,7 +129,7 @@ def seen_named(controller: Controller, name: str) -> Seen:
 def part_of(controller: Controller, text: str) -> Any:
     """What is no expression: ``w``, ``w.grad``, ``loss/matmul[0, :2]``, ``mean.axis``.
 
-    Gives a `Seen` for a whole value, else an array, a number, or a text.
+    Gives a `ValueAtMoment` for a whole value, else an array, a number, or a text.
 
     Raises:
         NodescopeError: It is none of these.
@@ -180,7 +180,7 @@ def _attribute(controller: Controller, name: str, field: str) -> str:
     return clean(str(facts[field]))
 
 
-def target_at(controller: Controller, text: str) -> tuple[Target, Seen | None]:
+def target_at(controller: Controller, text: str) -> tuple[Target, ValueAtMoment | None]:
     """An element as it is asked about where the cursor is: ``value[0]``, ``[nan]``, ``loss@2``.
 
     Also the value, if it is one of the cursor's node.
@@ -200,7 +200,7 @@ def target_at(controller: Controller, text: str) -> tuple[Target, Seen | None]:
     return target, port
 
 
-def _as_of(controller: Controller, value: Seen | None) -> int:
+def _as_of(controller: Controller, value: ValueAtMoment | None) -> int:
     """Up to where the run is to be known: a node may have taken what is older than that value."""
     at = controller.moment
     if value is None or not value.role.startswith("inputs") or value.seq in (0, at.seq):
@@ -295,7 +295,7 @@ def diff_lines(controller: Controller, text: str) -> Iterator[str]:
     yield "bit-identical" if gap is None else _changed(gap)
 
 
-def _in_step(controller: Controller, value: Seen, step: int) -> Seen:
+def _in_step(controller: Controller, value: ValueAtMoment, step: int) -> ValueAtMoment:
     """A value as it was at the end of a step."""
     ended = [row for row in controller.history.recording.steps() if row.step == step]
     until = ended[-1].end_seq if ended else controller.moment.seq
@@ -311,7 +311,7 @@ def _in_step(controller: Controller, value: Seen, step: int) -> Seen:
         raise UsageError(f"{value.name} was not computed in step {step}")
     array = history.recording.array(value.value, recorded.seq) if recorded.summary.blob else None
     missing = "" if array is not None else "its elements were not recorded"
-    return Seen(
+    return ValueAtMoment(
         value.value, value.name, value.role, array, recorded.summary, missing, recorded.seq, step
     )
 

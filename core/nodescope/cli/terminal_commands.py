@@ -31,7 +31,7 @@ from nodescope.cli.terminal_completion import complete
 from nodescope.cli.terminal_help import HELP, folded
 from nodescope.debug.breakpoints.syntax import check_name, describe, parse_breakpoint
 from nodescope.debug.controller import Controller, Moved, SeveralError
-from nodescope.debug.history.history import Moment, Seen
+from nodescope.debug.history.history import Moment, ValueAtMoment
 from nodescope.debug.history.value_format import clean, numbers, result_line, seen_line
 from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watch.watch import parse_watch
@@ -170,7 +170,7 @@ class Console:
         for number, text in self._watches.items():
             self._say(f"  w{number} {text} = {self._watched(text)}")
 
-    def _value(self, value: Seen, at: Moment) -> None:
+    def _value(self, value: ValueAtMoment, at: Moment) -> None:
         role = value.role.replace("outputs[0]", "value")
         self._say(f"  {role} {self._paint(clean(value.name), 'node')}: {seen_line(value, at.step)}")
 
@@ -185,7 +185,7 @@ class Console:
 
     def _result(self, text: str) -> str:
         result = shown(self._controller, text)
-        if isinstance(result, Seen):
+        if isinstance(result, ValueAtMoment):
             return seen_line(result, self._controller.moment.step)
         return result_line(result)
 
@@ -203,7 +203,7 @@ class Console:
     def values(self, text: str) -> None:
         """``values``: the elements."""
         result = shown(self._controller, text or "value")
-        if isinstance(result, Seen):
+        if isinstance(result, ValueAtMoment):
             if result.array is None:
                 raise UsageError(f"{result.name} is not available: {result.missing}")
             result = result.array

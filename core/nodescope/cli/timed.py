@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from nodescope.cli.script import Ending, load, run_script
-from nodescope.engine.static.compiled import Compiled
+from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.errors import NodescopeError
 from nodescope.telling import say
 
@@ -50,10 +50,12 @@ class _Stopwatch:
         self._times: dict[str, list[int]] = {}
 
     def install(self) -> None:
-        plain = Compiled._call
+        plain = CompiledFunction._call
         local, took = self._here, self._took
 
-        def call(self: Compiled, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def call(
+            self: CompiledFunction, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Any:
             if getattr(local, "inside", False):
                 return plain(self, owner, args, kwargs)
             local.inside = True
@@ -65,7 +67,7 @@ class _Stopwatch:
                 local.inside = False
                 took(self.name, ended - began)
 
-        Compiled._call = call  # type: ignore[method-assign]
+        CompiledFunction._call = call  # type: ignore[method-assign]
 
     def _took(self, name: str, took: int) -> None:
         times = self._times.setdefault(name, [])

@@ -13,21 +13,21 @@ from nodescope.ir.graph import Graph, Node
 from nodescope.ir.scopes import base_of
 
 
-class Call(NamedTuple):
+class CapturedCall(NamedTuple):
     """One call: the captured graph that ran, and the scope around it; None if nothing tells."""
 
     graph: int
     base: str | None
 
 
-def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[Call]:
+def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[CapturedCall]:
     """The calls behind some nodes of a compiled run, in order.
 
     Args:
         ran: In order of execution; each call makes nodes of its own.
         finals: The graphs that run, by id.
     """
-    calls_made: list[Call] = []
+    calls_made: list[CapturedCall] = []
     latest: dict[int, int] = {}
     openers: dict[int, object] = {}
     seen: Counter[int] = Counter()
@@ -47,10 +47,10 @@ def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[Call]:
             # A graph may hold several nodes of one op and origin.
             if seen[node.graph] % max(1, alike[node.graph][key]) == 0:
                 latest[node.graph] = len(calls_made)
-                calls_made.append(Call(node.graph, None))
+                calls_made.append(CapturedCall(node.graph, None))
             seen[node.graph] += 1
         at = latest[node.graph]
         if calls_made[at].base is None and key in scopes[node.graph]:
             final = scopes[node.graph][key]
-            calls_made[at] = Call(node.graph, base_of(node.scope, final.scope, final.phase))
+            calls_made[at] = CapturedCall(node.graph, base_of(node.scope, final.scope, final.phase))
     return calls_made

@@ -15,7 +15,7 @@ import msgspec
 
 from nodescope.debug.controller import Controller
 from nodescope.debug.edits.syntax import parse_edit
-from nodescope.debug.history.history import Seen
+from nodescope.debug.history.history import ValueAtMoment
 from nodescope.debug.history.scope_frames import ScopeFrame
 from nodescope.debug.history.value_format import array_line, clean, number, seen_line
 from nodescope.errors import UsageError
@@ -29,10 +29,10 @@ MAX_ELEMENTS: Final = 1000
 Variable = dict[str, Any]
 
 
-class Held(NamedTuple):
+class ShownValues(NamedTuple):
     """Values in a scope, by the name that is shown."""
 
-    seen: dict[str, Seen]
+    seen: dict[str, ValueAtMoment]
 
 
 class Facts(NamedTuple):
@@ -55,7 +55,7 @@ class Variables:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._held: list[Held | Facts | Elements] = []
+        self._held: list[ShownValues | Facts | Elements] = []
         self._moved = 0
 
     def forget(self) -> None:
@@ -63,11 +63,11 @@ class Variables:
         self._held = []
         self._moved += 1
 
-    def _refer(self, group: Held | Facts | Elements) -> int:
+    def _refer(self, group: ShownValues | Facts | Elements) -> int:
         self._held.append(group)
         return len(self._held)
 
-    def _of(self, reference: int) -> Held | Facts | Elements:
+    def _of(self, reference: int) -> ShownValues | Facts | Elements:
         if not 1 <= reference <= len(self._held):
             raise UsageError("this variable belongs to an earlier stop")
         return self._held[reference - 1]
@@ -107,13 +107,13 @@ class Variables:
         return [*groups, {"name": "Node", "variablesReference": reference, "expensive": False,
                          "namedVariables": len(facts)}]  # fmt: skip
 
-    def _scope(self, name: str, values: dict[str, Seen]) -> Variable:
+    def _scope(self, name: str, values: dict[str, ValueAtMoment]) -> Variable:
         scope: Variable = {"name": name, "expensive": False, "namedVariables": len(values)}
         if name in ("Inputs", "Outputs"):
             scope["presentationHint"] = "arguments" if name == "Inputs" else "returnValue"
-        return {**scope, "variablesReference": self._refer(Held(values))}
+        return {**scope, "variablesReference": self._refer(ShownValues(values))}
 
-    def _nodes_in(self, scope: str) -> dict[str, Seen]:
+    def _nodes_in(self, scope: str) -> dict[str, ValueAtMoment]:
         """The latest values of the nodes right inside a scope, up to the cursor."""
         controller = self._controller
         at = controller.moment
@@ -132,7 +132,7 @@ class Variables:
     def variables(self, reference: int, start: int, count: int, kind: str) -> list[Variable]:
         """The variables of a reference; ``count`` elements from ``start`` on (0: all)."""
         match self._of(reference):
-            case Held(seen=values):
+            case ShownValues(seen=values):
                 return [] if kind == "indexed" else [self._seen(*entry) for entry in values.items()]
             case Facts(facts=facts):
                 if kind == "indexed":
@@ -144,7 +144,7 @@ class Variables:
                 return [] if kind == "named" else self._elements(elements, start, count)
         return []
 
-    def _seen(self, name: str, value: Seen) -> Variable:
+    def _seen(self, name: str, value: ValueAtMoment) -> Variable:
         step = self._controller.moment.step
         variable: Variable = {"name": clean(name), "value": seen_line(value, step)}
         expression = "value" if value.role == "outputs[0]" else value.role
@@ -212,7 +212,7 @@ class Variables:
         """
         group = self._of(reference)
         place = ""
-        if isinstance(group, Held) and name in group.seen:
+        if isinstance(group, ShownValues) and name in group.seen:
             value = group.seen[name].value
         elif isinstance(group, Elements) and group.value:
             value = group.value
@@ -245,7 +245,7 @@ class Variables:
             UsageError: It is none; or a leaf, which never runs.
         """
         group = self._of(reference)
-        if not isinstance(group, Held) or name not in group.seen:
+        if not isinstance(group, ShownValues) or name not in group.seen:
             raise UsageError(f"{name} is not a value of a node")
         node = self._controller.find(group.seen[name].name.partition(":")[0])
         if node.is_leaf:

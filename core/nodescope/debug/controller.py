@@ -24,7 +24,7 @@ from nodescope.debug.gate.gate import Gate
 from nodescope.debug.gate.python_stack import user_stack
 from nodescope.debug.history import navigation
 from nodescope.debug.history.breakpoint_search import goal_of, leads_back
-from nodescope.debug.history.history import History, Moment, Seen
+from nodescope.debug.history.history import History, Moment, ValueAtMoment
 from nodescope.debug.history.scope_frames import ScopeFrame, frames
 from nodescope.debug.session.state import Goal
 from nodescope.debug.watch.live_watches import LiveWatches
@@ -251,15 +251,15 @@ class Controller:
             error = stop.text.removeprefix(f"{stop.node_name} raises ")
         return Moment(node, stop.seq, stop.step, stop.thread, stop.when, True, error)
 
-    def inputs(self, at: Moment | None = None) -> tuple[Seen, ...]:
+    def inputs(self, at: Moment | None = None) -> tuple[ValueAtMoment, ...]:
         """The inputs of the cursor's node, by port."""
         return self.history.inputs(at or self.moment, self._gate.live_array)
 
-    def outputs(self, at: Moment | None = None) -> tuple[Seen, ...]:
+    def outputs(self, at: Moment | None = None) -> tuple[ValueAtMoment, ...]:
         """Its outputs, by port."""
         return self.history.outputs(at or self.moment, self._gate.live_array)
 
-    def gradient(self, at: Moment | None = None) -> Seen | None:
+    def gradient(self, at: Moment | None = None) -> ValueAtMoment | None:
         """The gradient of its first output, as far as known by then."""
         return self.history.gradient(at or self.moment, self._gate.live_array)
 
@@ -354,7 +354,7 @@ class Controller:
         expression = compile_expression(text)
         return expression(self._scene(expression, at or self.moment))
 
-    def named(self, text: str) -> Seen | None:
+    def named(self, text: str) -> ValueAtMoment | None:
         """The value of a node that a text names; None if the text is an expression.
 
         Raises:

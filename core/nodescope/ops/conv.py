@@ -18,7 +18,7 @@ from nodescope.errors import ShapeError
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import convolution, register
-from nodescope.ops.convolution import Plan
+from nodescope.ops.convolution import ConvolutionPlan
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.windows import (
     Sizes,
@@ -34,12 +34,12 @@ from nodescope.ops.windows import (
 )
 
 
-def _plan(shape: Sizes, weight: Sizes, out: Sizes, attrs: dict[str, Any]) -> Plan:
+def _plan(shape: Sizes, weight: Sizes, out: Sizes, attrs: dict[str, Any]) -> ConvolutionPlan:
     """The walk over images of ``shape`` (N, C, …) with a weight, both specs already checked."""
     padding = pair_padding(attrs["padding"])
     height, width = pair(shape[2:])
     (top, bottom), (left, right) = padding
-    return Plan(
+    return ConvolutionPlan(
         kernel=pair(weight[2:]),
         stride=pair(attrs["stride"]),
         dilation=pair(attrs["dilation"]),

@@ -22,7 +22,7 @@ _PART_BYTES = 4 << 20  # of columns at a time; more would leave the caches and f
 _WASTE = 8.0  # wasted products per copied element from which copying row by row is cheaper
 
 
-class Plan(NamedTuple):
+class ConvolutionPlan(NamedTuple):
     """How one convolution walks over its images.
 
     Attributes:
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
         return self.shape[0] // self.groups * self.kernel[0] * self.kernel[1]
 
 
-def _windows(x: Array, plan: Plan) -> Array:
+def _windows(x: Array, plan: ConvolutionPlan) -> Array:
     """A view of the padded images of shape (N, C, kh, kw, …): what each tap sees."""
     n, c = x.shape[:2]
     by_image, by_channel, by_row, by_column = x.strides
@@ -75,7 +75,7 @@ def _windows(x: Array, plan: Plan) -> Array:
     return as_strided(x, (*lead, *plan.out), (*steps, by_row * down, by_column * right))
 
 
-def _parts(n: int, plan: Plan, itemsize: int) -> Iterator[slice]:
+def _parts(n: int, plan: ConvolutionPlan, itemsize: int) -> Iterator[slice]:
     """Slices of the batch whose columns fit into `_PART_BYTES`."""
     item_bytes = plan.taps * plan.groups * plan.length * itemsize
     many = max(1, _PART_BYTES // max(item_bytes, 1))
@@ -83,12 +83,12 @@ def _parts(n: int, plan: Plan, itemsize: int) -> Iterator[slice]:
         yield slice(start, min(start + many, n))
 
 
-def _columns(view: Array, plan: Plan) -> Array:
+def _columns(view: Array, plan: ConvolutionPlan) -> Array:
     """Copied windows of some images: (n, groups, taps, length)."""
     return np.ascontiguousarray(view).reshape(len(view), plan.groups, plan.taps, plan.length)
 
 
-def _spread(y: Array, plan: Plan) -> Array:
+def _spread(y: Array, plan: ConvolutionPlan) -> Array:
     """Outputs (or cotangents of outputs) as (n, groups, channels, length)."""
     n, o = y.shape[:2]
     if plan.rows_run_on and plan.out[1] != plan.shape[2]:
@@ -98,16 +98,16 @@ def _spread(y: Array, plan: Plan) -> Array:
     return y.reshape(n, plan.groups, o // plan.groups, plan.length)
 
 
-def _ready(x: Array, plan: Plan) -> Array:
+def _ready(x: Array, plan: ConvolutionPlan) -> Array:
     return np.ascontiguousarray(padded(x, plan.padding))
 
 
-def _untouched(plan: Plan) -> bool:
+def _untouched(plan: ConvolutionPlan) -> bool:
     """Whether the padded image is its own column: a kernel of 1 with stride 1."""
     return plan.kernel == (1, 1) and plan.stride == (1, 1)
 
 
-def forward(x: Array, w: Array, plan: Plan, bias: Array | None = None) -> Array:
+def forward(x: Array, w: Array, plan: ConvolutionPlan, bias: Array | None = None) -> Array:
     """(N, C, H, W) and (O, C / groups, kh, kw) to (N, O, H', W'), plus a bias (O, 1, 1)."""
     n, o = len(x), len(w)
     x = _ready(x, plan)
@@ -138,7 +138,7 @@ def forward(x: Array, w: Array, plan: Plan, bias: Array | None = None) -> Array:
     return out
 
 
-def weight_grad(x: Array, ct: Array, plan: Plan) -> Array:
+def weight_grad(x: Array, ct: Array, plan: ConvolutionPlan) -> Array:
     """(N, C, H, W) and (N, O, H', W') to (O, C / groups, kh, kw)."""
     o = ct.shape[1]
     x = _ready(x, plan)
@@ -155,7 +155,7 @@ def weight_grad(x: Array, ct: Array, plan: Plan) -> Array:
     return total.reshape(o, plan.shape[0] // plan.groups, *plan.kernel)
 
 
-def input_grad(ct: Array, w: Array, plan: Plan) -> Array:
+def input_grad(ct: Array, w: Array, plan: ConvolutionPlan) -> Array:
     """(N, O, H', W') and (O, C / groups, kh, kw) to (N, C, H, W)."""
     n, o = ct.shape[:2]
     spread = _spread(ct, plan)

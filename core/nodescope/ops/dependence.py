@@ -5,7 +5,7 @@ traits, or follows from its family; the kinds are functions of `nodescope.ops.re
 
 Invariant: asks the op's own ``impl`` and ``vjp``, so that no op is written down a second time. What
 is listed is what matters at these very values: of a maximum the winner. A list that may be too long
-says so (`Made.exact`); it is never too short.
+says so (`ElementDependence.exact`); it is never too short.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from nodescope.ir.graph import Graph
 from nodescope.ops import get, reading
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array, Op
-from nodescope.ops.reading import Asked, Kind, Made, Read
+from nodescope.ops.reading import ElementDependence, Kind, OutputElement, Read
 from nodescope.ops.traits import traits_of
 
-__all__ = ["Made", "Read", "kind_named", "kind_of", "made_from"]
+__all__ = ["ElementDependence", "Read", "kind_named", "kind_of", "made_from"]
 
 _BY_FAMILY = {
     "elementwise": "elementwise", "activation": "elementwise", "update": "elementwise",
@@ -59,7 +59,7 @@ def made_from(
     outputs: Sequence[Array],
     position: int,
     port: int = 0,
-) -> Made:
+) -> ElementDependence:
     """The elements of its inputs that an element of an output is made from.
 
     Args:
@@ -70,7 +70,7 @@ def made_from(
         position: Which element, counted in C order.
         port: Of which output.
     """
-    query = Asked(op, tuple(inputs), attrs, tuple(outputs), port, position)
+    query = OutputElement(op, tuple(inputs), attrs, tuple(outputs), port, position)
     with np.errstate(all="ignore"):
         kind = kind_of(op)
         if kind == "body":
@@ -78,21 +78,23 @@ def made_from(
         if kind == "branch":
             chosen = attrs["then" if bool(np.asarray(inputs[0])) else "otherwise"]
             branch_dependence = _inside(chosen, query.inputs[1:], 1, query)
-            return Made(
+            return ElementDependence(
                 (Read(0, np.zeros(1, np.int64), True), *branch_dependence.reads),
                 branch_dependence.exact,
             )
         return _asked(reading.KINDS[kind], query)
 
 
-def _asked(kind: Kind, query: Asked) -> Made:
+def _asked(kind: Kind, query: OutputElement) -> ElementDependence:
     try:
         return kind(query)
     except Exception:  # an op whose impl refuses stand-ins is read as a whole
         return reading.everything(query)
 
 
-def _inside(body: Graph, arrays: Sequence[Any], first: int, query: Asked) -> Made:
+def _inside(
+    body: Graph, arrays: Sequence[Any], first: int, query: OutputElement
+) -> ElementDependence:
     """Follow an element through the nodes of a body to the body's inputs."""
     values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
     makers: dict[int, tuple[Any, int]] = {}
@@ -138,4 +140,4 @@ def _inside(body: Graph, arrays: Sequence[Any], first: int, query: Asked) -> Mad
         for i, value in enumerate(body.inputs)
         if wanted.get(value)
     ]
-    return Made(tuple(reads), exact)
+    return ElementDependence(tuple(reads), exact)

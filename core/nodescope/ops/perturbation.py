@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.ops.op import Array
-from nodescope.ops.reading import Made, Read, flat
+from nodescope.ops.reading import ElementDependence, Read, flat
 
 MOST_RUNS: Final = 192
 MOST_S: Final = 4.0
@@ -31,7 +31,7 @@ class _TooManyError(Exception):
 
 def perturbed(
     run: Run, inputs: Sequence[Any], outputs: Sequence[Array], position: int, port: int = 0
-) -> Made | None:
+) -> ElementDependence | None:
     """The elements that an element of an output changes with.
 
     At the values themselves; where these hide it, as in a result that is infinite, at other ones.
@@ -67,7 +67,7 @@ def perturbed(
         for at, array in enumerate(given)
         if array.dtype.kind not in "fc" and array.size
     ]
-    return Made(tuple(sorted(reads, key=lambda read: read.port)), exact=False)
+    return ElementDependence(tuple(sorted(reads, key=lambda read: read.port)), exact=False)
 
 
 class _Trial:

@@ -35,7 +35,7 @@ class Read(NamedTuple):
     selects: bool = False
 
 
-class Made(NamedTuple):
+class ElementDependence(NamedTuple):
     """What an element is made from.
 
     Attributes:
@@ -55,7 +55,7 @@ class Made(NamedTuple):
     note: str = ""
 
 
-class Asked(NamedTuple):
+class OutputElement(NamedTuple):
     """One element of one call."""
 
     op: Op
@@ -71,7 +71,7 @@ class Asked(NamedTuple):
         return np.shape(self.outputs[self.port])
 
 
-Kind = Callable[[Asked], Made]
+Kind = Callable[[OutputElement], ElementDependence]
 _ONE = np.zeros(1, np.int64)
 
 
@@ -109,13 +109,15 @@ def stretched(shape: tuple[int, ...], full: tuple[int, ...], position: int) -> i
     return flat_position
 
 
-def all_of(inputs: Sequence[Any]) -> Made:
+def all_of(inputs: Sequence[Any]) -> ElementDependence:
     """All elements of these inputs."""
     reads = (Read(port, _all(value)) for port, value in enumerate(inputs))
-    return Made(tuple(read for read in reads if read.at.size), exact=False)
+    return ElementDependence(tuple(read for read in reads if read.at.size), exact=False)
 
 
-def broadcast(inputs: Sequence[Any], shape: tuple[int, ...], position: int) -> Made | None:
+def broadcast(
+    inputs: Sequence[Any], shape: tuple[int, ...], position: int
+) -> ElementDependence | None:
     """The elements that are broadcast to a place of a shape; None if an input is not."""
     reads = []
     for port, value in enumerate(inputs):
@@ -123,52 +125,54 @@ def broadcast(inputs: Sequence[Any], shape: tuple[int, ...], position: int) -> M
         if place is None:
             return None
         reads.append(Read(port, _at(place)))
-    return Made(tuple(reads))
+    return ElementDependence(tuple(reads))
 
 
-def everything(query: Asked) -> Made:
+def everything(query: OutputElement) -> ElementDependence:
     """All elements of all inputs."""
     return all_of(query.inputs)
 
 
-def nothing(query: Asked) -> Made:
+def nothing(query: OutputElement) -> ElementDependence:
     """An output that only has the shape of its input."""
-    return Made(())
+    return ElementDependence(())
 
 
-def elementwise(query: Asked) -> Made:
+def elementwise(query: OutputElement) -> ElementDependence:
     """The elements that are broadcast to this place."""
     made = broadcast(query.inputs, query.shape, query.position)
     if made is None:
         return everything(query)
-    return Made(tuple(read._replace(selects=_selects(query, read.port)) for read in made.reads))
+    return ElementDependence(
+        tuple(read._replace(selects=_selects(query, read.port)) for read in made.reads)
+    )
 
 
-def _selects(query: Asked, port: int) -> bool:
+def _selects(query: OutputElement, port: int) -> bool:
     ports = query.op.ports
     return port < len(ports) and ports[port] in ("condition", "mask", "indices", "labels", "key")
 
 
-def chosen(query: Asked) -> Made:
+def chosen(query: OutputElement) -> ElementDependence:
     """``where``, ``choose`` and ``dropout``: what says which one, and the one that is taken."""
     condition, *reads = elementwise(query).reads
     if query.op.name == "dropout":
         mask = reads[0]._replace(selects=True)
         is_kept = bool(flat(query.inputs[1], mask.at)[0])
-        return Made((condition, mask) if is_kept else (mask,))
+        return ElementDependence((condition, mask) if is_kept else (mask,))
     says = flat(query.inputs[0], condition.at)[0]
     if query.op.name == "where":
-        return Made((condition._replace(selects=True), reads[0 if bool(says) else 1]))
-    return Made((condition._replace(selects=True), reads[int(says) % len(reads)]))
+        return ElementDependence((condition._replace(selects=True), reads[0 if bool(says) else 1]))
+    return ElementDependence((condition._replace(selects=True), reads[int(says) % len(reads)]))
 
 
-def replaced(query: Asked) -> Made:
+def replaced(query: OutputElement) -> ElementDependence:
     """``assign``: the new value; nothing is left of the old one."""
     dependence = elementwise(query)
-    return Made(tuple(read for read in dependence.reads if read.port == 1))
+    return ElementDependence(tuple(read for read in dependence.reads if read.port == 1))
 
 
-def moved(query: Asked) -> Made:
+def moved(query: OutputElement) -> ElementDependence:
     """Ops that only move elements: run on positions, twice, so that what they fill in is seen."""
     selectors = _selectors(query)
     sizes = [np.size(value) for value in query.inputs]
@@ -195,10 +199,10 @@ def moved(query: Asked) -> Made:
         port = int(np.searchsorted(starts, place, side="right")) - 1
         reads.insert(0, Read(port, _at(place - starts[port])))
     exact = query.op.name != "index_set" or not query.inputs[2:]
-    return Made(tuple(reads), exact)
+    return ElementDependence(tuple(reads), exact)
 
 
-def _selectors(query: Asked) -> set[int]:
+def _selectors(query: OutputElement) -> set[int]:
     name, count = query.op.name, len(query.inputs)
     if name in ("getitem", "index_add"):
         return set(range(1, count))
@@ -207,7 +211,7 @@ def _selectors(query: Asked) -> set[int]:
     return {1} if name in ("take_along_axis", "embedding") else set()
 
 
-def _selector(query: Asked, port: int) -> Read:
+def _selector(query: OutputElement, port: int) -> Read:
     """The elements of an index array that say what is taken here."""
     selector = np.asarray(query.inputs[port])
     if query.op.name == "take_along_axis":
@@ -221,7 +225,7 @@ def _selector(query: Asked, port: int) -> Read:
     return Read(port, _all(selector), True)
 
 
-def _entry(query: Asked, wanted: int) -> int:
+def _entry(query: OutputElement, wanted: int) -> int:
     """Which element of the index array ``wanted`` a place of a selection belongs to."""
     from nodescope.ops.index import Port
 
@@ -250,12 +254,12 @@ def _entry(query: Asked, wanted: int) -> int:
     return int(_index(np.broadcast_to(line, shape)[places], query.position))
 
 
-def along(query: Asked) -> Made:
+def along(query: OutputElement) -> ElementDependence:
     """Reductions without derivative: all elements of the reduced dimensions."""
-    return Made((Read(0, _group(query)),), exact=False)
+    return ElementDependence((Read(0, _group(query)),), exact=False)
 
 
-def _group(query: Asked) -> Array:
+def _group(query: OutputElement) -> Array:
     """Positions that are reduced to this one; of an op that keeps the shape, its whole row."""
     x = np.asarray(query.inputs[0])
     places = np.arange(x.size).reshape(x.shape)
@@ -275,25 +279,25 @@ def _group(query: Asked) -> Array:
     return group
 
 
-def extreme(query: Asked) -> Made:
+def extreme(query: OutputElement) -> ElementDependence:
     """``max`` and ``min``: the winner, which a NaN always is."""
     group = _group(query)
     pick = np.argmax if query.op.name == "max" else np.argmin
-    return Made((Read(0, group[[int(pick(flat(query.inputs[0], group)))]]),))
+    return ElementDependence((Read(0, group[[int(pick(flat(query.inputs[0], group)))]]),))
 
 
-def ordered(query: Asked) -> Made:
+def ordered(query: OutputElement) -> ElementDependence:
     """``sort``: the element that stands here now."""
     group = _group(query)
     row = flat(query.inputs[0], group)
     out = _index(query.outputs[query.port], query.position)
     same = np.flatnonzero((row == out) | ((row != row) & (out != out)))
     if same.size != 1:
-        return Made((Read(0, group[same] if same.size else group),), exact=False)
-    return Made((Read(0, group[same]),))
+        return ElementDependence((Read(0, group[same] if same.size else group),), exact=False)
+    return ElementDependence((Read(0, group[same]),))
 
 
-def winner(query: Asked) -> Made:
+def winner(query: OutputElement) -> ElementDependence:
     """Maxima of windows and running ones: differentiated on ranks, among which no two are equal."""
     x = np.asarray(query.inputs[0])
     if x.size > MOST_STAND_IN:
@@ -307,10 +311,10 @@ def winner(query: Asked) -> Made:
     operands = (ranks.reshape(x.shape), *query.inputs[1:])
     grads = _pulled(query, operands)
     assert grads[0] is not None
-    return Made((Read(0, np.flatnonzero(grads[0].reshape(-1))),))
+    return ElementDependence((Read(0, np.flatnonzero(grads[0].reshape(-1))),))
 
 
-def smooth(query: Asked) -> Made:
+def smooth(query: OutputElement) -> ElementDependence:
     """What the derivative says at generic values; integers and masks are listed as a whole."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
@@ -327,25 +331,25 @@ def smooth(query: Asked) -> Made:
             reads.append(Read(port, np.flatnonzero(grad.reshape(-1) != 0)))
         elif np.size(value):
             reads.append(Read(port, _all(value), True))
-    return Made(tuple(read for read in reads if read.at.size))
+    return ElementDependence(tuple(read for read in reads if read.at.size))
 
 
-def solved(query: Asked) -> Made:
+def solved(query: OutputElement) -> ElementDependence:
     """Solutions of equations: `smooth`, where rounding leaves specks of what should be zero."""
     return smooth(query)._replace(exact=False)
 
 
-def local(query: Asked) -> Made:
+def local(query: OutputElement) -> ElementDependence:
     """As `smooth`, but at the values themselves: which branch of the op they take matters."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
     operands = tuple(np.asarray(value, np.float64) for value in query.inputs)
     grads = _pulled(query, tuple(np.nan_to_num(operand, nan=1.0) for operand in operands))
     reads = (Read(i, np.flatnonzero(g.reshape(-1))) for i, g in enumerate(grads) if g is not None)
-    return Made(tuple(read for read in reads if read.at.size))
+    return ElementDependence(tuple(read for read in reads if read.at.size))
 
 
-def linear(query: Asked) -> Made:
+def linear(query: OutputElement) -> ElementDependence:
     """Sums of terms that hold one element of each operand at most: `smooth`, with the terms."""
     dependence = smooth(query)
     arrays = [r for r in dependence.reads if not r.selects]
@@ -356,7 +360,7 @@ def linear(query: Asked) -> Made:
     return _paired(query, dependence, arrays[0], arrays[1])
 
 
-def _weighted(query: Asked, dependence: Made, read: Read) -> Made:
+def _weighted(query: OutputElement, dependence: ElementDependence, read: Read) -> ElementDependence:
     """Terms of an op with one operand: each element times its weight."""
     operands = list(query.inputs)
     operands[read.port] = np.ones(np.shape(operands[read.port]), _wide(operands[read.port]))
@@ -368,7 +372,9 @@ def _weighted(query: Asked, dependence: Made, read: Read) -> Made:
     return dependence._replace(how="sum", terms=terms, paired=(read.port,))
 
 
-def _paired(query: Asked, dependence: Made, first: Read, other: Read) -> Made:
+def _paired(
+    query: OutputElement, dependence: ElementDependence, first: Read, other: Read
+) -> ElementDependence:
     """Terms of a product: differentiated by one operand, the other one says where it stands."""
     shape = np.shape(query.inputs[other.port])
     operands = list(query.inputs)
@@ -389,14 +395,14 @@ def _paired(query: Asked, dependence: Made, first: Read, other: Read) -> Made:
     )
 
 
-def product(query: Asked) -> Made:
+def product(query: OutputElement) -> ElementDependence:
     """``prod``: the factors."""
     group = _group(query)
     terms = flat(query.inputs[0], group)
-    return Made((Read(0, group),) if group.size else (), True, "product", terms, (0,))
+    return ElementDependence((Read(0, group),) if group.size else (), True, "product", terms, (0,))
 
 
-def given_linear(query: Asked) -> Made:
+def given_linear(query: OutputElement) -> ElementDependence:
     """Derivatives of poolings: linear in their first input; the others select."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
@@ -405,10 +411,10 @@ def given_linear(query: Asked) -> Made:
     assert grad is not None
     reads = [Read(0, np.flatnonzero(grad.reshape(-1)))]
     reads += [Read(i, _all(x), True) for i, x in enumerate(query.inputs) if i]
-    return Made(tuple(read for read in reads if read.at.size))
+    return ElementDependence(tuple(read for read in reads if read.at.size))
 
 
-def matrices(query: Asked) -> Made:
+def matrices(query: OutputElement) -> ElementDependence:
     """Decompositions: all elements of the matrix in the same place of a stack."""
     x = query.inputs[0]
     leading = np.shape(x)[:-2]
@@ -416,10 +422,10 @@ def matrices(query: Asked) -> Made:
         return everything(query)
     size = np.shape(x)[-2] * np.shape(x)[-1]
     stack = query.position // max(math.prod(query.shape[len(leading) :]), 1)
-    return Made((Read(0, np.arange(stack * size, (stack + 1) * size)),), exact=False)
+    return ElementDependence((Read(0, np.arange(stack * size, (stack + 1) * size)),), exact=False)
 
 
-def drawn(query: Asked) -> Made:
+def drawn(query: OutputElement) -> ElementDependence:
     """Random numbers: the key, and the parameters that are broadcast here."""
     reads = []
     for port, value in enumerate(query.inputs):
@@ -428,7 +434,7 @@ def drawn(query: Asked) -> Made:
         again = query.op.name in ("random_integers", "random_gamma")
         position = None if key or again else stretched(np.shape(value), query.shape, query.position)
         reads.append(Read(port, _all(value) if position is None else _at(position), key))
-    return Made(tuple(read for read in reads if read.at.size), exact=False)
+    return ElementDependence(tuple(read for read in reads if read.at.size), exact=False)
 
 
 KINDS: dict[str, Kind] = {
@@ -466,7 +472,9 @@ def _generic(op: Op, port: int, value: Any) -> Any:
     )
 
 
-def _pulled(query: Asked, operands: tuple[Any, ...], cotangent: complex = 1) -> list[Array | None]:
+def _pulled(
+    query: OutputElement, operands: tuple[Any, ...], cotangent: complex = 1
+) -> list[Array | None]:
     """Derivatives of one element by every input, as the op's rules give them.
 
     Raises:

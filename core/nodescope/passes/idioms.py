@@ -24,7 +24,7 @@ from nodescope.passes.fusing.clusters import Clusters
 from nodescope.passes.fusing.finder import Finder
 from nodescope.passes.fusing.kernel import given_out, make_kernel, taken, too_large
 from nodescope.passes.fusing.roles import C_DTYPES
-from nodescope.passes.fusing.rows import Found
+from nodescope.passes.fusing.rows import IdiomMatch
 from nodescope.telling import shape_words
 
 
@@ -41,7 +41,7 @@ class Idiom:
     """
 
     ops: tuple[str, ...]
-    find: Callable[[Finder, Node], Found | None]
+    find: Callable[[Finder, Node], IdiomMatch | None]
     mixed: bool = False
     assigns: bool = False
     told: str = ""
@@ -91,7 +91,7 @@ def find_idioms(draft: Draft) -> None:
     for node in clusters.nodes:
         by_op.setdefault(node.op, []).append(node)
     claimed: set[int] = set()
-    kernels: list[tuple[Found, list[int]]] = []
+    kernels: list[tuple[IdiomMatch, list[int]]] = []
     left: Counter[str] = Counter()
     for idiom in IDIOMS:
         if idiom.assigns and "read" in by_op:
@@ -127,7 +127,7 @@ def find_idioms(draft: Draft) -> None:
         draft.note(f"{name}: found {count}x; NumPy runs the separate nodes just as fast")
 
 
-def _refused(draft: Draft, idiom: Idiom, match: Found, members: list[Node]) -> str:
+def _refused(draft: Draft, idiom: Idiom, match: IdiomMatch, members: list[Node]) -> str:
     phases = sorted({node.phase for node in members})
     if len(phases) > 1 and not (idiom.mixed and match.name.startswith("matmul_")):
         return f"phases differ: {' and '.join(phases)}"

@@ -33,7 +33,7 @@ _MAYBE = frozenset({"control", "kernel"})
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ProgramStep:
     """One step of a program.
 
     Attributes:
@@ -68,7 +68,7 @@ class MemoryPlan:
 
 
 def live_ranges(
-    moments: Sequence[Moment], bases: Mapping[int, Collection[int]] | None = None
+    moments: Sequence[ProgramStep], bases: Mapping[int, Collection[int]] | None = None
 ) -> dict[int, tuple[int, int]]:
     """The first and the last moment of each base that is made.
 
@@ -91,7 +91,7 @@ def live_ranges(
 
 
 def plan_memory(
-    moments: Sequence[Moment],
+    moments: Sequence[ProgramStep],
     sizes: Mapping[int, int],
     bases: Mapping[int, Collection[int]] | None = None,
     kept: Collection[int] = (),
@@ -137,7 +137,7 @@ def _aligned(size: int) -> int:
 
 
 def _replacements(
-    moments: Sequence[Moment],
+    moments: Sequence[ProgramStep],
     sizes: Mapping[int, int],
     bases: Mapping[int, Collection[int]],
     live: Mapping[int, tuple[int, int]],
@@ -261,7 +261,7 @@ def plan_graph(graph: Graph, elementwise_in_place: bool = True) -> MemoryPlan:
         outside.update(bases.get(value, (value,)))
     nodes = [node for node in graph.nodes if not node.is_leaf]
     moments = [
-        Moment(node.outputs, node.inputs,
+        ProgramStep(node.outputs, node.inputs,
                tuple(_in_place(node, specs, bases)) if elementwise_in_place else ())
         for node in nodes
     ]  # fmt: skip

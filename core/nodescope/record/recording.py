@@ -45,7 +45,7 @@ from nodescope.record.rows import (
 from nodescope.record.run_row import run_info
 from nodescope.record.schema import EXECUTION, HOST, RAN_LAST, SUMMARY, summary_of, value_spec
 from nodescope.record.step_table import StepTable
-from nodescope.record.validate import Opened, connect, damaged
+from nodescope.record.validate import OpenedRecording, connect, damaged
 from nodescope.telling import path_of
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Recording:
         schema: The version of its format. What is read is the same for every version.
     """
 
-    def __init__(self, path: Path, opened: Opened) -> None:
+    def __init__(self, path: Path, opened: OpenedRecording) -> None:
         self.path = path
         self._opened = opened
         self._lock = threading.Lock()

@@ -60,7 +60,7 @@ _KINDS = (
 )
 
 
-class Opened(NamedTuple):
+class OpenedRecording(NamedTuple):
     """A recording that is open.
 
     Attributes:
@@ -85,7 +85,7 @@ class Opened(NamedTuple):
         self.release()
 
 
-def connect(path: Path, *, whole: bool = True) -> Opened:
+def connect(path: Path, *, whole: bool = True) -> OpenedRecording:
     """Open a recording read-only, wherever it comes from.
 
     Args:
@@ -125,7 +125,7 @@ def connect(path: Path, *, whole: bool = True) -> Opened:
     return opened
 
 
-def _check(opened: Opened, path: Path, *, whole: bool) -> None:
+def _check(opened: OpenedRecording, path: Path, *, whole: bool) -> None:
     """Whether it is whole, and nothing but a recording. Raises `sqlite3.Error` if it is damaged."""
     database = opened.database
     fault = objection(database)
@@ -221,7 +221,7 @@ def _changed(path: Path, real: Path) -> str:
     )
 
 
-def _salvaged(path: Path, real: Path, problem: str) -> Opened:
+def _salvaged(path: Path, real: Path, problem: str) -> OpenedRecording:
     """What is intact of a damaged file.
 
     Raises:
@@ -247,7 +247,7 @@ def _pending(real: Path) -> bool:
         return False
 
 
-def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
+def _connect(path: Path, real: Path, *, whole: bool) -> OpenedRecording:
     size = real.stat().st_size
     final = f"{real.as_uri()}?mode=ro&immutable=1"
     if open_here(real) and in_place(real):
@@ -281,7 +281,7 @@ def _connect(path: Path, real: Path, *, whole: bool) -> Opened:
     return _of_copy(path, real)
 
 
-def _in_place(path: Path, real: Path) -> Opened:
+def _in_place(path: Path, real: Path) -> OpenedRecording:
     """Open a file with its log, as one that locks it; raises `sqlite3.OperationalError`."""
     key = begin_reading(real)
     try:
@@ -298,7 +298,7 @@ def _of_copy(
     real: Path,
     make: Callable[[Path, Path], None] | None = None,
     lost: list[str] | None = None,
-) -> Opened:
+) -> OpenedRecording:
     copy = copied(real, make)
     try:
         if lost is not None:
@@ -337,7 +337,7 @@ def _open(
     release: Callable[[], None] = lambda: None,
     *,
     begin: bool = False,
-) -> Opened:
+) -> OpenedRecording:
     """Open a file; with ``begin``, and what lies beside it, or raise `sqlite3.OperationalError`."""
     database = None
     try:
@@ -357,4 +357,4 @@ def _open(
         raise damaged(path, error) from error
     schema = _schema(database)
     most_rows = min(max(size // _ROW_BYTES, _FEW_ROWS), _MOST_ROWS)
-    return Opened(database, limits, most_rows, release, schema=schema)
+    return OpenedRecording(database, limits, most_rows, release, schema=schema)

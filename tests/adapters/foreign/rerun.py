@@ -11,7 +11,7 @@ from nodescope.adapters.protocol import Rerun
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar
-from nodescope.ops.reading import Made, Read
+from nodescope.ops.reading import ElementDependence, Read
 from tests.adapters.foreign import library
 
 
@@ -28,14 +28,14 @@ class DistantRerun:
     def reads(
         self, node: Node, attrs: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Array],
         port: int, position: int,
-    ) -> Made | None:  # fmt: skip
+    ) -> ElementDependence | None:  # fmt: skip
         if node.op != "frobnicate":
             return None
         row, column = np.unravel_index(position, outputs[port].shape)
         size, width = inputs[1].shape
         terms = inputs[0][row] * inputs[1][:, column]
         reads = (Read(0, np.arange(size) + row * size), Read(1, np.arange(size) * width + column))
-        return Made(reads, True, "sum", terms, (0, 1))
+        return ElementDependence(reads, True, "sum", terms, (0, 1))
 
 
 RERUN: Rerun = DistantRerun()

@@ -46,7 +46,7 @@ def _(patch: Patch) -> None:
 
 @planted("operand_forgotten", found_by="numpy", help="a place is free before its last use")
 def _(patch: Patch) -> None:
-    moment = place.Moment
+    moment = place.ProgramStep
 
     def blind(makes: Any, reads: Any, replaces: Any = ()) -> Any:
         return moment(makes, reads[:1], replaces)

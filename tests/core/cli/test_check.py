@@ -14,7 +14,7 @@ import pytest
 import nodescope as ns
 from nodescope.cli import main
 from nodescope.cli.check_reports import junit_text
-from nodescope.debug.watch.check_report import Report, check
+from nodescope.debug.watch.check_report import CheckReport, check
 from nodescope.debug.watch.watch import parse_watches
 from nodescope.record.recording import Recording
 from tests.integration.processes import TRAIN, nodescope, one_line
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
     assert "no such folder" in one_line(done)
 
 
-def report_of(path: Path, watches: str) -> Report:
+def report_of(path: Path, watches: str) -> CheckReport:
     with Recording.open(path) as recording:
         return check(recording, parse_watches(watches), recommended=False)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import nodescope as ns
-from nodescope.compare.calls import Call, calls
+from nodescope.compare.calls import CapturedCall, calls
 from nodescope.compare.result import ComparedFunction, Comparison
 from nodescope.ir.graph import Graph, Node
 from tests.core.compare.programs import compared
@@ -132,4 +132,4 @@ def test_calls_are_counted_by_the_node_that_opens_them() -> None:
         node(14, "other", 1),
         node(15, "net", 1, 7), node(16, "net", 1, 7), node(17, "", 2, 7),
     ]  # fmt: skip
-    assert calls(ran, {7: final}) == [Call(7, "a"), Call(7, "")]
+    assert calls(ran, {7: final}) == [CapturedCall(7, "a"), CapturedCall(7, "")]

@@ -13,7 +13,7 @@ from nodescope.passes import memory
 from nodescope.passes.memory import (
     ALIGNMENT,
     MemoryPlan,
-    Moment,
+    ProgramStep,
     live_ranges,
     nbytes,
     plan_graph,
@@ -24,17 +24,32 @@ from tests.depth import examples
 
 
 def test_a_range_goes_from_making_to_the_last_use() -> None:
-    moments = [Moment((1,), ()), Moment((2,), (1,)), Moment((3,), (2,)), Moment((), (1, 3))]
+    moments = [
+        ProgramStep((1,), ()),
+        ProgramStep((2,), (1,)),
+        ProgramStep((3,), (2,)),
+        ProgramStep((), (1, 3)),
+    ]
     assert live_ranges(moments) == {1: (0, 3), 2: (1, 2), 3: (2, 3)}
 
 
 def test_the_use_of_a_view_is_a_use_of_its_base() -> None:
-    moments = [Moment((1,), ()), Moment((2,), (1,)), Moment((3,), (1,)), Moment((), (2,))]
+    moments = [
+        ProgramStep((1,), ()),
+        ProgramStep((2,), (1,)),
+        ProgramStep((3,), (1,)),
+        ProgramStep((), (2,)),
+    ]
     assert live_ranges(moments, {2: (1,)}) == {1: (0, 3), 3: (2, 2)}
 
 
 def test_what_is_dead_gives_its_place_away() -> None:
-    moments = [Moment((1,), ()), Moment((2,), (1,)), Moment((3,), (2,)), Moment((), (3,))]
+    moments = [
+        ProgramStep((1,), ()),
+        ProgramStep((2,), (1,)),
+        ProgramStep((3,), (2,)),
+        ProgramStep((), (3,)),
+    ]
     plan = plan_memory(moments, {1: 100, 2: 100, 3: 100})
     assert plan.offsets[1] == plan.offsets[3] != plan.offsets[2]
     assert plan.arena_bytes == 2 * 128
@@ -43,13 +58,13 @@ def test_what_is_dead_gives_its_place_away() -> None:
 
 
 def test_in_place_only_at_the_last_use_and_of_as_many_bytes() -> None:
-    def taken(moments: list[Moment], sizes: dict[int, int], **more: Any) -> Any:
+    def taken(moments: list[ProgramStep], sizes: dict[int, int], **more: Any) -> Any:
         return plan_memory(moments, sizes, **more).in_place
 
-    over = Moment((2,), (1,), ((2, 1),))
-    start, read = Moment((1,), ()), Moment((), (2,))
+    over = ProgramStep((2,), (1,), ((2, 1),))
+    start, read = ProgramStep((1,), ()), ProgramStep((), (2,))
     assert taken([start, over, read], {1: 64, 2: 64}) == ((2, 1),)
-    assert taken([start, over, Moment((), (1, 2))], {1: 64, 2: 64}) == ()
+    assert taken([start, over, ProgramStep((), (1, 2))], {1: 64, 2: 64}) == ()
     assert taken([start, over, read], {1: 64, 2: 32}) == ()
     assert taken([start, over, read], {1: 64, 2: 64}, kept={1}) == ()
     assert taken([over, read], {2: 64}) == ()  # an input is not ours
@@ -57,19 +72,26 @@ def test_in_place_only_at_the_last_use_and_of_as_many_bytes() -> None:
 
 def test_in_place_not_beside_another_view_of_the_operand() -> None:
     moments = [
-        Moment((1,), ()), Moment((2,), (1,)), Moment((3,), (1, 2), ((3, 1),)), Moment((), (3,)),
-    ]  # fmt: skip
+        ProgramStep((1,), ()),
+        ProgramStep((2,), (1,)),
+        ProgramStep((3,), (1, 2), ((3, 1),)),
+        ProgramStep((), (3,)),
+    ]
     assert plan_memory(moments, {1: 64, 3: 64}, {2: (1,)}).in_place == ()
 
 
 def test_a_place_is_taken_by_one_only() -> None:
-    moments = [Moment((1,), ()), Moment((2, 3), (1,), ((2, 1), (3, 1))), Moment((), (2, 3))]
+    moments = [
+        ProgramStep((1,), ()),
+        ProgramStep((2, 3), (1,), ((2, 1), (3, 1))),
+        ProgramStep((), (2, 3)),
+    ]
     plan = plan_memory(moments, {1: 64, 2: 64, 3: 64})
     assert plan.in_place == ((2, 1),)
     assert plan.offsets[2] != plan.offsets[3]
 
 
-def _overwritten(moments: list[Moment], sizes: dict[int, int], plan: MemoryPlan,
+def _overwritten(moments: list[ProgramStep], sizes: dict[int, int], plan: MemoryPlan,
                  bases: dict[int, tuple[int, ...]], kept: set[int]) -> str:  # fmt: skip
     """Run a plan over bytes: what is read before its time is over, or ``""``."""
     arena = np.full(plan.arena_bytes, -1)
@@ -94,7 +116,7 @@ def _overwritten(moments: list[Moment], sizes: dict[int, int], plan: MemoryPlan,
 
 @st.composite
 def programs(draw: Any) -> Any:
-    moments: list[Moment] = []
+    moments: list[ProgramStep] = []
     sizes: dict[int, int] = {}
     bases: dict[int, tuple[int, ...]] = {}
     for value in range(1, draw(st.integers(2, 30))):
@@ -102,11 +124,11 @@ def programs(draw: Any) -> Any:
         reads = tuple(draw(st.lists(st.sampled_from(known), max_size=3))) if known else ()
         if reads and draw(st.booleans()) and draw(st.booleans()):
             bases[value] = tuple({b for r in reads for b in bases.get(r, (r,))})
-            moments.append(Moment((value,), reads))
+            moments.append(ProgramStep((value,), reads))
             continue
         sizes[value] = draw(st.sampled_from([0, 1, 64, 64, 100, 200, 1000]))
         replaces = tuple((value, r) for r in reads if r not in bases and draw(st.booleans()))
-        moments.append(Moment((value,), reads, replaces))
+        moments.append(ProgramStep((value,), reads, replaces))
     unplaced = draw(st.sets(st.sampled_from(sorted(sizes)), max_size=3)) if sizes else set()
     for value in unplaced:
         del sizes[value]
@@ -132,7 +154,7 @@ def test_no_live_value_is_overwritten(program: Any, in_turn: bool) -> None:
 
 
 def test_a_simulation_finds_a_broken_plan() -> None:
-    moments = [Moment((1,), ()), Moment((2,), ()), Moment((), (1, 2))]
+    moments = [ProgramStep((1,), ()), ProgramStep((2,), ()), ProgramStep((), (1, 2))]
     broken = MemoryPlan({1: 0, 2: 0}, 64)
     assert _overwritten(moments, {1: 64, 2: 64}, broken, {}, set()) != ""
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.engine.static.compiled import Compiled
+from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.engine.static.lowering import Lowering
 from nodescope.events import HostSpan
 from nodescope.origins import origin
@@ -114,7 +114,7 @@ def test_what_a_span_of_compiling_tells_of_is_not_told_twice(file: tuple[str, ..
     *path, function = file
     compiling = (code(str(Path(ns.__file__).parent.joinpath("engine", *path)), function), 1, 0)
     assert Bench().run(*[[AUGMENT, compiling, MODULE]] * 3, [OP]).told() == []
-    assert callable(getattr(Compiled if "compiled.py" in file else Lowering, function))
+    assert callable(getattr(CompiledFunction if "compiled.py" in file else Lowering, function))
 
 
 def test_a_line_at_which_nodes_run_is_no_gap() -> None:

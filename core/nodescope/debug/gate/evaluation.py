@@ -10,7 +10,7 @@ from nodescope.arrays import to_numpy
 from nodescope.debug.breakpoints.breakpoint_set import Query
 from nodescope.debug.breakpoints.matching import condition_of, message_of
 from nodescope.debug.expressions.builtins import Scene, scene_of
-from nodescope.debug.session.state import NodeReached, SessionState, Verdict
+from nodescope.debug.session.state import ConditionResult, NodeReached, SessionState
 from nodescope.errors import ConditionError
 from nodescope.events import GradientReached, NodeFailed, NodeFinished, NodeStarted
 from nodescope.ir.scopes import is_within
@@ -63,7 +63,7 @@ def hits_of(state: SessionState, breakpoint: Breakpoint) -> int:
 
 def judge(
     breakpoint: Breakpoint, event: Reached, at: NodeReached, hits: int, elapsed_s: float
-) -> Verdict:
+) -> ConditionResult:
     """Evaluate a breakpoint's condition, and render its log message.
 
     Args:
@@ -74,18 +74,18 @@ def judge(
         elapsed_s: Seconds since the run began, without time held by the debugger.
     """
     if isinstance(event, NodeFailed):
-        return Verdict(breakpoint.id)
+        return ConditionResult(breakpoint.id)
     scene = _scene(event, at, elapsed_s)
     try:
         condition = condition_of(breakpoint)
         if condition is not None and not condition(scene):
-            return Verdict(breakpoint.id)
+            return ConditionResult(breakpoint.id)
     except ConditionError as error:
-        return Verdict(breakpoint.id, error=str(error))
+        return ConditionResult(breakpoint.id, error=str(error))
     message = message_of(breakpoint)
     node = at.gradient_of or at.node
     text = "" if message is None else message.render(scene, node, hits + 1)
-    return Verdict(breakpoint.id, true=True, text=text)
+    return ConditionResult(breakpoint.id, true=True, text=text)
 
 
 def _scene(

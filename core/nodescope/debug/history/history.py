@@ -29,7 +29,7 @@ from nodescope.record.summary import TensorSummary
 _PAGE = 256
 
 
-class Live(Protocol):
+class LiveArray(Protocol):
     """The array of a value that the program holds where it stands, or held as a node's input."""
 
     def __call__(self, value: int, port: int | None = None, /) -> Array | None:
@@ -62,7 +62,7 @@ class Moment(msgspec.Struct, frozen=True):
     time_ns: int = 0
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ValueAtMoment(msgspec.Struct, frozen=True):
     """A value at a moment.
 
     Attributes:
@@ -228,7 +228,7 @@ class History:
 
     # ------------------------------------------------------------ values
 
-    def inputs(self, at: Moment, live: Live) -> tuple[Seen, ...]:
+    def inputs(self, at: Moment, live: LiveArray) -> tuple[ValueAtMoment, ...]:
         """The inputs of a moment's node, by port."""
         # What a node writes may have the id of what it reads: an input is older than its output.
         seq = at.seq if at.when == "before" else at.seq - 1
@@ -241,7 +241,7 @@ class History:
             else:
                 name = self.value_name(value)
                 when = self._wrote(value, array, at, seq)
-                inputs.append(Seen(value, name, f"inputs[{port}]", array, None, "", *when))
+                inputs.append(ValueAtMoment(value, name, f"inputs[{port}]", array, None, "", *when))
         return tuple(inputs)
 
     def _older(self, at: Moment) -> dict[int, int]:
@@ -272,22 +272,24 @@ class History:
             recorded = self.recording.latest_at(value, recorded.seq - 1)
         return at.seq, at.step
 
-    def outputs(self, at: Moment, live: Live) -> tuple[Seen, ...]:
+    def outputs(self, at: Moment, live: LiveArray) -> tuple[ValueAtMoment, ...]:
         """Its outputs, by port."""
         outputs = []
         for port, value in enumerate(at.node.outputs):
             role = f"outputs[{port}]"
             if at.when == "before":
                 name = self.value_name(value)
-                outputs.append(Seen(value, name, role, missing="the node has not run yet"))
+                outputs.append(ValueAtMoment(value, name, role, missing="the node has not run yet"))
             elif at.error:
                 name = self.value_name(value)
-                outputs.append(Seen(value, name, role, missing=f"the node raised {at.error}"))
+                outputs.append(
+                    ValueAtMoment(value, name, role, missing=f"the node raised {at.error}")
+                )
             else:
                 outputs.append(self._seen(value, role, at, at.seq, live))
         return tuple(outputs)
 
-    def gradient(self, at: Moment, live: Live) -> Seen | None:
+    def gradient(self, at: Moment, live: LiveArray) -> ValueAtMoment | None:
         """The gradient of its first output: of the same step if known, else of the one before."""
         if not at.node.outputs:
             return None
@@ -302,22 +304,24 @@ class History:
         return self._seen(gradient, "gradient", at, until, live)
 
     def _seen(
-        self, value: int, role: str, at: Moment, seq: int | None, live: Live = nothing
-    ) -> Seen:
+        self, value: int, role: str, at: Moment, seq: int | None, live: LiveArray = nothing
+    ) -> ValueAtMoment:
         name = self.value_name(value)
         if at.live and (array := live(value)) is not None:
-            return Seen(value, name, role, array, seq=at.seq, step=at.step)
+            return ValueAtMoment(value, name, role, array, seq=at.seq, step=at.step)
         recorded = self.recording.latest_at(value, seq)
         if recorded is None:
-            return Seen(value, name, role, missing=self._why())
+            return ValueAtMoment(value, name, role, missing=self._why())
         ran = self.recording.ran_last(value, at.seq if seq is None else seq)
         if ran > recorded.seq:
             missing = f"no statistics of this execution; last known: step {recorded.step}"
             executions = self.recording.executions(ran - 1, ran)
-            return Seen(value, name, role, missing=missing, seq=ran, step=executions[0].step)
+            return ValueAtMoment(
+                value, name, role, missing=missing, seq=ran, step=executions[0].step
+            )
         elements = self.recording.array(value, recorded.seq) if recorded.summary.blob else None
         missing = "" if elements is not None else self._why()
-        return Seen(
+        return ValueAtMoment(
             value, name, role, elements, recorded.summary, missing, recorded.seq, recorded.step
         )
 

@@ -23,7 +23,7 @@ from nodescope.debug.history.breakpoint_search import (
     met_backwards,
     with_previous,
 )
-from nodescope.debug.history.history import History, Live, Moment, Seen, nothing
+from nodescope.debug.history.history import History, LiveArray, Moment, ValueAtMoment, nothing
 from nodescope.debug.session.state import Goal
 from nodescope.errors import ConditionError, UsageError
 from nodescope.events import Array
@@ -72,7 +72,7 @@ def to_breakpoint(
     *,
     back: bool,
     until: int | None = None,
-    live: Live = nothing,
+    live: LiveArray = nothing,
 ) -> SearchResult:
     """The first moment from ``at`` on at which an enabled breakpoint would stop.
 
@@ -198,7 +198,7 @@ def navigate(
     return stepped, f"{direction} {stepped.node.name}, step {stepped.step}"
 
 
-def scene(history: History, expression: Expression, at: Moment, live: Live = nothing) -> Scene:
+def scene(history: History, expression: Expression, at: Moment, live: LiveArray = nothing) -> Scene:
     """What an expression sees at a moment.
 
     Raises:
@@ -218,7 +218,7 @@ def scene(history: History, expression: Expression, at: Moment, live: Live = not
     )
 
 
-def array_of(value: Seen) -> Array:
+def array_of(value: ValueAtMoment) -> Array:
     """The elements of what was seen. Raises `ConditionError` if they are not to be had."""
     if value.array is None:
         raise ConditionError(f"{value.name} is not available: {value.missing}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.debug.history.history import Seen
+from nodescope.debug.history.history import ValueAtMoment
 from nodescope.events import Array
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.telling import visible
@@ -57,7 +57,7 @@ def array_line(array: Array) -> str:
     return summary_line(summarise(array))
 
 
-def seen_line(value: Seen, step: int | None = None) -> str:
+def seen_line(value: ValueAtMoment, step: int | None = None) -> str:
     """A value in one line; with its step where that is not ``step``."""
     if value.array is not None:
         line = array_line(value.array)

@@ -27,7 +27,7 @@ from nodescope.ops import reading
 from nodescope.ops.calls import Scalar
 from nodescope.ops.dependence import kind_named
 from nodescope.ops.perturbation import perturbed
-from nodescope.ops.reading import Made
+from nodescope.ops.reading import ElementDependence
 from nodescope.telling import last_line
 
 GROUP: Final = "nodescope.rerun"
@@ -125,7 +125,7 @@ class RecordedCall:
 
     def reads(
         self, inputs: Sequence[Any], outputs: Sequence[Array], port: int, position: int
-    ) -> Made:
+    ) -> ElementDependence:
         """Which elements of its inputs an element of an output is made from.
 
         Args:
@@ -136,7 +136,8 @@ class RecordedCall:
 
         Returns:
             What its dialect says; else what follows from its name; else what is found by running it
-            on other numbers; else all elements. `Made.note` says where it is not certain.
+            on other numbers; else all elements. `ElementDependence.note` says where it is not
+            certain.
         """
         if self.rerun is not None:
             try:

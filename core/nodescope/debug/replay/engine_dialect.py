@@ -22,7 +22,7 @@ from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.dependence import made_from
 from nodescope.ops.fused import run_body
 from nodescope.ops.op import port_name
-from nodescope.ops.reading import Made
+from nodescope.ops.reading import ElementDependence
 
 LONGEST_LOOP_S: Final = 8.0
 """How long a ``while_loop`` may run again."""
@@ -72,7 +72,7 @@ class EngineRerun:
         outputs: Sequence[Array],
         port: int,
         position: int,
-    ) -> Made | None:
+    ) -> ElementDependence | None:
         """As `nodescope.ops.dependence` says."""
         call = _call(node, attrs)
         return made_from(call.op, inputs, call.attrs, outputs, position, port)

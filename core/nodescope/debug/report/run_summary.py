@@ -124,7 +124,7 @@ class Trouble(msgspec.Struct, frozen=True):
     source: SourceLocation | None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptValues(msgspec.Struct, frozen=True):
     """What can be looked at later, and what cannot.
 
     Attributes:
@@ -183,7 +183,7 @@ class Summary(msgspec.Struct, frozen=True):
     slow_scopes: tuple[Cost, ...]
     shares: tuple[Share, ...]
     troubles: tuple[Trouble, ...]
-    kept: Kept
+    kept: KeptValues
     advice: Advice | None
     broken_loss: BrokenLoss | None = None
 
@@ -237,7 +237,7 @@ def summarise_run(
         slow_scopes=_scopes(costs, nodes),
         shares=_shares(times),
         troubles=troubles,
-        kept=Kept(
+        kept=KeptValues(
             arrays, nbytes, _ranges(recording, times), recording.dropped(),
             _short(recording.governed()), int((~times.observed()).sum()),
         ),

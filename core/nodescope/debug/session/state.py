@@ -103,7 +103,7 @@ def new_session(
 # ---------------------------------------------------------------- inputs
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ConditionResult(msgspec.Struct, frozen=True):
     """The result of a breakpoint's condition at a node.
 
     Attributes:
@@ -137,7 +137,7 @@ class NodeReached(msgspec.Struct, frozen=True):
     thread: int
     now_s: float = 0.0
     previous: tuple[str, int] | None = None
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[ConditionResult, ...] = ()
     error: str = ""
     stands_for: tuple[Node, ...] = ()
     gradient_of: Node | None = None

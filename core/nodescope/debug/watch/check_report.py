@@ -26,7 +26,7 @@ MOST_KEPT: Final = 100
 State = Literal["clean", "hit", "unasked", "failed"]
 
 
-class Found(msgspec.Struct, frozen=True):
+class WatchHit(msgspec.Struct, frozen=True):
     """One hit.
 
     Attributes:
@@ -51,7 +51,7 @@ class Found(msgspec.Struct, frozen=True):
         return f"{self.node}{f':{self.port}' if self.port else ''}@{self.step}"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class WatchOutcome(msgspec.Struct, frozen=True):
     """How it went with a watch.
 
     Attributes:
@@ -78,7 +78,7 @@ class Verdict(msgspec.Struct, frozen=True):
     hits: int
     unasked: dict[str, int]
     fault: str
-    found: tuple[Found, ...]
+    found: tuple[WatchHit, ...]
     short: tuple[str, ...] = ()
 
     @property
@@ -97,7 +97,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return "; ".join((*self.short, *missing))
 
 
-class Report(msgspec.Struct, frozen=True):
+class CheckReport(msgspec.Struct, frozen=True):
     """What a check found.
 
     Attributes:
@@ -124,7 +124,7 @@ class Report(msgspec.Struct, frozen=True):
     lost: dict[str, int]
     time_ns: int
     started_unix_ns: int
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[WatchOutcome, ...]
     nodes: int = 0
     advice: Advice | None = None
 
@@ -133,12 +133,12 @@ class Report(msgspec.Struct, frozen=True):
         """Whether no watch came to a verdict: there were none, or none could be asked."""
         return len(self.having("unasked")) == len(self.verdicts)
 
-    def having(self, *states: State) -> list[Verdict]:
+    def having(self, *states: State) -> list[WatchOutcome]:
         """The verdicts of these kinds."""
         return [verdict for verdict in self.verdicts if verdict.state in states]
 
 
-def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: bool) -> Report:
+def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: bool) -> CheckReport:
     """Ask watches of a recording.
 
     Args:
@@ -158,12 +158,12 @@ def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: b
                 reasons[_head(suggestion.watch)] = suggestion.reason
     asking = Asking(recording, [msgspec.structs.replace(watch, id=0) for watch in chosen])
     sources = {row.node.id: row.node.source for row in recording.nodes()}
-    findings: dict[int, list[Found]] = {watch.id: [] for watch in asking.watches}
+    findings: dict[int, list[WatchHit]] = {watch.id: [] for watch in asking.watches}
     for hit in asking:
         if len(findings[hit.watch]) < MOST_KEPT:
             findings[hit.watch].append(_found(hit, sources.get(hit.node)))
     info = recording.run()
-    return Report(
+    return CheckReport(
         info.name, info.argv, info.status, info.error, str(recording.path), info.level,
         len(recording.steps()), msgspec.structs.asdict(recording.dropped()),
         run_time(recording).ran_ns, info.started_unix_ns,
@@ -173,9 +173,9 @@ def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: b
 
 
 def _verdicts(
-    coverage: Coverage, findings: dict[int, list[Found]], reasons: dict[str, str]
-) -> tuple[Verdict, ...]:
-    verdicts: list[Verdict] = []
+    coverage: Coverage, findings: dict[int, list[WatchHit]], reasons: dict[str, str]
+) -> tuple[WatchOutcome, ...]:
+    verdicts: list[WatchOutcome] = []
     for outcome in coverage.asked:
         unasked = dict(sorted(outcome.unasked.items()))
         state: State = "clean"
@@ -186,7 +186,7 @@ def _verdicts(
         elif not outcome.judged:
             state = "unasked"
         head = _head(outcome.watch)
-        verdict = Verdict(
+        verdict = WatchOutcome(
             head, outcome.watch.rule, get(outcome.watch.rule).about, reasons.get(head, ""), state,
             outcome.values, outcome.looked, outcome.hits, unasked, outcome.fault,
             tuple(findings[outcome.watch.id]), tuple(outcome.shortcomings()),
@@ -200,6 +200,6 @@ def _head(watch: Watch) -> str:
     return describe(watch).rpartition(" -> ")[0]
 
 
-def _found(hit: Hit, source: SourceLocation | None) -> Found:
+def _found(hit: Hit, source: SourceLocation | None) -> WatchHit:
     text = hit.text.removeprefix(f"{hit.rule}: ")
-    return Found(hit.node_name, hit.port, hit.step, hit.seq, text, source, hit.actual)
+    return WatchHit(hit.node_name, hit.port, hit.step, hit.seq, text, source, hit.actual)

@@ -23,7 +23,7 @@ from nodescope.debug.watch.observation import (
     Inapplicable,
     MissingData,
     NotYet,
-    Seen,
+    ObservedContent,
     Sight,
     Source,
     Target,
@@ -365,7 +365,7 @@ class WatchEvaluator:
         seq: int,
         time_ns: int,
         outputs: Callable[[int], Source | None],
-        inputs: Callable[[], tuple[Seen, ...]],
+        inputs: Callable[[], tuple[ObservedContent, ...]],
         only: Collection[int] | None = None,
     ) -> list[Hit]:
         """A node has run.
@@ -419,7 +419,7 @@ class WatchEvaluator:
                     self.covered.discard(part.node.id)
         self._waiting.clear()
 
-    def _gradient_of(self, value: int) -> Seen | None:
+    def _gradient_of(self, value: int) -> ObservedContent | None:
         last = self._last.get(self._pairs.get(value, 0))
         return last[0] if last is not None else None
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.debug.watch.observation import MissingData, Seen, Sight, blocks
+from nodescope.debug.watch.observation import MissingData, ObservedContent, Sight, blocks
 from nodescope.debug.watch.rule import Finding, Parameter, Settings, needs_steps, number, percent
 from nodescope.events import Array
 from nodescope.telling import index_text
@@ -30,7 +30,7 @@ COMPARISONS: Final[dict[str, tuple[str, Callable[[Any, Any], bool]]]] = {
 }
 
 
-def abs_mean(value: Seen) -> float | None:
+def abs_mean(value: ObservedContent) -> float | None:
     """The mean magnitude; None without finite elements. Raises `MissingData`."""
 
     def make() -> float | None:
@@ -61,7 +61,7 @@ def _part_of_mean(magnitudes: Array, total_count: int) -> float:
     )
 
 
-def _abs_mean_bounds(value: Seen) -> tuple[float, float]:
+def _abs_mean_bounds(value: ObservedContent) -> tuple[float, float]:
     """Between what the mean magnitude lies, by the summary alone."""
     summary = value.summary
     finite_count = value.size - summary.nan_count - summary.inf_count
@@ -74,24 +74,24 @@ def _abs_mean_bounds(value: Seen) -> tuple[float, float]:
     return low * (1 - _SLACK), summary.norm / math.sqrt(finite_count) * (1 + _SLACK)
 
 
-def zero_percentage(value: Seen) -> float | None:
+def zero_percentage(value: ObservedContent) -> float | None:
     """Zeros among all elements, in percent; None without elements."""
     return 100 * value.summary.zero_count / value.size if value.size else None
 
 
-def _range(value: Seen) -> float | None:
+def _range(value: ObservedContent) -> float | None:
     summary = value.summary
     if summary.min is None or summary.max is None:
         return None
     return summary.max - summary.min
 
 
-def _variance(value: Seen) -> float | None:
+def _variance(value: ObservedContent) -> float | None:
     std = value.summary.std
     return None if std is None else std * std
 
 
-STATISTICS: Final[dict[str, tuple[str, Callable[[Seen], float | None]]]] = {
+STATISTICS: Final[dict[str, tuple[str, Callable[[ObservedContent], float | None]]]] = {
     "abs_mean": ("the mean magnitude", abs_mean),
     "max": ("the maximum", lambda value: value.summary.max),
     "min": ("the minimum", lambda value: value.summary.min),
@@ -104,7 +104,7 @@ STATISTICS: Final[dict[str, tuple[str, Callable[[Seen], float | None]]]] = {
 }
 
 
-def compared(value: Seen, name: str, threshold: float) -> tuple[bool, float | None]:
+def compared(value: ObservedContent, name: str, threshold: float) -> tuple[bool, float | None]:
     """Whether the statistic that a parameter such as ``abs_mean_gt`` names is so, and its number.
 
     Without numbers (no finite element) it is not. Raises `MissingData`.

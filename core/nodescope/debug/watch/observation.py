@@ -111,7 +111,7 @@ class Copied(Live):
         return self, 0
 
 
-class Seen:
+class ObservedContent:
     """The content of a value.
 
     Args:
@@ -191,7 +191,7 @@ class Seen:
         return nbytes
 
 
-class Sight(Seen):
+class Sight(ObservedContent):
     """One value at one moment.
 
     Args:
@@ -223,9 +223,9 @@ class Sight(Seen):
         roles: frozenset[Target] = frozenset(),
         time_ns: int = 0,
         owner: str = "",
-        inputs: Callable[[], tuple[Seen, ...]] = tuple,
-        before: Seen | None = None,
-        gradient: Callable[[], Seen | None] = _none,
+        inputs: Callable[[], tuple[ObservedContent, ...]] = tuple,
+        before: ObservedContent | None = None,
+        gradient: Callable[[], ObservedContent | None] = _none,
     ) -> None:
         super().__init__(source)
         self.node = node
@@ -253,17 +253,17 @@ class Sight(Seen):
         return f"{self.node.name}{port}{owner}"
 
     @property
-    def inputs(self) -> tuple[Seen, ...]:
+    def inputs(self) -> tuple[ObservedContent, ...]:
         """What the node was given, by input port."""
         return self._inputs()
 
     @property
-    def gradient(self) -> Seen | None:
+    def gradient(self) -> ObservedContent | None:
         """The latest gradient of the value; None where none is known."""
         return self._gradient()
 
     def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
-        """As of `Seen`; the sights behind it are let go, too."""
+        """As of `ObservedContent`; the sights behind it are let go, too."""
         self.before, self._inputs, self._gradient = None, tuple, _none
         return super().hold(whole=whole, statistics=statistics, room=room)
 

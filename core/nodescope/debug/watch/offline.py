@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
-from nodescope.debug.watch.observation import Seen, Source
+from nodescope.debug.watch.observation import ObservedContent, Source
 from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Array, Level
 from nodescope.ir.graph import Node
@@ -142,8 +142,10 @@ class Asking:
         def output(port: int) -> Source | None:
             return _Recorded(recording, node.outputs[port], row.seq, exact=True)
 
-        def inputs() -> tuple[Seen, ...]:
-            return tuple(Seen(_Recorded(recording, value, row.seq)) for value in node.inputs)
+        def inputs() -> tuple[ObservedContent, ...]:
+            return tuple(
+                ObservedContent(_Recorded(recording, value, row.seq)) for value in node.inputs
+            )
 
         time_ns = self._holds.ran_ns(row.start_ns + row.duration_ns)
         return self._evaluator.finished(node, row.step, row.seq, time_ns, output, inputs)

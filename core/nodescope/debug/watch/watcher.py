@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
-from nodescope.debug.watch.observation import Live, Seen, Source
+from nodescope.debug.watch.observation import Live, ObservedContent, Source
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.events import Event, GradientComputed, GraphExtended, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
@@ -142,8 +142,8 @@ class Watcher:
         def output(port: int) -> Source | None:
             return Live(outputs[port]) if port < len(outputs) else None
 
-        def inputs() -> tuple[Seen, ...]:
-            return tuple(Seen(Live(array)) for array in event.inputs)
+        def inputs() -> tuple[ObservedContent, ...]:
+            return tuple(ObservedContent(Live(array)) for array in event.inputs)
 
         with self._lock:
             return self._evaluator.finished(

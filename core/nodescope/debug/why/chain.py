@@ -23,7 +23,7 @@ from nodescope.debug.why.target import Target, parse_target, positions, value_na
 from nodescope.debug.why.value_tracing import Opened, Point, ValueTracer, point_of
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
-from nodescope.ops.reading import Made
+from nodescope.ops.reading import ElementDependence
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY
 from nodescope.telling import index_text
@@ -330,7 +330,7 @@ class Follower:
             return self._points.node(point).name
         return self._points.book.values.get(point.value, "")
 
-    def _selectors(self, opened: Opened, derivation: Made) -> list[Operand]:
+    def _selectors(self, opened: Opened, derivation: ElementDependence) -> list[Operand]:
         selectors = []
         for read in derivation.reads:
             if read.selects and read.at.size == 1:

@@ -15,7 +15,7 @@ import numpy as np
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
 from nodescope.debug.why.value_tracing import Opened
 from nodescope.events import Array
-from nodescope.ops.reading import Made, flat
+from nodescope.ops.reading import ElementDependence, flat
 from nodescope.ops.traits import traits_of
 from nodescope.telling import shape_words
 
@@ -35,7 +35,9 @@ class Candidate:
     order: int = 0
 
 
-def candidates(opened: Opened, derivation: Made, op: str) -> tuple[int, list[Candidate]]:
+def candidates(
+    opened: Opened, derivation: ElementDependence, op: str
+) -> tuple[int, list[Candidate]]:
     """How many elements of operands there are, and those to weigh, by port and order of terms."""
     weighed: list[Candidate] = []
     total = 0
@@ -76,7 +78,7 @@ def _standing_out(numbers: Array, by_value: bool) -> list[int]:
     return np.unique(np.concatenate([places[:per_kind] for places in (*chosen, largest)])).tolist()  # type: ignore[no-any-return]
 
 
-def count(opened: Opened, derivation: Made, state: str) -> int:
+def count(opened: Opened, derivation: ElementDependence, state: str) -> int:
     """How many of the operands' elements are NaN, Inf or zero."""
     count = 0
     for read in derivation.reads:
@@ -89,7 +91,11 @@ def count(opened: Opened, derivation: Made, state: str) -> int:
 
 
 def blame_order(
-    op: str, candidates: list[Candidate], opened: Opened, derivation: Made, position: int
+    op: str,
+    candidates: list[Candidate],
+    opened: Opened,
+    derivation: ElementDependence,
+    position: int,
 ) -> list[Candidate]:
     """For `births.birth`: those of the terms first, or the own element of a softmax."""
     if derivation.terms is not None:
@@ -137,7 +143,7 @@ def _shares(terms: Array | None) -> Array:
 
 
 def same(
-    op: str, kind: str, state: str, candidates: list[Candidate], derivation: Made
+    op: str, kind: str, state: str, candidates: list[Candidate], derivation: ElementDependence
 ) -> list[Candidate]:
     """Of NaN, Inf and zero: the operands that are such and pass it on."""
     if state == "finite":
@@ -203,7 +209,7 @@ def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candid
 
 
 def made_words(
-    op: str, ranked: list[Candidate], opened: Opened, derivation: Made, total: int
+    op: str, ranked: list[Candidate], opened: Opened, derivation: ElementDependence, total: int
 ) -> str:
     """What a finite number was made of."""
     if not ranked:
@@ -219,7 +225,7 @@ def made_words(
     return f"{op} of {' and '.join(numbers[port] for port in sorted(numbers))}"
 
 
-def along(opened: Opened, derivation: Made) -> str:
+def along(opened: Opened, derivation: ElementDependence) -> str:
     """Which way the elements of the one operand lie: `` along axis 0 of 6×4``, or ``""``."""
     reads = [read for read in derivation.reads if not read.selects and read.at.size > 1]
     if len(reads) != 1:

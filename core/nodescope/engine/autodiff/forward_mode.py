@@ -18,7 +18,7 @@ from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.backward import start
 from nodescope.engine.autodiff.reach import aside, behind, leads_elsewhere
 from nodescope.engine.autodiff.tape import TRACED, pull_many
-from nodescope.engine.autodiff.transforms import Call, outputs_of, zeros_for
+from nodescope.engine.autodiff.transforms import DifferentiatedCall, outputs_of, zeros_for
 from nodescope.engine.source import where
 from nodescope.engine.tensor import LEAF, SMOOTH, Tensor, alias, make, operand
 from nodescope.engine.trees import Tree, difference, flatten, unflatten
@@ -43,7 +43,7 @@ def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> tuple[A
         GradientError: A primal is not floating point, ``f`` returns something other than tensors,
             or a cotangent does not match.
     """
-    call = Call(f, primals, {}, name="vjp")
+    call = DifferentiatedCall(f, primals, {}, name="vjp")
     value = call.result[0] if has_aux else call.result
     outputs = outputs_of(value, "vjp")
     form = flatten(value)[1]
@@ -79,7 +79,7 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
         GradientError: As for `vjp`.
         ShapeError, DtypeError: A tangent does not match its primal.
     """
-    call = Call(f, primals, {}, name="jvp")
+    call = DifferentiatedCall(f, primals, {}, name="jvp")
     outputs = outputs_of(call.result, "jvp")
     form = flatten(call.result)[1]
     targets = {id(leaf): leaf for leaf in call.leaves}
@@ -166,7 +166,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]
     return value, push(*tangents)
 
 
-def _tangents(call: Call, tangents: tuple[Tree, ...]) -> list[Tensor]:
+def _tangents(call: DifferentiatedCall, tangents: tuple[Tree, ...]) -> list[Tensor]:
     tangent_leaves, form = flatten(list(tangents))
     wanted = flatten(call.trees)[1]
     if form != wanted:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import dispatch_mode
-from nodescope.engine.autodiff.transforms import Argnums, Call, numbers_of
+from nodescope.engine.autodiff.transforms import Argnums, DifferentiatedCall, numbers_of
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -143,7 +143,7 @@ def value_and_grad(
     numbers = numbers_of(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        call = Call(f, args, kwargs, numbers, name="grad")
+        call = DifferentiatedCall(f, args, kwargs, numbers, name="grad")
         value = call.result[0] if has_aux else call.result
         _check_scalar(value, has_aux, holomorphic)
         cotangent = np.ones((), value.dtype) if holomorphic else None

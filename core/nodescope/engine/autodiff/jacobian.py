@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope.engine.autodiff.forward_mode import linearize
 from nodescope.engine.autodiff.grad import grad
-from nodescope.engine.autodiff.transforms import Argnums, Call, numbers_of, outputs_of
+from nodescope.engine.autodiff.transforms import Argnums, DifferentiatedCall, numbers_of, outputs_of
 from nodescope.engine.numpy_functions.base import call
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor, make
@@ -100,7 +100,7 @@ Rows = tuple[Any, list[tuple[Any, ...]]]
 def _reverse(
     f: Callable[..., Any], args: Any, kwargs: Any, numbers: tuple[int, ...], has_aux: bool
 ) -> tuple[Rows, Any]:
-    call_ = Call(f, args, kwargs, numbers, name="jacobian")
+    call_ = DifferentiatedCall(f, args, kwargs, numbers, name="jacobian")
     value = call_.result[0] if has_aux else call_.result
     outputs = outputs_of(value, "jacobian")
     columns = []
@@ -110,7 +110,7 @@ def _reverse(
     return (flatten(value)[1], columns), call_.result[1] if has_aux else None
 
 
-def _rows(call_: Call, root: Tensor) -> list[Tensor]:
+def _rows(call_: DifferentiatedCall, root: Tensor) -> list[Tensor]:
     """The Jacobian of one output by each leaf."""
     size, turned = root.size, root.dtype.kind == "c"
     rows = []

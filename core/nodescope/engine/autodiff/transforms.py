@@ -27,7 +27,7 @@ from nodescope.errors import GradientError
 Argnums = int | tuple[int, ...]
 
 
-class Call:
+class DifferentiatedCall:
     """A function called with arguments that can be differentiated by.
 
     Attributes:

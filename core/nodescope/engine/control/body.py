@@ -30,7 +30,7 @@ from nodescope.ops.op import Array
 
 
 @dataclass
-class Body:
+class TracedBody:
     """A traced function.
 
     Attributes:
@@ -75,7 +75,7 @@ def cast_value(data: Any) -> int:
     return data.value
 
 
-def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[Any]) -> Body:
+def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[Any]) -> TracedBody:
     """Record ``function(*given)``, where the leaves of ``given`` are tensors of the graph around.
 
     Raises:
@@ -106,7 +106,7 @@ def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[An
                 source=where(),
                 hint="return gradients from the body instead, as with nodescope.grad",
             )
-    return Body(builder, tuple(inputs), outputs, structure, builder.writes)
+    return TracedBody(builder, tuple(inputs), outputs, structure, builder.writes)
 
 
 def graph_of(function: Callable[..., Tree], *arrays: Array) -> Graph:

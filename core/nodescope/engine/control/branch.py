@@ -14,7 +14,7 @@ from nodescope import ops
 from nodescope.emit.scopes import name_scope
 from nodescope.engine import dispatch_mode
 from nodescope.engine.control.body import (
-    Body,
+    TracedBody,
     check_form,
     evaluate,
     graph_of,
@@ -84,7 +84,7 @@ def _record(pred: Tensor, true_fn: Any, false_fn: Any, operands: tuple[Tree, ...
     captures.update(writes)
     around = list(captures.values())
 
-    def graph(body: Body) -> Graph:
+    def graph(body: TracedBody) -> Graph:
         known = {id(tensor): value for tensor, value in body.writes}
         with dispatch_mode.building(body.builder):
             after = [

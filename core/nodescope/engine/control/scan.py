@@ -14,7 +14,7 @@ import numpy as np
 from nodescope import ops
 from nodescope.emit.scopes import name_scope
 from nodescope.engine import dispatch_mode
-from nodescope.engine.control.body import Body, check_form, check_same, tensor_of, trace
+from nodescope.engine.control.body import TracedBody, check_form, check_same, tensor_of, trace
 from nodescope.engine.control.scan_op import record_scan
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
@@ -137,7 +137,7 @@ def _nothing(
 
 def _traced(
     f: Any, carry: list[Tensor], carry_form: Structure, columns: list[Tensor], form: Structure
-) -> Body:
+) -> TracedBody:
     rows = [
         make(np.broadcast_to(np.zeros((), column.dtype), column.shape[1:]), kind="constant")
         for column in columns

@@ -56,7 +56,7 @@ class RunMetadata:
 
 
 @dataclass
-class Program:
+class PreparedRun:
     """Fetches and feeds, made ready."""
 
     plan: Plan
@@ -106,7 +106,7 @@ class Program:
         self.metadata = replace(self.metadata, peak_bytes=peak_bytes)
 
 
-def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> Program:
+def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> PreparedRun:
     """What a session has to run.
 
     Raises:
@@ -158,5 +158,5 @@ def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> Program:
     devices = {
         canonical(plan.by_id[homes.get(call.node.id, call.node.id)].device) for call in plan.calls
     }
-    return Program(plan, reads, tuple(hosts), stateful, chained, RunMetadata(names), homes,
+    return PreparedRun(plan, reads, tuple(hosts), stateful, chained, RunMetadata(names), homes,
                     len(devices) > 1)  # fmt: skip

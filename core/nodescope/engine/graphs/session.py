@@ -22,7 +22,7 @@ from nodescope.engine.execution.partition import run_partitions
 from nodescope.engine.graphs.fetches import Fetches, feed_array
 from nodescope.engine.graphs.graph import Graph, get_default_graph
 from nodescope.engine.graphs.names import Variable
-from nodescope.engine.graphs.program import Program, RunMetadata, RunOptions, prepared
+from nodescope.engine.graphs.program import PreparedRun, RunMetadata, RunOptions, prepared
 from nodescope.engine.source import where
 from nodescope.engine.tensor import Tensor, make
 from nodescope.errors import UsageError
@@ -55,7 +55,7 @@ class Session:
         self._values: dict[int, Array] = dict(self.graph.saved)
         self._lock = threading.RLock()
         self._drawing = threading.Lock()
-        self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._programs: OrderedDict[Any, PreparedRun] = OrderedDict()
         self._closed = False
 
     def __enter__(self) -> Session:
@@ -151,7 +151,7 @@ class Session:
 
     # Programs
 
-    def _program(self, wanted: Fetches, fed: Mapping[int, Array]) -> Program:
+    def _program(self, wanted: Fetches, fed: Mapping[int, Array]) -> PreparedRun:
         key = (wanted.values, wanted.nodes, frozenset(fed), self.graph.version)
         with self._lock:
             program = self._programs.get(key)
@@ -180,7 +180,9 @@ class Session:
             self._tell_losses(program, arrays)
         return wanted.filled(dict(zip(wanted.values, arrays, strict=True)))
 
-    def _execute(self, program: Program, fed: dict[int, Array], options: RunOptions) -> list[Array]:
+    def _execute(
+        self, program: PreparedRun, fed: dict[int, Array], options: RunOptions
+    ) -> list[Array]:
         values: dict[int, Array] = dict(fed)
         first = self._first_values(program)
         for variable in program.reads:
@@ -218,7 +220,7 @@ class Session:
             return self._tried(program, feeds, effects)
         return self._arrays(program, feeds, effects, threads=options.parallel is True)
 
-    def _tell_losses(self, program: Program, outputs: Sequence[Any]) -> None:
+    def _tell_losses(self, program: PreparedRun, outputs: Sequence[Any]) -> None:
         """Tell the losses that backward passes of the run began with, as far as they are fetched.
 
         Args:
@@ -229,7 +231,7 @@ class Session:
             if tracer is not None and value in losses:
                 tracer.began(output if output.__class__ is Tensor else make(output), losses[value])
 
-    def _tried(self, program: Program, feeds: list[Array], effects: Effects) -> list[Array]:
+    def _tried(self, program: PreparedRun, feeds: list[Array], effects: Effects) -> list[Array]:
         threads = program.trial.threads()
         start = time.perf_counter_ns()
         arrays = self._arrays(program, feeds, effects, threads=threads)
@@ -237,7 +239,7 @@ class Session:
         return arrays
 
     def _arrays(
-        self, program: Program, feeds: list[Array], effects: Effects, *, threads: bool
+        self, program: PreparedRun, feeds: list[Array], effects: Effects, *, threads: bool
     ) -> list[Array]:
         if threads:
             program.metadata = replace(program.metadata, parallel=True)
@@ -249,7 +251,7 @@ class Session:
                 pass  # once more, node by node, to say which one it was
         return run_calls(program.plan, feeds, effects=effects)
 
-    def _in_places(self, program: Program, feeds: dict[int, Array]) -> list[Array]:
+    def _in_places(self, program: PreparedRun, feeds: dict[int, Array]) -> list[Array]:
         """Run the program's partitions as threads."""
         parts, plans = program.parts
         metadata = program.metadata
@@ -266,7 +268,7 @@ class Session:
         values.update(feeds)
         return [values[value] for value in program.plan.outputs]
 
-    def _first_values(self, program: Program) -> set[int]:
+    def _first_values(self, program: PreparedRun) -> set[int]:
         """Variables without a value that the run only assigns to."""
         uninitialised = {read.value for read in program.reads if self._value(read) is None}
         if not uninitialised:
@@ -281,7 +283,7 @@ class Session:
             return variable.outside.data
         return self._values.get(variable.value)
 
-    def _effects(self, program: Program, *, observed: bool = False) -> Effects:
+    def _effects(self, program: PreparedRun, *, observed: bool = False) -> Effects:
         """What reads and updates of variables do in this run."""
         if not program.stateful:
             return Effects()

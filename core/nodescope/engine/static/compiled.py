@@ -51,7 +51,7 @@ _MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
 _MOST_VARIANTS = 8  # traces with the same arguments that differ in what they captured
 
 
-class Compiled:
+class CompiledFunction:
     """A function that runs as static graphs; `compile` makes it.
 
     Attributes:
@@ -81,7 +81,7 @@ class Compiled:
         self._dynamic = Dynamic(dynamic)
         self._calls = 0
         self._many: OrderedDict[Key, None] = OrderedDict()  # keys of graphs of dynamic size
-        self._bound: dict[int, tuple[Any, Compiled]] = {}
+        self._bound: dict[int, tuple[Any, CompiledFunction]] = {}
 
     def __repr__(self) -> str:
         return f"<compiled {self.name}>"
@@ -338,7 +338,7 @@ class Compiled:
             with self._lock:
                 bound = self._bound.get(key)
                 if bound is None:
-                    own = Compiled(
+                    own = CompiledFunction(
                         self.__wrapped__, tuple(self._static), self._donate, self._wanted,
                         self.name, self._wish,
                     )  # fmt: skip
@@ -360,12 +360,12 @@ class Method:
 
     __slots__ = ("__self__", "_compiled")
 
-    def __init__(self, compiled: Compiled, owner: Any) -> None:
+    def __init__(self, compiled: CompiledFunction, owner: Any) -> None:
         self._compiled = compiled
         self.__self__ = owner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """See `Compiled.__call__`."""
+        """See `CompiledFunction.__call__`."""
         return self._compiled._call(self.__self__, args, kwargs)
 
     def __repr__(self) -> str:
@@ -376,11 +376,11 @@ class Method:
         return types.MethodType(self._compiled.__wrapped__, self.__self__)
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
-        """See `Compiled.graph`."""
+        """See `CompiledFunction.graph`."""
         return self._compiled._graph(self.__self__, args, kwargs)
 
     def explain(self) -> Explanation:
-        """See `Compiled.explain`."""
+        """See `CompiledFunction.explain`."""
         return self._compiled.explain()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from nodescope.engine.source import where
-from nodescope.engine.static.compiled import Compiled, Method, parameters_of
+from nodescope.engine.static.compiled import CompiledFunction, Method, parameters_of
 from nodescope.engine.static.dynamic import check_wanted
 from nodescope.engine.static.lowering import wish_of
 from nodescope.errors import UsageError
@@ -67,7 +67,7 @@ def compile(
             compile, static_argnames=static_argnames, donate=donate, dynamic=dynamic, name=name,
             backend=backend, passes=passes, unsafe=unsafe, memory_bytes=memory_bytes,
         )  # fmt: skip
-    if isinstance(function, Compiled | Method):
+    if isinstance(function, CompiledFunction | Method):
         return function
     if not callable(function):
         raise UsageError(
@@ -88,7 +88,7 @@ def compile(
                     source=where(),
                     hint=f"it has {', '.join(known)}",
                 )
-    return Compiled(function, static, donated, wanted, name, wish)
+    return CompiledFunction(function, static, donated, wanted, name, wish)
 
 
 def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:

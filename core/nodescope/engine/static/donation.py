@@ -14,7 +14,7 @@ from nodescope.engine.tensor import Tensor
 from nodescope.errors import UsageError
 
 
-class Gone:
+class DonatedArray:
     """Where an array was.
 
     Args:
@@ -57,4 +57,4 @@ class Gone:
 
 def donate(tensor: Tensor, function: str) -> None:
     """Take the array out of a tensor."""
-    tensor.data = Gone(tensor.data, function)  # type: ignore[assignment]
+    tensor.data = DonatedArray(tensor.data, function)  # type: ignore[assignment]

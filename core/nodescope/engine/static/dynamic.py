@@ -18,7 +18,7 @@ from typing import Any
 from nodescope.engine.static.entry import Entry
 from nodescope.engine.static.joint import Joint
 from nodescope.engine.static.signature import HELD, OWN, Form, differences, static_key
-from nodescope.engine.static.sizes import Fitted, Size, Unfit, Watch, fit, fit_array
+from nodescope.engine.static.sizes import Fitted, Size, SizeWatch, Unfit, fit, fit_array
 from nodescope.engine.static.tracing import TooLong, Traced, Tracing, trace
 from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor
@@ -291,7 +291,7 @@ def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Fam
         count += len(entry.joint.full.nodes)
     traces: list[Traced] = []
     for n in TRIED:
-        watch = Watch()
+        watch = SizeWatch()
         traces.append(_tried(function, entry, positions, n, watch, shapes, count))
         if watch.noticed:
             raise Unfit(watch.noticed)
@@ -335,7 +335,7 @@ def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Fam
 
 
 def _tried(
-    function: Function, entry: Entry, positions: tuple[int, ...], n: int, watch: Watch,
+    function: Function, entry: Entry, positions: tuple[int, ...], n: int, watch: SizeWatch,
     shapes: list[tuple[int, ...]], count: int,
 ) -> Traced:  # fmt: skip
     base = entry.traced

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nodescope.engine.static.entry import Entry
-from nodescope.engine.static.report import Report, report_of
+from nodescope.engine.static.report import CompilationReport, report_of
 from nodescope.engine.static.tracing import Traced
 from nodescope.engine.tensor import Tensor
 from nodescope.ir.graph import TensorSpec
@@ -19,7 +19,7 @@ _MOST_NAMES = 6
 
 
 @dataclass(frozen=True)
-class Held:
+class CapturedTensor:
     """A tensor that a graph takes or changes besides its arguments and results.
 
     Attributes:
@@ -63,13 +63,13 @@ class Trace:
     source: str
     trace_ms: float
     calls: int
-    constants: tuple[Held, ...]
-    captured: tuple[Held, ...]
+    constants: tuple[CapturedTensor, ...]
+    captured: tuple[CapturedTensor, ...]
     writes: tuple[str, ...]
     grads: tuple[str, ...]
     phases: dict[str, int] = field(default_factory=dict)
     dynamic: str = ""
-    compiled: tuple[Report, ...] = ()
+    compiled: tuple[CompilationReport, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"trace {self.number}: {self.reason}"]
@@ -162,21 +162,32 @@ def explained(number: int, record: Record) -> Trace:
         trace_ms=record.trace_ms,
         calls=entry.calls,
         constants=tuple(
-            Held(node.name, builder.values[value - 1].tensor, builder.arrays[value].nbytes,
-                 str(node.source or ""))
-            for node in entry.graph.nodes if node.op == "constant" for value in node.outputs
+            CapturedTensor(
+                node.name,
+                builder.values[value - 1].tensor,
+                builder.arrays[value].nbytes,
+                str(node.source or ""),
+            )
+            for node in entry.graph.nodes
+            if node.op == "constant"
+            for value in node.outputs
         ),
         captured=tuple(
-            Held(tensor.name or builder.producer(value).name, builder.values[value - 1].tensor,
-                 tensor.data.nbytes, str(builder.producer(value).source or ""))
-            for tensor, value in builder.captures if id(tensor) not in own
+            CapturedTensor(
+                tensor.name or builder.producer(value).name,
+                builder.values[value - 1].tensor,
+                tensor.data.nbytes,
+                str(builder.producer(value).source or ""),
+            )
+            for tensor, value in builder.captures
+            if id(tensor) not in own
         ),
         writes=tuple(_called(tensor, traced) for tensor, _ in traced.writes),
         grads=tuple(_called(tensor, traced) for tensor, _ in traced.grads),
         phases=dict(Counter(node.phase for node in entry.graph.nodes)),
         dynamic=record.dynamic,
         compiled=tuple(report_of(lowering, of) for of, lowering in entry.lowerings()),
-    )  # fmt: skip
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

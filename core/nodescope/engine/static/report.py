@@ -40,7 +40,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelReport:
     """A node of the compiled graph.
 
     Attributes:
@@ -66,7 +66,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Report:
+class CompilationReport:
     """How one graph was compiled.
 
     Attributes:
@@ -87,7 +87,7 @@ class Report:
     fallback: str = ""
     passes: tuple[Pass, ...] = ()
     fates: dict[str, int] = field(default_factory=dict)
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[KernelReport, ...] = ()
     memory: MemoryReport | None = None
     unfused: tuple[str, ...] = ()
     lower_ms: float = 0.0
@@ -152,13 +152,13 @@ class Report:
         return lines
 
 
-def report_of(lowering: Lowering, of: str) -> Report:
+def report_of(lowering: Lowering, of: str) -> CompilationReport:
     """How a graph was compiled, so far."""
     lowered, runner = lowering.lowered, lowering.runner
     if lowered is None or runner is None:
-        return Report(of, fallback=lowering.reason)
+        return CompilationReport(of, fallback=lowering.reason)
     machine = this_machine()
-    return Report(
+    return CompilationReport(
         of=of,
         backend=lowering.backend,
         fallback=lowering.reason,
@@ -192,7 +192,7 @@ def _pass(stage: Stage) -> Pass:
     )  # fmt: skip
 
 
-def _kernels(lowered: Lowered, machine: Machine) -> Iterable[Kernel]:
+def _kernels(lowered: Lowered, machine: Machine) -> Iterable[KernelReport]:
     specs = {value.id: value.tensor for value in lowered.graph.values}
     for node in lowered.graph.nodes:
         if node.is_leaf:
@@ -200,7 +200,7 @@ def _kernels(lowered: Lowered, machine: Machine) -> Iterable[Kernel]:
         work = node_work(node, specs)
         where = roof(work, machine)
         body: Graph | None = node.attrs["body"] if node.op == "fused" else None
-        yield Kernel(
+        yield KernelReport(
             node.name, node.attrs["pattern"] if body else node.op,
             tuple(n.name for n in body.nodes) if body else (),
             work.flops, work.moved, work.intensity, where.bound, where.least_s * 1e6,

@@ -23,7 +23,7 @@ class Unfit(Exception):
     """Why a trace cannot stand for other sizes, in words."""
 
 
-class Watch:
+class SizeWatch:
     """What happened to the sizes of one trace.
 
     Attributes:
@@ -44,9 +44,9 @@ class Watch:
 class Size(int):
     """A size that may be another in the next call. Arithmetic gives sizes again."""
 
-    watch: Watch
+    watch: SizeWatch
 
-    def __new__(cls, value: int, watch: Watch) -> Size:
+    def __new__(cls, value: int, watch: SizeWatch) -> Size:
         """A size of this trace."""
         size = super().__new__(cls, value)
         size.watch = watch

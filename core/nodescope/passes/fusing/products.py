@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from nodescope.ir.graph import Node
 from nodescope.passes.fusing.finder import Finder, Operand
-from nodescope.passes.fusing.rows import Found
+from nodescope.passes.fusing.rows import IdiomMatch
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu")
 _FUSIBLE = ("elementwise", "activation", "reduction")
 
 
-def layer(at: Finder, node: Node) -> Found | None:
+def layer(at: Finder, node: Node) -> IdiomMatch | None:
     """``activation(x @ w + b)``, or the sum alone if nothing elementwise follows."""
     if node.op == "add":
         users = at.draft.users(node.outputs[0])
         if any(user.family in _FUSIBLE and user.phase == node.phase for user in users):
             return None  # a loop that does more than this sum
         nodes = _biased(at, node.outputs[0])
-        return None if nodes is None else Found("matmul_bias", nodes[:2], nodes[0].inputs[0])
+        return None if nodes is None else IdiomMatch("matmul_bias", nodes[:2], nodes[0].inputs[0])
     name = _activation(at, node)
     if not name:
         return None
     for value in node.inputs:
         nodes = _biased(at, value)
         if nodes is not None:
-            return Found(f"matmul_bias_{name}", (*nodes[:2], node), nodes[0].inputs[0])
+            return IdiomMatch(f"matmul_bias_{name}", (*nodes[:2], node), nodes[0].inputs[0])
     return None
 
 
@@ -59,7 +59,7 @@ def _biased(at: Finder, value: int) -> tuple[Node, Node] | None:
 # Updates
 
 
-def update(at: Finder, node: Node) -> Found | None:
+def update(at: Finder, node: Node) -> IdiomMatch | None:
     """What an optimizer does to a parameter, from one of its assignments.
 
     ``sgd``, ``momentum`` or ``adam``, with weight decay in any of its usual places; ``matmul_sgd``
@@ -113,7 +113,7 @@ def _descent(at: Finder, node: Node) -> tuple[tuple[Node, ...], int, int] | None
     return None if scaled is None else ((scaled[0], change, node), parameter, scaled[1])
 
 
-def _sgd(at: Finder, node: Node) -> Found | None:
+def _sgd(at: Finder, node: Node) -> IdiomMatch | None:
     descent = _descent(at, node)
     if descent is None:
         return None
@@ -127,11 +127,11 @@ def _sgd(at: Finder, node: Node) -> Found | None:
         shapes = [len(at.shape(value)) for value in product.inputs]
         if turned is not None and shapes == [2, 2]:
             before = (turned,) if at.alone(product.inputs[0], product) else ()
-            return Found("matmul_sgd", (*before, product, *nodes), product.inputs[1])
-    return Found("sgd", (*decay, *nodes), gradient)
+            return IdiomMatch("matmul_sgd", (*before, product, *nodes), product.inputs[1])
+    return IdiomMatch("sgd", (*decay, *nodes), gradient)
 
 
-def _momentum(at: Finder, node: Node) -> Found | None:
+def _momentum(at: Finder, node: Node) -> IdiomMatch | None:
     descent = _descent(at, node)
     if descent is None:
         return None
@@ -144,11 +144,11 @@ def _momentum(at: Finder, node: Node) -> Found | None:
         slowed = _times(at, kept, stored.inputs[0])
         if slowed is not None and isinstance(gradient, int):
             decay, uphill = _decayed(at, gradient, parameter)
-            return Found("momentum", (*decay, slowed, total, *nodes, stored), uphill)
+            return IdiomMatch("momentum", (*decay, slowed, total, *nodes, stored), uphill)
     return None
 
 
-def _adam(at: Finder, node: Node) -> Found | None:
+def _adam(at: Finder, node: Node) -> IdiomMatch | None:
     parameter, new = node.inputs
     change = at.by(new, "subtract")
     if change is None:
@@ -178,7 +178,7 @@ def _adam(at: Finder, node: Node) -> Found | None:
         if squared is None or set(at.args(squared)) != {first[1]}:
             continue
         nodes += [*((scaled[0],) if scaled is not None else ()), inner, squared]
-        return Found("adam", (*nodes, *first[0], *second[0]), first[1])
+        return IdiomMatch("adam", (*nodes, *first[0], *second[0]), first[1])
     return None
 
 

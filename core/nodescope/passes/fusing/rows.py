@@ -15,7 +15,7 @@ from nodescope.passes.fusing.roles import Shape, rows_of
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IdiomMatch:
     """An idiom in a draft.
 
     Attributes:
@@ -29,7 +29,7 @@ class Found:
     source: int
 
 
-def softmax(at: Finder, node: Node) -> Found | None:
+def softmax(at: Finder, node: Node) -> IdiomMatch | None:
     """``e / sum(e)`` with ``e = exp(x - max(x))``."""
     above, below = at.args(node)
     total = at.reduced(below, "sum")
@@ -39,10 +39,10 @@ def softmax(at: Finder, node: Node) -> Found | None:
     shifted = _shifted(at, raised.inputs[0], total.axes) if raised is not None else None
     if raised is None or shifted is None or not at.trailing(total):
         return None
-    return Found("softmax", (*shifted.nodes, raised, *total.nodes, node), shifted.source)
+    return IdiomMatch("softmax", (*shifted.nodes, raised, *total.nodes, node), shifted.source)
 
 
-def _shifted(at: Finder, value: Operand, along: Shape) -> Found | None:
+def _shifted(at: Finder, value: Operand, along: Shape) -> IdiomMatch | None:
     """``x - max(x)`` along these axes."""
     node = at.by(value, "subtract")
     if node is None:
@@ -51,10 +51,10 @@ def _shifted(at: Finder, value: Operand, along: Shape) -> Found | None:
     most = at.reduced(top, "max")
     if most is None or not most.kept or most.source != x or most.axes != along:
         return None
-    return Found("", (*most.nodes, node), most.source)
+    return IdiomMatch("", (*most.nodes, node), most.source)
 
 
-def _log_total(at: Finder, value: Operand, shifted: int | None) -> Found | None:
+def _log_total(at: Finder, value: Operand, shifted: int | None) -> IdiomMatch | None:
     """``log(sum(exp(z)))`` over the last axis; ``source`` is z, which is ``shifted`` if given."""
     around, inner = at.bare(value)
     log = at.by(inner, "log")
@@ -65,10 +65,10 @@ def _log_total(at: Finder, value: Operand, shifted: int | None) -> Found | None:
     if raised is None or (shifted is not None and raised.inputs[0] != shifted):
         return None
     nodes = (raised, *total.nodes, log, *around)
-    return Found("", nodes, raised.inputs[0])
+    return IdiomMatch("", nodes, raised.inputs[0])
 
 
-def log_softmax(at: Finder, node: Node) -> Found | None:
+def log_softmax(at: Finder, node: Node) -> IdiomMatch | None:
     """``z - log(sum(exp(z)))`` with ``z = x - max(x)``."""
     z, log = at.args(node)
     if not isinstance(z, int):
@@ -79,10 +79,10 @@ def log_softmax(at: Finder, node: Node) -> Found | None:
     shifted = _shifted(at, z, last)
     if total is None or shifted is None or at.shape(log) != rows_of(shape, last):
         return None
-    return Found("log_softmax", (*shifted.nodes, *total.nodes, node), shifted.source)
+    return IdiomMatch("log_softmax", (*shifted.nodes, *total.nodes, node), shifted.source)
 
 
-def logsumexp(at: Finder, node: Node) -> Found | None:
+def logsumexp(at: Finder, node: Node) -> IdiomMatch | None:
     """``log(sum(exp(x - max(x)))) + max(x)``."""
     for log, top in at.either(node):
         total = _log_total(at, log, None)
@@ -95,11 +95,11 @@ def logsumexp(at: Finder, node: Node) -> Found | None:
             continue
         if most.source == shifted.source and most.axes == last:
             nodes = (*shifted.nodes, *total.nodes, *most.nodes, node)
-            return Found("logsumexp", nodes, shifted.source)
+            return IdiomMatch("logsumexp", nodes, shifted.source)
     return None
 
 
-def cross_entropy(at: Finder, node: Node) -> Found | None:
+def cross_entropy(at: Finder, node: Node) -> IdiomMatch | None:
     """The mean or sum of ``log(sum(exp(z))) - z[range, labels]``, or of minus a log-softmax's."""
     sign = None
     if node.op == "negative":
@@ -120,7 +120,7 @@ def cross_entropy(at: Finder, node: Node) -> Found | None:
         shifted = _shifted(at, picked.source, (1,)) if picked is not None else None
         if picked is None or total is None or shifted is None or at.bare(log)[0]:
             return None
-        return Found(
+        return IdiomMatch(
             "cross_entropy",
             (*shifted.nodes, *total.nodes, *picked.nodes, producer, *outer),
             shifted.source,
@@ -138,13 +138,15 @@ def cross_entropy(at: Finder, node: Node) -> Found | None:
         found_logs = log_softmax(at, logs)
         if found_logs is None:
             return None
-        return Found("cross_entropy", (*found_logs.nodes, *picked.nodes, *outer), found_logs.source)
+        return IdiomMatch(
+            "cross_entropy", (*found_logs.nodes, *picked.nodes, *outer), found_logs.source
+        )
     if logs.attrs["axis"] not in (1, -1):
         return None
-    return Found("cross_entropy", (logs, *picked.nodes, *outer), logs.inputs[0])
+    return IdiomMatch("cross_entropy", (logs, *picked.nodes, *outer), logs.inputs[0])
 
 
-def _picked(at: Finder, value: Operand) -> Found | None:
+def _picked(at: Finder, value: Operand) -> IdiomMatch | None:
     """``z[range(n), labels]`` of z with two axes."""
     node = at.by(value, "getitem")
     if node is None or len(node.inputs) != 3 or len(node.attrs["index"]) != 2:
@@ -157,10 +159,10 @@ def _picked(at: Finder, value: Operand) -> Found | None:
         return None
     if node.attrs["index"] != (Port(0), Port(1)):
         return None
-    return Found("", (node,), z)
+    return IdiomMatch("", (node,), z)
 
 
-def layer_norm(at: Finder, node: Node) -> Found | None:
+def layer_norm(at: Finder, node: Node) -> IdiomMatch | None:
     """``(x - mean) / sqrt(variance + eps)``, with the inverse root as a factor or a divisor."""
     for centred, root in at.either(node) if node.op == "multiply" else (at.args(node),):
         scale = _root(at, root, node.op == "multiply")
@@ -175,7 +177,7 @@ def layer_norm(at: Finder, node: Node) -> Found | None:
         spread = _variance(at, variance, mean.source, centred, mean.axes)
         if spread is not None and at.shape(root) == at.shape(middle):
             nodes = (*mean.nodes, centre, *spread, *inner, node)
-            return _scaled(at, Found("layer_norm", nodes, mean.source), node, len(mean.axes))
+            return _scaled(at, IdiomMatch("layer_norm", nodes, mean.source), node, len(mean.axes))
     return None
 
 
@@ -233,7 +235,7 @@ def _variance(
     return (squares, *mean.nodes) if twice[squares.op] else None
 
 
-def _scaled(at: Finder, match: Found, node: Node, count: int) -> Found:
+def _scaled(at: Finder, match: IdiomMatch, node: Node, count: int) -> IdiomMatch:
     """With the weight and the bias that follow, if nobody else takes what is between."""
     nodes, shape = list(match.nodes), at.shape(match.source)
     for op in ("multiply", "add"):
@@ -250,10 +252,10 @@ def _scaled(at: Finder, match: Found, node: Node, count: int) -> Found:
             break
         nodes.append(following)
         node = following
-    return Found(match.name, tuple(nodes), match.source)
+    return IdiomMatch(match.name, tuple(nodes), match.source)
 
 
-def attention(at: Finder, node: Node) -> Found | None:
+def attention(at: Finder, node: Node) -> IdiomMatch | None:
     """``softmax(q @ kT)  @ v``, with a factor and a mask before the softmax if there are any."""
     weights, _ = at.args(node)
     nodes: tuple[Node, ...]
@@ -284,7 +286,7 @@ def attention(at: Finder, node: Node) -> Found | None:
     turned = at.by(k, "transpose", "swapaxes")
     if turned is not None and at.alone(k, product):
         before.append(turned)
-    return Found("attention", (*before, product, *nodes, node), q)
+    return IdiomMatch("attention", (*before, product, *nodes, node), q)
 
 
 def _scale_or_mask(at: Finder, value: Operand) -> tuple[Node, int] | None:

@@ -13,7 +13,7 @@ from nodescope.debug.replay.dialects import recorded_call
 from nodescope.errors import ReplayError
 from nodescope.ir.attrs import GraphRef, Opaque
 from nodescope.ir.graph import Graph, Node
-from nodescope.ops.reading import Made, Read
+from nodescope.ops.reading import ElementDependence, Read
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +36,7 @@ class Elsewhere:
     def run(self, node: Node, attrs: dict[str, Any], arrays: Sequence[Array]) -> Any:
         return self.ops[node.native](*arrays)
 
-    def reads(self, *call: Any) -> Made | None:
+    def reads(self, *call: Any) -> ElementDependence | None:
         return None
 
 
@@ -53,14 +53,14 @@ def node_of(native: str, inputs: int = 1, *, op: str = "", dialect: str = "elsew
                 native=native)  # fmt: skip
 
 
-def made(node: Node, inputs: list[Array], position: int, port: int = 0) -> Made:
+def made(node: Node, inputs: list[Array], position: int, port: int = 0) -> ElementDependence:
     call = recorded_call(node)
     with np.errstate(all="ignore"):
         outputs = [np.asarray(output) for output in Elsewhere.ops[node.native](*inputs)]
     return call.reads(inputs, outputs, port, position)
 
 
-def listed(made_of: Made) -> dict[int, list[int]]:
+def listed(made_of: ElementDependence) -> dict[int, list[int]]:
     return {read.port: read.at.tolist() for read in made_of.reads}
 
 
@@ -97,7 +97,7 @@ def test_a_dialect_that_nobody_runs_says_what_why_and_how() -> None:
 
 
 def test_what_its_dialect_says_is_taken(elsewhere: Elsewhere) -> None:
-    told = Made((Read(0, np.array([2])),))
+    told = ElementDependence((Read(0, np.array([2])),))
     elsewhere.reads = lambda *call: told  # type: ignore[method-assign]
     assert made(node_of("mix", 2), [X, X], 0) is told
 

@@ -16,12 +16,12 @@ from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.session.state import (
     Announce,
     Commanded,
+    ConditionResult,
     ControllersChanged,
     Effect,
     Input,
     NodeReached,
     SessionState,
-    Verdict,
     new_session,
 )
 from nodescope.debug.session.transition import info_of, transition
@@ -58,7 +58,7 @@ def reach(
     now_s: float = 0.0,
     previous: tuple[str, int] | None = None,
     error: str = "",
-    verdicts: tuple[Verdict, ...] = (),
+    verdicts: tuple[ConditionResult, ...] = (),
 ) -> NodeReached:
     return NodeReached(node, when, step, next(_seq), thread, now_s, previous, verdicts, error)
 

@@ -16,6 +16,7 @@ from nodescope.debug.session import state as inputs
 from nodescope.debug.session.state import (
     BreakHere,
     Commanded,
+    ConditionResult,
     ControllersChanged,
     Edited,
     GraphKnown,
@@ -30,7 +31,6 @@ from nodescope.debug.session.state import (
     Release,
     StackRead,
     Tick,
-    Verdict,
     WatchesChanged,
 )
 from nodescope.errors import UsageError
@@ -212,14 +212,14 @@ def at_a_breakpoint() -> None:
     of_gradient = play(session()).give(breakpoints("op:log if max(grad) > 1"))
     of_gradient.give(reach(LOG)).expect(running)
     at_gradient = msgspec.structs.replace(
-        reach(BACK, verdicts=(Verdict(1, true=True),)), gradient_of=LOG
+        reach(BACK, verdicts=(ConditionResult(1, true=True),)), gradient_of=LOG
     )
     of_gradient.give(at_gradient).expect(stopped("breakpoint", BACK, text="gradient of loss/log"))
     once = play(session()).give(breakpoints("op:log [once]")).run(LOG).expect(stopped("breakpoint"))
     once.give(Continue()).run(LOG, step=2).expect(running)
     logs = Breakpoint("op", "log", log="seen", group="g")
     playbook = play(session()).give(breakpoints(logs, Breakpoint("op", "mean", group="g")))
-    playbook.give(reach(LOG, verdicts=(Verdict(1, true=True, text="seen"),)))
+    playbook.give(reach(LOG, verdicts=(ConditionResult(1, true=True, text="seen"),)))
     playbook.expect(running, effect(Log, "seen")).run(MEAN).expect(stopped("breakpoint", MEAN))
     became = Became(ADD, "merged into hidden_1/act/relu by cse", True)
     merged = play(session()).give(breakpoints("hidden_1/add", nodes=()))

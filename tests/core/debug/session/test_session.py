@@ -7,6 +7,7 @@ import pytest
 
 from nodescope.debug.breakpoints.matching import Catalog
 from nodescope.debug.session.state import (
+    ConditionResult,
     ControllersChanged,
     GraphKnown,
     GraphSettled,
@@ -18,7 +19,6 @@ from nodescope.debug.session.state import (
     Release,
     StackRead,
     Tick,
-    Verdict,
 )
 from nodescope.errors import BreakpointError, ConditionError, UsageError
 from nodescope.protocol import (
@@ -175,15 +175,15 @@ def test_scope_breakpoint_stops_once_per_entry():
 
 def test_conditions_decide():
     playbook = play(session()).give(breakpoints("op:log if value.max() > 3"))
-    playbook.give(reach(LOG, verdicts=(Verdict(1, true=False),))).expect(running)
-    playbook.give(reach(LOG, verdicts=(Verdict(1, true=True),))).expect(
+    playbook.give(reach(LOG, verdicts=(ConditionResult(1, true=False),))).expect(running)
+    playbook.give(reach(LOG, verdicts=(ConditionResult(1, true=True),))).expect(
         stopped("breakpoint", LOG, text="value.max() > 3 on loss/log")
     )
 
 
 def test_a_failing_condition_disables_its_breakpoint_and_says_so():
     playbook = play(session()).give(breakpoints("op:log if value > 3"))
-    playbook.give(reach(LOG, verdicts=(Verdict(1, error="use any()"),)))
+    playbook.give(reach(LOG, verdicts=(ConditionResult(1, error="use any()"),)))
     playbook.expect(running, effect(Log, "disabled at loss/log: use any()"))
     status = playbook.state.breakpoints[0]
     assert not status.breakpoint.enabled

@@ -13,6 +13,7 @@ from nodescope.debug.breakpoints.matching import Catalog, covers
 from nodescope.debug.session.state import (
     Announce,
     Commanded,
+    ConditionResult,
     ControllersChanged,
     Hold,
     Input,
@@ -23,7 +24,6 @@ from nodescope.debug.session.state import (
     Release,
     SessionState,
     Tick,
-    Verdict,
     new_session,
 )
 from nodescope.debug.session.transition import candidates, info_of, may_stop, transition
@@ -153,7 +153,9 @@ class Sessions(RuleBasedStateMachine):
         before = self.state
         reached = NodeReached(node, when, self.step, self.seq, thread, self.now_s, previous)
         verdicts = tuple(
-            Verdict(candidate.id, true=true or not candidate.condition, text=f"log {candidate.id}")
+            ConditionResult(
+                candidate.id, true=true or not candidate.condition, text=f"log {candidate.id}"
+            )
             for candidate in candidates(before, reached)
             if candidate.condition or candidate.log
         )

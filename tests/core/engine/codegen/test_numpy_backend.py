@@ -165,10 +165,10 @@ def test_large_kernels_run_in_tiles(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_loop_runs_by_its_text_while_it_is_observed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, ran = observe.Recorder._run_loop, []
+    run, ran = observe.ProgramRecorder._run_loop, []
     monkeypatch.setattr(observe, "_LONG", 1)
     monkeypatch.setattr(
-        observe.Recorder, "_run_loop", lambda self, loop: (ran.append(loop), run(self, loop))
+        observe.ProgramRecorder, "_run_loop", lambda self, loop: (ran.append(loop), run(self, loop))
     )
     function, inputs = numpy_programs.PROGRAMS[name]
     plain, fast = runners(function, inputs)

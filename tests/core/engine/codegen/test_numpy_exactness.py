@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nodescope import ops
-from nodescope.engine.codegen.numpy_backend.steps import Value, boxed
+from nodescope.engine.codegen.numpy_backend.steps import ProgramArray, boxed
 
 UFUNCS = {
     op.name: op.impl for op in ops.all_ops()
@@ -91,8 +91,8 @@ def test_a_boxed_number_promotes_as_the_number(name: str, dtype: str) -> None:
     ufunc, x = UFUNCS[name], drawn(dtype, 257, 0)
     for number in (2, 0, -3, 0.5, -0.0, 1e6, 1e300, float("inf"), float("nan"), True, 1 << 40):
         for args in ((x, number), (number, x)):
-            values = tuple(Value(1, e, None, None) if e is x else e for e in args)
-            inputs = [x if e.__class__ is Value else e for e in boxed(ufunc, values)]
+            values = tuple(ProgramArray(1, e, None, None) if e is x else e for e in args)
+            inputs = [x if e.__class__ is ProgramArray else e for e in boxed(ufunc, values)]
             with np.errstate(all="ignore"):
                 outcomes = []
                 for item in (args, inputs):

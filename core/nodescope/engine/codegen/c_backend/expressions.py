@@ -35,7 +35,7 @@ _CALL = re.compile(r"\bns_\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class OpExpression:
     """One op on elements.
 
     Attributes:
@@ -57,7 +57,9 @@ class Expression:
         return _FIELD.sub(lambda slot: f"({operands[int(slot[1])]})", self.text)
 
 
-def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) -> Expression | None:
+def expression(
+    op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]
+) -> OpExpression | None:
     """How C computes one element of an op, or None if it cannot.
 
     Args:
@@ -94,7 +96,7 @@ def expression(op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]) ->
     called = {name for function in functions for name in needs(function)}
     bounded = op.name in _POWER or any(_stem(name) in ULPS for name in called)
     exact = not bounded or np.dtype(out.dtype).kind != "f"
-    return Expression(text, dtypes, out.dtype, functions, exact)
+    return OpExpression(text, dtypes, out.dtype, functions, exact)
 
 
 def _stem(function: str) -> str:

@@ -40,7 +40,7 @@ from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ops.calls import Call, call_of
 from nodescope.ops.op import Array
 from nodescope.ops.plan import LEAVES
-from nodescope.passes.memory import MemoryPlan, Moment, plan_memory
+from nodescope.passes.memory import MemoryPlan, ProgramStep, plan_memory
 from nodescope.passes.pipeline import Lowered
 
 
@@ -106,7 +106,7 @@ class Step:
 
 
 @dataclass
-class Plan:
+class KernelPlan:
     """What runs, and its text.
 
     Attributes:
@@ -140,14 +140,14 @@ class Plan:
         return texts.readable("".join(self.parts))
 
 
-def plan_of(lowered: Lowered) -> Plan:
+def plan_of(lowered: Lowered) -> KernelPlan:
     """The plan of a lowered graph."""
     return _Planner(lowered).made()
 
 
 class _Planner:
     def __init__(self, lowered: Lowered) -> None:
-        self.plan = Plan(lowered)
+        self.plan = KernelPlan(lowered)
         self.graph = lowered.graph
         self.specs = {value.id: value.tensor for value in self.graph.values}
         self.spots: dict[int, Spot] = {}
@@ -155,7 +155,7 @@ class _Planner:
         self.needs: set[str] = set()
         self.scratch: dict[int, int] = {}  # by position of a step
 
-    def made(self) -> Plan:
+    def made(self) -> KernelPlan:
         plan = self.plan
         for value in self.graph.inputs:
             spec = self.specs[value]
@@ -297,7 +297,7 @@ class _Planner:
                 if step.function.scratch:
                     sizes[-1 - i] = step.function.scratch
                     makes.append(-1 - i)
-            moments.append(Moment(tuple(makes), tuple(spot.root for spot in step.inputs)))
+            moments.append(ProgramStep(tuple(makes), tuple(spot.root for spot in step.inputs)))
         plan.memory = plan_memory(moments, sizes)
         first = None
         for i in range(len(plan.steps) + 1):
@@ -393,6 +393,6 @@ def _bytes(spec: TensorSpec) -> int:
     return max(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize, 1)
 
 
-def reasons(plan: Plan) -> Mapping[int, str]:
+def reasons(plan: KernelPlan) -> Mapping[int, str]:
     """Why nodes run in Python, by id."""
     return {step.node.id: step.reason for step in plan.steps if step.node and step.reason}

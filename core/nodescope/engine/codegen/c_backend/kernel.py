@@ -17,7 +17,7 @@ import numpy as np
 from nodescope.engine.codegen.c_backend import products
 from nodescope.engine.codegen.c_backend.loops import Loops
 from nodescope.engine.codegen.c_backend.schedule import Group, Stage, schedule
-from nodescope.engine.codegen.c_backend.unit import Call, Gemm, Place, Sizes, Unit, Val
+from nodescope.engine.codegen.c_backend.unit import FunctionCall, Gemm, Place, Sizes, Unit, Val
 
 ALIGN = 64
 
@@ -130,8 +130,10 @@ def compose(unit: Unit) -> Body:
     unit.count = memory._count
     declared, scratch = memory.declared()
     head = [*(["const i64 n = (i64)w;"] if count else []), *lines, *declared]
-    needs = frozenset(name for stage in stages if isinstance(stage, Call) for name in stage.needs)
-    fails = any(isinstance(stage, Call) and stage.fails for stage in stages)
+    needs = frozenset(
+        name for stage in stages if isinstance(stage, FunctionCall) for name in stage.needs
+    )
+    fails = any(isinstance(stage, FunctionCall) and stage.fails for stage in stages)
     divided = tuple((*head, *part) for part in parts)
     return Body((*head, *inside), scratch, needs, fails, count, divided)
 
@@ -195,7 +197,7 @@ def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
     return needed
 
 
-def called(stage: Call, memory: Memory) -> str:
+def called(stage: FunctionCall, memory: Memory) -> str:
     """The call of a helper."""
     names: dict[str, str] = {}
     for key, values in (("o", stage.outs), ("i", stage.args)):

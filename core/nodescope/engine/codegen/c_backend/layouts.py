@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodescope.engine.codegen.c_backend.unit import (
-    Call,
+    FunctionCall,
     NoKernel,
     Place,
     Sizes,
@@ -129,9 +129,14 @@ def rows(unit: Unit, x: Val, index: Val, out: Sizes, name: str) -> Val:
     result = unit.fresh(out, x.dtype)
     width = math.prod(x.shape[1:])
     unit.prims.append(
-        Call((result,), (x, index), f"NS_ROWS({x.stored}, {{o0}}, {{i0}}, {{i1}}, {index.size}, "
-             f"{x.shape[0]}, {width});", ("rows",), fails=True)
-    )  # fmt: skip
+        FunctionCall(
+            (result,),
+            (x, index),
+            f"NS_ROWS({x.stored}, {{o0}}, {{i0}}, {{i1}}, {index.size}, {x.shape[0]}, {width});",
+            ("rows",),
+            fails=True,
+        )
+    )
     return result
 
 
@@ -147,7 +152,7 @@ def along(unit: Unit, x: Val, index: Val, axis: int, name: str) -> Val:
     # Labels of a loss are class numbers: there, none may be negative.
     least = 0 if name in ("cross_entropy", "nll_loss") else -x.shape[at]
     unit.prims.append(
-        Call((out,), (x, index), f"NS_ALONG({x.stored}, {{o0}}, {{i0}}, {{i1}}, "
+        FunctionCall((out,), (x, index), f"NS_ALONG({x.stored}, {{o0}}, {{i0}}, {{i1}}, "
              f"{math.prod(shape[:at])}, {x.shape[at]}, {index.shape[at]}, "
              f"{math.prod(shape[at + 1 :])}, {least});", ("along",), fails=True)
     )  # fmt: skip
@@ -174,7 +179,7 @@ def _along_add(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     ct, index = unit.dense(ct), unit.cast(unit.dense(index), "int64")
     out = unit.fresh(shape, ct.dtype)
     unit.prims.append(
-        Call((out,), (ct, index), f"NS_ALONG_ADD({ct.stored}, {{o0}}, {{i0}}, {{i1}}, "
+        FunctionCall((out,), (ct, index), f"NS_ALONG_ADD({ct.stored}, {{o0}}, {{i0}}, {{i1}}, "
              f"{math.prod(shape[:at])}, {shape[at]}, {spread[at]}, {math.prod(shape[at + 1 :])});",
              ("along_add",), fails=True)
     )  # fmt: skip
@@ -234,7 +239,7 @@ def rows_added(unit: Unit, ct: Val, index: Val, shape: Sizes, name: str) -> Val:
     ct, index = unit.dense(ct), unit.cast(unit.dense(index), "int64")
     out = unit.fresh(shape, ct.dtype)
     unit.prims.append(
-        Call((out,), (ct, index), f"NS_ROWS_ADD({ct.stored}, {{o0}}, {{i0}}, {{i1}}, "
+        FunctionCall((out,), (ct, index), f"NS_ROWS_ADD({ct.stored}, {{o0}}, {{i0}}, {{i1}}, "
              f"{index.size}, {shape[0]}, {math.prod(shape[1:])});", ("rows_add",), fails=True)
     )  # fmt: skip
     return out

@@ -13,7 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodescope.engine.codegen.c_backend import layouts, products, windows
-from nodescope.engine.codegen.c_backend.unit import Arg, Call, How, NoKernel, Sizes, Unit, Val
+from nodescope.engine.codegen.c_backend.unit import (
+    Arg,
+    FunctionCall,
+    How,
+    NoKernel,
+    Sizes,
+    Unit,
+    Val,
+)
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ops.calls import Call as NodeCall
 from nodescope.ops.calls import Scalar, call_of
@@ -157,9 +165,13 @@ def _arg(name: str) -> Lower:
         less = "<" if name == "argmin" else ">"
         kind = x.stored
         unit.prims.append(
-            Call((out,), (x,), f"NS_BEST({kind}, {less}, {{o0}}, {{i0}}, {before}, {shape[at]}, "
-                 f"{behind});", ("best",))
-        )  # fmt: skip
+            FunctionCall(
+                (out,),
+                (x,),
+                f"NS_BEST({kind}, {less}, {{o0}}, {{i0}}, {before}, {shape[at]}, {behind});",
+                ("best",),
+            )
+        )
         return (out,)
 
     return lower

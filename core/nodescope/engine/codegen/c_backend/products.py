@@ -18,7 +18,7 @@ import numpy as np
 from nodescope.engine.codegen.c_backend.expressions import CTYPES
 from nodescope.engine.codegen.c_backend.unit import (
     Arg,
-    Call,
+    FunctionCall,
     Gemm,
     Map,
     NoKernel,
@@ -151,7 +151,10 @@ def fold(unit: Unit) -> None:
     for v in unit.outputs:
         users[v.base] = users.get(v.base, 0) + 1
     looped = {
-        v.base for prim in unit.prims if not isinstance(prim, (Gemm, Call)) for v in prim.reads
+        v.base
+        for prim in unit.prims
+        if not isinstance(prim, (Gemm, FunctionCall))
+        for v in prim.reads
     }
     gemms = {prim.out.base: prim for prim in unit.prims if isinstance(prim, Gemm)}
     scaled: dict[Val, Map] = {}

@@ -22,7 +22,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.codegen.c_backend import toolchain
-from nodescope.engine.codegen.c_backend.generate import Function, Plan, Spot, Step, plan_of
+from nodescope.engine.codegen.c_backend.generate import Function, KernelPlan, Spot, Step, plan_of
 from nodescope.errors import CompilerError, GraphError
 from nodescope.ir.attrs import write
 from nodescope.ir.graph import Graph, TensorSpec
@@ -36,7 +36,7 @@ _MOST_BYTES = 256 << 20
 _DIGEST = hashlib.sha256().digest_size
 
 
-def plan_for(lowered: Lowered) -> Plan:
+def plan_for(lowered: Lowered) -> KernelPlan:
     """The plan of a lowered graph, remembered or generated."""
     try:
         path = toolchain.folder() / f"{key_of(lowered)}.plan"
@@ -116,7 +116,7 @@ def _read(path: Path) -> Any:
 # A plan as numbers and texts
 
 
-def _told(plan: Plan) -> tuple[Any, ...]:
+def _told(plan: KernelPlan) -> tuple[Any, ...]:
     numbers: dict[Spot, int] = {}
     functions: dict[Function, int] = {}
 
@@ -143,7 +143,7 @@ def _told(plan: Plan) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _restored(lowered: Lowered, record: tuple[Any, ...]) -> Plan:
+def _restored(lowered: Lowered, record: tuple[Any, ...]) -> KernelPlan:
     spots, functions, steps, outputs, segments, slots, results, memory, *rest = record
     places = [
         Spot(root, TensorSpec(shape, dtype), strides, offset, loose)
@@ -151,7 +151,7 @@ def _restored(lowered: Lowered, record: tuple[Any, ...]) -> Plan:
     ]
     functions_made = [*(Function(*function) for function in functions), None]
     nodes = iter([n for n in lowered.graph.nodes if n.op not in LEAVES])
-    plan = Plan(lowered, segments=segments, slots=slots, results=results)
+    plan = KernelPlan(lowered, segments=segments, slots=slots, results=results)
     for of_node, function, inputs, outs, reason in steps:
         node = next(nodes) if of_node else None
         plan.steps.append(

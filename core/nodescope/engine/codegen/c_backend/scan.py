@@ -19,7 +19,7 @@ from nodescope.engine.codegen.c_backend import kernel, primitives, products
 from nodescope.engine.codegen.c_backend.kernel import ALIGN, Body, Memory
 from nodescope.engine.codegen.c_backend.schedule import schedule
 from nodescope.engine.codegen.c_backend.unit import (
-    Call,
+    FunctionCall,
     Gemm,
     Map,
     NoKernel,
@@ -66,7 +66,7 @@ class _Scan:
         self.unit = Unit()
         self.values = [self._value(j) for j in range(len(inputs))]
         self.ends = primitives.lower_graph(self.unit, attrs["body"], self.values)
-        if any(isinstance(prim, Call) and prim.fails for prim in self.unit.prims):
+        if any(isinstance(prim, FunctionCall) and prim.fails for prim in self.unit.prims):
             raise NoKernel("a scan whose body takes elements by number")
         self.before: list[Gemm] = []
         self.after: list[tuple[int, Gemm]] = []  # number of the carry
@@ -264,7 +264,7 @@ class _Scan:
             lines.append(f"memcpy(o{i}, {starts[i]}, {size} * sizeof({kinds[i]}));")
             names[gemm.out] = f"o{i}"
             lines += products.text(gemm, names.__getitem__)
-        needs = frozenset(name for prim in unit.prims if isinstance(prim, Call)
+        needs = frozenset(name for prim in unit.prims if isinstance(prim, FunctionCall)
                           for name in prim.needs)  # fmt: skip
         return Body(tuple(lines), scratch, needs, False)
 

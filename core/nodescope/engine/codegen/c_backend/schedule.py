@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodescope.engine.codegen.c_backend.unit import (
-    Call,
+    FunctionCall,
     Gemm,
     Map,
     Place,
@@ -131,7 +131,7 @@ class Group:
         )
 
 
-Stage = Group | Gemm | Call
+Stage = Group | Gemm | FunctionCall
 
 
 def aligned(shape: Sizes, rank: int) -> Sizes | None:
@@ -173,7 +173,7 @@ def schedule(unit: Unit) -> list[Stage]:
         return ready.get(v.base, -1)
 
     for prim in unit.prims:
-        if isinstance(prim, (Gemm, Call)):
+        if isinstance(prim, (Gemm, FunctionCall)):
             stages.append(prim)
             for out in prim.writes:
                 ready[out.base] = len(stages) - 1

@@ -1,7 +1,8 @@
 """Unit: what one kernel does, as primitives on values that may be views of memory.
 
 A primitive computes elements (`Map`), sums or the like (`Reduce`), writes a value into a part of
-another one's memory (`Place`), multiplies matrices (`Gemm`), or calls a function of C (`Call`).
+another one's memory (`Place`), multiplies matrices (`Gemm`), or calls a C function
+(`FunctionCall`).
 
 Invariant: a value is written by the primitives before those that read it; views are never copied
 here.
@@ -17,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from nodescope import ops
-from nodescope.engine.codegen.c_backend.expressions import CTYPES, Expression, expression
+from nodescope.engine.codegen.c_backend.expressions import CTYPES, OpExpression, expression
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Operand
 
@@ -94,7 +95,7 @@ class Map:
 
     out: Val
     args: tuple[Arg, ...]
-    how: Expression
+    how: OpExpression
     reads: tuple[Val, ...] = ()
     writes: tuple[Val, ...] = ()
 
@@ -155,7 +156,7 @@ class Gemm:
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class FunctionCall:
     """A function of C.
 
     Attributes:
@@ -178,7 +179,7 @@ class Call:
         self.reads, self.writes = self.args, self.outs
 
 
-Prim = Map | Reduce | Place | Gemm | Call
+Prim = Map | Reduce | Place | Gemm | FunctionCall
 """``reads`` and ``writes`` are the values among its operands and its results."""
 
 
@@ -272,7 +273,7 @@ class Unit:
     def fill(self, shape: Sizes, value: float, dtype: str) -> Val:
         """The same number everywhere."""
         out = self.fresh(shape, dtype)
-        self.prims.append(Map(out, (value,), Expression("{0}", (dtype,), dtype, ())))
+        self.prims.append(Map(out, (value,), OpExpression("{0}", (dtype,), dtype, ())))
         return out
 
     def cast(self, v: Val, dtype: str) -> Val:
@@ -325,12 +326,12 @@ class Unit:
         return self.view(v, [v.shape[i] for i in axes], [v.strides[i] for i in axes])
 
 
-_MAPS: dict[Any, tuple[Expression, Sizes] | None] = {}
+_MAPS: dict[Any, tuple[OpExpression, Sizes] | None] = {}
 
 
 def expressed(
     name: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
-) -> tuple[Expression, Sizes]:
+) -> tuple[OpExpression, Sizes]:
     """An elementwise op's expression and the shape of its result. Raises `NoKernel`."""
     # Scalars by type, sign and value: 1, 1.0 and True are other operands, as are 0.0 and -0.0.
     key: Any = (
@@ -351,7 +352,7 @@ def expressed(
 
 def _expressed(
     name: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
-) -> tuple[Expression, Sizes] | None:
+) -> tuple[OpExpression, Sizes] | None:
     op = ops.get(name)
     how = expression(op, operands, attrs)
     if how is None:

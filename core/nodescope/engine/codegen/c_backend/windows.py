@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodescope.engine.codegen.c_backend.expressions import CTYPES
-from nodescope.engine.codegen.c_backend.unit import Call, NoKernel, Sizes, Unit, Val
+from nodescope.engine.codegen.c_backend.unit import FunctionCall, NoKernel, Sizes, Unit, Val
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.windows import pair, pair_padding
 
@@ -223,7 +223,7 @@ def _conv(way: str) -> Lower:
             f"ns_{name}_{kind}({{o0}}, {{i0}}, {{i1}}{bias}, {{o1}}, {{o2}}, {_listed(numbers)});"
         )
         needs = (f"0columns_{kind}", f"{name}_{kind}")
-        unit.prims.append(Call((image_out, columns, rows), tuple(dense), text, needs))
+        unit.prims.append(FunctionCall((image_out, columns, rows), tuple(dense), text, needs))
         return (image_out,)
 
     return lower
@@ -262,7 +262,7 @@ def _pool(way: str) -> Lower:
             results = (image_out, unit.fresh((oh * ow,), "uint8"))
             operands += ", {o1}"
         text = f"ns_{name}_{kind}({{o0}}, {operands}, {_listed(numbers)});"
-        unit.prims.append(Call(results, tuple(dense), text, (f"{name}_{kind}",)))
+        unit.prims.append(FunctionCall(results, tuple(dense), text, (f"{name}_{kind}",)))
         return (image_out,)
 
     return lower

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.numpy_backend.steps import Box, Value, disjoint
+from nodescope.engine.codegen.numpy_backend.steps import Box, ProgramArray, disjoint
 from nodescope.ops import get
 from nodescope.ops.activation import GELU, GELU_CUBIC
 from nodescope.ops.masking import WORDS
@@ -28,7 +28,7 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
     """How an op is taken apart for these operands; None if it is not."""
     impl = op.impl
     if isinstance(impl, np.ufunc):
-        if impl.nout != 1 or not any(argument.__class__ is Value for argument in args):
+        if impl.nout != 1 or not any(argument.__class__ is ProgramArray for argument in args):
             return None
         if impl is np.add and _boxes_apart(args):
             return _add_boxes
@@ -44,11 +44,15 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
 
 
 def _values(args: tuple[Any, ...]) -> bool:
-    return all(argument.__class__ is Value and argument.dtype.kind in "biufc" for argument in args)
+    return all(
+        argument.__class__ is ProgramArray and argument.dtype.kind in "biufc" for argument in args
+    )
 
 
 def _floats(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
-    return all(argument.__class__ is Value and argument.dtype.kind == "f" for argument in args)
+    return all(
+        argument.__class__ is ProgramArray and argument.dtype.kind == "f" for argument in args
+    )
 
 
 def _any(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
@@ -75,32 +79,32 @@ def _contiguous(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 # Layout
 
 
-def _reshape(rec: Any, x: Value, shape: tuple[int, ...]) -> Value:
+def _reshape(rec: Any, x: ProgramArray, shape: tuple[int, ...]) -> ProgramArray:
     return rec.view(lambda a: a.reshape(shape), x, f"{{0}}.reshape({shape!r})")  # type: ignore[no-any-return]
 
 
-def _transpose(rec: Any, x: Value, axes: tuple[int, ...] | None) -> Value:
+def _transpose(rec: Any, x: ProgramArray, axes: tuple[int, ...] | None) -> ProgramArray:
     text = "{0}.T" if axes is None else f"{{0}}.transpose({axes!r})"
     return rec.view(lambda a: a.transpose(axes), x, text)  # type: ignore[no-any-return]
 
 
-def _broadcast(rec: Any, x: Value, shape: tuple[int, ...]) -> Value:
+def _broadcast(rec: Any, x: ProgramArray, shape: tuple[int, ...]) -> ProgramArray:
     return rec.view(lambda a: np.broadcast_to(a, shape), x, f"np.broadcast_to({{0}}, {shape!r})")  # type: ignore[no-any-return]
 
 
-def _squeeze(rec: Any, x: Value, axis: Any) -> Value:
+def _squeeze(rec: Any, x: ProgramArray, axis: Any) -> ProgramArray:
     return rec.view(lambda a: np.squeeze(a, axis=axis), x, f"np.squeeze({{0}}, axis={axis!r})")  # type: ignore[no-any-return]
 
 
-def _expand_dims(rec: Any, x: Value, axis: Any) -> Value:
+def _expand_dims(rec: Any, x: ProgramArray, axis: Any) -> ProgramArray:
     return rec.view(lambda a: np.expand_dims(a, axis), x, f"np.expand_dims({{0}}, {axis!r})")  # type: ignore[no-any-return]
 
 
-def _flip(rec: Any, x: Value, axis: Any) -> Value:
+def _flip(rec: Any, x: ProgramArray, axis: Any) -> ProgramArray:
     return rec.view(lambda a: np.flip(a, axis), x, f"np.flip({{0}}, {axis!r})")  # type: ignore[no-any-return]
 
 
-def _getitem(rec: Any, x: Value, index: tuple[Any, ...]) -> Value:
+def _getitem(rec: Any, x: ProgramArray, index: tuple[Any, ...]) -> ProgramArray:
     inside = "".join(f"{_index(item)}, " for item in index) or "()"
     return rec.view(lambda a: a[index], x, f"{{0}}[{inside.rstrip()}]")  # type: ignore[no-any-return]
 
@@ -119,11 +123,11 @@ def _is_basic_index(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     )
 
 
-def _itself(rec: Any, x: Value) -> Value:
+def _itself(rec: Any, x: ProgramArray) -> ProgramArray:
     return rec.view(lambda a: a, x, "{0}", True)  # type: ignore[no-any-return]
 
 
-def _assign(rec: Any, old: Value, new: Value) -> Value:
+def _assign(rec: Any, old: ProgramArray, new: ProgramArray) -> ProgramArray:
     return new if old.dtype == new.dtype else rec.copy(new, old.dtype)
 
 
@@ -147,8 +151,10 @@ def stack(*parts: Any, axis: int, out: Any = None) -> Any:
 # Parts of zeros: what slices get as their gradients
 
 
-def _index_add(rec: Any, x: Value, index: tuple[Any, ...], shape: tuple[int, ...]) -> Value:
-    result: Value = rec.put(
+def _index_add(
+    rec: Any, x: ProgramArray, index: tuple[Any, ...], shape: tuple[int, ...]
+) -> ProgramArray:
+    result: ProgramArray = rec.put(
         get("index_add").impl, (x,), ((_box(index, shape), x),),
         plus=False, index=index, shape=shape,
     )  # fmt: skip
@@ -171,7 +177,9 @@ def _is_box(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 def _boxes_apart(args: tuple[Any, ...]) -> bool:
     """Whether the sum of these is their boxes beside each other."""
-    if not all(argument.__class__ is Value and argument.boxes is not None for argument in args):
+    if not all(
+        argument.__class__ is ProgramArray and argument.boxes is not None for argument in args
+    ):
         return False
     first, other = args
     return (
@@ -180,8 +188,8 @@ def _boxes_apart(args: tuple[Any, ...]) -> bool:
     )  # fmt: skip
 
 
-def _add_boxes(rec: Any, first: Value, other: Value) -> Value:
-    result: Value = rec.put(
+def _add_boxes(rec: Any, first: ProgramArray, other: ProgramArray) -> ProgramArray:
+    result: ProgramArray = rec.put(
         np.add, (first, other), (*(first.boxes or ()), *(other.boxes or ())), plus=True
     )
     return result
@@ -190,7 +198,7 @@ def _add_boxes(rec: Any, first: Value, other: Value) -> Value:
 # Products
 
 
-def _matmul(rec: Any, a: Value, b: Value) -> Value:
+def _matmul(rec: Any, a: ProgramArray, b: ProgramArray) -> ProgramArray:
     if len(a.shape) > 2 and len(b.shape) == 2 and a.array.flags.c_contiguous and a.array.size:
         flat = _reshape(rec, a, (-1, a.shape[-1]))
         product = _product(rec, flat, b)
@@ -198,7 +206,7 @@ def _matmul(rec: Any, a: Value, b: Value) -> Value:
     return _product(rec, a, b)
 
 
-def _product(rec: Any, a: Value, b: Value) -> Value:
+def _product(rec: Any, a: ProgramArray, b: ProgramArray) -> ProgramArray:
     # The same gemm; np.dot finds its way there in half the time. One row or column, or gaps, go
     # other ways in the two.
     plain = a.dtype == b.dtype and a.dtype.char in "fd" and len(a.shape) == len(b.shape) == 2
@@ -207,7 +215,7 @@ def _product(rec: Any, a: Value, b: Value) -> Value:
     return rec.into(np.matmul, a, b, text="np.matmul", elementwise=False)  # type: ignore[no-any-return]
 
 
-def _gemm_ready(x: Value) -> bool:
+def _gemm_ready(x: ProgramArray) -> bool:
     flags = x.array.flags
     return bool(flags.aligned and (flags.c_contiguous or flags.f_contiguous))
 
@@ -233,7 +241,7 @@ def _means(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 def _reducing(ufunc: np.ufunc) -> Expansion:
     name, reduce = f"np.{ufunc.__name__}.reduce", ufunc.reduce
 
-    def expand(rec: Any, x: Value, axis: Any, keepdims: bool) -> Value:
+    def expand(rec: Any, x: ProgramArray, axis: Any, keepdims: bool) -> ProgramArray:
         return rec.into(  # type: ignore[no-any-return]
             reduce, x, text=name, elementwise=False, axis=axis, keepdims=keepdims
         )
@@ -244,7 +252,7 @@ def _reducing(ufunc: np.ufunc) -> Expansion:
 _sum, _max, _min = map(_reducing, (np.add, np.maximum, np.minimum))
 
 
-def _mean(rec: Any, x: Value, axis: Any, keepdims: bool) -> Value:
+def _mean(rec: Any, x: ProgramArray, axis: Any, keepdims: bool) -> ProgramArray:
     total = _sum(rec, x, axis, keepdims)
     size = x.array.size // max(total.array.size, 1)
     return rec.over(np.divide, total, x.dtype.type(size))  # type: ignore[no-any-return]
@@ -257,32 +265,32 @@ def _logical(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 # Activations
 
 
-def _relu(rec: Any, x: Value) -> Value:
+def _relu(rec: Any, x: ProgramArray) -> ProgramArray:
     return rec.into(np.maximum, x, 0)  # type: ignore[no-any-return]
 
 
-def _sigmoid(rec: Any, x: Value) -> Value:
+def _sigmoid(rec: Any, x: ProgramArray) -> ProgramArray:
     half = _then(rec, np.tanh, rec.into(np.multiply, x, 0.5))
     return _then(rec, np.add, _then(rec, np.multiply, half, 0.5), 0.5)
 
 
-def _silu(rec: Any, x: Value) -> Value:
+def _silu(rec: Any, x: ProgramArray) -> ProgramArray:
     return rec.into(np.multiply, x, _sigmoid(rec, x))  # type: ignore[no-any-return]
 
 
-def _clip(rec: Any, x: Value, low: Any, high: Any) -> Value:
+def _clip(rec: Any, x: ProgramArray, low: Any, high: Any) -> ProgramArray:
     return rec.into(np.clip, x, low, high, text="np.clip")  # type: ignore[no-any-return]
 
 
-def _leaky(rec: Any, x: Value, slope: float = 0.01) -> Value:
+def _leaky(rec: Any, x: ProgramArray, slope: float = 0.01) -> ProgramArray:
     return _choose(rec, rec.into(np.greater, x, 0), x, rec.into(np.multiply, x, slope))
 
 
-def _choose(rec: Any, condition: Any, x: Any, y: Any) -> Value:
+def _choose(rec: Any, condition: Any, x: Any, y: Any) -> ProgramArray:
     return rec.call(np.where, (condition, x, y), {}, text="np.where", elementwise=True)[0]  # type: ignore[no-any-return]
 
 
-def _keep(rec: Any, x: Value, condition: Value) -> Value:
+def _keep(rec: Any, x: ProgramArray, condition: ProgramArray) -> ProgramArray:
     word = WORDS[x.dtype.itemsize]
     bits = rec.into(np.negative, rec.copy(condition, word))
     bits_view = rec.view(lambda a: a.view(word), x, f"{{0}}.view(np.{word.__name__})", True)
@@ -301,14 +309,14 @@ def _keeps(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
-def _then(rec: Any, ufunc: np.ufunc, x: Value, *operands: Any) -> Value:
+def _then(rec: Any, ufunc: np.ufunc, x: ProgramArray, *operands: Any) -> ProgramArray:
     """A ufunc of what nothing else reads."""
-    result: Value = rec.into(ufunc, x, *operands)
+    result: ProgramArray = rec.into(ufunc, x, *operands)
     rec.free(x)
     return result
 
 
-def _gelu(rec: Any, x: Value, approximate: str) -> Value:
+def _gelu(rec: Any, x: ProgramArray, approximate: str) -> ProgramArray:
     inner = rec.into(np.multiply, x, x)
     for how, by in ((np.multiply, GELU * GELU_CUBIC), (np.add, GELU), (np.multiply, x)):
         inner = _then(rec, how, inner, by)
@@ -316,7 +324,7 @@ def _gelu(rec: Any, x: Value, approximate: str) -> Value:
     return _then(rec, np.multiply, _then(rec, np.multiply, inner, x), 0.5)
 
 
-def _gelu_grad(rec: Any, ct: Value, x: Value, approximate: str) -> Value:
+def _gelu_grad(rec: Any, ct: ProgramArray, x: ProgramArray, approximate: str) -> ProgramArray:
     into, then, times, plus = rec.into, functools.partial(_then, rec), np.multiply, np.add
     square = into(times, x, x)
     t = then(plus, into(times, square, GELU * GELU_CUBIC), GELU)
@@ -338,7 +346,7 @@ def _tanh_form(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
     return attrs.get("approximate") == "tanh" and _contiguous(args, attrs)
 
 
-def _dropout(rec: Any, x: Value, mask: Value, p: float) -> Value:
+def _dropout(rec: Any, x: ProgramArray, mask: ProgramArray, p: float) -> ProgramArray:
     return _choose(rec, mask, rec.into(np.multiply, x, 1.0 / (1.0 - p)), x.dtype.type(0))
 
 
@@ -349,12 +357,12 @@ def _drops(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 # Norms
 
 
-def _softmax(rec: Any, x: Value, axis: int) -> Value:
+def _softmax(rec: Any, x: ProgramArray, axis: int) -> ProgramArray:
     raised = _then(rec, np.exp, rec.into(np.subtract, x, _max(rec, x, axis, True)))
     return _then(rec, np.divide, raised, _sum(rec, raised, axis, True))
 
 
-def _log_softmax(rec: Any, x: Value, axis: int) -> Value:
+def _log_softmax(rec: Any, x: ProgramArray, axis: int) -> ProgramArray:
     shifted = rec.into(np.subtract, x, _max(rec, x, axis, True))
     raised = rec.into(np.exp, shifted)
     total = _sum(rec, raised, axis, True)
@@ -363,7 +371,9 @@ def _log_softmax(rec: Any, x: Value, axis: int) -> Value:
 
 
 def _normed(centred: bool) -> Expansion:
-    def expand(rec: Any, x: Value, *params: Value, eps: float, dims: int) -> Value:
+    def expand(
+        rec: Any, x: ProgramArray, *params: ProgramArray, eps: float, dims: int
+    ) -> ProgramArray:
         axes = tuple(range(len(x.shape) - dims, len(x.shape)))
         if centred:
             x = rec.into(np.subtract, x, _mean(rec, x, axes, True))
@@ -371,7 +381,7 @@ def _normed(centred: bool) -> Expansion:
         variance = _mean(rec, squares, axes, True)
         rec.free(squares)
         inverse = rec.into(np.divide, 1.0, rec.into(np.sqrt, rec.into(np.add, variance, eps)))
-        result: Value = rec.into(np.multiply, x, inverse)
+        result: ProgramArray = rec.into(np.multiply, x, inverse)
         if centred:
             rec.free(x)
         for how, param in zip((np.multiply, np.add), params, strict=False):

@@ -6,7 +6,7 @@ Invariant: a row or a buffer is written only when nobody reads what stands in it
 from __future__ import annotations
 
 from nodescope.engine.codegen.numpy_backend.place import Turns
-from nodescope.engine.codegen.numpy_backend.steps import VIEW, Loop, Step, Value
+from nodescope.engine.codegen.numpy_backend.steps import VIEW, Loop, ProgramArray, Step
 from nodescope.engine.codegen.numpy_backend.writer import Writer
 
 
@@ -62,7 +62,7 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
             w.line(f"{w.new(value)} = {kept}")
 
 
-def _stack(w: Writer, value: Value) -> str:
+def _stack(w: Writer, value: ProgramArray) -> str:
     if value not in w.names:
         dtype = w.constant(value.dtype)
         w.line(f"v{value.id} = empty({value.shape!r}, {dtype})")
@@ -70,7 +70,7 @@ def _stack(w: Writer, value: Value) -> str:
     return w.names[value]
 
 
-def _along(w: Writer, value: Value, loop: Loop) -> str:
+def _along(w: Writer, value: ProgramArray, loop: Loop) -> str:
     """What gives the rows of a column, first to last or the other way."""
     name = w.names[value] + ("[::-1]" if loop.backwards else "")
     if value in w.bound and len(value.shape) > 1:
@@ -78,7 +78,7 @@ def _along(w: Writer, value: Value, loop: Loop) -> str:
     return name
 
 
-def _stack_rows(w: Writer, value: Value, loop: Loop) -> str:
+def _stack_rows(w: Writer, value: ProgramArray, loop: Loop) -> str:
     name = w.names[value]
     if len(value.shape) == 1:
         name += ".reshape(-1, 1)"
@@ -86,7 +86,7 @@ def _stack_rows(w: Writer, value: Value, loop: Loop) -> str:
     return _listed(w, name, value) if value in w.bound else name
 
 
-def _listed(w: Writer, name: str, value: Value) -> str:
+def _listed(w: Writer, name: str, value: ProgramArray) -> str:
     list_name = f"l{value.id}_{len(w.bind)}"
     w.bind.append(f"    {list_name} = list({name})")
     return list_name
@@ -95,7 +95,7 @@ def _listed(w: Writer, name: str, value: Value) -> str:
 def _hoisted(loop: Loop) -> list[Step]:
     """Views of what does not change from iteration to iteration."""
     hoisted: list[Step] = []
-    outside: set[Value] = set()
+    outside: set[ProgramArray] = set()
     for step in loop.steps:
         if isinstance(step, Step) and step.kind == VIEW:
             x = step.args[0]

@@ -25,8 +25,8 @@ from nodescope.engine.codegen.numpy_backend.steps import (
     Box,
     Group,
     Loop,
+    ProgramArray,
     Step,
-    Value,
     as_arrays,
     boxed,
     shared,
@@ -41,7 +41,7 @@ _SHORT = 3  # loops of fewer iterations are not worth a body of their own
 _LONG = 800  # calls in all iterations, from which on a text of its own is made to run them
 
 
-class Program:
+class ObservedProgram:
     """What was observed.
 
     Attributes:
@@ -52,40 +52,40 @@ class Program:
     """
 
     def __init__(self) -> None:
-        self.feeds: list[Value] = []
-        self.constants: dict[Value, Any] = {}
+        self.feeds: list[ProgramArray] = []
+        self.constants: dict[ProgramArray, Any] = {}
         self.groups: list[Group] = []
-        self.outputs: list[Value] = []
+        self.outputs: list[ProgramArray] = []
 
 
-class Recorder:
+class ProgramRecorder:
     """Runs nodes and notes their steps. What expansions of ops are written with.
 
     Args:
         once: Runs a program on feeds; long loops run by it as soon as they are known.
     """
 
-    def __init__(self, once: Callable[[Program, list[Any]], list[Array]]) -> None:
-        self.program = Program()
+    def __init__(self, once: Callable[[ObservedProgram, list[Any]], list[Array]]) -> None:
+        self.program = ObservedProgram()
         self._once = once
         self._count = 0
         self._steps: list[Step | Loop] = []
         self._loops: list[Loop] = []
-        self._fresh: list[Value] = []
+        self._fresh: list[ProgramArray] = []
 
     # Values
 
     def value(
-        self, array: Any, roots: tuple[Value, ...] | None = None, outside: bool = False
-    ) -> Value:
+        self, array: Any, roots: tuple[ProgramArray, ...] | None = None, outside: bool = False
+    ) -> ProgramArray:
         """A new value."""
         self._count += 1
         loop = self._loops[-1] if self._loops and not outside else None
-        value = Value(self._count, array, roots, loop)
+        value = ProgramArray(self._count, array, roots, loop)
         self._fresh.append(value)
         return value
 
-    def constant(self, array: Array) -> Value:
+    def constant(self, array: Array) -> ProgramArray:
         """An array that is part of the program."""
         value = self.value(array, outside=True)
         self.program.constants[value] = array
@@ -95,13 +95,13 @@ class Recorder:
 
     def into(
         self, fn: Any, *args: Any, text: str = "", elementwise: bool = True, **keywords: Any
-    ) -> Value:
+    ) -> ProgramArray:
         """A function that takes ``out=``; a ufunc unless ``elementwise`` is False."""
         args = boxed(fn, args)
         result = fn(*map(_given, args), **keywords)
         return self._add(INTO, fn, text or fn.__name__, args, keywords, result, elementwise)
 
-    def over(self, fn: Any, x: Value, *operands: Any) -> Value:
+    def over(self, fn: Any, x: ProgramArray, *operands: Any) -> ProgramArray:
         """A ufunc whose result takes the place of ``x``, which was made for that only."""
         operands = boxed(fn, (x, *operands))[1:]
         result = fn(x.array, *map(_given, operands), out=x.array)
@@ -109,15 +109,15 @@ class Recorder:
         self._steps.append(Step(OVER, fn, fn.__name__, (x, *operands), {}, (value,)))
         return value
 
-    def free(self, *values: Value) -> None:
+    def free(self, *values: ProgramArray) -> None:
         """Let go of what no later step of the node reads: the next may have its memory, which is
         in the caches, and which the system need not provide first."""
         for value in values:
             if value not in self.program.constants:
                 value.array = None
 
-    def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, Value], ...], *,
-            plus: bool, **keywords: Any) -> Value:  # fmt: skip
+    def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, ProgramArray], ...], *,
+            plus: bool, **keywords: Any) -> ProgramArray:  # fmt: skip
         """Values beside each other among zeros, as ``fn(*args)`` gives it.
 
         Args:
@@ -134,7 +134,7 @@ class Recorder:
         self._steps.append(Step(PUT, fn, "put", values, where, (value,)))
         return value
 
-    def copy(self, x: Value, dtype: Any = None) -> Value:
+    def copy(self, x: ProgramArray, dtype: Any = None) -> ProgramArray:
         """A copy, in C order; with a dtype, a conversion that keeps the order."""
         if dtype is None:
             return self._add(COPY, np.copyto, "copy", (x,), {}, x.array.copy(), True)
@@ -142,8 +142,8 @@ class Recorder:
         return self._add(COPY, np.copyto, "astype", (x,), {"dtype": np.dtype(dtype)}, copy, True)
 
     def view(
-        self, fn: Callable[[Any], Any], x: Value, text: str, elementwise: bool = False
-    ) -> Value:
+        self, fn: Callable[[Any], Any], x: ProgramArray, text: str, elementwise: bool = False
+    ) -> ProgramArray:
         """What may share the memory of ``x``; elementwise: of the same elements in their places."""
         view = np.asarray(fn(x.array))
         if fn is not _itself and not shared(view, x.array):
@@ -155,13 +155,13 @@ class Recorder:
     def call(
         self, fn: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], *,
         maybe: bool = False, text: str = "", elementwise: bool = False,
-    ) -> tuple[Value, ...]:  # fmt: skip
+    ) -> tuple[ProgramArray, ...]:  # fmt: skip
         """Any function; ``maybe``: another time its results may be what it was given."""
         arguments = list(map(_given, args))
         result = fn(*arguments, **keywords)
         several = result.__class__ is tuple
         arrays = as_arrays(result)
-        operands = [argument for argument in args if argument.__class__ is Value]
+        operands = [argument for argument in args if argument.__class__ is ProgramArray]
         outs = []
         for array in arrays:
             owners = [r for v in operands if maybe or shared(array, v.array) for r in v.roots]
@@ -176,7 +176,7 @@ class Recorder:
 
     def _add(
         self, kind: str, fn: Any, text: str, args: Any, keywords: Any, array: Any, elementwise: bool
-    ) -> Value:
+    ) -> ProgramArray:
         value = self.value(np.asarray(array))
         self._steps.append(Step(kind, fn, text, tuple(args), keywords, (value,), elementwise))
         return value
@@ -185,7 +185,7 @@ class Recorder:
 
     def run(self, plan: Plan, feeds: list[Any]) -> list[Array]:
         """Run a plan, noting everything. The outputs; the list of feeds is emptied."""
-        env: dict[int, Value] = {v: self.constant(a) for v, a in plan.constants.items()}
+        env: dict[int, ProgramArray] = {v: self.constant(a) for v, a in plan.constants.items()}
         for number, feed in zip(plan.fed, feeds, strict=True):
             env[number] = self.value(feed)
             self.program.feeds.append(env[number])
@@ -211,11 +211,13 @@ class Recorder:
         _drop_unused(self.program)
         return outputs
 
-    def node(self, call: Call, env: Mapping[int, Value]) -> tuple[Value, ...]:
+    def node(self, call: Call, env: Mapping[int, ProgramArray]) -> tuple[ProgramArray, ...]:
         """Run one node. No output is a value that there was before."""
         args = tuple(e.value if isinstance(e, Scalar) else env[e] for e in call.args)
         outs = self._node(call, args)
-        known: set[Value] = {argument for argument in args if argument.__class__ is Value}
+        known: set[ProgramArray] = {
+            argument for argument in args if argument.__class__ is ProgramArray
+        }
         results = []
         for out in outs:
             results.append(
@@ -224,16 +226,17 @@ class Recorder:
             known.add(out)
         return tuple(results)
 
-    def _node(self, call: Call, args: tuple[Any, ...]) -> tuple[Value, ...]:
+    def _node(self, call: Call, args: tuple[Any, ...]) -> tuple[ProgramArray, ...]:
         if call.node.op == "fused":
             return self._members(call.node.attrs["body"], args)
         scan = call.node.op == "scan" and call.attrs["length"] >= _SHORT
-        if scan and all(argument.__class__ is Value for argument in args):
+        if scan and all(argument.__class__ is ProgramArray for argument in args):
             results = self._scan(args, call.attrs)
             if results is not None:
                 return results
         if all(
-            argument.__class__ is not Value or argument.strides is not None for argument in args
+            argument.__class__ is not ProgramArray or argument.strides is not None
+            for argument in args
         ):
             how = expansion(call.op, args, call.attrs)
             if how is not None:
@@ -246,8 +249,8 @@ class Recorder:
             text=call.op.name, elementwise=call.op.elementwise,
         )  # fmt: skip
 
-    def _members(self, body: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
-        env: dict[int, Value] = dict(zip(body.inputs, args, strict=True))
+    def _members(self, body: Graph, args: tuple[ProgramArray, ...]) -> tuple[ProgramArray, ...]:
+        env: dict[int, ProgramArray] = dict(zip(body.inputs, args, strict=True))
         for value, array in constants_of(body).items():
             env[value] = self.constant(array)
         last = {value: node.id for node in body.nodes for value in (*node.inputs, *node.outputs)}
@@ -262,7 +265,9 @@ class Recorder:
 
     # Loops
 
-    def _scan(self, args: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Value, ...] | None:
+    def _scan(
+        self, args: tuple[Any, ...], attrs: Mapping[str, Any]
+    ) -> tuple[ProgramArray, ...] | None:
         """A scan, its second iteration observed. None if its layouts do not settle."""
         body: Graph = attrs["body"]
         carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
@@ -330,7 +335,7 @@ class Recorder:
 
     def _run_loop(self, loop: Loop) -> None:
         """Run a loop as it will run from now on."""
-        program, known = Program(), self.program.constants
+        program, known = ObservedProgram(), self.program.constants
         reads = dict.fromkeys(loop.reads)
         program.constants = {read: known[read] for read in reads if read in known}
         program.feeds = [read for read in reads if read not in known]
@@ -342,7 +347,7 @@ class Recorder:
             value.array = array
 
 
-def _drop_unused(program: Program) -> None:
+def _drop_unused(program: ObservedProgram) -> None:
     """Leave out what nobody reads: what sums of boxes were made from, and views."""
     used = set(program.outputs)
 
@@ -367,7 +372,7 @@ def _itself(x: Any) -> Any:
 
 
 def _given(arg: Any) -> Any:
-    return arg.array if arg.__class__ is Value else arg
+    return arg.array if arg.__class__ is ProgramArray else arg
 
 
 def title(node: Node) -> str:

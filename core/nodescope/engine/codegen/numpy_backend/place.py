@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nodescope.engine.codegen.numpy_backend.observe import Program
+from nodescope.engine.codegen.numpy_backend.observe import ObservedProgram
 from nodescope.engine.codegen.numpy_backend.steps import (
     COPY,
     INTO,
@@ -18,11 +18,11 @@ from nodescope.engine.codegen.numpy_backend.steps import (
     VIEW,
     Group,
     Loop,
+    ProgramArray,
     Step,
-    Value,
     same_layout,
 )
-from nodescope.passes.memory import ALIGNMENT, MemoryPlan, Moment, plan_memory
+from nodescope.passes.memory import ALIGNMENT, MemoryPlan, ProgramStep, plan_memory
 
 TILE_BYTES = 1 << 17
 """Of each operand of a tile: few enough that a dozen stay in the second cache."""
@@ -51,20 +51,20 @@ class Tiled:
     before: list[Step]
     steps: list[Step]
     after: list[Step]
-    needed: tuple[Value, ...]
+    needed: tuple[ProgramArray, ...]
     flat: bool
     shape: tuple[int, ...]
     size: int
-    offsets: dict[Value, int] = field(default_factory=dict)
+    offsets: dict[ProgramArray, int] = field(default_factory=dict)
     scratch: int = 0
 
     @property
-    def outs(self) -> tuple[Value, ...]:
+    def outs(self) -> tuple[ProgramArray, ...]:
         """What it makes."""
         return self.needed
 
     @property
-    def reads(self) -> list[Value]:
+    def reads(self) -> list[ProgramArray]:
         """What it takes from outside."""
         own = {v for step in self.steps for v in step.outs}
         return [v for step in self.steps for v in step.reads if v not in own]
@@ -82,10 +82,10 @@ class Turns:
         scratch: Bytes.
     """
 
-    rows: dict[Value, int] = field(default_factory=dict)
-    flips: dict[Value, tuple[int, int]] = field(default_factory=dict)
+    rows: dict[ProgramArray, int] = field(default_factory=dict)
+    flips: dict[ProgramArray, tuple[int, int]] = field(default_factory=dict)
     copied: list[int] = field(default_factory=list)
-    offsets: dict[Value, int] = field(default_factory=dict)
+    offsets: dict[ProgramArray, int] = field(default_factory=dict)
     scratch: int = 0
 
 
@@ -93,7 +93,7 @@ Item = Step | Tiled | Loop
 
 
 @dataclass(eq=False)
-class Placed:
+class MemoryPlacement:
     """A program's memory.
 
     Attributes:
@@ -105,13 +105,13 @@ class Placed:
     """
 
     items: list[tuple[Group, list[Item]]]
-    offsets: dict[Value, int]
+    offsets: dict[ProgramArray, int]
     scratch: dict[Tiled | Loop, int]
     turns: dict[Loop, Turns]
     memory: MemoryPlan
 
 
-def place(program: Program) -> Placed:
+def place(program: ObservedProgram) -> MemoryPlacement:
     """Decide where everything stands."""
     items: list[tuple[Group, list[Item]]] = []
     for group in program.groups:
@@ -123,7 +123,7 @@ def place(program: Program) -> Placed:
     turns: dict[Loop, Turns] = {}
     kept = {root for value in program.outputs for root in value.roots}
     offsets, scratch, memory = _plan([i for _, i_ in items for i in i_], kept, turns)
-    return Placed(items, offsets, scratch, turns, memory)
+    return MemoryPlacement(items, offsets, scratch, turns, memory)
 
 
 # Arenas
@@ -131,10 +131,10 @@ def place(program: Program) -> Placed:
 
 def _plan(
     items: Sequence[Item],
-    kept: Iterable[Value],
+    kept: Iterable[ProgramArray],
     turns: dict[Loop, Turns],
-    also: Iterable[Value] = (),
-) -> tuple[dict[Value, int], dict[Tiled | Loop, int], MemoryPlan]:
+    also: Iterable[ProgramArray] = (),
+) -> tuple[dict[ProgramArray, int], dict[Tiled | Loop, int], MemoryPlan]:
     """Offsets of values and of scratch.
 
     Args:
@@ -144,7 +144,7 @@ def _plan(
         also: Values that are used after the last item.
     """
     outside = set(kept)
-    values: dict[int, Value] = {}
+    values: dict[int, ProgramArray] = {}
     sizes: dict[int, int] = {}
     bases: dict[int, tuple[int, ...]] = {}
     moments = []
@@ -171,15 +171,15 @@ def _plan(
                 owners[number] = item
                 sizes[number] = size
                 makes.append(number)
-        moments.append(Moment(tuple(makes), tuple(reads), tuple(_replaces(item))))
-    moments.append(Moment((), tuple(value.id for value in also)))
+        moments.append(ProgramStep(tuple(makes), tuple(reads), tuple(_replaces(item))))
+    moments.append(ProgramStep((), tuple(value.id for value in also)))
     plan = plan_memory(moments, sizes, bases)
     offsets = {values[v]: at for v, at in plan.offsets.items() if v >= 0}
     scratch = {owners[v]: at for v, at in plan.offsets.items() if v < 0}
     return offsets, scratch, plan
 
 
-def _placeable(item: Item, value: Value) -> bool:
+def _placeable(item: Item, value: ProgramArray) -> bool:
     if isinstance(item, Step) and item.kind not in MADE:
         return False
     return value.roots == (value,) and value.nbytes > 0 and value.plain
@@ -222,7 +222,7 @@ def _turns(loop: Loop, turns: dict[Loop, Turns]) -> Turns:
         else:
             result.copied.append(at)
     handed_on = {root for value in loop.ends for root in value.roots}
-    natural: set[Value] = set()
+    natural: set[ProgramArray] = set()
     flips = []
     for value in loop.ends:
         if value in result.rows or value in flips:
@@ -306,7 +306,7 @@ def tiling(group: Group) -> Tiled | None:
 
 
 def _plan_tile(tiled: Tiled, elements: int) -> None:
-    values: dict[int, Value] = {}
+    values: dict[int, ProgramArray] = {}
     sizes, bases = {}, {}
     moments = []
     for step in tiled.steps:
@@ -316,7 +316,9 @@ def _plan_tile(tiled: Tiled, elements: int) -> None:
             bases[out.id] = tuple(root.id for root in out.roots)
         elif out not in tiled.needed and step.kind in (INTO, COPY):
             sizes[out.id] = elements * out.dtype.itemsize
-        moments.append(Moment((out.id,), tuple(v.id for v in step.reads), tuple(_replaces(step))))
+        moments.append(
+            ProgramStep((out.id,), tuple(v.id for v in step.reads), tuple(_replaces(step)))
+        )
     plan = plan_memory(moments, sizes, bases)
     tiled.offsets = {values[v]: at for v, at in plan.offsets.items()}
     tiled.scratch = plan.arena_bytes

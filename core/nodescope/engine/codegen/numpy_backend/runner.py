@@ -15,8 +15,8 @@ import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel
 from nodescope.engine.codegen.interpret import PlainRunner, kernels_of
-from nodescope.engine.codegen.numpy_backend.observe import Program, Recorder
-from nodescope.engine.codegen.numpy_backend.place import Placed, place
+from nodescope.engine.codegen.numpy_backend.observe import ObservedProgram, ProgramRecorder
+from nodescope.engine.codegen.numpy_backend.place import MemoryPlacement, place
 from nodescope.engine.codegen.numpy_backend.text import compiled, text_of
 from nodescope.engine.codegen.numpy_backend.writer import OtherLayout
 from nodescope.ir.provenance import MemoryReport
@@ -40,9 +40,9 @@ _Key = tuple[Any, ...]
 class Variant:
     """The program for one layout of the feeds."""
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: ObservedProgram, name: str) -> None:
         self._program, self._name = program, name
-        self.placed: Placed = place(program)
+        self.placed: MemoryPlacement = place(program)
         self.memory: MemoryPlan = self.placed.memory
         self._unsure = any(step.unsure for group in program.groups for step in group.steps)
         self._most = KEPT_SETS if self.memory.arena_bytes <= KEPT_BYTES else 0
@@ -145,7 +145,7 @@ class NumpyRunner:
         key = tuple(strides)
         if len(self._variants) >= LAYOUTS:
             return self._plain.run(feeds)
-        recorder = Recorder(self._once)
+        recorder = ProgramRecorder(self._once)
         results = recorder.run(self._plan, feeds)
         with self._lock:
             if key not in self._variants and len(self._variants) < LAYOUTS:
@@ -159,6 +159,6 @@ class NumpyRunner:
                 )  # fmt: skip
         return results
 
-    def _once(self, program: Program, feeds: list[Any]) -> list[Array]:
+    def _once(self, program: ObservedProgram, feeds: list[Any]) -> list[Array]:
         """Run a part of a program that is still observed."""
         return Variant(program, f"graph {self._lowered.graph.id} loop").run(feeds)

@@ -26,7 +26,7 @@ MADE = (INTO, COPY, PUT)
 Box = tuple[slice, ...]
 
 
-class Value:
+class ProgramArray:
     """An array of a program, as it was when the program was observed.
 
     Attributes:
@@ -40,10 +40,12 @@ class Value:
 
     __slots__ = ("array", "boxes", "dtype", "id", "loop", "nbytes", "roots", "shape", "strides")
 
-    def __init__(self, number: int, array: Any, roots: tuple[Value, ...] | None, loop: Any) -> None:
+    def __init__(
+        self, number: int, array: Any, roots: tuple[ProgramArray, ...] | None, loop: Any
+    ) -> None:
         self.id, self.array, self.loop = number, array, loop
-        self.boxes: tuple[tuple[Box, Value], ...] | None = None
-        self.roots: tuple[Value, ...] = (self,) if roots is None else roots
+        self.boxes: tuple[tuple[Box, ProgramArray], ...] | None = None
+        self.roots: tuple[ProgramArray, ...] = (self,) if roots is None else roots
         strides = getattr(array, "strides", None)
         self.strides: tuple[int, ...] | None = strides
         if strides is None:
@@ -86,15 +88,15 @@ class Step:
     text: str
     args: tuple[Any, ...]
     keywords: dict[str, Any]
-    outs: tuple[Value, ...]
+    outs: tuple[ProgramArray, ...]
     elementwise: bool = False
     several: bool = False
     unsure: bool = False
 
     @property
-    def reads(self) -> list[Value]:
+    def reads(self) -> list[ProgramArray]:
         """The values among its arguments."""
-        return [argument for argument in self.args if argument.__class__ is Value]
+        return [argument for argument in self.args if argument.__class__ is ProgramArray]
 
 
 @dataclass(eq=False)
@@ -112,7 +114,7 @@ class Group:
     number: int
     title: str
     steps: list[Step | Loop] = field(default_factory=list)
-    outs: tuple[Value, ...] = ()
+    outs: tuple[ProgramArray, ...] = ()
     whole: bool = False
 
 
@@ -138,20 +140,20 @@ class Loop:
 
     length: int
     backwards: bool
-    start: tuple[Value, ...]
-    columns: tuple[Value, ...]
-    carries: tuple[Value, ...] = ()
-    rows: tuple[Value, ...] = ()
+    start: tuple[ProgramArray, ...]
+    columns: tuple[ProgramArray, ...]
+    carries: tuple[ProgramArray, ...] = ()
+    rows: tuple[ProgramArray, ...] = ()
     steps: list[Step | Loop] = field(default_factory=list)
-    ends: tuple[Value, ...] = ()
-    results: tuple[Value, ...] = ()
-    finals: tuple[Value, ...] = ()
-    stacks: tuple[Value, ...] = ()
+    ends: tuple[ProgramArray, ...] = ()
+    results: tuple[ProgramArray, ...] = ()
+    finals: tuple[ProgramArray, ...] = ()
+    stacks: tuple[ProgramArray, ...] = ()
     peeled: Callable[..., Any] | None = None
-    around: tuple[Value, ...] = ()
+    around: tuple[ProgramArray, ...] = ()
 
     @property
-    def outs(self) -> tuple[Value, ...]:
+    def outs(self) -> tuple[ProgramArray, ...]:
         """What it makes."""
         return (*self.finals, *self.stacks)
 
@@ -161,12 +163,12 @@ class Loop:
         return any(step.unsure for step in self.steps)
 
     @property
-    def reads(self) -> list[Value]:
+    def reads(self) -> list[ProgramArray]:
         """What it takes from outside."""
         inner = [v for step in self.steps for v in step.reads if v.loop is not self]
         return [*self.start, *self.columns, *self.around, *inner, *self._outer_ends()]
 
-    def _outer_ends(self) -> list[Value]:
+    def _outer_ends(self) -> list[ProgramArray]:
         return [end for end in (*self.ends, *self.results) if end.loop is not self]
 
 
@@ -179,7 +181,7 @@ def c_strides(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def dense(value: Value) -> bool:
+def dense(value: ProgramArray) -> bool:
     """Whether its elements fill its memory without gaps or overlaps, forwards."""
     assert value.strides is not None
     step = value.dtype.itemsize
@@ -192,7 +194,7 @@ def dense(value: Value) -> bool:
     return True
 
 
-def same_layout(first: Value, other: Value) -> bool:
+def same_layout(first: ProgramArray, other: ProgramArray) -> bool:
     """Whether two values have one dtype, shape and strides."""
     return (
         first.dtype == other.dtype and first.shape == other.shape and first.strides == other.strides
@@ -217,11 +219,11 @@ def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
     A NumPy scalar is taken a third faster. What would change by it stays as it is.
     """
-    if fn.__class__ is not np.ufunc or all(argument.__class__ is Value for argument in args):
+    if fn.__class__ is not np.ufunc or all(argument.__class__ is ProgramArray for argument in args):
         return args
     kinds = tuple(
         type(argument)
-        if argument.__class__ is not Value
+        if argument.__class__ is not ProgramArray
         else argument.dtype or type(argument.array)
         for argument in args
     )
@@ -230,7 +232,7 @@ def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     except (TypeError, ValueError):
         return args
     return tuple(
-        argument if argument.__class__ is Value else _box(argument, dtype, kinds)
+        argument if argument.__class__ is ProgramArray else _box(argument, dtype, kinds)
         for argument, dtype in zip(args, loop, strict=False)
     )
 

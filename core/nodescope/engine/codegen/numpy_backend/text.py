@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodescope.engine.codegen.numpy_backend.loop_text import write_loop
-from nodescope.engine.codegen.numpy_backend.observe import Program
-from nodescope.engine.codegen.numpy_backend.place import Item, Placed, Tiled
-from nodescope.engine.codegen.numpy_backend.steps import Group, Step, Value
+from nodescope.engine.codegen.numpy_backend.observe import ObservedProgram
+from nodescope.engine.codegen.numpy_backend.place import Item, MemoryPlacement, Tiled
+from nodescope.engine.codegen.numpy_backend.steps import Group, ProgramArray, Step
 from nodescope.engine.codegen.numpy_backend.tile_text import write_tiled
 from nodescope.engine.codegen.numpy_backend.writer import Writer, clean
 
@@ -23,7 +23,7 @@ _LET_GO = 1 << 16  # bytes from which on a name is given up after its last use
 
 
 def text_of(
-    program: Program, placed: Placed, timed: Sequence[int] | None = None
+    program: ObservedProgram, placed: MemoryPlacement, timed: Sequence[int] | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The text, which defines ``bind(arena)``, and what its names mean.
 
@@ -58,7 +58,7 @@ def _group(
     at: int,
     group: Group,
     items: list[Item],
-    last: dict[Value, int],
+    last: dict[ProgramArray, int],
     stamp: int | None,
 ) -> None:
     w.body.append(f"{w.indent}# {clean(group.title)}")
@@ -85,9 +85,9 @@ def _group(
             w.body.append(f"{w.indent}{names} = None")
 
 
-def _last_uses(program: Program, placed: Placed) -> dict[Value, int]:
+def _last_uses(program: ObservedProgram, placed: MemoryPlacement) -> dict[ProgramArray, int]:
     """At which node large values that stand in no planned memory are used last."""
-    last: dict[Value, int] = {}
+    last: dict[ProgramArray, int] = {}
     for at, (_, items) in enumerate(placed.items):
         for item in items:
             for value in (*item.outs, *item.reads):

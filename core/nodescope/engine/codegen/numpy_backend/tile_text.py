@@ -15,7 +15,7 @@ import numpy as np
 
 from nodescope.engine.codegen.numpy_backend.place import Tiled
 from nodescope.engine.codegen.numpy_backend.shares import run_shares, shares
-from nodescope.engine.codegen.numpy_backend.steps import MADE, VIEW, Step, Value
+from nodescope.engine.codegen.numpy_backend.steps import MADE, VIEW, ProgramArray, Step
 from nodescope.engine.codegen.numpy_backend.writer import Writer
 
 
@@ -75,9 +75,9 @@ _SLOW_SCALAR = (np.minimum, np.maximum, np.fmin, np.fmax)
 """Their loops over two arrays take a third of the time of those over an array and a number."""
 
 
-def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, Value]]:
+def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, ProgramArray]]:
     """The steps, some with arrays that are full of a number in the place of that number."""
-    full: dict[Any, Value] = {}
+    full: dict[Any, ProgramArray] = {}
     steps = []
     for step in tiled.steps:
         out = step.outs[0]
@@ -85,13 +85,13 @@ def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, Value]]:
             argument.dtype == out.dtype
             and argument.strides is not None
             and argument.shape == tiled.shape
-            if argument.__class__ is Value
+            if argument.__class__ is ProgramArray
             else isinstance(argument, np.generic) and argument.dtype == out.dtype
             and (argument != 0 or zeros_alike(step.fn, argument.dtype, bool(np.signbit(argument))))
             for argument in step.args
         ):  # fmt: skip
             args = [
-                argument if argument.__class__ is Value else _number(full, argument)
+                argument if argument.__class__ is ProgramArray else _number(full, argument)
                 for argument in step.args
             ]
             step = dataclasses.replace(step, args=tuple(args))
@@ -118,12 +118,12 @@ def zeros_alike(ufunc: np.ufunc, dtype: np.dtype[Any], negative: bool) -> bool:
     )  # fmt: skip
 
 
-def _number(full: dict[Any, Value], array: Any) -> Value:
+def _number(full: dict[Any, ProgramArray], array: Any) -> ProgramArray:
     key = (array.dtype, array.tobytes())
-    return full.setdefault(key, Value(-1, array, None, None))
+    return full.setdefault(key, ProgramArray(-1, array, None, None))
 
 
-def _cut(w: Writer, tiled: Tiled, value: Value, cut: list[tuple[str, str]]) -> None:
+def _cut(w: Writer, tiled: Tiled, value: ProgramArray, cut: list[tuple[str, str]]) -> None:
     """Name a tile's part of a value, or the whole of what is broadcast."""
     if value.strides is None:
         return

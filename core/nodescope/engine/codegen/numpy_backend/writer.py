@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.engine.codegen.numpy_backend.place import Placed
+from nodescope.engine.codegen.numpy_backend.place import MemoryPlacement
 from nodescope.engine.codegen.numpy_backend.steps import (
     COPY,
     INTO,
     OVER,
     PUT,
     VIEW,
+    ProgramArray,
     Step,
-    Value,
     volume,
 )
 
@@ -47,7 +47,7 @@ class Writer:
         bound: Values that are the same arrays in each call, which ``bind`` knows.
     """
 
-    def __init__(self, placed: Placed) -> None:
+    def __init__(self, placed: MemoryPlacement) -> None:
         self.placed = placed
         self.space: dict[str, Any] = {
             "np": np, "asarray": np.asarray, "copyto": np.copyto, "empty": np.empty,
@@ -56,8 +56,8 @@ class Writer:
         self.bind: list[str] = []
         self.body: list[str] = []
         self.indent = "        "
-        self.names: dict[Value, str] = {}
-        self.bound: set[Value] = set()
+        self.names: dict[ProgramArray, str] = {}
+        self.bound: set[ProgramArray] = set()
         self._constants: dict[tuple[Any, ...], str] = {}
         self._functions: dict[int, str] = {}
         self._places: dict[tuple[Any, ...], str] = {}
@@ -65,7 +65,7 @@ class Writer:
 
     # Names
 
-    def planned(self, value: Value, offset: int, name: str = "") -> str:
+    def planned(self, value: ProgramArray, offset: int, name: str = "") -> str:
         """Give a value its place in the arena. Its name."""
         key = (offset, value.shape, value.dtype, value.strides)
         if name or key not in self._places:
@@ -78,14 +78,14 @@ class Writer:
         self.bound.add(value)
         return name
 
-    def new(self, value: Value) -> str:
+    def new(self, value: ProgramArray) -> str:
         """Name a value that stands in memory of its own."""
         name = self.names[value] = f"v{value.id}"
         return name
 
     def operand(self, operand: Any) -> str:
         """The name of a value, or a constant."""
-        return self.names[operand] if operand.__class__ is Value else self.constant(operand)
+        return self.names[operand] if operand.__class__ is ProgramArray else self.constant(operand)
 
     def constant(self, operand: Any) -> str:
         """A number as it stands in the text, or a name for what does not."""

@@ -22,7 +22,7 @@ from nodescope import ops
 from nodescope.engine.codegen.c_backend import toolchain
 from nodescope.engine.codegen.c_backend.expressions import (
     CTYPES,
-    Expression,
+    OpExpression,
     expression,
     literal,
 )
@@ -72,7 +72,7 @@ class Case:
     def specs(self) -> tuple[Any, ...]:
         return tuple(TensorSpec((5,), e) if isinstance(e, str) else e for e in self.operands)
 
-    def expression(self) -> Expression | None:
+    def expression(self) -> OpExpression | None:
         try:
             return expression(self.op, self.specs(), self.attrs)
         except NodescopeError:  # no such call
@@ -101,7 +101,7 @@ def cases(op: ops.Op) -> list[Case]:
 
 
 @cache
-def compiled(op: ops.Op) -> list[tuple[Case, Expression, str]]:
+def compiled(op: ops.Op) -> list[tuple[Case, OpExpression, str]]:
     """The cases of an op that have C, with the names of their functions."""
     results = []
     for case in cases(op):
@@ -115,7 +115,7 @@ def library(op: ops.Op) -> toolchain.Library:
     return toolchain.build(complete("".join(text(*item) for item in compiled(op))))
 
 
-def text(case: Case, c: Expression, name: str) -> str:
+def text(case: Case, c: OpExpression, name: str) -> str:
     parameters, lines, names = [], [], []
     for i, (operand, dtype) in enumerate(zip(case.operands, c.operands, strict=True)):
         kind = CTYPES[dtype]
@@ -183,7 +183,7 @@ def arrays(operands: tuple[Any, ...], salt: int = 0) -> list[np.ndarray]:
 
 
 def run(
-    library: toolchain.Library, c: Expression, name: str, inputs: list[np.ndarray]
+    library: toolchain.Library, c: OpExpression, name: str, inputs: list[np.ndarray]
 ) -> np.ndarray:
     result = np.empty(inputs[0].shape, c.dtype)
     function = library.function(name, *[ctypes.c_void_p] * (len(inputs) + 1), ctypes.c_int64)

@@ -11,7 +11,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.engine.codegen.c_backend import remembered, toolchain
-from nodescope.engine.codegen.c_backend.generate import Plan, plan_of
+from nodescope.engine.codegen.c_backend.generate import KernelPlan, plan_of
 from nodescope.engine.codegen.c_backend.runner import CRunner
 from nodescope.errors import GraphError
 from nodescope.passes.pipeline import Lowered, lower
@@ -28,11 +28,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[KernelPlan]:
     """The plans that are generated."""
-    results: list[Plan] = []
+    results: list[KernelPlan] = []
 
-    def noted(lowered: Lowered) -> Plan:
+    def noted(lowered: Lowered) -> KernelPlan:
         results.append(plan_of(lowered))
         return results[-1]
 
@@ -63,7 +63,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_plan_is_found_as_it_was_made(name: str, made: list[Plan]) -> None:
+def test_a_plan_is_found_as_it_was_made(name: str, made: list[KernelPlan]) -> None:
     graph = lowered(PROGRAMS[name])
     first, again = (remembered.plan_for(graph) for _ in range(2))
     assert len(made) == 1
@@ -76,7 +76,7 @@ def test_a_plan_is_found_as_it_was_made(name: str, made: list[Plan]) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_found_runs_like_what_is_made(name: str, made: list[Plan]) -> None:
+def test_what_is_found_runs_like_what_is_made(name: str, made: list[KernelPlan]) -> None:
     graph = lowered(PROGRAMS[name])
     first, two = CRunner(graph), CRunner(graph)
     assert len(made) == 1
@@ -84,7 +84,7 @@ def test_what_is_found_runs_like_what_is_made(name: str, made: list[Plan]) -> No
         assert a.tobytes() == b.tobytes()
 
 
-def test_constants_are_those_of_the_graph(made: list[Plan]) -> None:
+def test_constants_are_those_of_the_graph(made: list[KernelPlan]) -> None:
     first, two = (lowered(lambda x, c=c: x * np.full((5,), c, np.float32)) for c in (2, 3))
     assert np.array_equal(CRunner(first).run([X])[0], X * 2)
     assert np.array_equal(CRunner(two).run([X])[0], X * 3)
@@ -110,7 +110,7 @@ def test_other_graphs_have_other_names(first: Any, two: Any) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "other", "empty", "not a plan"])
-def test_a_damaged_plan_is_made_again(harm: str, made: list[Plan]) -> None:
+def test_a_damaged_plan_is_made_again(harm: str, made: list[KernelPlan]) -> None:
     graph = lowered(layers)
     wanted = remembered.plan_for(graph)
     path = toolchain.folder() / f"{remembered.key_of(graph)}.plan"
@@ -129,7 +129,7 @@ def test_a_damaged_plan_is_made_again(harm: str, made: list[Plan]) -> None:
 
 
 def test_an_attribute_without_a_name_is_no_fault(
-    made: list[Plan], monkeypatch: pytest.MonkeyPatch
+    made: list[KernelPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(value: object, graph: object) -> str:
         raise GraphError("no text")
