@@ -574,7 +574,7 @@ class Recording:
         )
         return np.zeros((0, 0), dtype=np.int64) if numbers is None else numbers
 
-    def _answer(self, ask: Callable[[Opened], T]) -> T | None:
+    def _answer(self, ask: Callable[[OpenedRecording], T]) -> T | None:
         try:
             with self._lock:
                 return ask(self._opened)
