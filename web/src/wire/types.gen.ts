@@ -2228,7 +2228,7 @@ export interface Summary {
   readonly slow_scopes: readonly Cost[];
   readonly shares: readonly Share[];
   readonly troubles: readonly Trouble[];
-  readonly kept: Kept;
+  readonly kept: KeptValues;
   readonly advice: Advice | null;
   readonly broken_loss: BrokenLoss | null;
 }
@@ -2331,7 +2331,7 @@ export interface Trouble {
  *     governed: What the governor left out, without its nodes; None of a run without a limit.
  *     steps_left_out: Training steps that were not observed.
  */
-export interface Kept {
+export interface KeptValues {
   readonly arrays: number;
   readonly arrays_bytes: number;
   readonly ranges: readonly (readonly [number, number])[];
