@@ -23,7 +23,14 @@ import { type Summing, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
-import type { Cost, Curve, Kept, RunSummary, Share as StepShare, Trouble } from "@/wire/types.gen";
+import type {
+  Cost,
+  Curve,
+  KeptValues,
+  RunSummary,
+  Share as StepShare,
+  Trouble,
+} from "@/wire/types.gen";
 
 export interface SummaryPanelProps {
   readonly store: Store;
@@ -447,7 +454,7 @@ function shortened(line: string): string {
 }
 
 /** " of step 4", " of steps 20 to 21 and 39 to 40"; "" without any. */
-function stepsWords(ranges: Kept["ranges"]): string {
+function stepsWords(ranges: KeptValues["ranges"]): string {
   const words = ranges.map(([first, last]) =>
     first === last ? formatCount(first) : `${formatCount(first)} to ${formatCount(last)}`,
   );
@@ -458,7 +465,7 @@ function stepsWords(ranges: Kept["ranges"]): string {
 }
 
 /** What can be looked at later and what cannot, a sentence each. */
-export function keptWords(kept: Kept, level: string): readonly string[] {
+export function keptWords(kept: KeptValues, level: string): readonly string[] {
   const lines: string[] = [];
   if (kept.arrays > 0) {
     lines.push(
