@@ -41,7 +41,7 @@ import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
-import { KeptValues } from "@/views/kept";
+import { Kept } from "@/views/kept";
 import { type KeyGroup, KeysHelp } from "@/views/keys_help";
 import { LinkBanner, LostRun, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
@@ -512,11 +512,7 @@ export function App(props: AppProps): JSX.Element {
         </div>
       </section>
 
-      <StatusBar
-        store={store}
-        kept={<KeptValues store={store} />}
-        onKeys={() => ui.setOverlay("keys")}
-      />
+      <StatusBar store={store} kept={<Kept store={store} />} onKeys={() => ui.setOverlay("keys")} />
       <Notices store={store} />
       <Show when={ui.overlay() === "palette"}>
         <Palette store={store} ui={ui} commands={commands} go={go} />
