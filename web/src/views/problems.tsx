@@ -20,7 +20,7 @@ const REFRESH_MS = 400;
 /** What is wrong in all that is recorded, asked for again a few times a second while it grows. */
 export function createProblems(store: Store): () => ProblemList | undefined {
   const beat = throttled(
-    () => [store.tick(), store.stops(), store.model()?.info.state],
+    () => [store.tick(), store.stops(), store.model()?.info.state, store.link().kind],
     REFRESH_MS,
   );
   const answer = createQuery(
@@ -28,7 +28,7 @@ export function createProblems(store: Store): () => ProblemList | undefined {
     "problems",
     (): GetProblems | undefined => {
       const run = store.runId();
-      const readable = store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
+      const readable = (store.model()?.seq ?? 0) > 0;
       return run === undefined || !readable ? undefined : { type: "get_problems", run };
     },
     beat,
@@ -178,7 +178,9 @@ function problemWords(row: NodeProblem): string {
 function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): JSX.Element {
   const answer = createQuery(props.store, "spread", (): AskSpread | undefined => {
     const run = props.store.runId();
-    if (!props.asked || run === undefined || !props.store.recorded()) return undefined;
+    // What is known stays when nodescope has ended.
+    const running = props.store.link().kind === "open" && !props.store.recorded();
+    if (!props.asked || run === undefined || running) return undefined;
     return { type: "ask_spread", run, step: props.store.step() };
   });
   const problems = () => {
