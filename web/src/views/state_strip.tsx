@@ -6,6 +6,7 @@
 
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
+import { stopWords } from "@/store/debugger/stop_words";
 import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
@@ -102,7 +103,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     const stop = props.store.cursor().kind === "live" ? props.store.stop() : undefined;
     return stop === undefined
       ? words().text
-      : `Stopped ${stop.when} ${stop.node_name}, step ${stop.step}`;
+      : `${stopWords(stop)}${stop.error === "" ? ` ${stop.node_name}` : ""}, step ${stop.step}`;
   });
   return (
     <>

@@ -337,7 +337,7 @@ function drawBadge(
       base - 3,
       truncateMiddle(printable(badge.text, 80), font, left),
       font,
-      palette["now-text"],
+      palette[badge.raised ? "break-text" : "now-text"],
     );
     return;
   }

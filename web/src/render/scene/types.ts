@@ -111,6 +111,8 @@ export interface NodeBadge {
   readonly infCount: number;
   /** A scalar's value, written out, instead of a histogram. */
   readonly text: string;
+  /** The node raised: the text says so, in red. */
+  readonly raised?: boolean;
 }
 
 export type ChangeKind = "new" | "rewired" | "skipped";

@@ -291,6 +291,18 @@ describe("an error that ended the program", () => {
     expect(store.selection()).toEqual({ kind: "node", id: 1 });
   });
 
+  test("is marked as soon as it stops the program, at the node that raised", () => {
+    const raised = (error: string) => {
+      const stop = stopAt(3, "net/b/tanh", { seq: 12, reason: "exception", error });
+      const stopped = session({ phase: "stopped", version: 3, stop });
+      store.receive([snapshot({ seq: 12, nodes: NODES, session: stopped })]);
+    };
+    raised("");
+    expect([store.raised(), store.failure()]).toEqual([3, 0]);
+    raised("KeyError: 2");
+    expect(store.raised()).toBe(0);
+  });
+
   test("is none that the program has caught", () => {
     store.receive(failed({ status: 0, error: "" }));
     expect([store.selection(), store.failure()]).toEqual([undefined, 0]);

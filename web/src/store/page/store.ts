@@ -316,6 +316,12 @@ export class Store {
     return info.error !== "" && ((flags[lastNode] ?? 0) & FAILED) !== 0 ? lastNode : 0;
   }
 
+  /** The node that raised what stopped the program here, or what ended it; 0 if none did. */
+  raised(): number {
+    const stop = this.cursor().kind === "live" ? this.stop() : undefined;
+    return stop?.reason === "exception" && stop.error === "" ? stop.node : this.failure();
+  }
+
   /** How many records up to the stop are still to come: until then it is not shown. */
   arriving(): number {
     const model = this.model();

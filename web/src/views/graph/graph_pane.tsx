@@ -252,11 +252,14 @@ function Feed(
   // Of another moment, it would be another number.
   const seen = () => (props.slice?.seq === momentOf(store) ? props.slice : undefined);
   createEffect(() => {
-    const failed = store.failure();
-    const raised = { histogram: [], nanCount: 0, infCount: 0, text: "raised" };
-    view.setBadge(failed > 0 ? { node: failed, ...raised } : badge(mark(), seen()));
+    const node = store.raised();
+    view.setBadge(node > 0 ? raisedBadge(node) : badge(mark(), seen()));
   });
   return undefined;
+}
+
+function raisedBadge(node: number): NodeBadge {
+  return { node, histogram: [], nanCount: 0, infCount: 0, text: "✕ raised", raised: true };
 }
 
 function badge(mark: CurrentMark | undefined, seen: SeenValue | undefined): NodeBadge | undefined {
