@@ -70,7 +70,7 @@ def goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
         case "run_to":
             return "run_to", f"Ran to {name}"
         case "twin":
-            return "run_to", f"Ran to {name}, the gradient of {goal.node}"
+            return "run_to", f"Ran to {name}, a backward node of {goal.node}"
         case "step":
             return "step", f"Stepped to the next training step: {name}"
     return "step", f"Stepped to {name}"

@@ -24,7 +24,8 @@ class Operand:
         at: Its index; None for a Python scalar.
         number: What it is.
         term: What it adds to the result, where that is a sum.
-        share: Of the result, from 0 to 1, where that is a sum.
+        share: Of the result, from 0 to 1, where that is a sum; of a product in it, at the first of
+            its factors.
         selects: It only says what is taken.
     """
 

@@ -277,9 +277,13 @@ class Follower:
                 _place(opened, candidate),
                 candidate.number,
                 candidate.term,
-                candidate.share,
+                share,
             )
-            for candidate in ranked[:MOST_OPERANDS]
+            for candidate, share in zip(
+                ranked[:MOST_OPERANDS],
+                operand_ranking.shares_of(ranked[:MOST_OPERANDS]),
+                strict=True,
+            )
         )
         operands += tuple(self._selectors(opened, derivation))
         if derivation.note:

@@ -208,6 +208,18 @@ def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candid
     return sorted(candidates, key=key)
 
 
+def shares_of(ranked: Sequence[Candidate]) -> list[float | None]:
+    """What is told of each operand's share: that of a term stands once, at its first factor."""
+    terms: set[int] = set()
+    shares: list[float | None] = []
+    for candidate in ranked:
+        factor = candidate.term is not None and candidate.order in terms
+        shares.append(None if factor else candidate.share)
+        if candidate.term is not None:
+            terms.add(candidate.order)
+    return shares
+
+
 def made_words(
     op: str, ranked: list[Candidate], opened: Opened, derivation: ElementDependence, total: int
 ) -> str:
@@ -221,7 +233,9 @@ def made_words(
         return f"{op} of {derivation.terms.size:,} terms{axes}{share}"
     numbers = {candidate.port: number_text(candidate.number) for candidate in reversed(ranked)}
     if total > max(len(numbers), 1):
-        return f"{op} of {total:,} elements{axes}"
+        rows = [read.at.size for read in derivation.reads if not read.selects and read.at.size > 1]
+        # Beside the one row there may be single elements, such as a weight.
+        return f"{op} of {rows[0] if len(rows) == 1 else total:,} elements{axes}"
     return f"{op} of {' and '.join(numbers[port] for port in sorted(numbers))}"
 
 

@@ -169,7 +169,7 @@ def lets_exceptions_pass() -> None:
 def goes_to_the_twin() -> None:
     nodes = Catalog((*STEP[:-1], TWIN))
     play(at(LOG).give(Commanded(StepTwin(), nodes)).state).run(MEAN, TWIN).expect(
-        stopped("run_to", TWIN, text="the gradient of loss/log")
+        stopped("run_to", TWIN, text="a backward node of loss/log")
     )
     with pytest.raises(UsageError, match="loss/log ran before"):
         at(TWIN).give(Commanded(StepTwin(), nodes))

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import nodescope as ns
-from nodescope import ops
+from nodescope import nn, ops
 from nodescope.debug.replay import Replay
 from nodescope.debug.why import Why, render, why
 from nodescope.debug.why.nonfinite_origins import state_of
@@ -59,7 +59,7 @@ def test_log_of_a_negative(tmp_path: Path) -> None:
         product = found.root.chain()[4]
         numbers = {each.name: float(each.number) for each in product.operands[:1]}
         assert numbers == {"loss/tensor": -2.0}
-        assert sum(each.share for each in product.operands if each.share) == pytest.approx(2.0)
+        assert sum(each.share for each in product.operands if each.share) == pytest.approx(1.0)
 
 
 def test_a_later_step_leads_back_through_the_parameter(tmp_path: Path) -> None:
@@ -221,6 +221,8 @@ def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
         assert first.share == pytest.approx(500 / 505)
         assert [each.name for each in found.root.causes] == ["x", "w", "w"]
         assert found.root.words == "matmul of 3 terms, the largest makes up 99%"
+        shares = [operand.share for operand in found.root.operands if operand.share is not None]
+        assert shares == pytest.approx([500 / 505, 3 / 505, 2 / 505])
 
 
 @pytest.mark.parametrize(
@@ -228,6 +230,10 @@ def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
     [
         (lambda x: ns.softmax(x, axis=0), "softmax of 5 elements along axis 0 of 5×2×3"),
         (lambda x: ns.softmax(x, axis=-1), "softmax of 3 elements along axis 2 of 5×2×3"),
+        (
+            lambda x: nn.functional.layer_norm(x, 3, weight=np.full(3, 2.0), bias=np.ones(3)),
+            "layer_norm of 3 elements along axis 2 of 5×2×3",
+        ),
         (lambda x: np.sum(x, axis=(0, 2)), "sum of 15 terms along axes 0 and 2 of 5×2×3"),
         (np.sum, "sum of 30 terms, the largest"),
     ],

@@ -31,6 +31,11 @@ test.each([
   ["step", "Stepped to time_0/getitem", "Stepped to here."],
   ["step", "Stepped to the next training step: time_0/getitem", "The first operation of step 1."],
   ["run_to", "Ran to time_0/getitem", "Ran to here."],
+  [
+    "run_to",
+    "Ran to time_0/getitem, a backward node of slice",
+    "Ran to time_0/getitem, a backward node of slice.",
+  ],
   ["exception", "time_0/getitem raises IndexError: no", "IndexError: no"],
   ["breakpoint", "Breakpoint 3: value > 3 on time_0/getitem", "Breakpoint op:exp if value > 3"],
 ] as const)("a stop by %s names its node once: %s", (reason, text, words) => {

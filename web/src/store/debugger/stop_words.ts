@@ -29,7 +29,7 @@ export function reasonWords(stop: Stop, breakpoint: Breakpoint | undefined): str
         ? `The first operation of step ${formatCount(stop.step)}.`
         : "Stepped to here.";
     case "run_to":
-      return text.includes(", the gradient of ") ? `${text}.` : "Ran to here.";
+      return text.includes(", a backward node of ") ? `${text}.` : "Ran to here.";
     case "pause":
       return text === `Stopped at ${name}` ? "Pause was requested." : text;
     case "breakpoint":

@@ -53,6 +53,13 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
         <Match when={chain()}>
           {(now) => (
             <>
+              <Show when={raisedLater(props.store, props.reasons)}>
+                {(words) => (
+                  <p class="t2 small" data-testid="why-raised">
+                    {words()}
+                  </p>
+                )}
+              </Show>
               <Show when={now().groups.length > 1 || now().elements > 1}>
                 <p class="t3 small">
                   {formatCount(now().elements)} elements, {formatCount(now().followed)} of them
@@ -81,6 +88,19 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
         </Match>
       </Switch>
     </div>
+  );
+}
+
+/** Of a node that raised there is no value: what is explained is its last one. */
+export function raisedLater(store: Store, reasons: Reasons): string {
+  const asked = reasons.question()?.value;
+  const raised = store.model()?.graph.nodes[store.raised()];
+  const explained = reasons.group()?.links[0];
+  if (asked === undefined || explained === undefined) return "";
+  if (raised === undefined || !raised.outputs.includes(asked)) return "";
+  return (
+    `${printable(raised.name, 120)} raised an error and has no value there. ` +
+    `This explains its last value, of step ${formatCount(explained.step)}:`
   );
 }
 
@@ -179,7 +199,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
             class="why-culprit"
             classList={{ plain: props.link.state !== "nan" && props.link.state !== "inf" }}
           >
-            {props.link.birth || "it starts here"}
+            {props.link.birth || endWords(props.link.kind)}
           </span>
         </Show>
         <p>{printable(inWords(props.link.words), 400)}</p>
@@ -260,6 +280,11 @@ function Operand(
       </Show>
     </li>
   );
+}
+
+function endWords(kind: WhyLink["kind"]): string {
+  if (kind === "missing") return "the trail ends here";
+  return kind === "limit" ? "not followed further" : "it starts here";
 }
 
 function shareWords(operand: WhyOperand): string {
