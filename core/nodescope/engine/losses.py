@@ -1,7 +1,7 @@
-"""Losses: where a backward pass begins, the number that it begins with.
+"""Losses: the scalar at which each backward pass begins.
 
-A compiled function notes while it is traced which of its values are losses, and tells them after
-each call, as far as it gives them out.
+While a function is traced, the values that are losses are noted; after each call of the compiled
+function, those among its outputs are reported.
 
 Invariant: reads one number per backward pass; no value and no node depends on it.
 """

@@ -1,6 +1,6 @@
-"""What can be seen and done of each framework: the page shows, and the debugger offers, only that.
+"""Capabilities of each framework: the page shows, and the debugger offers, only what is supported.
 
-Invariant: a run may observe several frameworks; what holds for a node is said by its dialect.
+Invariant: a run may observe several frameworks; a node's dialect decides which capabilities apply.
 """
 
 from __future__ import annotations

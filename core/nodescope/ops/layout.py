@@ -1,6 +1,6 @@
 """Layout: the same elements in another shape, order, dtype or neighbourhood.
 
-Invariant: outputs may share memory with inputs; nobody writes to either.
+Invariant: outputs may share memory with inputs; neither is ever written to.
 """
 
 from __future__ import annotations

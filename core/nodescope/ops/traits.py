@@ -1,9 +1,9 @@
-"""Traits: what an op does to numbers, by its canonical name, whoever runs it.
+"""Traits: numerical properties of ops, by canonical name, for every library.
 
-Nodes of other libraries have the traits of the op that they are called after; of a name that is not
-here nothing is assumed.
+Nodes of other libraries have the traits of the op with their canonical name; nothing is assumed of
+unknown names.
 
-Invariant: data only; nothing here runs anything.
+Invariant: data only; nothing here executes ops.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Updates: what an optimizer does to a parameter.
 
-Invariant: nothing is written in place; a parameter gets a new array, so that whoever holds the old
-one still sees the old numbers.
+Invariant: nothing is written in place; a parameter gets a new array, so that holders of the old one
+still see the old numbers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Idioms: groups of nodes that are known by their structure become kernels with a name.
+"""Idioms: groups of nodes with a known structure become named kernels.
 
-Which nodes an idiom takes is written in `fusing.rows` and `fusing.products`, one function each; the
-table below says where to look for it, and `pattern` of the kernel is its name. A back end may have
-a loop of its own for a name; the body holds the nodes as they were, and is what the kernel means.
-For NumPy no kernels are made here, since it would run their nodes one by one all the same; what was
-found is told in a note.
+`fusing.rows` and `fusing.products` match idioms, one function each; the table below says where each
+is searched for, and the kernel's `pattern` is its name. A back end may have a specialised loop for
+a name; the body holds the original nodes and defines the kernel's meaning. For NumPy no kernels are
+made here, since it would run their nodes one by one anyway; a note lists the matches.
 
 Invariant: no result changes; a kernel's nodes are of one phase (``matmul_sgd`` aside), of one
 device, and pure, but for the assignments of an update.

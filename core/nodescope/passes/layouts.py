@@ -1,10 +1,10 @@
-"""Layouts: what is known of how values lie in memory, before they are computed.
+"""Layouts: what is known about the memory layout of values before they are computed.
 
-NumPy adds up in the order in which elements lie, so that a sum over a copy and over the view that
-it was copied from differ in their last bits. Before a pass lets one value stand for another, it
-asks here whether anybody could tell.
+NumPy sums in memory order, so the sum over a copy and the sum over the view that it was copied from
+differ in their last bits. Before a pass replaces one value by another, it asks here whether the
+layouts could make a difference.
 
-Invariant: what is said holds for feeds of any strides.
+Invariant: the answers hold for feeds of any strides.
 """
 
 from __future__ import annotations

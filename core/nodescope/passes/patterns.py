@@ -1,11 +1,11 @@
-"""Patterns: ``multiply(negative(x), y)`` as text, found in a draft and made there.
+"""Patterns: terms such as ``multiply(negative(x), y)``, matched and built in a draft.
 
-Words with an argument list are ops, other words stand for operands; a word that comes twice stands
-for the same operand twice. ``c`` and ``d`` stand for Python scalars alone. Numbers stand for Python
+Words with an argument list are ops, other words stand for operands; a repeated word stands for the
+same operand. ``c`` and ``d`` stand for Python scalars alone. Numbers stand for Python
 scalars and for constants full of that number, zeros by their sign; ``true`` and ``false`` for
 booleans.
 
-Invariant: a pattern never looks at what is not known before the graph runs.
+Invariant: a pattern uses only what is known before the graph runs.
 """
 
 from __future__ import annotations

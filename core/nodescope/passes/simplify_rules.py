@@ -1,10 +1,10 @@
-"""The rules of the pass `simplify`: patterns, what takes their place, and where that is exact.
+"""The rules of the pass `simplify`: patterns, their replacements, and where these are exact.
 
 Exact means to the bit, whatever the operands hold: infinities, NaN, zeros of either sign. That is
 why ``x + 0`` is not ``x`` (it turns -0.0 into 0.0), ``x * 1`` is not ``x`` for complex numbers
 (infinities become NaN) and a sum over a dimension of size 1 is no reshaping (NumPy begins with 0).
 
-Invariant: each rule that is called exact is checked by its test on every dtype that it is for.
+Invariant: each rule declared exact is tested on every dtype that it applies to.
 """
 
 from __future__ import annotations

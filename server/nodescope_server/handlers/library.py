@@ -1,8 +1,7 @@
 """The library: the recordings that can be opened, of this folder and of this user, as the start
 page lists them.
 
-A recording is named by an id that was made here and is known to nobody but this server: no path
-ever comes from a page.
+A recording's id is generated here and valid only for this server: no path ever comes from a page.
 
 Invariant: listing reads little of each file, in threads, each file once for as long as it does not
 change; nothing is opened for writing, and only what nodescope's own runs left can be deleted.

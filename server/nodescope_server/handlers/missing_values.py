@@ -1,6 +1,6 @@
-"""Why elements were not kept: the true reason, and the one thing to do about it.
+"""Why elements were not kept: the actual reason, and the remedy.
 
-Invariant: says only what the recording tells; it blocks on the disk.
+Invariant: answers follow from the recording alone; reading it blocks on the disk.
 """
 
 from __future__ import annotations

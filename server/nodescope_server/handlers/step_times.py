@@ -1,6 +1,6 @@
-"""Where the time of steps went.
+"""How the time of steps was spent.
 
-Invariant: a recording is gone through once; what is asked again reads only what was added.
+Invariant: a recording is read once; later requests read only what was added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Values by moment and by slice: from the recording, or from the program while it stands.
+"""Values by moment and by slice: from the recording, or from the program while it is
+stopped.
 
-Invariant: only the window that was asked for is read and sent; when the elements cannot be had, the
-answer says why and how to have them the next time.
+Invariant: only the requested window is read and sent; if the elements are unavailable, the answer
+says why and how to keep them the next time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Exports of a run's graph, for downloads.
 
-Invariant: each is drawn in a process of its own, within limits of time and memory; at most two at a
-time, and few wait. The exporters decide what is drawn, and nobody else waits for them.
+Invariant: each export is drawn in a separate process, within limits of time and memory; at most two
+run at a time, and a few may queue. The exporters decide what is drawn; no other request waits for
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One connected debuggee as the server sees it: requests, notifications and answers.
 
-Invariant: no transport in here, and nothing waits for the debuggee without a limit. Whoever serves
-the socket drains `outbox` and hands answers to `answer`.
+Invariant: no transport in here, and nothing waits for the debuggee without a limit. The socket's
+handler drains `outbox` and passes answers to `answer`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The wire's part on one value at two moments, and on a node at one.
+"""Wire messages about one value at two moments, and a node at one.
 
-Invariant: as in `wire`. What of a comparison could not be had is said in words, not left empty.
+Invariant: as in `wire`. Unavailable parts of a comparison are explained in words, not left empty.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Executor: runs the calls of a plan, one after the other.
+"""Executor: runs the calls of a plan, one after another.
 
-Two roads: on arrays while nobody looks, and `execute_observed`, on which every node goes through
-the tracer and is an event, stands in its own scope, phase and source line, and can be stopped at.
+Unobserved, they run on plain arrays. In `execute_observed`, every node goes through the tracer: it
+is an event with its own scope, phase and source line, and the debugger can stop at it.
 
-Invariant: both run the same impls on the same arrays in the same order.
+Invariant: both paths run the same impls on the same arrays in the same order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replay: run a graph's nodes one by one through the engine, as the program once did.
 
-Each node is an operation of its own again: observed, on the tape, or recorded in another graph.
+Each node is a separate operation again: observed, on the tape, or recorded in another graph.
 
 Invariant: scope, phase, forward link and source line are those of the replayed node, inside the
 scope that replays it.

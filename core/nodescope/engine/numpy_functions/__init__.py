@@ -1,8 +1,8 @@
-"""NumPy's functions that are no single op: each is written in ops, or answers from shapes.
+"""NumPy's functions that are not single ops: composed of ops, or answered from shapes.
 
-Every module here may hold a table `NUMPY`; what stands in it is found by `tables` and dispatched.
+Every module here may define a table `NUMPY`; `tables` discovers it and its entries are dispatched.
 
-Invariant: written in ops and other functions only, so they are traced and differentiated as such.
+Invariant: composed of ops and other functions only, so they are traced and differentiated as such.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Functions whose answer is no tensor: shapes, dtypes, comparisons as a whole, text.
+"""Functions that return no tensor: shapes, dtypes, whole-array comparisons, text.
 
-Invariant: they look at arrays and add nothing to the graph.
+Invariant: they read arrays and add nothing to the graph.
 """
 
 from __future__ import annotations

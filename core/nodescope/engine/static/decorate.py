@@ -1,6 +1,6 @@
 """The decorator `compile`.
 
-Invariant: what is wrong with its arguments is said when a function is decorated, not when called.
+Invariant: wrong arguments raise when a function is decorated, not when it is called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Joint: the derivative of a compiled function, as a graph of its own.
+"""Joint: the derivative of a compiled function, as a separate graph.
 
-When a compiled function is called and gradients may be asked for later, its graph also gives out
-what the derivative needs (residuals), and its results stand on the tape with one edge for the whole
-call. The derivative is traced once for each set of results through which cotangents come.
+When gradients of a call may be needed later, the function's graph also returns what the derivative
+reads (residuals), and its results are on the tape with one edge for the whole call. The derivative
+is traced once for each set of results that receive cotangents.
 
 Invariant: the same rules on the same values in the same order as eager execution of the function.
 """

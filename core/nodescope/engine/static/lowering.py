@@ -1,7 +1,7 @@
-"""Lowering: how a plan of a compiled function becomes fast, and what is known about it.
+"""Lowering: optimises and compiles the plan of a compiled function, and keeps what was learnt.
 
-The first run of a plan sends its graph through the passes and hands it to a back end. What goes
-wrong there is told once and the plan runs as it was traced.
+The first run of a plan sends its graph through the passes and hands it to a back end. A failure
+there is reported once, and the plan runs as it was traced.
 
 Invariant: a fault of a pass or a back end never stops a program or changes what it computes.
 """

@@ -1,12 +1,12 @@
-"""Who shares memory: the tensors that see it when one of them is written to.
+"""Shared memory: the tensors that see a write to one of them.
 
 Tensors share memory where NumPy's arrays would: views by basic indexing, ``reshape``, ``transpose``
 and the like, and ``detach``. No tensor keeps a list of its views, which would cost every operation;
-who shares is found when somebody writes. CPython's reference counts say for nothing that nobody
-does, which is nearly always so; else all living tensors are looked at once.
+sharers are found at the write. CPython's reference counts prove at no cost that there are none,
+which is nearly always so; otherwise all living tensors are scanned once.
 
-Invariant: nobody who shares and can be reached by the program is overlooked; tensors that only the
-tape holds are left as they were, for it wants the old elements.
+Invariant: no sharer that the program can reach is missed; tensors that only the tape holds keep
+their old elements, which it needs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Writing to tensors that share memory while a graph is built.
 
-Nothing runs, so there is no memory to look at: which element of which value a view shows follows
-from the nodes that made it. Whoever shares elements with what is written to then stands for a
-selection of old and new ones, as `nodescope.engine.writing.inplace` does it with memory.
+Nothing runs, so there is no memory to inspect: the nodes that made a view determine which elements
+of which value it shows. After a write, each sharer becomes a selection of old and new elements, as
+in `nodescope.engine.writing.inplace` for memory.
 
-Invariant: where a view or a copy would be made depends on a layout that only the run knows, the
-write is refused.
+Invariant: a write is refused if its target is a view or a copy depending on a layout that is only
+known when the graph runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The back end ``c``: whole plans in C, made by the system's compiler.
 
-Invariant: where there is no compiler it says so; what it is made of is loaded on first use.
+Invariant: a missing compiler is reported, not raised; the back end's modules are loaded on first
+use.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The cache of compiled libraries on disk: found by name, proved by a checksum, bounded in size.
 
-Two processes may build the same library at once: each writes a file of its own and moves it into
-place, and either one is right. A file that is damaged is as good as none.
+Two processes may build the same library at once: each writes its own file and moves it into place;
+both files are valid. A damaged file counts as missing.
 
-Invariant: what `find` gives was written whole by somebody with our user id; nothing that could be
+Invariant: `find` returns only complete files written under this user's id; no library that may be
 in use is removed.
 """
 

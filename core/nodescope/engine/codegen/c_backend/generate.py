@@ -1,10 +1,10 @@
-"""Generate: a lowered graph as C text: a function per kernel, and one per segment of the plan.
+"""Generate: C source for a lowered graph, with one function per kernel and per segment of the plan.
 
-Views are address arithmetic and take no time. Nodes for which there is no C divide the plan into
-segments. Equal kernels are one function.
+Views are address arithmetic and cost nothing. Nodes without a C implementation divide the plan into
+segments. Equal kernels share one function.
 
-Invariant: a segment calls the same functions on the same layouts as the kernels that are given out
-one by one, so that they compute the same bits.
+Invariant: a segment calls the same functions on the same layouts as the kernels that are exposed
+one by one, so results are bit-identical.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Threads for large loops: one pool per process, which the libraries of all plans share.
 
-A kernel divides a large loop at fixed places, and each part gives the same bits whoever runs it; so
-results do not depend on the number of threads. One loop at a time has the threads; another that
-comes meanwhile runs on its own. Threads that have nothing to do sleep. After a fork the child makes
-threads of its own.
+A kernel divides a large loop at fixed places, and each part gives the same bits on any thread, so
+results do not depend on the number of threads. One loop at a time uses the pool; a concurrent one
+runs on its caller's thread. Idle threads sleep. A forked child creates its own threads.
 
 Invariant: with one thread, as NODESCOPE_THREADS, OMP_NUM_THREADS, OPENBLAS_NUM_THREADS or the
-process's processors may say, no thread is ever made.
+process's CPU affinity may set, no thread is ever created.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Products of matrices through NumPy's own BLAS.
+"""Matrix products through NumPy's own BLAS.
 
-Operands of which rows or columns lie side by side are taken as they are; others are copied first.
-A sum of a value and a product that nobody else reads becomes one product added to that value, and
-so does a step of gradient descent, ``p - rate * (a @ b)``.
+Operands with contiguous rows or columns are passed as they are; others are copied first. A sum of a
+value and a product with no other reader becomes one product accumulated onto that value, and so
+does a step of gradient descent, ``p - rate * (a @ b)``.
 
-Invariant: the same call for the same shapes and strides, whoever calls.
+Invariant: the same shapes and strides always lead to the same BLAS call.
 """
 
 from __future__ import annotations

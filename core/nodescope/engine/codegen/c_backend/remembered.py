@@ -1,11 +1,11 @@
-"""Remembered plans: what was generated for a graph, kept on disk beside the libraries.
+"""Remembered plans: generated plans, cached on disk beside the libraries.
 
-Generating takes milliseconds, more than finding and loading a library. A plan is found by a digest
-of all that it was made from: nodes with their names and attributes, specs, the order, C of ops, our
+Generating takes milliseconds, more than finding and loading a library. A plan's key is a digest of
+all its inputs: nodes with their names and attributes, specs, the order, C of ops, our
 own files, NumPy, Python and the compiler. Elements of constants are no part of a plan.
 
-Invariant: a plan that is found is equal to the one that would be generated; whatever cannot be
-named exactly is generated anew.
+Invariant: a cached plan equals the one that would be generated; a graph whose key cannot be computed
+exactly is generated again.
 """
 
 from __future__ import annotations

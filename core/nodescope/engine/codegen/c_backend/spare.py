@@ -1,10 +1,10 @@
 """Spare arrays: reuses the memory of large released results for those of later calls.
 
-New memory of megabytes comes from the system page by page, which may take as long as computing its
-contents. An array is reused only if its reference count says that nothing else holds it: views,
-tensors and buffers of it all count.
+The system provides megabytes of fresh memory page by page, which may take as long as computing its
+contents. An array is reused only if its reference count shows no other holder: views, tensors and
+buffers of it all count.
 
-Invariant: a returned array is held by nobody else; no more than `MOST_BYTES` are kept.
+Invariant: a returned array has no other holder; at most `MOST_BYTES` are kept.
 """
 
 from __future__ import annotations

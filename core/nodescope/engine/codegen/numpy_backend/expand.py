@@ -1,6 +1,6 @@
-"""Expansions: ops as the calls of NumPy that their impls make, so that each can get planned memory.
+"""Expansions: ops as the NumPy calls that their impls make, so that each call can get planned memory.
 
-What is not here runs by its impl, on memory of its own.
+An op without an expansion runs by its impl, in newly allocated memory.
 
 Invariant: the same calls on the same operands as the impl, so that results are bit-equal, layout
 included; where an impl looks at dtypes or layouts, so does the expansion.

@@ -1,6 +1,6 @@
-"""The text of loops: a body's steps inside of a Python loop, on buffers that are there already.
+"""Loop source: a body's steps inside a Python loop, on preallocated buffers.
 
-Invariant: a row or a buffer is written only when nobody reads what stands in it any more.
+Invariant: a row or a buffer is overwritten only after the last read of its contents.
 """
 
 from __future__ import annotations

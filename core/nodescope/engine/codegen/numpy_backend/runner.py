@@ -1,4 +1,4 @@
-"""Running: programs by the layout of what is fed, and sets of buffers for whoever runs them.
+"""Running: one program per layout of the feeds, and sets of buffers for concurrent calls.
 
 Invariant: a set of buffers belongs to one call at a time.
 """

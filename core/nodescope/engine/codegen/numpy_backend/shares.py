@@ -1,12 +1,11 @@
 """Shares: the tiles of a large kernel on several threads at once.
 
-Each thread has temporaries of its own and takes one tile after the other, so that a thread whose
-core is busy with something else holds nobody up. The calling thread takes part, and waits for
-nobody who has not begun: not for a thread that waits for it. Ufuncs let go of the interpreter's
-lock while they compute.
+Each thread has its own temporaries and takes one tile after another, so a thread on a busy core
+delays no other. The calling thread takes part and waits only for threads that have begun, so never
+for one that waits for it. Ufuncs release the interpreter's lock while they compute.
 
-Invariant: bit-equal to one share; threads are made by the first large kernel, not before, and a
-forked process makes its own.
+Invariant: bit-equal to one share; threads are created by the first large kernel, not before, and a
+forked process creates its own.
 """
 
 from __future__ import annotations

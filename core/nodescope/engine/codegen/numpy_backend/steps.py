@@ -1,7 +1,7 @@
-"""Steps: what a lowered graph comes down to, call of NumPy by call.
+"""Steps: a lowered graph as a sequence of NumPy calls.
 
-Invariant: a step knows how it runs with memory of its own, as NumPy gives it; whether it gets
-planned memory instead is decided elsewhere.
+Invariant: a step describes its call with newly allocated memory; whether it gets planned memory
+instead is decided elsewhere.
 """
 
 from __future__ import annotations
