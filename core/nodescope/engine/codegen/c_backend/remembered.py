@@ -1,8 +1,8 @@
 """Remembered plans: generated plans, cached on disk beside the libraries.
 
 Generating takes milliseconds, more than finding and loading a library. A plan's key is a digest of
-all its inputs: nodes with their names and attributes, specs, the order, C of ops, our
-own files, NumPy, Python and the compiler. Elements of constants are no part of a plan.
+all its inputs: nodes with their names and attributes, specs, the order, C of ops, our own files,
+NumPy, Python and the compiler. Elements of constants are no part of a plan.
 
 Invariant: a cached plan equals the one that would be generated; a graph whose key cannot be computed
 exactly is generated again.

@@ -1,4 +1,4 @@
-"""Expansions: ops as the NumPy calls that their impls make, so that each call can get planned memory.
+"""Expansions: ops as the NumPy calls that their impls make, so that each can get planned memory.
 
 An op without an expansion runs by its impl, in newly allocated memory.
 
