@@ -4,8 +4,8 @@ Generating takes milliseconds, more than finding and loading a library. A plan's
 all its inputs: nodes with their names and attributes, specs, the order, C of ops, our own files,
 NumPy, Python and the compiler. Elements of constants are no part of a plan.
 
-Invariant: a cached plan equals the one that would be generated; a graph whose key cannot be computed
-exactly is generated again.
+Invariant: a cached plan equals the one that would be generated; a graph without an exact key is
+generated again.
 """
 
 from __future__ import annotations
