@@ -78,6 +78,11 @@ export function lastSeqOf(row: StepRow, newest: number): number {
   return Math.max(1, row.start_seq, row.end_seq ?? newest);
 }
 
+/** The moment shown: of a program that stands or has ended, the end of what is told of its step. */
+export function markAt(moment: number, block: StepBlock | undefined, newest: boolean): number {
+  return newest ? Math.max(moment, block?.end ?? moment) : moment;
+}
+
 export function blockName(block: StepBlock): string {
   if (block.after) return `after step ${formatCount(block.last)}`;
   return block.first === block.last

@@ -14,7 +14,7 @@ import {
   tickLabel,
   tickStep,
 } from "@/views/timeline/spans";
-import { blockWords, lastSeqOf, stepIn } from "@/views/timeline/step_blocks";
+import { blockWords, lastSeqOf, markAt, stepIn } from "@/views/timeline/step_blocks";
 import { tipOf } from "@/views/timeline/tips";
 import { askedFor, moved, panned, zoomed } from "@/views/timeline/zoom";
 import { node, snapshot } from "@/wire/fixtures";
@@ -339,6 +339,15 @@ describe("the step that a click goes to", () => {
     expect(lastSeqOf(row(3), 1000)).toBe(39);
     expect(lastSeqOf(row(3, { end_seq: null }), 1000)).toBe(1000);
     expect(lastSeqOf(row(0, { start_seq: 0, end_seq: 0 }), 1000)).toBe(1);
+  });
+
+  test("the mark of the newest moment stands where the length that is told ends", () => {
+    const parts = {} as never;
+    const step = { first: 1, last: 1, start: 100, end: 1840, leftOut: 0, after: false, parts };
+    expect(markAt(618, step, true)).toBe(1840);
+    expect(markAt(1900, step, true)).toBe(1900); // the answer is older
+    expect(markAt(618, step, false)).toBe(618);
+    expect(markAt(618, undefined, true)).toBe(618);
   });
 
   test("its words say what a click and a double click do", () => {

@@ -27,6 +27,7 @@ import {
   blocksOf,
   blockWords,
   lastSeqOf,
+  markAt,
   type StepBlock,
   stepIn,
 } from "@/views/timeline/step_blocks";
@@ -167,6 +168,11 @@ export function Timeline(props: TimelineProps): JSX.Element {
       : undefined;
   });
 
+  /** Where the page stands on the axis: of the newest, where the length that is told ends. */
+  const mark = createMemo(() =>
+    markAt(axis().map(moment()), position(), store.cursor().kind === "live" && !running()),
+  );
+
   const timelineAnswer = createQuery(
     asker,
     "timeline",
@@ -232,7 +238,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const { map } = axis();
     let from = map(near().from);
     const bars = expected()?.levels[0] ?? [];
-    const to = Math.max(map(near().to), bars.at(-1)?.end ?? 0);
+    const to = Math.max(map(near().to), mark(), bars.at(-1)?.end ?? 0);
     if (steps().now === undefined) {
       for (const span of host()) {
         if (span.kind === "input" && span.end < to - 1000) from = Math.max(from, span.end);
@@ -410,7 +416,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
             after: position()?.after ?? false,
             window: window(),
             zero: zero(),
-            moment: axis().map(moment()),
+            moment: mark(),
             hovered: hoveredBar(),
             holds: axis().holds,
             current:
