@@ -1,10 +1,10 @@
 import { createRoot } from "solid-js";
 import { expect, test } from "vitest";
 import { type Requests, Store } from "@/store/page/store";
-import { createProblems } from "@/views/problems";
+import { createProblems, unobservedWords } from "@/views/problems";
 import { node, runInfo, snapshot } from "@/wire/fixtures";
 import { LineError } from "@/wire/socket";
-import type { NodeProblem } from "@/wire/types.gen";
+import type { Governed, NodeProblem } from "@/wire/types.gen";
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -44,4 +44,14 @@ test("problems stay when nodescope ends", async () => {
   await settled();
   expect(problems()?.rows).toEqual([PROBLEM]);
   dispose();
+});
+
+test("of a run of which not all steps were observed, the rows say so", () => {
+  const words = (steps: number, leftOut: number) =>
+    unobservedWords({ steps, steps_left_out: leftOut } as Governed);
+  expect(words(40, 25)).toBe(
+    "15 of 40 training steps were observed: the counts and steps above are of these, and it may " +
+      "have gone on in the others.",
+  );
+  expect([words(40, 0), unobservedWords(undefined)]).toEqual(["", ""]);
 });

@@ -13,7 +13,7 @@ import { lossEnding } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import { lossWords } from "@/store/run/keeping";
-import type { AskSpread, GetProblems, NodeProblem, ProblemList } from "@/wire/types.gen";
+import type { AskSpread, GetProblems, Governed, NodeProblem, ProblemList } from "@/wire/types.gen";
 
 const REFRESH_MS = 400;
 
@@ -127,6 +127,13 @@ export function Problems(props: {
       <Show when={cut() > 0}>
         <p class="problem t2">And {plural(cut(), "more node")}, all later.</p>
       </Show>
+      <Show when={rows().length > 0 && unobservedWords(props.store.model()?.governed)}>
+        {(text) => (
+          <p class="problem t2" data-testid="problem-unobserved">
+            {text()}
+          </p>
+        )}
+      </Show>
       <For each={losses()}>{(text) => <p class="problem t2">{text}</p>}</For>
       <Show
         when={
@@ -139,6 +146,16 @@ export function Problems(props: {
         <p class="empty">No NaN, no Inf, no failed node, nothing lost.</p>
       </Show>
     </div>
+  );
+}
+
+/** Which steps the rows tell of, where not all were observed; else "". */
+export function unobservedWords(governed: Governed | undefined): string {
+  if (governed === undefined || governed.steps_left_out === 0) return "";
+  const observed = formatCount(governed.steps - governed.steps_left_out);
+  return (
+    `${observed} of ${plural(governed.steps, "training step")} were observed: the counts and steps ` +
+    "above are of these, and it may have gone on in the others."
   );
 }
 
