@@ -85,24 +85,24 @@ def leave_current_folder() -> None:
     Under ``python -m nodescope`` that folder comes first, by an empty entry in ``PYTHONPATH`` it
     comes soon. Which folder leads `sys.path` for a program is set before that runs.
     """
-    given = getattr(sys, "orig_argv", [])
+    arguments = getattr(sys, "orig_argv", [])
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
     by_module = name == "-m" and any(
         option == "-m" and module.partition(".")[0] in ("nodescope", "nodescope_server")
-        for option, module in zip(given, given[1:], strict=False)  # noqa: RUF007 (no import)
+        for option, module in zip(arguments, arguments[1:], strict=False)  # noqa: RUF007 (no import)
     )
     if not by_module and name not in ("nodescope", "nodescope.exe", "nodescope-script.py"):
         return
     if by_module and not getattr(sys.flags, "safe_path", False):
         sys.path[0] = sys.exec_prefix
-    tail = given[given.index("-m") + 2 :] if by_module else sys.argv[1:]
+    tail = arguments[arguments.index("-m") + 2 :] if by_module else sys.argv[1:]
     recorded = tail[:1] == ["check"] and any(map(_is_recording, tail))
     if tail[:1] and tail[0] in _WITH_PROGRAM and not recorded:
         return
-    here = _folder("")
+    current_folder = _folder("")
     own = _folder(_root())
-    if own != here:
-        sys.path[:] = [each for each in sys.path if _folder(each) != here]
+    if own != current_folder:
+        sys.path[:] = [entry for entry in sys.path if _folder(entry) != current_folder]
 
 
 def _is_recording(argument: str) -> bool:
@@ -134,7 +134,7 @@ def _user_folders() -> list[str]:
     folder = site.USER_SITE if site.ENABLE_USER_SITE else None
     if not folder or not _is_needed(folder):
         return []
-    found = [folder]
+    folders = [folder]
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".pth") or name.startswith("."):
             continue
@@ -144,16 +144,19 @@ def _user_folders() -> list[str]:
         except (OSError, ValueError):
             continue
         named = [os.path.join(folder, line.strip()) for line in lines if line.strip()]
-        found += [each for each in named if each not in found and os.path.isdir(each)]
-    return found
+        folders += [entry for entry in named if entry not in folders and os.path.isdir(entry)]
+    return folders
 
 
 def _more_folders() -> list[str]:
     """The folder of nodescope itself, and those of ``PYTHONPATH`` that hold a dependency."""
-    given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    wanted = [] if sys.flags.ignore_environment else filter(os.path.isabs, given)
-    here = _folder("")
-    return [_root(), *(each for each in wanted if _is_needed(each) and _folder(each) != here)]
+    entries = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    wanted = [] if sys.flags.ignore_environment else filter(os.path.isabs, entries)
+    current_folder = _folder("")
+    return [
+        _root(),
+        *(entry for entry in wanted if _is_needed(entry) and _folder(entry) != current_folder),
+    ]
 
 
 def _is_needed(folder: str) -> bool:

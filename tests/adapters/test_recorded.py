@@ -198,8 +198,8 @@ def test_why_names_the_node_that_made_an_infinity(case: Case, tmp_path: Path) ->
         answer = why(recording, value, "inf")
         assert answer.culprit.name == case.overflowing
         assert answer.culprit.number == np.inf
-        found = spread(recording)
-        assert [born.node for born in found.births] == [case.overflowing]
+        result = spread(recording)
+        assert [born.node for born in result.births] == [case.overflowing]
 
 
 def test_looking_back(case: Case, tmp_path: Path) -> None:

@@ -247,5 +247,5 @@ def test_second_derivative(op: Op) -> None:
         up[position] = up[position] + step * way
         down[position] = down[position] - step * way
         expected = (slope_along(*up).item() - slope_along(*down).item()) / (2 * step)
-        found = float(np.sum(second[position].numpy() * way))
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        actual = float(np.sum(second[position].numpy() * way))
+        assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6)

@@ -42,9 +42,9 @@ def test_every_call_comes_back_and_gives_the_same() -> None:
                         recorded_call(node)
                     continue
                 given = [x for x in inputs if isinstance(x, np.ndarray)]
-                found = recorded_call(node).run(given)
-                for one, other in zip(found, run(op, inputs, attrs), strict=True):
-                    assert (one.dtype, one.shape) == (other.dtype, other.shape), op
-                    assert one.tobytes() == other.tobytes(), op
+                result = recorded_call(node).run(given)
+                for first, other in zip(result, run(op, inputs, attrs), strict=True):
+                    assert (first.dtype, first.shape) == (other.dtype, other.shape), op
+                    assert first.tobytes() == other.tobytes(), op
                 tried += 1
     assert tried > 1000

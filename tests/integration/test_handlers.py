@@ -28,7 +28,7 @@ MODULES = (
     "record.recorder",
     "record.buffers",
 )
-FILES = frozenset(importlib.import_module(f"nodescope.{each}").__file__ for each in MODULES)
+FILES = frozenset(importlib.import_module(f"nodescope.{item}").__file__ for item in MODULES)
 EACH = 3  # of how many lines one is tried
 
 
@@ -87,7 +87,7 @@ def test_a_handler_that_computes_hangs_nothing(tmp_path) -> None:
             break
         lines += 1
         with Recording.open(path) as recording:
-            names = [each.node.op for each in recording.nodes()]
+            names = [node.node.op for node in recording.nodes()]
         assert names.count("exp") == 2, handler.where
     assert lines > 50
 

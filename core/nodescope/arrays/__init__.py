@@ -152,14 +152,14 @@ def ops_of(array: object) -> ArrayOps:
     """How an array is handled; as an opaque value if no adapter knows its type."""
     global _known
     kind = type(array)
-    found = _known.get(kind)
-    if found is None:
-        found = next((_known[base] for base in kind.__mro__ if base in _known), OPAQUE)
+    ops_found = _known.get(kind)
+    if ops_found is None:
+        ops_found = next((_known[base] for base in kind.__mro__ if base in _known), OPAQUE)
         if isinstance(array, np.generic):
-            found = _known[np.ndarray]
-        if found is not OPAQUE:  # an adapter for its type may come later
-            register({kind: found})
-    return found
+            ops_found = _known[np.ndarray]
+        if ops_found is not OPAQUE:  # an adapter for its type may come later
+            register({kind: ops_found})
+    return ops_found
 
 
 def to_numpy(array: Any, window: Window | None = None) -> Array:

@@ -233,10 +233,10 @@ class Emitter(Steps):
 
     def reshape(self, entry: Entry, shapes: Sequence[tuple[Any, str]]) -> None:
         """Tell of an execution whose results have other shapes or dtypes than before."""
-        found = self.identity.reshape(entry, shapes)
-        if found:
+        changed = self.identity.reshape(entry, shapes)
+        if changed:
             self._varied, self.steady = True, None
-            self.bus.emit(GraphExtended((), found, self.identity.version))
+            self.bus.emit(GraphExtended((), changed, self.identity.version))
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, thread: int, start: int,
@@ -388,12 +388,22 @@ class Emitter(Steps):
         ):
             self.respecify(entry, specs)
         origin = bus.origin_ns
-        given = pending.arrays if arrays is None else arrays
+        given_arrays = pending.arrays if arrays is None else arrays
         start, end = (start_ns or pending.start_ns) - origin, (end_ns or _now()) - origin
         bus.emit(
-            NodeFinished(entry.node, given, outputs, pending.step, state.thread, start, end, attrs,
-                         worker, lane)
-        )  # fmt: skip
+            NodeFinished(
+                entry.node,
+                given_arrays,
+                outputs,
+                pending.step,
+                state.thread,
+                start,
+                end,
+                attrs,
+                worker,
+                lane,
+            )
+        )
         return self.edits(state)
 
     def fail(self, pending: Pending, error: BaseException) -> None:
@@ -443,10 +453,10 @@ class Emitter(Steps):
 
     def respecify(self, entry: Entry, specs: Sequence[TensorSpec]) -> None:
         """Tell that results are of other specs than they were."""
-        found = self.identity.respecify(entry, specs)
-        if found:
+        changed = self.identity.respecify(entry, specs)
+        if changed:
             self._varied, self.steady = True, None
-            self.bus.emit(GraphExtended((), found, self.identity.version))
+            self.bus.emit(GraphExtended((), changed, self.identity.version))
 
     def _define(
         self, cursor: Cursor, entries: list[Entry], nth: int, key: str, inputs: tuple[int, ...],

@@ -59,13 +59,13 @@ def calling_line() -> tuple[str, int, str]:
 def call_site() -> tuple[object, ...]:
     """The place in the user's program, with the calls that lead there: the innermost few frames."""
     frame = sys._getframe(1)
-    found: list[object] = []
-    while frame is not None and len(found) < 3 * _FRAMES:
+    key_parts: list[object] = []
+    while frame is not None and len(key_parts) < 3 * _FRAMES:
         code = frame.f_code
         if not is_internal(code.co_filename):
-            found += (code.co_filename, code.co_firstlineno, frame.f_lasti)
+            key_parts += (code.co_filename, code.co_firstlineno, frame.f_lasti)
         frame = frame.f_back  # type: ignore[assignment]
-    return tuple(found)
+    return tuple(key_parts)
 
 
 def where() -> str:

@@ -51,13 +51,13 @@ class Losses:
             site, number, node = noted[0]
             curve = self._curve(site)
             return (Loss(curve, number, 1, node),) if curve else ()
-        found: dict[int, tuple[float, int, int]] = {}
+        totals: dict[int, tuple[float, int, int]] = {}
         for site, number, node in noted:
-            total, times, _ = found.get(curve := self._curve(site), (0.0, 0, 0))
-            found[curve] = (total + number, times + 1, node)
+            total, times, _ = totals.get(curve := self._curve(site), (0.0, 0, 0))
+            totals[curve] = (total + number, times + 1, node)
         return tuple(
             Loss(curve, total / times, times, node)
-            for curve, (total, times, node) in found.items()
+            for curve, (total, times, node) in totals.items()
             if curve
         )
 

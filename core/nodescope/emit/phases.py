@@ -27,13 +27,13 @@ def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any],
     saved = (state.scope, state.phase, state.cursor, state.forward)
 
     def differentiate(tensor: Any) -> None:
-        found = place(tensor)
-        if found is None:
+        place_found = place(tensor)
+        if place_found is None:
             scope, state.forward = "backward", None
         else:
             # What was computed again is differentiated where its first time would be.
-            place_of = found[0].removeprefix("recompute").lstrip("/")
-            scope, state.forward = join("backward", place_of).rstrip("/"), found[1]
+            place_of = place_found[0].removeprefix("recompute").lstrip("/")
+            scope, state.forward = join("backward", place_of).rstrip("/"), place_found[1]
         if scope != state.scope or state.cursor is None:
             state.scope = scope
             state.cursor = None

@@ -84,7 +84,7 @@ def _ranges(code: CodeType) -> list[tuple[int, int]]:
     for step in dis.get_instructions(code):
         if "JUMP" in step.opname and isinstance(step.argval, int) and step.argval <= step.offset:
             ends[step.argval] = max(ends.get(step.argval, 0), step.offset)
-    return sorted(ends.items(), key=lambda each: each[1] - each[0])
+    return sorted(ends.items(), key=lambda item: item[1] - item[0])
 
 
 def _code(code: CodeType) -> Code:

@@ -48,23 +48,23 @@ def perturbed(
         None if it does not give the same again, or has more elements than can be tried.
     """
     trial = _Trial(run, outputs, port, position)
-    given = [np.asarray(value) for value in inputs]
+    operands = [np.asarray(value) for value in inputs]
     try:
         recorded = flat(outputs[port], np.array([position]))
         if not np.allclose(
-            trial.element(given), recorded.astype(complex), 1e-3, 1e-6, equal_nan=True
+            trial.element(operands), recorded.astype(complex), 1e-3, 1e-6, equal_nan=True
         ):
             return None
         reads: list[Read] = []
-        if np.isfinite(recorded.astype(complex)).all() and all(map(_finite, given)):
-            reads = trial.reads(given)
+        if np.isfinite(recorded.astype(complex)).all() and all(map(_finite, operands)):
+            reads = trial.reads(operands)
         if not reads:
-            reads = trial.reads([_generic(array, at) for at, array in enumerate(given)])
+            reads = trial.reads([_generic(array, at) for at, array in enumerate(operands)])
     except Exception:  # of the library, or there are too many
         return None
     reads += [
         Read(at, np.arange(array.size), True)
-        for at, array in enumerate(given)
+        for at, array in enumerate(operands)
         if array.dtype.kind not in "fc" and array.size
     ]
     return ElementDependence(tuple(sorted(reads, key=lambda read: read.port)), exact=False)
@@ -78,23 +78,23 @@ class _Trial:
         self._shape = np.shape(outputs[port])
         self._left, self._until = MOST_RUNS, time.monotonic() + MOST_S
 
-    def element(self, given: Sequence[Array]) -> Array:
+    def element(self, operands: Sequence[Array]) -> Array:
         """The element that is asked about, of these inputs."""
         if not self._left or time.monotonic() > self._until:
             raise _TooManyError
         self._left -= 1
         with np.errstate(all="ignore"):
-            result = np.asarray(self._run(given)[self._port])
+            result = np.asarray(self._run(operands)[self._port])
         if result.shape != self._shape:
             raise ValueError("the result has another shape")
         element: Array = flat(result, np.array([self._position])).astype(complex)
         return element
 
-    def reads(self, given: list[Array]) -> list[Read]:
+    def reads(self, operands: list[Array]) -> list[Read]:
         """What the element changes with, at these inputs."""
-        before = self.element(given)
+        before = self.element(operands)
         reads = []
-        for port, array in enumerate(given):
+        for port, array in enumerate(operands):
             if array.dtype.kind not in "fc" or not array.size:
                 continue
             moved = _moved(array, port)
@@ -104,7 +104,7 @@ class _Trial:
                 part = waiting.pop()
                 mixed = array.reshape(-1).copy()
                 mixed[part] = moved[part]
-                trial = [*given[:port], mixed.reshape(array.shape), *given[port + 1 :]]
+                trial = [*operands[:port], mixed.reshape(array.shape), *operands[port + 1 :]]
                 if np.array_equal(self.element(trial), before, equal_nan=True):
                     continue
                 if part.size == 1:

@@ -140,11 +140,13 @@ def nothing(query: OutputElement) -> ElementDependence:
 
 def elementwise(query: OutputElement) -> ElementDependence:
     """The elements that are broadcast to this place."""
-    made = broadcast(query.inputs, query.shape, query.position)
-    if made is None:
+    broadcast_positions = broadcast(query.inputs, query.shape, query.position)
+    if broadcast_positions is None:
         return everything(query)
     return ElementDependence(
-        tuple(read._replace(selects=_selects(query, read.port)) for read in made.reads)
+        tuple(
+            read._replace(selects=_selects(query, read.port)) for read in broadcast_positions.reads
+        )
     )
 
 

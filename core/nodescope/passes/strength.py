@@ -113,9 +113,9 @@ def _agrees(rule: str, dtype: str) -> bool:
     apart = np.repeat(x, 3)[::3]
     with np.errstate(all="ignore"):
         return all(
-            _same_bits(one, two)
+            _same_bits(first, two)
             for sample in (x, apart, x[:1], x[1:2], x[3:4], x[1:2].reshape(()), x[3:4].reshape(()))
-            for one, two in [(np.power(sample, exponent), other(sample))]
+            for first, two in [(np.power(sample, exponent), other(sample))]
         )
 
 

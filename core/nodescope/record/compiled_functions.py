@@ -91,11 +91,11 @@ def functions(recording: Recording) -> list[Function]:
     return [function.done() for function in growing]
 
 
-def _owner(name: str, taken: Container[str]) -> str:
+def _owner(name: str, used_names: Container[str]) -> str:
     """The function's name, with the number of its trace from the second on; no two are the same."""
     number = 1
     owner = name
-    while owner in taken:
+    while owner in used_names:
         number += 1
         owner = f"{name}#{number}"
     return owner

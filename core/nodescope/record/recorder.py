@@ -257,7 +257,7 @@ class Recorder(QueueWriter):
     def keeping(self) -> Keeping:
         """What is kept, and what was not for another reason than that."""
         newest, levels = self.newest, self.levels
-        held = newest.held if newest is not None else None
+        newest_held = newest.held if newest is not None else None
         with self.lock:
             too_large = self._writer.too_large
             unwritten, behind = self.unwritten, self._waiting.given_up
@@ -274,10 +274,10 @@ class Recorder(QueueWriter):
                 over_budget=over_budget,
                 behind=behind,
                 unwritten=unwritten or None,
-                newest_steps=STEPS if held is not None else 0,
-                newest_bytes=held.most_bytes if held is not None else 0,
-                too_large=too_large + (held.too_large if held is not None else 0),
-                made_room=held.made_room if held is not None else 0,
+                newest_steps=STEPS if newest_held is not None else 0,
+                newest_bytes=newest_held.most_bytes if newest_held is not None else 0,
+                too_large=too_large + (newest_held.too_large if newest_held is not None else 0),
+                made_room=newest_held.made_room if newest_held is not None else 0,
                 nonfinite_steps=newest.nonfinite_steps if newest is not None else (),
             )
 

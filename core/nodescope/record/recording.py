@@ -124,8 +124,8 @@ class Recording:
     def run(self) -> RunInfo:
         """What is known of the run; state ``recorded``."""
         rows = self._all("SELECT * FROM run ORDER BY rowid DESC LIMIT 1")
-        told = self._all("SELECT data FROM document WHERE kind = 'framework' ORDER BY row")
-        return self._read(run_info, self.path, self.note, rows[0] if rows else None, told)
+        attached = self._all("SELECT data FROM document WHERE kind = 'framework' ORDER BY row")
+        return self._read(run_info, self.path, self.note, rows[0] if rows else None, attached)
 
     def last_seq(self) -> int:
         """The seq up to which everything can be read."""

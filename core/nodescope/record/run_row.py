@@ -49,7 +49,7 @@ def run_info(
     run_id, name, argv, pid, started, level, writer, status, error, _end, *more = row
     framework, version, capabilities = more or ("nodescope", writer, None)
     known = ENGINE if capabilities is None else _capabilities(capabilities)
-    told = {each.dialect: each for each in (_attached(data).framework for (data,) in attached)}
+    frameworks = {f.dialect: f for f in (_attached(data).framework for (data,) in attached)}
     return RunInfo(
         id=run_id,
         name=name,
@@ -62,5 +62,5 @@ def run_info(
         status=status,
         error=error,
         trouble=printable(note),
-        frameworks=tuple(told.values()) or (Framework(framework, version, known),),
+        frameworks=tuple(frameworks.values()) or (Framework(framework, version, known),),
     )

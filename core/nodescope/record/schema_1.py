@@ -83,8 +83,8 @@ def graph_of(plain: dict[str, Any]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(upgraded, graph.nodes)))
 
 
-def _attributes(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: _value(name, value) for name, value in found.items()}
+def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: _value(name, value) for name, value in attributes.items()}
 
 
 def _value(name: str, value: Any) -> Any:
@@ -107,10 +107,10 @@ def _plain(value: Any) -> Any:
             return int(value)
         if _COMPLEX.fullmatch(value):
             return complex(value)
-        if (found := _SLICE.fullmatch(value)) is not None:
-            return slice(*map(_number, found.groups()))
-        if (found := _DTYPE.fullmatch(value)) is not None:
-            return found[1]
+        if (match := _SLICE.fullmatch(value)) is not None:
+            return slice(*map(_number, match.groups()))
+        if (match := _DTYPE.fullmatch(value)) is not None:
+            return match[1]
     return value
 
 
@@ -140,8 +140,8 @@ def _element(item: Any) -> Any:
         return attrs.Port(int(item[0]))
     if item == "Ellipsis":
         return Ellipsis
-    if isinstance(item, str) and (found := _SLICE.fullmatch(item)) is not None:
-        return slice(*map(_number, found.groups()))
+    if isinstance(item, str) and (match := _SLICE.fullmatch(item)) is not None:
+        return slice(*map(_number, match.groups()))
     return item
 
 

@@ -351,4 +351,4 @@ class StepTimes:
         self._fetch[places[known]] = table[known, 1:]
         took = np.maximum(table[known, 2] - table[known, 1], 0)
         np.add.at(self._parts[:, _COLUMN["data"]], places[known], took)
-        return [row for row, there in zip(rows, known.tolist(), strict=True) if not there]
+        return [row for row, is_known in zip(rows, known.tolist(), strict=True) if not is_known]

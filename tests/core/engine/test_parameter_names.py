@@ -39,8 +39,8 @@ def test_names_come_from_the_assignment(monkeypatch: Any) -> None:
     thing.weight.weight = ns.parameter(np.ones(2))
     table["key"] = ns.parameter(np.ones(2))
     if (walrus := ns.parameter(np.ones(2))).shape:
-        one = other = ns.parameter(np.ones(2))
-    assert _names(first, annotated, inner.weight, table["key"], walrus, one, other) == [
+        left_one = other = ns.parameter(np.ones(2))
+    assert _names(first, annotated, inner.weight, table["key"], walrus, left_one, other) == [
         "first", "annotated", "weight_1", "key", "walrus", "one", "one",
     ]  # fmt: skip
     assert _names(thing.kernel_t1, inner.kernel_t1) == ["kernel_t1", "kernel_t1_1"]
@@ -49,12 +49,12 @@ def test_names_come_from_the_assignment(monkeypatch: Any) -> None:
 def test_elsewhere_they_are_counted(monkeypatch: Any) -> None:
     monkeypatch.setattr(variables, "_unnamed", {})
     listed = [ns.parameter(np.ones(2)), ns.parameter(np.ones(2))]
-    one, two = ns.parameter(np.ones(2)), _made()
+    first, two = ns.parameter(np.ones(2)), _made()
     table = {0: None}
     table[0] = ns.parameter(np.ones(2))
     result = np.sum(ns.parameter(np.ones(2)))
     assert result.item() == 2
-    assert _names(*listed, one, two, table[0]) == [
+    assert _names(*listed, first, two, table[0]) == [
         "parameter", "parameter_1", "parameter_2", "parameter_3", "parameter_4",
     ]  # fmt: skip
 

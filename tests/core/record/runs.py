@@ -39,7 +39,7 @@ def chain(names: Sequence[str]) -> GraphExtended:
         )
         for number, name in enumerate(names, 1)
     )
-    return GraphExtended(nodes, tuple(Value(each.id, SPEC, each.name) for each in nodes))
+    return GraphExtended(nodes, tuple(Value(node.id, SPEC, node.name) for node in nodes))
 
 
 def finished(node: Node, array: Array, *, step: int = 0, at: int = 0) -> NodeFinished:

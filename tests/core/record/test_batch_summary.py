@@ -18,13 +18,15 @@ SHAPES: list[tuple[int, ...]] = [(), (1,), (7,), (3, 4), (0, 2), (90, 60)]
 
 def check(arrays: list[np.ndarray[Any, Any]]) -> None:
     items = [(number, 10 + number, 3, array) for number, array in enumerate(arrays)]
-    found = sorted(batch_summary.summary_rows(items), key=lambda row: row[0])
+    result = sorted(batch_summary.summary_rows(items), key=lambda row: row[0])
     expected = [summary_row(value, seq, step, summarise(a)) for value, seq, step, a in items]
-    assert len(found) == len(expected)
-    for mine, alone in zip(found, expected, strict=True):
+    assert len(result) == len(expected)
+    for mine, alone in zip(result, expected, strict=True):
         assert mine[:8] == alone[:8]  # up to min and max
-        for one, other in zip(mine[8:11], alone[8:11], strict=True):
-            assert one == (other if other is None else pytest.approx(other, rel=1e-12, abs=1e-300))
+        for first, other in zip(mine[8:11], alone[8:11], strict=True):
+            assert first == (
+                other if other is None else pytest.approx(other, rel=1e-12, abs=1e-300)
+            )
         assert mine[11:] == alone[11:]  # counts, histogram and preview
 
 
@@ -73,13 +75,13 @@ def test_a_copy_is_a_copy_in_memory_used_again() -> None:
 def test_free_memory_is_bounded_and_another_size_takes_its_place() -> None:
     buffers = Buffers(4 * LARGE)
     copies = [buffers.copy(np.zeros(LARGE, np.int8)) for _ in range(6)]
-    for each in copies:
-        buffers.give_back(each)
+    for copy in copies:
+        buffers.give_back(copy)
     again = [buffers.copy(np.zeros(LARGE, np.int8)) for _ in range(6)]
     shared = [any(np.shares_memory(new, old) for old in copies) for new in again]
     assert sum(shared) == 4
-    for each in again:
-        buffers.give_back(each)
+    for item in again:
+        buffers.give_back(item)
     larger = buffers.copy(np.zeros(3 * LARGE, np.int8))
     buffers.give_back(larger)
     assert np.shares_memory(larger, buffers.copy(np.zeros(3 * LARGE, np.int8)))

@@ -28,10 +28,10 @@ ROW = BranchRow(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    found = tmp_path / "r.nscope"
-    with ns.record(found, level="values"):
+    result = tmp_path / "r.nscope"
+    with ns.record(result, level="values"):
         np.tanh(ns.tensor([1.0, 2.0]))
-    return found
+    return result
 
 
 def read(path: Path) -> list[BranchRow]:
@@ -55,7 +55,7 @@ def test_a_branch_is_kept_renamed_and_thrown_away(path: Path) -> None:
     keep(path, child)
     assert read(path) == [ROW, child]
     rename(path, 3, "other")
-    assert [each.name for each in read(path)] == ["other", "日本 <b>"]
+    assert [item.name for item in read(path)] == ["other", "日本 <b>"]
     drop(path, [3, 4, 99])
     assert read(path) == []
     assert content(path) == before
@@ -65,9 +65,9 @@ def test_a_branch_is_kept_renamed_and_thrown_away(path: Path) -> None:
 def test_another_server_may_have_taken_the_id(path: Path) -> None:
     assert keep(path, ROW) == ROW
     other = msgspec.structs.replace(ROW, name="of another server")
-    found = keep(path, other)
-    assert (found.id, found.name) == (4, "of another server")
-    assert read(path) == [ROW, found]
+    result = keep(path, other)
+    assert (result.id, result.name) == (4, "of another server")
+    assert read(path) == [ROW, result]
 
 
 def test_a_recording_without_the_table_gets_it(path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_run_that_is_being_recorded(tmp_path: Path) -> None:
         np.exp(ns.tensor([1.0]))
     assert read(path) == [ROW]
     with Recording.open(path) as recording:
-        assert [each.node.op for each in recording.nodes()][-1] == "exp"
+        assert [node.node.op for node in recording.nodes()][-1] == "exp"
 
 
 def test_what_cannot_be_written_or_read_is_said(
@@ -153,7 +153,7 @@ def test_what_is_tried_on_a_recording_from_elsewhere_is_kept_in_a_file_of_our_ow
     drop(sent, [3, 5])
     assert read(sent) == []
     assert sent.read_bytes() == before
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["r.nscope", "sent.nscope"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["r.nscope", "sent.nscope"]
 
 
 def test_a_recording_that_anybody_else_changed_is_not_ours(path: Path) -> None:

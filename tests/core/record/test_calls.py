@@ -21,9 +21,9 @@ def test_a_scalar_that_changes_is_kept_with_its_execution(tmp_path: Path) -> Non
             np.sum(t, axis=0)
     with Recording.open(tmp_path / "r.nscope") as recording:
         nodes = {row.node.id: row.node for row in recording.nodes()}
-        names = {each.seq: nodes[each.node].name for each in recording.executions()}
-        found = [(names[seq], attrs) for seq, attrs in sorted(recording.calls().items())]
-    assert found == [("multiply_1", {"x2": 2.0}), ("multiply_1", {"x2": 3.0})]
+        names = {execution.seq: nodes[execution.node].name for execution in recording.executions()}
+        results = [(names[seq], attrs) for seq, attrs in sorted(recording.calls().items())]
+    assert results == [("multiply_1", {"x2": 2.0}), ("multiply_1", {"x2": 3.0})]
     first = [node.attrs for node in nodes.values() if node.name == "multiply_1"]
     assert first == [{"x2": 1.0}]
 
@@ -33,8 +33,8 @@ def test_one_and_one_point_zero_differ(tmp_path: Path) -> None:
         for factor in ns.steps([1, 1.0, True]):
             ns.tensor(np.arange(3)) * factor
     with Recording.open(tmp_path / "r.nscope") as recording:
-        assert [each["x2"] for each in recording.calls().values()] == [1.0, True]
-        assert [type(each["x2"]) for each in recording.calls().values()] == [float, bool]
+        assert [call["x2"] for call in recording.calls().values()] == [1.0, True]
+        assert [type(call["x2"]) for call in recording.calls().values()] == [float, bool]
 
 
 def test_a_redefined_node_has_the_attributes_that_it_has_now(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_a_redefined_node_has_the_attributes_that_it_has_now(tmp_path: Path) -> 
             x = ns.tensor(np.arange(3.0))
             x * (x if i else 2.0)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = [row.node for row in recording.nodes() if row.node.op == "multiply"]
-    assert [(len(each.inputs), each.attrs) for each in found] == [(1, {"x2": 2.0}), (2, {})]
+        results = [row.node for row in recording.nodes() if row.node.op == "multiply"]
+    assert [(len(node.inputs), node.attrs) for node in results] == [(1, {"x2": 2.0}), (2, {})]
 
 
 def test_strides_of_arrays_that_are_not_in_c_order(tmp_path: Path) -> None:
@@ -53,11 +53,13 @@ def test_strides_of_arrays_that_are_not_in_c_order(tmp_path: Path) -> None:
         np.transpose(x) + 1.0
     with Recording.open(tmp_path / "r.nscope") as recording:
         nodes = {row.node.id: row.node for row in recording.nodes()}
-        found = {
-            nodes[each.node].op: recording.strides(nodes[each.node].outputs[0], each.seq)
-            for each in recording.executions()
+        results = {
+            nodes[execution.node].op: recording.strides(
+                nodes[execution.node].outputs[0], execution.seq
+            )
+            for execution in recording.executions()
         }
-    assert found == {"tensor": None, "transpose": (8, 24), "add": (8, 24)}
+    assert results == {"tensor": None, "transpose": (8, 24), "add": (8, 24)}
 
 
 def test_a_file_of_an_earlier_release(tmp_path: Path) -> None:

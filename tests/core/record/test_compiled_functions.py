@@ -34,7 +34,7 @@ def traced() -> Graph:
         Node(2, "block/exp", "exp", "elementwise", (1,), outputs=(2,), scope="block"),
         Node(3, "block/sin", "sin", "elementwise", (1,), outputs=(3,), scope="block"),
     )
-    values = tuple(Value(each.outputs[0], SPEC, each.name) for each in nodes)
+    values = tuple(Value(node.outputs[0], SPEC, node.name) for node in nodes)
     return Graph(7, "static", (1,), (2,), nodes, values)
 
 
@@ -50,18 +50,18 @@ def test_a_compiled_function_is_kept(tmp_path: Path) -> None:
     record(recorder)
     assert recorder.close()
     with Recording.open(tmp_path / "run.nscope") as recording:
-        (found,) = functions(recording)
+        (result,) = functions(recording)
         ran = [row.node.name for row in recording.nodes()]
         values = len(recording.values())
-    assert found.owner == "step#1"
-    assert [(stage, graph.id, graph.kind) for stage, graph in found.graphs] == [
+    assert result.owner == "step#1"
+    assert [(stage, graph.id, graph.kind) for stage, graph in result.graphs] == [
         ("traced", 1, "static"), ("final", 2, "compiled"),
     ]  # fmt: skip
-    assert found.final.nodes[1].origin == (2,)
-    (applied,) = found.passes
+    assert result.final.nodes[1].origin == (2,)
+    (applied,) = result.passes
     assert (applied.name, applied.before, applied.after) == ("dce", 1, 2)
     assert applied.rewrites == (Rewrite("dce", "unused", "eliminated", (3,)),)
-    assert found.compiled == Compiled(
+    assert result.compiled == Compiled(
         "step#1", "numpy",
         fates=(Fate(1, "kept", (1,)), Fate(2, "kept", (2,)),
                Fate(3, "eliminated", (), ("dce/unused",))),
@@ -79,7 +79,7 @@ def test_recordings_that_describe_what_was_compiled_as_dicts_are_read(tmp_path: 
     with Recording.open(path) as recording:
         block, kernel = functions(recording)
         compared = compare(recording, recording)
-    assert [each.compiled.backend for each in (block, kernel)] == ["numpy", "c"]
+    assert [item.compiled.backend for item in (block, kernel)] == ["numpy", "c"]
     # Values 4 to 8 are inside the kernel 11.
     into_the_kernel = [(4, 4), (5, 4), (6, 6), (7, 7), (8, 8)]
     assert block.compiled.inside == {traced: (11, inner) for traced, inner in into_the_kernel}
@@ -93,9 +93,9 @@ def test_recordings_that_describe_what_was_compiled_as_dicts_are_read(tmp_path: 
         "add → sum: sum is a single NumPy call, which fusing does not speed up",
     )
     assert kernel.compiled.memory == MemoryReport(256, 256, 256)
-    rules = [rewrite.rule for each in block.passes for rewrite in each.rewrites]
+    rules = [rewrite.rule for pass_ in block.passes for rewrite in pass_.rewrites]
     assert rules == ["unused", "multiply_one", "elementwise"]
-    assert [each.fates for each in compared.functions] == [
+    assert [function.fates for function in compared.functions] == [
         {"eliminated": 1, "fused": 6, "kept": 1}, {"fused": 5},
     ]  # fmt: skip
 
@@ -126,8 +126,8 @@ def test_a_run_without_any(tmp_path: Path) -> None:
 
 def test_bodies_are_shown_by_name() -> None:
     node = Node(9, "kernel", "fused", "kernel", attrs={"body": traced(), "pattern": "chain"})
-    (found,) = shown(Graph(1, "compiled", nodes=(node,))).nodes
-    assert found.attrs == {"pattern": "chain", "covers": ["x", "block/exp", "block/sin"]}
+    (result,) = shown(Graph(1, "compiled", nodes=(node,))).nodes
+    assert result.attrs == {"pattern": "chain", "covers": ["x", "block/exp", "block/sin"]}
 
 
 def test_the_graph_that_a_node_runs_in_is_text() -> None:
@@ -151,7 +151,7 @@ def test_traces_of_one_name_are_told_apart(tmp_path: Path) -> None:
             recorder.emit(event)
     assert recorder.close()
     with Recording.open(tmp_path / "run.nscope") as recording:
-        found = functions(recording)
-    assert [(each.owner, each.final.id, len(each.passes)) for each in found] == [
+        result = functions(recording)
+    assert [(item.owner, item.final.id, len(item.passes)) for item in result] == [
         ("step", 2, 1), ("step#2", 4, 1),
     ]  # fmt: skip

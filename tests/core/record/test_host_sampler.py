@@ -170,8 +170,8 @@ def test_frames_are_those_of_the_thread_and_nothing_outlives_the_look() -> None:
     thread.start()
     assert ready.wait(60)
     seen = frames_of(thread.ident or 0)
-    assert "work" in [each[0].co_name for each in seen]
-    assert all(isinstance(each[0], CodeType) for each in seen)
+    assert "work" in [item[0].co_name for item in seen]
+    assert all(isinstance(item[0], CodeType) for item in seen)
     go.set()
     thread.join(60)
     assert left[0]() is None
@@ -190,9 +190,9 @@ def test_host_time_is_recorded_and_read_back(tmp_path: Path) -> None:
     assert recorder.last_seq == before, "it has no number: a moment is a record's"
     assert recorder.close()
     with Recording.open(path) as recording:
-        assert [each.kind for each in recording.host(0, 10_000, 10)] == ["data", "held", "held"]
-        assert [each.kind for each in recording.host(0, 10_000, 10, held=False)] == ["data"]
-        assert [each.start_ns for each in recording.host(2000, 10_000, 1)] == [1000]
+        assert [item.kind for item in recording.host(0, 10_000, 10)] == ["data", "held", "held"]
+        assert [item.kind for item in recording.host(0, 10_000, 10, held=False)] == ["data"]
+        assert [item.start_ns for item in recording.host(2000, 10_000, 1)] == [1000]
         assert recording.holds() == [(1000, 6000)]
 
 
@@ -210,13 +210,13 @@ def test_a_slow_loader_is_data_loading_and_its_sleep_is_named(tmp_path: Path) ->
     with Recording.open(path) as recording:
         host = recording.host(0, recording.time_ns(), 100)
         steps = recording.steps()
-    data = [each for each in host if each.kind == "data"]
-    assert [each.step for each in data] == [1, 2, 3]
-    assert all(each.end_ns - each.start_ns >= 0.1e9 for each in data)
+    data = [item for item in host if item.kind == "data"]
+    assert [datum.step for datum in data] == [1, 2, 3]
+    assert all(datum.end_ns - datum.start_ns >= 0.1e9 for datum in data)
     assert all(a.end_ns <= b.start_ns for a, b in zip(data, steps, strict=True))
-    assert {each.file for each in data} == {__file__}
-    inner = [each for each in host if each.kind == "waiting" and each.file == __file__]
-    assert "time.sleep" in {each.function for each in inner}
+    assert {datum.file for datum in data} == {__file__}
+    inner = [item for item in host if item.kind == "waiting" and item.file == __file__]
+    assert "time.sleep" in {item.function for item in inner}
 
 
 def test_a_thread_that_is_ready_and_gets_no_processor_is_active() -> None:

@@ -186,11 +186,11 @@ def test_what_is_tried_again_is_no_progress(tmp_path: Path) -> None:
 
 def test_what_is_written_at_once_is_bounded() -> None:
     owed = PendingArrays()
-    one = np.zeros(MOST_BYTES // 16)  # half of it
-    owed.add([(1, seq, one) for seq in range(9)], ours=True)
+    first = np.zeros(MOST_BYTES // 16)  # half of it
+    owed.add([(1, seq, first) for seq in range(9)], ours=True)
     assert len(owed.first()) == 3
-    assert all(each is one for each in owed.paid(3))
-    assert (owed.many, owed.nbytes) == (6, 6 * one.nbytes)
+    assert all(item is first for item in owed.paid(3))
+    assert (owed.many, owed.nbytes) == (6, 6 * first.nbytes)
     owed.add([(2, 9, np.zeros(MOST_BYTES))], ours=False)
     assert owed.drop() == 7
     assert (owed.many, owed.nbytes) == (0, 0)

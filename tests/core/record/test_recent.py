@@ -38,7 +38,7 @@ def test_damage_is_skipped_and_the_list_stays_short(
     for i in range(60):
         (tmp_path / f"{i}.nscope").touch()
         remember(tmp_path / f"{i}.nscope")
-    assert [each.stem for each in recent()] == ["59", "58", "57", "56"]
+    assert [item.stem for item in recent()] == ["59", "58", "57", "56"]
     assert place().stat().st_size < 4000
 
 

@@ -38,18 +38,18 @@ def test_each_level_keeps_what_it_says(level: Level, tmp_path: Path) -> None:
     recorder = Recorder(path, level=level)
     record(recorder)
     assert recorder.close()
-    assert [each.name for each in path.parent.iterdir()] == ["r.nscope"]
+    assert [p.name for p in path.parent.iterdir()] == ["r.nscope"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with Recording.open(path) as recording:
         info = recording.run()
         assert (info.id, info.level, info.state, info.status) == (RUN, level, "recorded", 0)
         assert [row.node.name for row in recording.nodes()] == ["a/x", "a/y"]
         assert [row.producer for row in recording.values()] == [1, 2]
-        assert [each.step for each in recording.steps()] == [1, 2, 3]
-        assert [each.text for each in recording.logs()] == ["step 1", "step 2", "step 3"]
+        assert [step.step for step in recording.steps()] == [1, 2, 3]
+        assert [log.text for log in recording.logs()] == ["step 1", "step 2", "step 3"]
         assert recording.source(str(Path(chain.__code__.co_filename))) is not None
         state = recording.state_at(recording.last_seq())
-        assert [(each.node, each.step, times) for each, times in state] == [(1, 3, 3), (2, 3, 3)]
+        assert [(event.node, event.step, times) for event, times in state] == [(1, 3, 3), (2, 3, 3)]
         assert len(recording.executions()) == (2 if level == "graph" else 6)
         at = recording.latest_at(2)
         assert (at is not None) == (level in ("summary", "values"))
@@ -75,7 +75,7 @@ def test_flags_failures_and_levels_by_scope(tmp_path: Path) -> None:
     failed = recorder.thread_seq()
     assert recorder.flush()
     with Recording.open(tmp_path / "r.nscope") as recording:
-        flags = [each.flags for each in recording.executions()]
+        flags = [execution.flags for execution in recording.executions()]
         assert flags == [HAS_NAN | HAS_INF | HAS_SUMMARY, 0, FAILED]
         assert recording.failure(failed) == "ValueError: no"
     recorder.close()
@@ -104,7 +104,7 @@ def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
         assert dropped.executions > 0
         assert len(kept) + dropped.executions == 1000
         # What is kept at all is kept with exact statistics; arrays fall first.
-        assert all(each.flags & 15 == HAS_SUMMARY | HAS_NAN for each in kept)
+        assert all(item.flags & 15 == HAS_SUMMARY | HAS_NAN for item in kept)
         assert len(kept) + dropped.summaries == 1000
         _, _, points = recording.history(1)
         whole = sum(point is not None and point.summary.blob for point in points)
@@ -166,17 +166,17 @@ def test_threads_keep_their_order(tmp_path: Path) -> None:
             recorder.emit(finished(graph.nodes[0], np.zeros(1), step=thread, at=at))
             mine.append(recorder.thread_seq())
 
-    threads = [threading.Thread(target=emit, args=(each,)) for each in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(60)
+    threads = [threading.Thread(target=emit, args=(index,)) for index in range(8)]
+    for item in threads:
+        item.start()
+    for item in threads:
+        item.join(60)
     assert recorder.close(20)
     with Recording.open(tmp_path / "r.nscope") as recording:
         for thread, mine in seqs.items():
-            rows = [each for each in recording.executions() if each.step == thread]
-            assert [each.seq for each in rows] == mine
-            assert [each.start_ns for each in rows] == list(range(200))
+            rows = [execution for execution in recording.executions() if execution.step == thread]
+            assert [row.seq for row in rows] == mine
+            assert [row.start_ns for row in rows] == list(range(200))
 
 
 def test_a_deleted_file_stops_the_recording_alone(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path
         acknowledged = [int(lines.readline()) for _ in range(commits)]
         process.send_signal(signal.SIGKILL)
         # The last line may be cut.
-        acknowledged += [int(each) for each in lines.read().split("\n")[:-1]]
+        acknowledged += [int(part) for part in lines.read().split("\n")[:-1]]
     process.wait(60)
     with Recording.open(path) as recording:
         last = recording.last_seq()
@@ -268,12 +268,12 @@ assert recorder.close()
         [sys.executable, "-c", program, str(path)], env=environment, check=True, timeout=60
     )
     with Recording.open(path) as recording:
-        assert [each.node.name for each in recording.nodes()] == ["x", "x", "y", "z"]
+        assert [node.node.name for node in recording.nodes()] == ["x", "x", "y", "z"]
 
 
 def test_structure_is_never_dropped(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", queue_bytes=1)
-    graph: GraphExtended = chain([f"n{each}" for each in range(50)])
+    graph: GraphExtended = chain([f"n{index}" for index in range(50)])
     for _ in range(20):
         recorder.emit(graph)
     assert recorder.close()

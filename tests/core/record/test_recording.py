@@ -47,21 +47,21 @@ def read_everything(path: Path) -> int:
 def test_the_past_is_as_it_was(path: Path) -> None:
     with Recording.open(path) as recording:
         rows = recording.executions()
-        assert [each.node for each in rows] == [1, 2, 1, 2, 1, 2]
+        assert [row.node for row in rows] == [1, 2, 1, 2, 1, 2]
         middle = rows[2].seq
         state = recording.state_at(middle)
-        assert [(each.node, each.step, times) for each, times in state] == [(2, 1, 1), (1, 2, 2)]
+        assert [(event.node, event.step, times) for event, times in state] == [(2, 1, 1), (1, 2, 2)]
         at = recording.latest_at(2, middle)
         assert at is not None
         assert (at.seq, at.step, at.summary.mean) == (rows[1].seq, 1, 102)
         assert recording.latest_at(2, rows[0].seq) is None
         total, longest = recording.timeline(1_100, 2_100, 10)
         assert total == 2
-        assert [each.seq for each in longest] == [rows[1].seq, rows[2].seq]
+        assert [item.seq for item in longest] == [rows[1].seq, rows[2].seq]
         assert recording.executions(rows[0].seq, rows[4].seq, node=1) == [rows[2], rows[4]]
         total, thinned, points = recording.history(1, limit=2)
         assert total == 3
-        assert [each.seq for each in thinned] == [rows[0].seq, rows[4].seq]
+        assert [item.seq for item in thinned] == [rows[0].seq, rows[4].seq]
         assert [point.summary.min if point else None for point in points] == [101, 301]
         assert recording.state_at(1 << 80) == []
 
@@ -84,9 +84,9 @@ def test_slices(
         whole = recording.array(1, 2)
         assert whole is not None
         np.testing.assert_array_equal(whole, array)
-        found = recording.array_slice(1, 2, (1, 9), 1, 2, 2, 3)
-        assert found is not None
-        window, grid, index = found
+        result = recording.array_slice(1, 2, (1, 9), 1, 2, 2, 3)
+        assert result is not None
+        window, grid, index = result
         if 0 in shape:
             assert window.size == 0
             return
@@ -103,9 +103,9 @@ def test_a_slice_of_complex_numbers_has_magnitudes_that_are_finite(tmp_path: Pat
     recorder.emit(finished(graph.nodes[0], np.array([3e38 + 3e38j, 1j], np.complex64)))
     assert recorder.close()
     with Recording.open(tmp_path / "s.nscope") as recording:
-        found = recording.array_slice(1, 2, (), 0, 0, 1, 2)
-        assert found is not None
-        np.testing.assert_allclose(found[0], [[18**0.5 * 1e38, 1.0]], rtol=1e-7)
+        result = recording.array_slice(1, 2, (), 0, 0, 1, 2)
+        assert result is not None
+        np.testing.assert_allclose(result[0], [[18**0.5 * 1e38, 1.0]], rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
         except RecordingError:
             refused += 1
         assert cut.read_bytes() == whole[:place]
-        assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
+        assert sorted(item.name for item in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
     assert 200 <= refused < 300  # in some, much is whole: see test_salvage
 
 
@@ -182,9 +182,7 @@ def test_a_flipped_bit_of_an_array_is_noticed(path: Path, tmp_path: Path) -> Non
     with Recording.open(path) as recording:
         rows = recording.executions()
         arrays = {(row.node, row.seq): recording.array(row.node, row.seq) for row in rows}
-    seq_of, array = next(
-        (key, each) for key, each in arrays.items() if each is not None and each.size > 1
-    )
+    seq_of, array = next((key, a) for key, a in arrays.items() if a is not None and a.size > 1)
     sealed = read_seal(path)
     assert sealed is not None
     whole = path.read_bytes()[: sealed.page * len(sealed.sums)]  # without the checksums of pages

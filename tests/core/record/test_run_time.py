@@ -42,7 +42,7 @@ def test_neither_what_passes_before_nor_after_the_program_counts(tmp_path: Path)
         executions = recording.executions()
     assert 0 < took.ran_ns < 50 * SECOND
     assert took.held_ns == 0
-    assert all(0 <= each.start_ns <= took.ran_ns for each in executions)
+    assert all(0 <= execution.start_ns <= took.ran_ns for execution in executions)
     assert (summary.time, glance(path).ran_ns) == (took, took.ran_ns)
     assert summary.before_ns is not None
     assert summary.after_ns is not None

@@ -23,11 +23,11 @@ NAMES = ("values", "eager", "compiled", "failure")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recordings, unpacked."""
-    found = tmp_path_factory.mktemp("schema_1")
+    result = tmp_path_factory.mktemp("schema_1")
     for name in NAMES:
         packed = FOLDER / f"{name}.nscope.xz"
-        (found / f"{name}.nscope").write_bytes(lzma.decompress(packed.read_bytes()))
-    return found
+        (result / f"{name}.nscope").write_bytes(lzma.decompress(packed.read_bytes()))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_every_view_shows_what_it_showed(name: str, folder: Path, golden: dict[s
 
 
 def test_the_comparison_of_two_is_what_it_was(folder: Path, golden: dict[str, Any]) -> None:
-    found = comparison(folder / "eager.nscope", folder / "compiled.nscope")
-    assert json.loads(json.dumps(found)) == golden["comparison"]
+    result = comparison(folder / "eager.nscope", folder / "compiled.nscope")
+    assert json.loads(json.dumps(result)) == golden["comparison"]
 
 
 def test_nodes_have_the_roles_and_attributes_that_are_recorded_now(folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_writer_that_gets_on_is_waited_for(
     looks: int, gets_on: bool, most_s: float, ended: bool, told: int
 ) -> None:
     writer, said = Writer(looks, gets_on), []
-    found = shutdown.wait_for(
+    result = shutdown.wait_for(
         writer, lambda: writer.rows, lambda: said.append(1), still_s=5, most_s=most_s
     )
-    assert (found, len(said)) == (ended, told)
+    assert (result, len(said)) == (ended, told)

@@ -70,10 +70,10 @@ def parts(stretch: Stretch | None) -> dict[str, float]:
 
 def times(run: Run, path: Path) -> StepTimes:
     assert run.recorder.close()
-    found = StepTimes()
+    result = StepTimes()
     with Recording.open(path) as recording:
-        found.update(recording)
-    return found
+        result.update(recording)
+    return result
 
 
 def test_a_step_is_what_it_took_with_its_item_and_without_holds(tmp_path: Path) -> None:
@@ -111,24 +111,24 @@ def test_what_made_the_item_wait_is_not_counted_twice(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin(5).run(FORWARD, 1).end()
     run.recorder.emit(HostSpan("waiting", 1, 1, 6 * MS, 105 * MS))
     run.begin(100).run(FORWARD, 1).end()
-    found = times(run, tmp_path / "r.nscope")
-    assert parts(found.of(2)) == {"forward": 1, "data": 100}
-    assert found.of(3) is None
+    result = times(run, tmp_path / "r.nscope")
+    assert parts(result.of(2)) == {"forward": 1, "data": 100}
+    assert result.of(3) is None
 
 
 def test_steps_are_joined_where_there_are_many(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope")
     for _ in range(1000):
         run.begin(2).run(FORWARD, 1).end()
-    found = times(run, tmp_path / "r.nscope")
-    whole = found.stretches(0, run.now, 10)
+    result = times(run, tmp_path / "r.nscope")
+    whole = result.stretches(0, run.now, 10)
     assert len(whole) == 10
-    assert [each.first for each in whole] == [1, *(each.last + 1 for each in whole[:-1])]
+    assert [item.first for item in whole] == [1, *(item.last + 1 for item in whole[:-1])]
     assert whole[-1].last == 1000
-    assert sum(each.parts[PARTS.index("data")] for each in whole) == 2000 * MS
-    near = found.stretches(3 * MS, 8 * MS, 10)
-    assert [(each.first, each.last) for each in near] == [(1, 1), (2, 2), (3, 3)]
-    assert found.stretches(10**15, 10**16, 10) == []
+    assert sum(item.parts[PARTS.index("data")] for item in whole) == 2000 * MS
+    near = result.stretches(3 * MS, 8 * MS, 10)
+    assert [(item.first, item.last) for item in near] == [(1, 1), (2, 2), (3, 3)]
+    assert result.stretches(10**15, 10**16, 10) == []
 
 
 def test_a_growing_recording_gives_the_same(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_a_recording_without_host_time_does(tmp_path: Path) -> None:
     assert run.recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
         recording._tables = frozenset({"execution", "step", "node"})
-        found = StepTimes()
-        found.update(recording)
+        result = StepTimes()
+        result.update(recording)
         assert recording.host(0, 10**12, 5) == recording.holds() == []
-    assert parts(found.of(1)) == {"forward": 1, "between": 3}
+    assert parts(result.of(1)) == {"forward": 1, "between": 3}
 
 
 def test_a_moment_by_the_programs_own_time() -> None:
@@ -191,21 +191,21 @@ def test_what_runs_after_a_step_is_no_part_of_it(tmp_path: Path) -> None:
     over = run.now
     run.pass_(2).run(FORWARD, 40)  # the evaluation
     run.recorder.emit(RunFinished(0, "", run.now))
-    found = times(run, path)
-    assert [parts(found.of(step))["forward"] for step in (1, 2, 3)] == [1, 2, 3]
-    assert found.after(1) is None
-    assert parts(found.after(2)) == {"forward": 30, "python": 20, "held": 7}
-    assert parts(found.after(3)) == {"forward": 40, "between": 2}
-    blocks = found.stretches(0, run.now, 10)
-    assert [(each.last, each.after) for each in blocks] == [
+    result = times(run, path)
+    assert [parts(result.of(step))["forward"] for step in (1, 2, 3)] == [1, 2, 3]
+    assert result.after(1) is None
+    assert parts(result.after(2)) == {"forward": 30, "python": 20, "held": 7}
+    assert parts(result.after(3)) == {"forward": 40, "between": 2}
+    blocks = result.stretches(0, run.now, 10)
+    assert [(block.last, block.after) for block in blocks] == [
         (1, False), (2, False), (2, True), (3, False), (3, True),
     ]  # fmt: skip
-    assert all(one.end_ns <= two.start_ns for one, two in itertools.pairwise(blocks))
+    assert all(first.end_ns <= two.start_ns for first, two in itertools.pairwise(blocks))
     assert (blocks[-1].start_ns, blocks[-1].end_ns) == (over, run.now)
-    (only,) = found.stretches(run.now - MS, run.now, 10)
+    (only,) = result.stretches(run.now - MS, run.now, 10)
     assert only.after
     with Recording.open(path) as recording:
-        assert found.around(Holds(recording.holds())) == (0, 42 * MS)
+        assert result.around(Holds(recording.holds())) == (0, 42 * MS)
         took = run_time(recording)
     assert (took.ran_ns, took.held_ns) == (run.now - 7 * MS, 7 * MS)
 
@@ -213,8 +213,8 @@ def test_what_runs_after_a_step_is_no_part_of_it(tmp_path: Path) -> None:
 def test_a_hold_between_steps_is_no_time_after_one(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin().run(FORWARD, 1).end().pass_(500, "held")
     run.begin().run(FORWARD, 1).end()
-    found = times(run, tmp_path / "r.nscope")
-    assert found.after(1) is None
+    result = times(run, tmp_path / "r.nscope")
+    assert result.after(1) is None
 
 
 def test_compiling_is_a_part_of_its_step(tmp_path: Path) -> None:

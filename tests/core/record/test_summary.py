@@ -20,44 +20,44 @@ DTYPES = ["?", "i1", "u2", "i8", "u8", "f2", "f4", "f8", ">f4", "c8", "c16"]
 
 def check(array: np.ndarray[Any, Any]) -> None:
     before = array.copy()
-    found = summarise(array)
+    result = summarise(array)
     np.testing.assert_array_equal(array, before)
-    assert found.spec.shape == array.shape
-    assert found.nbytes == array.nbytes
+    assert result.spec.shape == array.shape
+    assert result.nbytes == array.nbytes
     flat = list(array.flat)
-    nan = [bool(np.isnan(each)) for each in flat]
-    inf = [bool(np.isinf(each)) and not n for each, n in zip(flat, nan, strict=True)]
-    assert (found.nan_count, found.inf_count) == (sum(nan), sum(inf))
-    assert found.zero_count == sum(bool(each == 0) for each in flat)
+    nan = [bool(np.isnan(item)) for item in flat]
+    inf = [bool(np.isinf(item)) and not n for item, n in zip(flat, nan, strict=True)]
+    assert (result.nan_count, result.inf_count) == (sum(nan), sum(inf))
+    assert result.zero_count == sum(bool(item == 0) for item in flat)
     complex_ = array.dtype.kind == "c"
     with np.errstate(over="ignore"):
         finite = [
-            abs(complex(each)) if complex_ else float(each)
-            for each, n, i in zip(flat, nan, inf, strict=True)
+            abs(complex(item)) if complex_ else float(item)
+            for item, n, i in zip(flat, nan, inf, strict=True)
             if not n and not i
         ]
-    assert sum(found.histogram) == len(finite)
+    assert sum(result.histogram) == len(finite)
     if not finite:
-        assert found.min is None
+        assert result.min is None
         return
-    assert found.mean is not None
-    assert found.std is not None
-    assert found.norm is not None
+    assert result.mean is not None
+    assert result.std is not None
+    assert result.norm is not None
     largest = max(max(map(abs, finite)), 5e-324)
-    assert found.min == pytest.approx(min(finite), rel=1e-6)
-    assert found.max == pytest.approx(max(finite), rel=1e-6)
-    scaled = [each / largest for each in finite]
+    assert result.min == pytest.approx(min(finite), rel=1e-6)
+    assert result.max == pytest.approx(max(finite), rel=1e-6)
+    scaled = [item / largest for item in finite]
     least = 5e-324 / largest  # no result is finer than the smallest float64
     mean = math.fsum(scaled) / len(scaled)
-    assert found.mean / largest == pytest.approx(mean, abs=1e-6 + least)
-    spread = math.sqrt(math.fsum((each - mean) ** 2 for each in scaled) / len(scaled))
-    assert found.std / largest == pytest.approx(spread, abs=1e-6 + least)
-    norm = math.sqrt(math.fsum(each * each for each in scaled))
+    assert result.mean / largest == pytest.approx(mean, abs=1e-6 + least)
+    spread = math.sqrt(math.fsum((item - mean) ** 2 for item in scaled) / len(scaled))
+    assert result.std / largest == pytest.approx(spread, abs=1e-6 + least)
+    norm = math.sqrt(math.fsum(item * item for item in scaled))
     if math.isfinite(norm * largest):
-        assert found.norm / largest == pytest.approx(norm, rel=1e-6, abs=least)
-    if found.min != found.max:
-        assert found.histogram[0] >= 1
-        assert found.histogram[-1] >= 1
+        assert result.norm / largest == pytest.approx(norm, rel=1e-6, abs=least)
+    if result.min != result.max:
+        assert result.histogram[0] >= 1
+        assert result.histogram[-1] >= 1
 
 
 @given(st.sampled_from(DTYPES).flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(max_side=5))))
@@ -105,9 +105,9 @@ def test_blocks_agree_with_the_quick_road(strided: bool, monkeypatch: pytest.Mon
 
 
 def test_what_is_no_number_has_its_spec_alone() -> None:
-    found = summarise(np.array(["a", "bc"]))
-    assert found.spec.shape == (2,)
-    assert found.min is None
+    result = summarise(np.array(["a", "bc"]))
+    assert result.spec.shape == (2,)
+    assert result.min is None
 
 
 @given(
@@ -117,12 +117,12 @@ def test_what_is_no_number_has_its_spec_alone() -> None:
     )
 )
 def test_few_elements_are_known_from_their_statistics(array: Any) -> None:
-    found = whole(summarise(array))
-    if found is None:
+    result = whole(summarise(array))
+    if result is None:
         large = (
             array.dtype.kind in "iu" and array.size and np.abs(array.astype(float)).max() >= 2**53
         )
         assert array.size > PREVIEW or large
     else:
-        assert found.dtype == array.dtype
-        np.testing.assert_array_equal(found, array)
+        assert result.dtype == array.dtype
+        np.testing.assert_array_equal(result, array)

@@ -23,9 +23,9 @@ def test_as_many_rows_as_there_are(tmp_path: Path, count: int) -> None:
     writer.begin()
     writer.insert("some", rows)
     writer.commit(1, 0, Dropped())
-    found = writer.connection.execute("SELECT * FROM some ORDER BY rowid").fetchall()
-    assert found == rows
-    assert sum("INSERT" in each for each in statements) == -(-count // 2048)
+    result = writer.connection.execute("SELECT * FROM some ORDER BY rowid").fetchall()
+    assert result == rows
+    assert sum("INSERT" in statement for statement in statements) == -(-count // 2048)
 
 
 def test_rows_are_put_over_others(tmp_path: Path) -> None:
@@ -36,5 +36,5 @@ def test_rows_are_put_over_others(tmp_path: Path) -> None:
         writer.commit(4, 25, Dropped())
     writer.finish()
     with Recording.open(tmp_path / "run.nscope") as recording:
-        steps = [(each.step, each.end_seq, each.observed) for each in recording.steps()]
+        steps = [(step.step, step.end_seq, step.observed) for step in recording.steps()]
     assert steps == [(1, None, True), (2, 4, False)]

@@ -40,7 +40,7 @@ def test_a_framework_that_is_imported_later_is_told_to_the_page(
     page.subscribe(program.run.id)
     torch = Framework("torch", "2.13", Capabilities(before=True, edit="in_place"))
     program.send(messages.Observed((torch,)))
-    page.wait(wire.RunChanged, lambda each: each.run.frameworks == (torch,))
+    page.wait(wire.RunChanged, lambda item: item.run.frameworks == (torch,))
 
 
 def test_how_the_loss_ended_is_said_of_the_run(program: Program, page: Page) -> None:

@@ -141,11 +141,13 @@ class RecordedCall:
         """
         if self.rerun is not None:
             try:
-                told = self.rerun.reads(self.node, self.attrs, inputs, outputs, port, position)
+                reads_told = self.rerun.reads(
+                    self.node, self.attrs, inputs, outputs, port, position
+                )
             except Exception:  # of another package: as if it had not been asked
-                told = None
-            if told is not None:
-                return told
+                reads_told = None
+            if reads_told is not None:
+                return reads_told
         shape = outputs[port].shape
         if self.kind == "elementwise":
             by_place = reading.broadcast(inputs, shape, position)
@@ -154,9 +156,11 @@ class RecordedCall:
         if self.rerun is None:
             note = f"{self.full_name} cannot be run again, so it is not known which elements matter"
             return reading.all_of(inputs)._replace(note=note)
-        found = perturbed(self._run_operands, inputs, outputs, position, port)
-        if found is not None:
-            return found._replace(note=f"found by running {self.full_name} on other numbers")
+        perturbed_reads = perturbed(self._run_operands, inputs, outputs, position, port)
+        if perturbed_reads is not None:
+            return perturbed_reads._replace(
+                note=f"found by running {self.full_name} on other numbers"
+            )
         note = f"which elements matter to {self.full_name} could not be found out"
         return reading.all_of(inputs)._replace(note=note)
 

@@ -70,8 +70,8 @@ def advise_program(
     libraries = others(frameworks)
     if not libraries:
         return advice
-    told = f"Observed, but nothing of it ran: {libraries}."
-    return msgspec.structs.replace(advice, steps=(told, *advice.steps))
+    sentence = f"Observed, but nothing of it ran: {libraries}."
+    return msgspec.structs.replace(advice, steps=(sentence, *advice.steps))
 
 
 def advise(

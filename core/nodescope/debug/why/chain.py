@@ -73,9 +73,9 @@ def why(
     value = element if isinstance(element, int) else value_named(book, element.name)
     note = ""
     if replay is None:
-        which = index if isinstance(index, str) else None
-        if step is None and seq is None and (index is None or which in _FLAGS):
-            step, note = _first_step(book, value, which)
+        sought = index if isinstance(index, str) else None
+        if step is None and seq is None and (index is None or sought in _FLAGS):
+            step, note = _first_step(book, value, sought)
         replay = Replay(recording, step, seq=seq, book=book)
     moment = replay.last if seq is None else seq
     source = book.source(value, moment + 1)
@@ -111,10 +111,10 @@ def _first_step(book: ExecutionIndex, value: int, which: str | None) -> tuple[in
     ran = book.ran(number) if number is not None else []
     flag = _FLAGS[which or "nonfinite"]
     broken = [execution for execution in ran if execution.flags & flag]
-    found = 0
+    flags_seen = 0
     for execution in broken:
-        found |= execution.flags & flag
-    word = {HAS_NAN: "NaN", HAS_INF: "Inf"}.get(found or flag, "NaN or Inf")
+        flags_seen |= execution.flags & flag
+    word = {HAS_NAN: "NaN", HAS_INF: "Inf"}.get(flags_seen or flag, "NaN or Inf")
     if broken:
         first, last = broken[0].step, broken[-1].step
         if first == last:

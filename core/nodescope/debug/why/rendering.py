@@ -126,8 +126,8 @@ def render_spread(spread: Spread) -> str:
         line = f" ({line_of(birth.source)})" if birth.source is not None else ""
         lines.append(f"{first}: {place(birth.node, birth.at)}{line}: {birth.words}")
         lines += [f"    {text}" for text in birth.ranges]
-        others = f"{birth.reached:,} node{'s'[: birth.reached != 1]}"
-        lines.append(f"    it reached {others if birth.reached else 'no other node'}")
+        extent = f"{birth.reached:,} node{'s'[: birth.reached != 1]}"
+        lines.append(f"    it reached {extent if birth.reached else 'no other node'}")
     if len(spread.births) > _MOST_LINES:
         lines.append(f"and in {len(spread.births) - _MOST_LINES:,} more nodes")
     for node in spread.passed[:_MOST_LINES]:

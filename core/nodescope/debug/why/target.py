@@ -65,7 +65,7 @@ def parse_target(text: str) -> Target:
     index: tuple[int | slice, ...] | Which | None = None
     if inside is not None:
         word = inside.strip().lower()
-        words = [which for which in WHICH if which == word]
+        words = [word_ for word_ in WHICH if word_ == word]
         index = words[0] if words else tuple(_part(part, text) for part in _parts(inside))
     return Target(name, index, int(step) if step is not None else None)
 

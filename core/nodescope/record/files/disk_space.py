@@ -76,11 +76,11 @@ class Reserve:
 
     def release(self) -> None:
         """Give the space back; nothing is done a second time, or if the program closed it."""
-        held, self._held = self._held, ()
-        if held and intact(held):
+        blocks, self._held = self._held, ()
+        if blocks and intact(blocks):
             with contextlib.suppress(OSError):
-                os.ftruncate(held[0][0], 0)  # a forked child may hold it open, too
-                os.close(held[0][0])
+                os.ftruncate(blocks[0][0], 0)  # a forked child may hold it open, too
+                os.close(blocks[0][0])
 
 
 class DiskSpaceRetry:

@@ -359,8 +359,8 @@ class Governor:
             if change.rung > change.before:
                 first = self._unsaid.get(change.account, change)
                 saved_ns = change.saved_ns + (first.saved_ns if first is not change else 0.0)
-                told = Change(change.account, first.before, change.rung, saved_ns)
-                self._unsaid[change.account] = told
+                change_to_report = Change(change.account, first.before, change.rung, saved_ns)
+                self._unsaid[change.account] = change_to_report
         if self._unsaid and now >= self._quiet_until_ns:
             changes = tuple(self._unsaid.values())
             self._tell(lowered(changes, verdict.before, verdict.after, self.limit))

@@ -139,8 +139,8 @@ class HeldValues:
             return False
         self._apart.add((value, seq))
         if len(self._apart) > self._most_apart:  # of what has been let go, nothing is taken
-            held = chain(self._items, *self._calls)
-            oldest = min([item.seq for item in held], default=seq)
+            outputs = chain(self._items, *self._calls)
+            oldest = min([item.seq for item in outputs], default=seq)
             self._apart = {item for item in self._apart if item[1] >= oldest}
             self._most_apart = max(_MOST, 2 * len(self._apart))
         return True
@@ -164,18 +164,18 @@ class HeldValues:
 
     def take_between(self, first: int, end: int) -> Whole:
         """Take out the executions from one seq up to, without, another one, in order."""
-        taken: list[Held] = []
+        between: list[Held] = []
         for items in (self._items, *self._calls):
             inside = [item for item in items if first <= item.seq < end]
             if inside:
                 rest = [item for item in items if not first <= item.seq < end]
                 items.clear()
                 items.extend(rest)
-                taken += inside
-        taken.sort(key=attrgetter("seq"))
-        self._forget(taken)
-        self._saved |= {(value, item.seq) for item in taken for value, _ in item.outputs}
-        return self._whole(taken)
+                between += inside
+        between.sort(key=attrgetter("seq"))
+        self._forget(between)
+        self._saved |= {(value, item.seq) for item in between for value, _ in item.outputs}
+        return self._whole(between)
 
     def _whole(self, items: Iterable[Held]) -> Whole:
         """Executions without what was kept by itself."""

@@ -30,10 +30,10 @@ def training(first: float = 1.0, shift: float = 2.0) -> None:
 
 def test_a_branch_goes_on_where_the_one_before_it_ended(tmp_path: Path) -> None:
     """Its parent was run to the end of the first step, and it to the end of the last."""
-    one = recorded(tmp_path / "one.nscope", training)
+    first = recorded(tmp_path / "one.nscope", training)
     for shift in (2.0, 6.0):  # the first of them changes nothing itself
         two = recorded(tmp_path / f"{shift}.nscope", lambda shift=shift: training(3.0, shift))
-        with Recording.open(one) as here, Recording.open(two) as there:
+        with Recording.open(first) as here, Recording.open(two) as there:
             replay = Replay(here, 1)
             parent = replay.fork({value_of(here, "x"): np.full(3, 3.0)})
             edit = {value_of(here, "y"): np.full(3, shift)}
@@ -53,10 +53,10 @@ def test_what_a_branch_does_not_know_its_children_do_not_know(tmp_path: Path) ->
         replay = Replay(recording)
         at, other = value_of(recording, "i"), value_of(recording, "b")
         parent = replay.fork({at: np.array([1, 9])})
-        assert [each.node for each in parent.blocked] == ["getitem", "multiply", "add"]
+        assert [event.node for event in parent.blocked] == ["getitem", "multiply", "add"]
         child = replay.fork({other: np.array([5.0, 7.0])}, parent=parent.name)
-        assert [each.node for each in child.changes] == ["b"]
-        assert [each.node for each in child.blocked] == ["multiply", "add"]
+        assert [change.node for change in child.changes] == ["b"]
+        assert [event.node for event in child.blocked] == ["multiply", "add"]
         assert child.blocked[0].reason == "getitem could not be run"
         mended = replay.fork({at: np.array([1, 2])}, parent=child.name)
         assert mended.blocked == ()
@@ -75,7 +75,10 @@ def test_a_node_that_raised_is_no_news_where_it_raises_again(tmp_path: Path) -> 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
         replay, a = Replay(recording), value_of(recording, "a")
         branch = replay.fork({a: np.array([[1.0, 5.0], [5.0, 1.0]])})
-        assert (branch.blocked, [each.node for each in branch.changes]) == ((), ["a", "multiply"])
+        assert (branch.blocked, [change.node for change in branch.changes]) == (
+            (),
+            ["a", "multiply"],
+        )
         healed = replay.fork({a: np.eye(2)})
         (told,) = healed.blocked
         assert told.node == "cholesky"
@@ -95,15 +98,15 @@ def test_a_parameter_that_the_program_wrote_to_itself_is_not_guessed_at(tmp_path
         product = value_of(recording, "multiply")
         edit = {product: np.array([5.0, 0.0])}
         branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
-        assert [each.node for each in branch.changes] == ["multiply", "assign"]
+        assert [change.node for change in branch.changes] == ["multiply", "assign"]
         assert branch.blocked[0].node == "w"
         assert "the program has since changed w" in branch.blocked[0].reason
 
 
 def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) -> None:
     def program() -> None:
-        one, other = ns.tensor([1.0], name="one"), ns.tensor([2.0], name="other")
-        np.exp(one) + np.sin(other)
+        first, other = ns.tensor([1.0], name="one"), ns.tensor([2.0], name="other")
+        np.exp(first) + np.sin(other)
         np.cos(other)
 
     path = recorded(tmp_path / "r.nscope", program)
@@ -113,7 +116,7 @@ def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) 
     database.close()
     with Recording.open(path) as recording:
         branch = Replay(recording).fork({value_of(recording, "one"): np.array([3.0])})
-        assert [each.node for each in branch.changes] == ["one", "exp"]
+        assert [change.node for change in branch.changes] == ["one", "exp"]
         (told,) = branch.blocked
         assert (told.node, "sin was not recorded" in told.reason) == ("add", True)
 
@@ -143,8 +146,8 @@ def test_a_fork_is_not_carried_over_a_step_that_was_left_out(tmp_path: Path) -> 
     with Recording.open(path) as recording:
         edit = {value_of(recording, "start"): np.array([0.0, 0.0])}
         branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
-        assert [each.node for each in branch.changes] == ["start", "add", "tanh"]
-        assert [each.node for each in branch.blocked] == ["add", "tanh"]
+        assert [change.node for change in branch.changes] == ["start", "add", "tanh"]
+        assert [event.node for event in branch.blocked] == ["add", "tanh"]
         assert "its inputs are unknown" in branch.blocked[0].reason
 
 

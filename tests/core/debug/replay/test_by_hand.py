@@ -62,8 +62,8 @@ def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: P
         assert end.words == "changed by hand: exp[0] set to -5; previously 2.718"
         assert end.seq == recording.edits()[0].seq
         other = why(recording, "log[1]").root.chain()
-        assert [each.name for each in other] == ["log", "multiply", "exp", "a"]
-        assert not any("of another step" in each.words for each in other)
+        assert [item.name for item in other] == ["log", "multiply", "exp", "a"]
+        assert not any("of another step" in item.words for item in other)
         assert Replay(recording).value(value_of(recording, "exp")).array[0] == -5.0
 
 
@@ -86,9 +86,9 @@ def test_a_nan_that_was_mended_by_hand_spreads_no_further(tmp_path: Path) -> Non
         return SetValue(value, "set", 0.0, "isnan")
 
     with changed(tmp_path / "r.nscope", program, "op:log", how) as recording:
-        found = spread(recording)
-        assert [each.node for each in found.births] == ["log"]
-        assert (found.passed, found.healed) == ((), ())
+        result = spread(recording)
+        assert [birth.node for birth in result.births] == ["log"]
+        assert (result.passed, result.healed) == ((), ())
 
 
 def test_a_fork_after_a_change_by_hand_goes_on_from_it(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_a_fork_before_a_change_by_hand_does_not_guess_at_it(tmp_path: Path) -> 
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         replay = Replay(recording)
         branch = replay.fork({value_of(recording, "a"): np.array([0.0, 0.0])})
-        assert [each.node for each in branch.changes] == ["a", "exp"]
-        assert [each.node for each in branch.blocked] == ["exp", "multiply", "log"]
+        assert [change.node for change in branch.changes] == ["a", "exp"]
+        assert [event.node for event in branch.blocked] == ["exp", "multiply", "log"]
         assert "changed by hand (exp[0] set to -5)" in branch.blocked[0].reason
 
 
@@ -123,9 +123,9 @@ def test_a_parameter_that_was_changed_by_hand_is_trained_on(tmp_path: Path, wher
         w = value_of(recording, "w")
         last = Replay(recording, 3).value(w).array
     with Recording.open(without_arrays(tmp_path / "r.nscope", keep=("leaf",))) as recording:
-        found = Replay(recording, 2).value(value_of(recording, "square"))
-        assert found.how == "recomputed"
-        assert last.shape == found.array.shape
+        result = Replay(recording, 2).value(value_of(recording, "square"))
+        assert result.how == "recomputed"
+        assert last.shape == result.array.shape
 
 
 def test_a_change_by_hand_lies_in_memory_as_what_it_changed(tmp_path: Path) -> None:

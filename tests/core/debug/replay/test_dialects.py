@@ -105,17 +105,17 @@ def test_what_its_dialect_says_is_taken(elsewhere: Elsewhere) -> None:
 def test_the_canonical_name_says_it_for_ops_that_go_element_by_element(
     elsewhere: Elsewhere,
 ) -> None:
-    found = made(node_of("bend", op="tanh"), [X], 4)
-    assert listed(found) == {0: [4]}
-    assert found.exact
-    assert found.note == ""
+    result = made(node_of("bend", op="tanh"), [X], 4)
+    assert listed(result) == {0: [4]}
+    assert result.exact
+    assert result.note == ""
 
 
 def test_else_it_is_found_on_other_numbers(elsewhere: Elsewhere) -> None:
-    found = made(node_of("mix", 2), [X, X], 3)
-    assert listed(found) == {0: [5], 1: [3]}
-    assert not found.exact
-    assert found.note == "found by running mix on other numbers"
+    result = made(node_of("mix", 2), [X, X], 3)
+    assert listed(result) == {0: [5], 1: [3]}
+    assert not result.exact
+    assert result.note == "found by running mix on other numbers"
     assert listed(made(node_of("mix", 2), [X, X], 0, port=1)) == {0: [0, 1, 2, 3, 4, 5]}
 
 
@@ -125,19 +125,19 @@ def test_an_infinity_hides_nothing(elsewhere: Elsewhere) -> None:
 
 
 def test_integers_say_what_is_taken(elsewhere: Elsewhere) -> None:
-    found = made(node_of("pick", 2), [np.arange(5.0), np.array([3, 1])], 0)
-    assert listed(found) == {0: [3], 1: [0, 1]}
-    assert [read.port for read in found.reads if read.selects] == [1]
+    result = made(node_of("pick", 2), [np.arange(5.0), np.array([3, 1])], 0)
+    assert listed(result) == {0: [3], 1: [0, 1]}
+    assert [read.port for read in result.reads if read.selects] == [1]
 
 
 @pytest.mark.parametrize("native", ["dice", "mix"])
 def test_else_it_is_everything_and_said_to_be(elsewhere: Elsewhere, native: str) -> None:
     inputs = [X] if native == "dice" else [np.ones((2, 40_000)), np.ones((2, 40_000))]
     port = 0 if native == "dice" else 1
-    found = made(node_of(native, len(inputs)), inputs, 0, port)
-    assert all(len(at) == inputs[0].size for at in listed(found).values())
-    assert not found.exact
-    assert found.note == f"which elements matter to {native} could not be found out"
+    result = made(node_of(native, len(inputs)), inputs, 0, port)
+    assert all(len(at) == inputs[0].size for at in listed(result).values())
+    assert not result.exact
+    assert result.note == f"which elements matter to {native} could not be found out"
 
 
 def test_what_it_raises_is_told(elsewhere: Elsewhere) -> None:

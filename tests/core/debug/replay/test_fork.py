@@ -34,8 +34,8 @@ def program(scale: float = 1.0, shift: float = 0.0) -> None:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> object:
-    with Recording.open(recorded(tmp_path / "r.nscope", program)) as found:
-        yield found
+    with Recording.open(recorded(tmp_path / "r.nscope", program)) as result:
+        yield result
 
 
 def test_only_what_depends_on_the_edit_runs(recording: Recording) -> None:
@@ -43,10 +43,10 @@ def test_only_what_depends_on_the_edit_runs(recording: Recording) -> None:
     branch = replay.fork({value_of(recording, "multiply"): np.array([10.0, 20.0, 30.0])})
     assert branch.blocked == ()
     assert (branch.changes[0].node, branch.changes[0].edited) == ("multiply", True)
-    names = [each.node for each in branch.changes]
+    names = [change.node for change in branch.changes]
     assert "loss/sum" in names
-    assert any(each.startswith("backward/") for each in names)
-    assert any(each.startswith("optimizer/") for each in names)
+    assert any(name.startswith("backward/") for name in names)
+    assert any(name.startswith("optimizer/") for name in names)
     assert "other/maximum" not in [*names, *branch.same]
 
 
@@ -54,8 +54,8 @@ def test_a_parameter_carries_an_edit_into_the_next_step(recording: Recording) ->
     replay = Replay(recording, 1)
     edit = {value_of(recording, "multiply"): np.array([10.0, 20.0, 30.0])}
     branch = replay.fork(edit, until=recording.last_seq())
-    (_, end), (start, _) = (replay.book.step_range(each) for each in (1, 2))
-    later = [each.node for each in branch.changes if each.seq > start]
+    (_, end), (start, _) = (replay.book.step_range(item) for item in (1, 2))
+    later = [change.node for change in branch.changes if change.seq > start]
     assert end < start
     assert later[:2] == ["w", "multiply_1"]
     assert "loss/sum" in later
@@ -63,16 +63,16 @@ def test_a_parameter_carries_an_edit_into_the_next_step(recording: Recording) ->
 
 def test_what_comes_out_is_what_the_edited_program_gives(tmp_path: Path) -> None:
     """Scaling the data by an edit, and by the program itself."""
-    one = recorded(tmp_path / "one.nscope", lambda: program())
+    first = recorded(tmp_path / "one.nscope", lambda: program())
     two = recorded(tmp_path / "two.nscope", lambda: program(scale=3.0))
-    with Recording.open(one) as here, Recording.open(two) as there:
+    with Recording.open(first) as here, Recording.open(two) as there:
         replay, other = Replay(here, 1), Replay(there, 1)
         edit = other.value(value_of(there, "multiply")).array
         branch = replay.fork({value_of(here, "multiply"): edit})
         compared = 0
         for change in branch.changes:
-            found = other.value(value_of(there, change.node)).array
-            assert found.tobytes() == change.new.tobytes()
+            result = other.value(value_of(there, change.node)).array
+            assert result.tobytes() == change.new.tobytes()
             compared += 1
         assert compared > 8
 
@@ -82,14 +82,14 @@ def test_what_gives_the_same_ends_the_cone(recording: Recording) -> None:
     edited = value_of(recording, "add")  # w * 2 + 0, far below 100
     branch = replay.fork({edited: np.array([5.0, 6.0, 7.0])}, name="less")
     assert "other/maximum" in branch.same
-    assert "other/exp" not in [*branch.same, *(each.node for each in branch.changes)]
+    assert "other/exp" not in [*branch.same, *(change.node for change in branch.changes)]
 
 
 def test_an_edit_of_nothing_changes_nothing(recording: Recording) -> None:
     replay = Replay(recording, 1)
     edited = value_of(recording, "multiply")
     branch = replay.fork({edited: replay.value(edited).array})
-    assert [each.edited for each in branch.changes] == [True]
+    assert [change.edited for change in branch.changes] == [True]
     assert branch.changes[0].difference.count == 0
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_run_is_listed_with_what_depends_on_it(tmp_path: Path) -> No
         replay = Replay(recording)
         at = next(r.node.inputs[1] for r in recording.nodes() if r.node.op == "getitem")
         branch = replay.fork({at: np.array([0, 7])})
-    assert [each.node for each in branch.blocked] == ["getitem", "exp", "add"]
+    assert [event.node for event in branch.blocked] == ["getitem", "exp", "add"]
     assert "out of bounds" in branch.blocked[0].reason
     assert branch.blocked[1].reason == "getitem could not be run"
 
@@ -157,7 +157,7 @@ def test_gradients_that_are_added_up_over_steps(step: int, tmp_path: Path) -> No
         replay = Replay(recording, step)
         x = value_of(recording, "x")
         branch = replay.fork({x: np.full(3, 11.0)}, until=recording.last_seq())
-        (added, _) = (each for each in branch.changes if each.node == "backward/add")
+        (added, _) = (change for change in branch.changes if change.node == "backward/add")
         first, second = (2.0, 11.0) if step == 2 else (11.0, 3.0)
         assert added.new.tolist() == [2 * first**2 + 2 * second**2] * 3
         w = 1 - 0.01 * added.new
@@ -182,9 +182,9 @@ def test_an_optimizer_that_is_one_kernel_carries_an_edit_on(optimizer: str, tmp_
         for i, x in enumerate(ns.steps([0.3, 0.5, 0.7])):
             step(ns.tensor(np.full(6, x * (scale if not i else 1.0)), name="x"))
 
-    one = recorded(tmp_path / "one.nscope", lambda: program(1.0))
+    first = recorded(tmp_path / "one.nscope", lambda: program(1.0))
     two = recorded(tmp_path / "two.nscope", lambda: program(2.0))
-    with Recording.open(one) as here, Recording.open(two) as there:
+    with Recording.open(first) as here, Recording.open(two) as there:
         assert Replay(here, 2).check().missing == {}
         until = here.last_seq()
         branch = Replay(here, 1).fork({value_of(here, "x"): np.full(6, 0.6)}, until=until)
@@ -210,7 +210,7 @@ def test_a_loop_that_has_no_end_on_other_numbers_is_given_up(
         branch = Replay(recording).fork({x: np.array([-1.0, -1.0])})
         assert branch.blocked[0].node == "while_loop"
         assert "was stopped" in branch.blocked[0].reason
-        assert {each.node for each in branch.changes} == {"x"}
+        assert {change.node for change in branch.changes} == {"x"}
 
 
 @pytest.mark.parametrize("form", ["eager", "called twice", "two in one", "one kernel"])
@@ -240,9 +240,9 @@ def test_a_parameter_that_is_updated_twice_in_a_step(form: str, tmp_path: Path) 
                 once(given)
                 once(other)
 
-    one = recorded(tmp_path / "one.nscope", program)
+    left_one = recorded(tmp_path / "one.nscope", program)
     two = recorded(tmp_path / "two.nscope", lambda: program(2.0))
-    with Recording.open(one) as here, Recording.open(two) as there:
+    with Recording.open(left_one) as here, Recording.open(two) as there:
         branch = Replay(here, 1).fork({value_of(here, "x"): np.full(3, 2.0)}, until=here.last_seq())
         assert branch.blocked == ()
         for name in ("w", "optimizer/w/velocity"):

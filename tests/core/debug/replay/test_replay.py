@@ -38,9 +38,9 @@ def same_as(less: Path, whole: Path, step: int) -> int:
             for value in replay.book.node(execution.node, execution.seq).outputs:
                 kept = there.array(value, execution.seq)
                 assert kept is not None
-                found = replay.value(value, execution.seq)
-                assert difference(kept, found.array, "", value, execution.seq) is None
-                count += found.how == "recomputed"
+                result = replay.value(value, execution.seq)
+                assert difference(kept, result.array, "", value, execution.seq) is None
+                count += result.how == "recomputed"
     return count
 
 
@@ -95,9 +95,9 @@ def test_a_small_constant_is_known_from_its_statistics(tmp_path: Path) -> None:
 
     path = recorded(tmp_path / "r.nscope", program, level="summary")
     with Recording.open(path) as recording:
-        found = Replay(recording, 2).value(value_of(recording, "subtract"))
-    assert found.array.tolist() == [1.0, -0.25]
-    assert found.how == "recomputed"
+        result = Replay(recording, 2).value(value_of(recording, "subtract"))
+    assert result.array.tolist() == [1.0, -0.25]
+    assert result.how == "recomputed"
 
 
 def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -> None:
@@ -119,12 +119,12 @@ def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -
     database.commit()
     database.close()
     with Recording.open(less) as recording:
-        (found,) = Replay(recording, 2).check().differences
-        assert (found.node, found.count, found.at) == ("hidden/tanh", 1, (1, 2))
+        (result,) = Replay(recording, 2).check().differences
+        assert (result.node, result.count, result.at) == ("hidden/tanh", 1, (1, 2))
         replay = Replay(recording, 2, check=True)
         assert replay.value(value).how == "recorded"
-        assert [each.at for each in replay.differences] == [(1, 2)]
-        assert "hidden/tanh: 1 of 40 elements differ, first at [1, 2]" in str(found)
+        assert [item.at for item in replay.differences] == [(1, 2)]
+        assert "hidden/tanh: 1 of 40 elements differ, first at [1, 2]" in str(result)
 
 
 def test_a_compiled_step_is_computed_again(tmp_path: Path) -> None:
@@ -170,14 +170,14 @@ def test_a_kernel_in_c_is_as_near_as_it_says(tmp_path: Path) -> None:
         checked = Replay(recording).check()
     assert checked.missing == {}
     assert checked.compared >= 2
-    for each in checked.differences:
-        assert each.largest is not None
-        assert each.largest < 1e-12
+    for item in checked.differences:
+        assert item.largest is not None
+        assert item.largest < 1e-12
 
 
 def runs(program: Program, path: Path) -> None:
     def run() -> None:
-        inputs = [ns.tensor(each, requires_grad=True) for each in program.arrays()]
+        inputs = [ns.tensor(array, requires_grad=True) for array in program.arrays()]
         program.loss(OURS, inputs).backward()
 
     recorded(path, run)
@@ -211,10 +211,10 @@ def test_random_programs(program: Program) -> None:
     ],
 )
 def test_arrays_lie_as_they_did(array: np.ndarray) -> None:
-    found = relaid(np.ascontiguousarray(array), array.strides)
-    assert found.strides == array.strides
-    assert (found == array).all()
-    assert not found.flags.writeable
+    result = relaid(np.ascontiguousarray(array), array.strides)
+    assert result.strides == array.strides
+    assert (result == array).all()
+    assert not result.flags.writeable
 
 
 def test_a_layout_that_would_take_too_much_memory_is_left() -> None:
@@ -230,13 +230,13 @@ def test_what_runs_between_and_after_steps_belongs_to_the_step_before(tmp_path: 
             np.sqrt(ns.tensor([4.0]))
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
-        found = Replay(recording).value(value_of(recording, "validation/sqrt"))
-        assert found.array.tolist() == [2.0]
+        result = Replay(recording).value(value_of(recording, "validation/sqrt"))
+        assert result.array.tolist() == [2.0]
         assert Replay(recording, 1).value(value_of(recording, "exp")).array[0] == np.exp(1.0)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "largest"),
+    ("first", "other", "largest"),
     [
         (np.array([0.0, 1.0]), np.array([np.nan, 1.0]), None),
         (np.array([0.0, 1.0]), np.array([np.nan, 4.0]), 3.0),
@@ -247,8 +247,8 @@ def test_what_runs_between_and_after_steps_belongs_to_the_step_before(tmp_path: 
     ],
 )
 def test_the_largest_difference_is_of_what_differs(
-    one: np.ndarray, other: np.ndarray, largest: float | None
+    first: np.ndarray, other: np.ndarray, largest: float | None
 ) -> None:
-    found = difference(one, other, "n", 1, 1)
-    assert found is not None
-    assert found.largest == largest
+    result = difference(first, other, "n", 1, 1)
+    assert result is not None
+    assert result.largest == largest

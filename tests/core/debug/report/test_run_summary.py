@@ -35,15 +35,15 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     assert 0 < summary.operations_ns <= summary.time.ran_ns
     (curve,) = summary.curves
     assert curve.name == "loss/mean"
-    assert [each.step for each in curve.points] == [1, 2, 3, 4, 5, 6]
+    assert [point.step for point in curve.points] == [1, 2, 3, 4, 5, 6]
     assert curve.points[-1].value is None
     assert curve.first == pytest.approx(np.log([4.0, 3.0]).mean())
     assert (curve.broken, curve.total) == (3, 6)
     # log(0) in step 4 comes before log(-1) in step 5.
-    assert [(each.kind, each.name, each.step) for each in summary.troubles] == [
+    assert [(trouble.kind, trouble.name, trouble.step) for trouble in summary.troubles] == [
         ("inf", "loss/log", 4), ("nan", "loss/log", 5),
     ]  # fmt: skip
-    assert {each.name for each in summary.slow_scopes} >= {"loss", "backward/loss"}
+    assert {slow_scope.name for slow_scope in summary.slow_scopes} >= {"loss", "backward/loss"}
     with Recording.open(tmp_path / "run.nscope") as recording:
         leaves = [row.node for row in recording.nodes() if row.node.is_leaf]
         ran = {node: times for node, times, _ in recording.costs()}
@@ -51,8 +51,8 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     assert held
     # What only holds data is no operation: neither a node that ran nor an execution.
     assert summary.operations == sum(ran.values()) - sum(ran.get(leaf.id, 0) for leaf in leaves)
-    assert not held & {each.name for each in summary.slow_nodes}
-    totals = [each.total_ns for each in summary.slow_nodes]
+    assert not held & {slow_node.name for slow_node in summary.slow_nodes}
+    totals = [slow_node.total_ns for slow_node in summary.slow_nodes]
     assert totals == sorted(totals, reverse=True)
     kept = summary.kept
     assert kept.ranges == ((1, 6),)

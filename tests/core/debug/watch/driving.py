@@ -65,9 +65,9 @@ class Program:
         return self.ids
 
     def node(self, name: str, op: str, inputs: tuple[int, ...], phase: Any = "forward") -> Node:
-        found = self.nodes.get(name)
-        if found is not None:
-            return found
+        result = self.nodes.get(name)
+        if result is not None:
+            return result
         known = get(op)
         node = Node(
             len(self.nodes) + 1, name, op, known.family, inputs, outputs=(self.value(),),
@@ -104,10 +104,10 @@ class Program:
                 self.events.append(GradientComputed(weight.outputs[0], gradient.outputs[0]))
             return
         names = [f"{name}_in_{port}" for port in range(len(given))]
-        sources = [self.node(each, "tensor", ()) for each in names]
-        values = tuple(each.outputs[0] for each in sources)
-        for source, each in zip(sources, given, strict=True):
-            self.ran(source, each, (), at)
+        sources = [self.node(n, "tensor", ()) for n in names]
+        values = tuple(node.outputs[0] for node in sources)
+        for source, item in zip(sources, given, strict=True):
+            self.ran(source, item, (), at)
         self.ran(self.node(name, op, values), array, given, at)
 
 

@@ -52,29 +52,29 @@ INF, F16 = np.inf, np.float16
     ],
 )  # fmt: skip
 def test_births(op: str, numbers: list[Any], state: str, kind: str, words: str) -> None:
-    arrays = [np.asarray(each) for each in numbers]
+    arrays = [np.asarray(number) for number in numbers]
     with np.errstate(all="ignore"):
         out = np.asarray(ops.get(op).impl(*arrays))
     assert state_of(out[()]) == state  # the op does so, indeed
-    found = birth(op, numbers, out[()], out.dtype.name)
-    assert (found.kind, found.words) == (kind, words)
+    result = birth(op, numbers, out[()], out.dtype.name)
+    assert (result.kind, result.words) == (kind, words)
 
 
 def test_sums() -> None:
     assert birth("sum", [1.0, 2.0], 0.0, "float64", [1.0, -1.0]).kind == "cancellation"
     assert birth("mean", [], np.nan, "float64").kind == "empty reduction"
-    found = birth("matmul", [0.0, INF], np.nan, "float64", [np.nan])
-    assert (found.kind, found.words) == ("0*inf", "a term of matmul is 0*inf")
-    found = birth("sum", [INF, 1.0, -INF], np.nan, "float64", [INF, 1.0, -INF])
-    assert (found.kind, found.blame) == ("inf-inf", 0)
-    found = birth("softmax", [-INF, -INF], np.nan, "float64")
-    assert found.words == "softmax of a row of 2 elements, all -inf"
+    result = birth("matmul", [0.0, INF], np.nan, "float64", [np.nan])
+    assert (result.kind, result.words) == ("0*inf", "a term of matmul is 0*inf")
+    result = birth("sum", [INF, 1.0, -INF], np.nan, "float64", [INF, 1.0, -INF])
+    assert (result.kind, result.blame) == ("inf-inf", 0)
+    result = birth("softmax", [-INF, -INF], np.nan, "float64")
+    assert result.words == "softmax of a row of 2 elements, all -inf"
     assert birth("logsumexp", [1.0, INF], np.nan, "float64").kind == "inf-inf"
 
 
 @settings(max_examples=examples(500), deadline=None, derandomize=True)
 @given(
-    st.sampled_from([each.name for each in ops.all_ops()]),
+    st.sampled_from([all_op.name for all_op in ops.all_ops()]),
     st.lists(st.floats(width=16) | st.integers(-3, 3) | st.booleans(), max_size=4),
     st.sampled_from([np.nan, np.inf, -np.inf, 0.0]),
     st.sampled_from(["float16", "bfloat16", "float64", "complex64", "int64", "bool"]),
@@ -83,21 +83,21 @@ def test_sums() -> None:
 def test_there_are_words_for_everything(
     op: str, numbers: list[Any], out: float, dtype: str, adds: bool
 ) -> None:
-    found = birth(op, numbers, out, dtype, list(numbers) if adds else None)
-    assert found.kind
-    assert found.words
-    assert -1 <= found.blame < max(len(numbers), 1)
+    result = birth(op, numbers, out, dtype, list(numbers) if adds else None)
+    assert result.kind
+    assert result.words
+    assert -1 <= result.blame < max(len(numbers), 1)
 
 
 def test_numbers_are_told_in_four_digits() -> None:
     numbers = [3, True, 0.123456, np.float32(1e10), 1 + 2j, np.int8(4), np.nan, "text"]
-    assert [number_text(each) for each in numbers] == [
+    assert [number_text(number) for number in numbers] == [
         "3", "True", "0.1235", "1e+10", "1+2j", "4", "nan", "text",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "texts"),
+    ("first", "other", "texts"),
     [
         (1.53912, 1.53939, ("1.5391", "1.5394")),
         (1.0, 1.0 + 2**-52, ("1", "1.0000000000000002")),
@@ -107,8 +107,8 @@ def test_numbers_are_told_in_four_digits() -> None:
         (2, 3, ("2", "3")),
     ],
 )
-def test_two_numbers_are_told_apart(one: Any, other: Any, texts: tuple[str, str]) -> None:
-    assert distinct_texts(one, other) == texts
+def test_two_numbers_are_told_apart(first: Any, other: Any, texts: tuple[str, str]) -> None:
+    assert distinct_texts(first, other) == texts
 
 
 @given(st.floats(), st.floats())

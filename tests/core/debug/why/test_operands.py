@@ -47,8 +47,8 @@ def test_the_operand_that_it_is(op: Two, a: float, b: float, leads: str, tmp_pat
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
         last = [row.value.id for row in recording.values()][-1]
-        names = [each.name for each in why(recording, last, (0,)).root.chain()]
-        assert leads in names or any(each.startswith("greater") for each in names)
+        names = [item.name for item in why(recording, last, (0,)).root.chain()]
+        assert leads in names or any(name.startswith("greater") for name in names)
         assert {"a": "b", "b": "a"}[leads] not in names
         if "greater" in "".join(names):
             first = why(recording, last, (0,)).root.operands[0]
@@ -75,8 +75,8 @@ def test_the_element_that_is_to_blame(
     ) as recording:
         last = [row.value.id for row in recording.values()][-1]
         chain = why(recording, last).root.chain()
-        assert ("x", (at,)) in [(each.name, each.at) for each in chain] or chain[-1].at == (at,)
-        assert {each.at for each in chain if each.name == "x"} <= {(at,)}
+        assert ("x", (at,)) in [(item.name, item.at) for item in chain] or chain[-1].at == (at,)
+        assert {item.at for item in chain if item.name == "x"} <= {(at,)}
 
 
 def test_of_a_large_row_the_largest_leads_and_the_own_element_is_told(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_of_a_large_row_the_largest_leads_and_the_own_element_is_told(tmp_path: 
         recorded(tmp_path / "r.nscope", lambda: ns.softmax(ns.tensor(data, name="x")))
     ) as recording:
         assert why(recording, "softmax[3000]").culprit.at == (3000,)
-        found = why(recording, "softmax[2000]").root
-        assert found.words == "softmax of -3001 beside -1"
-        assert found.operands[0].at == (2000,)
+        result = why(recording, "softmax[2000]").root
+        assert result.words == "softmax of -3001 beside -1"
+        assert result.operands[0].at == (2000,)
 
 
 def test_shares_of_terms_whose_sum_overflows(tmp_path: Path) -> None:

@@ -16,22 +16,22 @@ from tests.core.debug.why import programs as broken
 def test_a_log_of_a_negative_and_how_far_it_got(tmp_path: Path) -> None:
     with Recording.open(recorded(tmp_path / "r.nscope", broken.log_of_a_negative)) as recording:
         assert spread(recording, 1).births == ()
-        found = spread(recording, 2)
-        first = found.births[0]
+        result = spread(recording, 2)
+        first = result.births[0]
         assert (first.node, first.kind, first.at) == (
             "loss/log",
             "log of a negative number",
             (4, 0),
         )
         assert first.ranges == ("loss/subtract ranges from -3.196 to 1.223 (4 negative of 20)",)
-        assert first.reached == found.touched - 1
-        assert [each.node for each in found.passed][:2] == ["loss/square", "loss/mean"]
-        assert found.passed[0].sources == ("loss/log",)
+        assert first.reached == result.touched - 1
+        assert [event.node for event in result.passed][:2] == ["loss/square", "loss/mean"]
+        assert result.passed[0].sources == ("loss/log",)
         # In the next step the parameter brings it in, and nothing is born.
         after = spread(recording, 3)
         assert after.births == ()
         assert after.passed[0].node == "w"
-        text = render_spread(found)
+        text = render_spread(result)
         assert "first culprit: loss/log at [4, 0]" in text
         assert "spread to loss/mean from loss/square" in text
 
@@ -47,24 +47,24 @@ def test_what_heals(tmp_path: Path) -> None:
         np.zeros_like(bad)  # does not look at it
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
-        found = spread(recording)
-    assert [(each.node, each.sources) for each in found.healed] == [
+        result = spread(recording)
+    assert [(event.node, event.sources) for event in result.healed] == [
         ("nan_to_num", ("divide",)),
         ("isnan", ("divide",)),
         ("where", ("divide",)),
         ("fmax", ("divide",)),
         ("getitem", ("divide",)),
     ]
-    assert (found.births[0].node, found.births[0].kind) == ("divide", "0/0")
-    assert found.births[0].reached == 0
-    assert "    it reached no other node\n" in render_spread(found)
-    assert "healed by where: where does not select those elements" in render_spread(found)
+    assert (result.births[0].node, result.births[0].kind) == ("divide", "0/0")
+    assert result.births[0].reached == 0
+    assert "    it reached no other node\n" in render_spread(result)
+    assert "healed by where: where does not select those elements" in render_spread(result)
 
 
 def test_a_number_of_the_program_is_not_the_first_culprit(tmp_path: Path) -> None:
     with Recording.open(recorded(tmp_path / "r.nscope", broken.masked_softmax)) as recording:
-        found = spread(recording)
-    assert [(each.node, each.kind) for each in found.births] == [
+        result = spread(recording)
+    assert [(birth.node, birth.kind) for birth in result.births] == [
         ("attention/softmax", "softmax of all -inf"),
         ("attention/where", "number"),
     ]
@@ -74,8 +74,8 @@ def test_data_that_holds_nan_already(tmp_path: Path) -> None:
     with Recording.open(
         recorded(tmp_path / "r.nscope", lambda: np.exp(ns.tensor([1.0, np.nan])))
     ) as recording:
-        found = spread(recording)
-    assert (found.births[0].kind, found.births[0].reached) == ("data", 1)
+        result = spread(recording)
+    assert (result.births[0].kind, result.births[0].reached) == ("data", 1)
 
 
 def test_a_birth_beside_what_came_in(tmp_path: Path) -> None:
@@ -83,16 +83,16 @@ def test_a_birth_beside_what_came_in(tmp_path: Path) -> None:
         np.log(ns.tensor(np.array([np.nan, 1.0, -1.0]), name="x"))
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
-        found = spread(recording)
-    assert [(each.node, each.at) for each in found.births] == [("x", None), ("log", (2,))]
+        result = spread(recording)
+    assert [(birth.node, birth.at) for birth in result.births] == [("x", None), ("log", (2,))]
 
 
 def test_statistics_alone_tell_the_node(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", broken.log_of_a_negative, level="summary")
     with Recording.open(path) as recording:
-        found = spread(recording, 2)
-    assert (found.births[0].node, found.births[0].kind) == ("loss/log", "unknown")
-    words = found.births[0].words
+        result = spread(recording, 2)
+    assert (result.births[0].node, result.births[0].kind) == ("loss/log", "unknown")
+    words = result.births[0].words
     assert words.startswith("from finite inputs; its elements are not known: ")
     assert "loss/tensor (a tensor) is an input here, but its elements in step 2 were not" in words
 
@@ -100,6 +100,6 @@ def test_statistics_alone_tell_the_node(tmp_path: Path) -> None:
 def test_without_statistics_it_says_so(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", broken.log_of_a_negative, level="timing")
     with Recording.open(path) as recording:
-        found = spread(recording, 2)
-    assert found.known == 0
-    assert "no statistics were recorded" in render_spread(found)
+        result = spread(recording, 2)
+    assert result.known == 0
+    assert "no statistics were recorded" in render_spread(result)

@@ -34,14 +34,14 @@ def run(program: Callable[[], None], folder: Path, level: str = "values"):
         yield recording
 
 
-def names(found: Why) -> list[str]:
-    return [each.name for each in found.root.chain()]
+def names(result: Why) -> list[str]:
+    return [item.name for item in result.root.chain()]
 
 
 def test_log_of_a_negative(tmp_path: Path) -> None:
     with run(broken.log_of_a_negative, tmp_path) as recording:
-        found = why(recording, "loss/mean@2")
-        end = found.culprit
+        result = why(recording, "loss/mean@2")
+        end = result.culprit
         assert (end.name, end.kind, end.at, end.step) == ("loss/log", "birth", (4, 0), 2)
         assert end.birth is not None
         assert end.birth.kind == "log of a negative number"
@@ -50,27 +50,27 @@ def test_log_of_a_negative(tmp_path: Path) -> None:
         assert end.line == "loss = np.mean(np.square(np.log(q)))"
         assert end.source is not None
         assert end.source.file.endswith("programs.py")
-        assert names(found)[:3] == ["loss/mean", "loss/square", "loss/log"]
-        assert names(found)[3:] == ["loss/subtract", "loss/matmul", "loss/tensor"]
-        said = sentence(found.root)
+        assert names(result)[:3] == ["loss/mean", "loss/square", "loss/log"]
+        assert names(result)[3:] == ["loss/subtract", "loss/matmul", "loss/tensor"]
+        said = sentence(result.root)
         assert "log of -3.196, in loss/log at [4, 0]" in said
         assert "the negative number comes from loss/subtract at [4, 0]" in said
         # The terms of the product that went wrong.
-        product = found.root.chain()[4]
-        numbers = {each.name: float(each.number) for each in product.operands[:1]}
+        product = result.root.chain()[4]
+        numbers = {value.name: float(value.number) for value in product.operands[:1]}
         assert numbers == {"loss/tensor": -2.0}
-        assert sum(each.share for each in product.operands if each.share) == pytest.approx(1.0)
+        assert sum(value.share for value in product.operands if value.share) == pytest.approx(1.0)
 
 
 def test_a_later_step_leads_back_through_the_parameter(tmp_path: Path) -> None:
     with run(broken.log_of_a_negative, tmp_path) as recording:
-        found = why(recording, "loss/log@3")
-        chain = found.root.chain()
-        assert found.root.step == 3
-        assert "w" in names(found)
-        assert any(each.name.startswith("optimizer/") and each.step == 2 for each in chain)
-        assert any(each.phase == "backward" for each in chain)
-        assert (found.culprit.name, found.culprit.step) == ("loss/log", 2)
+        result = why(recording, "loss/log@3")
+        chain = result.root.chain()
+        assert result.root.step == 3
+        assert "w" in names(result)
+        assert any(item.name.startswith("optimizer/") and item.step == 2 for item in chain)
+        assert any(node.phase == "backward" for node in chain)
+        assert (result.culprit.name, result.culprit.step) == ("loss/log", 2)
 
 
 def test_a_gradient_is_asked_like_any_value(tmp_path: Path) -> None:
@@ -81,64 +81,64 @@ def test_a_gradient_is_asked_like_any_value(tmp_path: Path) -> None:
     with run(program, tmp_path) as recording:
         x = next(row.value.id for row in recording.values() if row.value.name == "x")
         gradient = next(row.gradient for row in recording.gradients() if row.value == x)
-        found = why(recording, gradient)
-        assert found.root.number == np.inf
-        assert found.culprit.phase == "backward"
-        assert found.culprit.birth is not None
-        assert found.culprit.birth.kind == "division by zero"
-        assert names(found)[-1] == "x"
+        result = why(recording, gradient)
+        assert result.root.number == np.inf
+        assert result.culprit.phase == "backward"
+        assert result.culprit.birth is not None
+        assert result.culprit.birth.kind == "division by zero"
+        assert names(result)[-1] == "x"
 
 
 def test_zero_by_zero(tmp_path: Path) -> None:
     with run(broken.zero_by_zero, tmp_path) as recording:
-        found = why(recording, "cost/sum")
-        assert (found.culprit.name, found.culprit.at) == ("normalise/divide", (1, 0))
-        assert found.culprit.birth is not None
-        assert (found.culprit.birth.kind, found.culprit.words) == ("0/0", "0 / 0")
-        assert names(found)[-2:] == ["normalise/sum", "counts"]
+        result = why(recording, "cost/sum")
+        assert (result.culprit.name, result.culprit.at) == ("normalise/divide", (1, 0))
+        assert result.culprit.birth is not None
+        assert (result.culprit.birth.kind, result.culprit.words) == ("0/0", "0 / 0")
+        assert names(result)[-2:] == ["normalise/sum", "counts"]
 
 
 def test_overflow_in_float16(tmp_path: Path) -> None:
     with run(broken.overflow_in_float16, tmp_path) as recording:
-        found = why(recording, "divide")  # 300 / inf
-        assert state_of(found.root.number) == "zero"
-        found = why(recording, "norm/sum")
-        assert (found.culprit.name, found.culprit.at) == ("norm/square", (2,))
-        assert found.culprit.words == "square of 300, above the largest float16, 65504"
+        result = why(recording, "divide")  # 300 / inf
+        assert state_of(result.root.number) == "zero"
+        result = why(recording, "norm/sum")
+        assert (result.culprit.name, result.culprit.at) == ("norm/square", (2,))
+        assert result.culprit.words == "square of 300, above the largest float16, 65504"
 
 
 def test_exploding_rnn(tmp_path: Path) -> None:
     with run(broken.exploding_rnn, tmp_path) as recording:
-        found = why(recording, "loss/sum")
-        assert found.culprit.birth is not None
-        assert found.culprit.birth.kind == "overflow"
-        assert found.culprit.op == "matmul"
-        assert "above the largest float32" in found.culprit.words
+        result = why(recording, "loss/sum")
+        assert result.culprit.birth is not None
+        assert result.culprit.birth.kind == "overflow"
+        assert result.culprit.op == "matmul"
+        assert "above the largest float32" in result.culprit.words
         # The one before is finite, and of it the larger product is followed.
-        after = found.root.chain()
-        behind = after[after.index(found.culprit) + 1]
+        after = result.root.chain()
+        behind = after[after.index(result.culprit) + 1]
         assert state_of(behind.number) == "finite"
-        text = render(found)
+        text = render(result)
         assert "nodes that pass it on …" in text
-        assert f"* {found.culprit.name} at" in text
+        assert f"* {result.culprit.name} at" in text
 
 
 def test_masked_softmax(tmp_path: Path) -> None:
     with run(broken.masked_softmax, tmp_path) as recording:
-        found = why(recording, "sum")
-        assert found.culprit.name == "attention/softmax"
-        assert found.culprit.words == "softmax of a row of 3 elements, all -inf"
-        last = found.root.chain()[-1]
+        result = why(recording, "sum")
+        assert result.culprit.name == "attention/softmax"
+        assert result.culprit.words == "softmax of a row of 3 elements, all -inf"
+        last = result.root.chain()[-1]
         assert (last.op, last.words) == ("where", "where passes on the -inf of -inf")
-        assert [each.number for each in last.operands if each.selects] == [False]
+        assert [value.number for value in last.operands if value.selects] == [False]
 
 
 def test_zeros(tmp_path: Path) -> None:
     with run(broken.dead_relu, tmp_path) as recording:
-        found = why(recording, "sum[1]")
-        assert found.root.number == 0.0
-        assert (found.culprit.op, found.culprit.birth.kind) == ("relu", "clipped")
-        assert names(found)[1:3] == ["relu", "matmul"]
+        result = why(recording, "sum[1]")
+        assert result.root.number == 0.0
+        assert (result.culprit.op, result.culprit.birth.kind) == ("relu", "clipped")
+        assert names(result)[1:3] == ["relu", "matmul"]
 
 
 def test_these_nans(tmp_path: Path) -> None:
@@ -147,20 +147,20 @@ def test_these_nans(tmp_path: Path) -> None:
         np.sqrt(x) + x / np.abs(x)
 
     with run(program, tmp_path) as recording:
-        found = why(recording, "add[nan]")
-        assert (found.elements, found.followed) == (2, 2)
-        kinds = {cause.culprit().birth.kind: count for count, cause in found.groups}
+        result = why(recording, "add[nan]")
+        assert (result.elements, result.followed) == (2, 2)
+        kinds = {cause.culprit().birth.kind: count for count, cause in result.groups}
         assert kinds == {"sqrt of a negative number": 1, "0/0": 1}
         mask = np.array([False, True, False, True])
         assert [count for count, _ in why(recording, "add", mask).groups] == [1, 1]
-        assert "1 of 2 elements traced, out of 2 in all:" in render(found)
+        assert "1 of 2 elements traced, out of 2 in all:" in render(result)
 
 
 def test_a_mask_of_many_is_sampled(tmp_path: Path) -> None:
     with run(lambda: np.log(ns.tensor(-np.ones((50, 40)))), tmp_path) as recording:
-        found = why(recording, "log[nan]")
-        assert (found.elements, found.followed) == (2000, 16)
-        assert [count for count, _ in found.groups] == [16]
+        result = why(recording, "log[nan]")
+        assert (result.elements, result.followed) == (2000, 16)
+        assert [count for count, _ in result.groups] == [16]
 
 
 def test_inside_of_a_kernel_and_a_branch(tmp_path: Path) -> None:
@@ -170,19 +170,19 @@ def test_inside_of_a_kernel_and_a_branch(tmp_path: Path) -> None:
         return np.sum(ns.cond(np.sum(x) > 0, lambda y: y + 1.0, lambda y: y * np.nan, inner))
 
     with run(lambda: f(ns.tensor(np.array([1.0, 0.1, 2.0]))), tmp_path) as recording:
-        found = why(recording, "sum_1")
-        assert (found.culprit.op, found.culprit.at) == ("log", (1,))
-        assert found.culprit.birth is not None
-        assert found.culprit.birth.kind == "log of a negative number"
+        result = why(recording, "sum_1")
+        assert (result.culprit.op, result.culprit.at) == ("log", (1,))
+        assert result.culprit.birth is not None
+        assert result.culprit.birth.kind == "log of a negative number"
 
 
 def test_arrays_that_are_not_kept_are_computed_again(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", broken.log_of_a_negative)
     with Recording.open(path) as whole, Recording.open(without_arrays(path)) as less:
-        one, other = why(whole, "loss/mean@2"), why(less, "loss/mean@2")
-        assert names(one) == names(other)
-        assert [each.words for each in one.root.chain()] == [
-            each.words for each in other.root.chain()
+        first, other = why(whole, "loss/mean@2"), why(less, "loss/mean@2")
+        assert names(first) == names(other)
+        assert [item.words for item in first.root.chain()] == [
+            item.words for item in other.root.chain()
         ]
         assert other.culprit.how == "recomputed"
         assert "recomputed" in render(other)
@@ -200,11 +200,11 @@ def test_a_chain_ends_where_arrays_end(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", broken.exploding_rnn)
     less = without_arrays(path, keep=("matmul", "reduction"))
     with Recording.open(less) as recording:
-        found = why(recording, "loss/mean")
-        assert found.root.number == np.inf or found.root.kind == "missing"
-        assert found.culprit.op == "matmul"
-        assert found.culprit.kind == "missing"
-        assert "were not kept" in found.culprit.words
+        result = why(recording, "loss/mean")
+        assert result.root.number == np.inf or result.root.kind == "missing"
+        assert result.culprit.op == "matmul"
+        assert result.culprit.kind == "missing"
+        assert "were not kept" in result.culprit.words
 
 
 def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
@@ -215,13 +215,13 @@ def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
             x @ w
 
     with run(program, tmp_path) as recording:
-        found = why(recording, "out/matmul")
-        first = found.root.operands[0]
+        result = why(recording, "out/matmul")
+        first = result.root.operands[0]
         assert (first.name, first.at, first.number, first.term) == ("x", (1,), 100.0, 500.0)
         assert first.share == pytest.approx(500 / 505)
-        assert [each.name for each in found.root.causes] == ["x", "w", "w"]
-        assert found.root.words == "matmul of 3 terms, the largest makes up 99%"
-        shares = [operand.share for operand in found.root.operands if operand.share is not None]
+        assert [cause.name for cause in result.root.causes] == ["x", "w", "w"]
+        assert result.root.words == "matmul of 3 terms, the largest makes up 99%"
+        shares = [operand.share for operand in result.root.operands if operand.share is not None]
         assert shares == pytest.approx([500 / 505, 3 / 505, 2 / 505])
 
 
@@ -251,7 +251,7 @@ def test_the_largest_exponent_leads_a_softmax(tmp_path: Path) -> None:
 
     with run(program, tmp_path) as recording:
         operands = why(recording, "softmax", 0).root.operands
-        assert [each.number for each in operands] == [-1.0, -4.0, -9.0]
+        assert [value.number for value in operands] == [-1.0, -4.0, -9.0]
 
 
 def test_what_does_not_exist(tmp_path: Path) -> None:
@@ -271,10 +271,10 @@ def test_what_does_not_exist(tmp_path: Path) -> None:
 
 def broken_program(program: Program, port: int, at: int) -> Callable[[], None]:
     def go() -> None:
-        arrays = [each.copy() for each in program.arrays()]
+        arrays = [array.copy() for array in program.arrays()]
         arrays[port].reshape(-1)[at] = np.nan
-        inputs = [ns.tensor(each, requires_grad=True, name=f"in{i}")
-                  for i, each in enumerate(arrays)]  # fmt: skip
+        inputs = [ns.tensor(array, requires_grad=True, name=f"in{i}")
+                  for i, array in enumerate(arrays)]  # fmt: skip
         program.loss(OURS, inputs).backward()
 
     return go
@@ -298,18 +298,18 @@ def test_a_nan_in_the_data_is_found_from_wherever_it_got_to(
                 (row.node, value) for row in recording.nodes() for value in row.node.outputs
                 if (known := recording.latest_at(value)) is not None and known.summary.nan_count
             ]  # fmt: skip
-            ends = [each for each in reached if each[0].phase == "forward"][-3:] + reached[-2:]
+            ends = [item for item in reached if item[0].phase == "forward"][-3:] + reached[-2:]
             for node, value in ends:
-                found = why(recording, value, "nan")
+                result = why(recording, value, "nan")
                 again = why(recording, value, "nan")
-                assert render(found) == render(again)
-                for _, cause in found.groups:
+                assert render(result) == render(again)
+                for _, cause in result.groups:
                     end = cause.culprit()
                     if node.phase == "backward" and end.birth is not None:
                         # The gradient of a maximum asks who is equal to it: no NaN is.
                         assert end.birth.kind == "0/0"
                         continue
-                    assert end.kind == "leaf", (node, render(found))
+                    assert end.kind == "leaf", (node, render(result))
                     assert end.name == f"in{port}"
                     place = np.ravel_multi_index(end.at, arrays[port].shape) if end.at else 0
                     assert place == at
@@ -335,11 +335,11 @@ def test_millions_of_operands_are_weighed_by_those_that_stand_out(tmp_path: Path
         np.sum(data)
 
     with run(program, tmp_path) as recording:
-        found = why(recording, "sum")
-        assert found.root.operands[0].at == (123_456,)
-        assert found.root.others == 200_000 - 6
-        found = why(recording, "sum_1")
-        assert found.root.words == "sum passes on the nan of x at [7] (one of 2 such operands)"
+        result = why(recording, "sum")
+        assert result.root.operands[0].at == (123_456,)
+        assert result.root.others == 200_000 - 6
+        result = why(recording, "sum_1")
+        assert result.root.words == "sum passes on the nan of x at [7] (one of 2 such operands)"
 
 
 def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:
@@ -348,10 +348,10 @@ def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:
         ns.tensor(np.array([[3.0, 0.0]]), name="x") @ w
 
     with run(program, tmp_path) as recording:
-        found = why(recording, "matmul")
-        chain = found.root.chain()
+        result = why(recording, "matmul")
+        chain = result.root.chain()
         assert (chain[0].birth.kind, chain[1].name, chain[1].at) == ("0*inf", "exp", (1, 0))
-        assert found.culprit.words.startswith("exp of 1000, above the largest float64")
+        assert result.culprit.words.startswith("exp of 1000, above the largest float64")
 
 
 def kept(steps: int) -> Callable[[], None]:
@@ -371,16 +371,16 @@ def kept(steps: int) -> Callable[[], None]:
 def test_the_operand_is_of_the_step_that_gives_the_result(tmp_path: Path) -> None:
     with run(kept(3), tmp_path) as recording:
         chain = why(recording, "subtract").root
-        assert [float(each.number) for each in chain.operands] == [np.exp(3.0), np.exp(1.0)]
+        assert [float(value.number) for value in chain.operands] == [np.exp(3.0), np.exp(1.0)]
         assert chain.words == "subtract of 20.09 and 2.718"
-        assert [each.step for each in chain.causes] == [3, 1]
+        assert [cause.step for cause in chain.causes] == [3, 1]
         assert Replay(recording).check().differences == ()
 
 
 def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
     with run(kept(9), tmp_path) as recording:
-        found = why(recording, "subtract")
-        assert "these operands do not reproduce it" in found.root.words
+        result = why(recording, "subtract")
+        assert "these operands do not reproduce it" in result.root.words
         assert "these operands" not in why(recording, "exp").root.words
         (checked,) = Replay(recording).check().differences
         assert checked.node == "subtract"
@@ -404,27 +404,27 @@ def test_inside_of_a_scan(tmp_path: Path) -> None:
             assert end.birth is not None
             assert end.birth.kind == "sqrt of a negative number"
         chain = why(recording, "scan:1[5, 2]").root.chain()
-        assert [each.how for each in chain][:2] == ["in scan[5]", "in scan[5]"]
+        assert [item.how for item in chain][:2] == ["in scan[5]", "in scan[5]"]
 
 
 @pytest.mark.parametrize("name", ["conv2d_input_grad", "conv2d_weight_grad", "solve_triangular"])
 def test_a_nan_that_is_added_times_zero_comes_from_an_operand(name: str, tmp_path: Path) -> None:
     op = ops.get(name)
-    found = 0
+    result = 0
     for i, sample in enumerate(op.samples(np.random.default_rng(0))):
-        first, second = (np.array(each) for each in sample.inputs)
+        first, second = (np.array(value) for value in sample.inputs)
         (second if name != "solve_triangular" else first).flat[-1:] = np.nan
 
-        def program(one: object = first, other: object = second, attrs: dict = sample.attrs):
-            apply(op, (ns.tensor(one), ns.tensor(other)), attrs)
+        def program(left_one: object = first, other: object = second, attrs: dict = sample.attrs):
+            apply(op, (ns.tensor(left_one), ns.tensor(other)), attrs)
 
         with Recording.open(recorded(tmp_path / f"{i}.nscope", program)) as recording:
             try:
                 answer = why(recording, name, "nan")
             except ReplayError:
                 continue  # it did not come through
-            found += 1
+            result += 1
             for _, cause in answer.groups:
                 assert cause.kind == "passed", cause.words
                 assert "passes on the nan" in cause.words
-    assert found
+    assert result

@@ -94,8 +94,8 @@ def check_slope(program: Any, data: np.ndarray, way: np.ndarray) -> None:
         warnings.simplefilter("ignore")
         slope = ns.grad(loss)(data).numpy()
         up, down = (loss(ns.tensor(data + shift * way)).item() for shift in (1e-6, -1e-6))
-    found = float(np.sum(np.conj(slope) * way).real)
-    assert found == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-6)
+    actual = float(np.sum(np.conj(slope) * way).real)
+    assert actual == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-6)
 
 
 # Their shapes are known only once their values are.

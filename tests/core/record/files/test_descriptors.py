@@ -67,7 +67,7 @@ def test_a_program_that_closes_what_it_did_not_open(
         preexec_fn=_usual_limits,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    contents = {each.name: each.read_bytes() for each in tmp_path.glob("mine*")}
+    contents = {path.name: path.read_bytes() for path in tmp_path.glob("mine*")}
     assert set(contents.values()) == {b"mine\n"}
     seq, closed = done.stdout.split()[:2]
     assert (closed == "True") is whole, done.stdout
@@ -130,11 +130,11 @@ def test_readers_in_a_program_are_out_of_its_reach_too(tmp_path: Path) -> None:
         threading.Thread(target=lambda: Recording.open(tmp_path / "r.nscope").close())
         for _ in range(8)
     ]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     with Recording.open(tmp_path / "r.nscope") as recording:
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
         numbers = held([str(tmp_path / f"r.nscope{suffix}") for suffix in ("", "-wal", "-shm")])
         assert len(numbers) >= 5
         floor = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 64, 4096)

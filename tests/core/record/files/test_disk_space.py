@@ -316,10 +316,10 @@ def test_arrays_that_fell_to_the_budget_are_back_after_a_failure(tmp_path: Path)
     def content(failing: bool) -> list[tuple[int, ...]]:
         path = tmp_path / f"{failing}.nscope"
         writer = Writer(path, budget_bytes=100)
-        one = [(value, value, np.full(40, value, np.uint8)) for value in (1, 2)]
+        first = [(value, value, np.full(40, value, np.uint8)) for value in (1, 2)]
         two = [(value, value, np.full(40, value, np.uint8)) for value in (3, 4, 5)]
         writer.begin()
-        writer.add_blobs(one)
+        writer.add_blobs(first)
         writer.execute("COMMIT")
         if failing:
             writer.begin()

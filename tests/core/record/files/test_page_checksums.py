@@ -45,7 +45,7 @@ def shown(path: Path) -> tuple[str, list[Any]]:
         arrays = []
         for row in recording.executions():
             for value in next(
-                (each.node.outputs for each in recording.nodes() if each.node.id == row.node), ()
+                (node.node.outputs for node in recording.nodes() if node.node.id == row.node), ()
             ):
                 array = recording.array(value, row.seq)
                 arrays.append(None if array is None else array.tobytes())
@@ -68,13 +68,13 @@ def pages_of(path: Path, table: str) -> list[int]:
         "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
     ).fetchone()
     database.close()
-    found, waiting = [], [root - 1]
+    result, waiting = [], [root - 1]
     while waiting:
         number = waiting.pop()
         start = number * PAGE
         kind, cells = content[start], int.from_bytes(content[start + 3 : start + 5], "big")
         if kind != 5:
-            found.append(number)
+            result.append(number)
             continue
         waiting.append(int.from_bytes(content[start + 8 : start + 12], "big") - 1)
         for cell in range(cells):
@@ -82,7 +82,7 @@ def pages_of(path: Path, table: str) -> list[int]:
                 content[start + 12 + 2 * cell : start + 14 + 2 * cell], "big"
             )
             waiting.append(int.from_bytes(content[at : at + 4], "big") - 1)
-    return sorted(found)
+    return sorted(result)
 
 
 def test_a_flipped_bit_is_noticed_or_the_same_is_shown(whole: Path, tmp_path: Path) -> None:
@@ -99,16 +99,16 @@ def test_a_flipped_bit_is_noticed_or_the_same_is_shown(whole: Path, tmp_path: Pa
         changed[place // 8] ^= 1 << place % 8
         flipped.write_bytes(changed)
         try:
-            note, found = shown(flipped)
+            note, result = shown(flipped)
         except RecordingError as error:
             assert "damaged" in str(error)  # noqa: PT017
             noticed += 1
             continue
-        assert note or found == everything, f"bit {place}"
+        assert note or result == everything, f"bit {place}"
         noticed += bool(note)
         assert flipped.read_bytes() == changed
     assert noticed > 0.55 * len(places)
-    assert [each.name for each in tmp_path.iterdir()] == ["flipped.nscope"]
+    assert [path.name for path in tmp_path.iterdir()] == ["flipped.nscope"]
 
 
 @pytest.mark.parametrize("table", ["execution", "summary", "log", "chunk", "step"])
@@ -123,13 +123,13 @@ def test_the_rest_of_a_recording_with_a_damaged_page_is_shown(
     content[number * PAGE : (number + 1) * PAGE] = fresh
     damaged = tmp_path / "damaged.nscope"
     damaged.write_bytes(content)
-    note, found = shown(damaged)
+    note, result = shown(damaged)
     assert f"1 of its {len(page_checksums.read_seal(whole).sums):,} pages changed" in note  # type: ignore[union-attr]
     assert f"at byte {number * PAGE:,}; the intact part is shown; missing: rows of " in note
     assert table in note
     with Recording.open(whole) as before, Recording.open(damaged) as after:
         assert before.run().id == after.run().id
-        assert {each.node.id for each in after.nodes()} == {each.node.id for each in before.nodes()}
+        assert {node.node.id for node in after.nodes()} == {node.node.id for node in before.nodes()}
         assert set(after.executions()) <= set(before.executions())
         assert set(after.logs()) <= set(before.logs())
         if table == "execution":
@@ -137,7 +137,7 @@ def test_the_rest_of_a_recording_with_a_damaged_page_is_shown(
             assert after.logs() == before.logs()
         else:
             assert after.executions() == before.executions() or table == "step"
-    assert found
+    assert result
 
 
 @pytest.mark.parametrize("how", ["zeros", "noise"])
@@ -146,10 +146,10 @@ def test_a_wrong_head_is_put_back(how: str, whole: Path, tmp_path: Path) -> None
     content[:PAGE] = bytes(PAGE) if how == "zeros" else random.Random(2).randbytes(PAGE)
     damaged = tmp_path / "damaged.nscope"
     damaged.write_bytes(content)
-    note, found = shown(damaged)
+    note, result = shown(damaged)
     assert "at byte 0; the intact part is shown" in note
     assert "missing" not in note
-    assert found == shown(whole)[1]
+    assert result == shown(whole)[1]
 
 
 def test_it_is_said_on_the_command_line(
@@ -165,9 +165,9 @@ def test_it_is_said_on_the_command_line(
 
 def test_a_damaged_page_without_a_seal(whole: Path, tmp_path: Path) -> None:
     """As of earlier releases: SQLite notices, and the rest is shown."""
-    found = page_checksums.read_seal(whole)
-    assert found is not None
-    content = bytearray(whole.read_bytes()[: found.page * len(found.sums)])
+    result = page_checksums.read_seal(whole)
+    assert result is not None
+    content = bytearray(whole.read_bytes()[: result.page * len(result.sums)])
     pages = pages_of(whole, "execution")
     number = pages[len(pages) // 2]
     content[number * PAGE : (number + 1) * PAGE] = bytes(PAGE)
@@ -176,15 +176,15 @@ def test_a_damaged_page_without_a_seal(whole: Path, tmp_path: Path) -> None:
     note, _ = shown(damaged)
     assert "is damaged" in note
     assert "the intact part is shown; missing: rows of execution" in note
-    assert found.page == PAGE
+    assert result.page == PAGE
 
 
 def test_a_recording_without_a_seal_or_with_a_damaged_one_is_read(
     whole: Path, tmp_path: Path
 ) -> None:
-    found = page_checksums.read_seal(whole)
-    assert found is not None
-    content, end = whole.read_bytes(), found.page * len(found.sums)
+    result = page_checksums.read_seal(whole)
+    assert result is not None
+    content, end = whole.read_bytes(), result.page * len(result.sums)
     everything = shown(whole)[1]
     other = tmp_path / "other.nscope"
     for changed in (content[:end], content[: end + 2000], content[:-3], content + b"more"):
@@ -228,7 +228,7 @@ def test_a_branch_that_is_kept_is_no_damage(whole: Path, tmp_path: Path) -> None
     assert page_checksums.faults(path, page_checksums.read_seal(path)) == []  # type: ignore[arg-type]
     with Recording.open(path) as recording:
         assert not recording.note
-        assert [each.name for each in branches.read_branches(recording)] == ["try"]
+        assert [read_branch.name for read_branch in branches.read_branches(recording)] == ["try"]
     database = sqlite3.connect(path)  # by hand, or by an earlier release
     database.execute("UPDATE progress SET time_ns = 7")
     database.commit()

@@ -78,9 +78,7 @@ def hot_journal(path: Path, names: Path) -> None:
 
 
 def state_of(path: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        each.name: (each.read_bytes(), each.stat().st_mtime_ns) for each in path.parent.iterdir()
-    }
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in path.parent.iterdir()}
 
 
 def opened(path: Path) -> None:
@@ -160,12 +158,12 @@ def test_what_lies_beside_and_leads_elsewhere_is_left_alone(
         os.mkfifo(side)
     else:
         side.mkdir()
-    names = sorted(each.name for each in sent.parent.iterdir())
+    names = sorted(path.name for path in sent.parent.iterdir())
     for road in (opened, fold, lambda path: keep(path, ROW)):
         with contextlib.suppress(RecordingError):
             road(sent)
     assert canary.read_bytes() == b"mine" * 100
-    assert sorted(each.name for each in sent.parent.iterdir()) == names
+    assert sorted(path.name for path in sent.parent.iterdir()) == names
     assert list(folder.iterdir()) == []
 
 
@@ -190,8 +188,8 @@ def test_a_log_is_read_in_a_copy_which_is_shared_and_does_not_stay(
 ) -> None:
     path = dead(tmp_path)
     before = state_of(path)
-    with Recording.open(path) as one, Recording.open(path) as two:
-        assert one.last_seq() == two.last_seq() == 2
+    with Recording.open(path) as first, Recording.open(path) as two:
+        assert first.last_seq() == two.last_seq() == 2
         assert len(list(folder.iterdir())) == 1
     assert list(folder.iterdir()) == []
     assert state_of(path) == before
@@ -201,9 +199,9 @@ def test_a_log_is_read_in_a_copy_which_is_shared_and_does_not_stay(
 
 def test_closing_twice_takes_no_copy_from_another_reader(tmp_path: Path, folder: Path) -> None:
     path = dead(tmp_path)
-    with Recording.open(path) as one, Recording.open(path):
-        one.close()
-        one.close()
+    with Recording.open(path) as first, Recording.open(path):
+        first.close()
+        first.close()
         assert len(list(folder.iterdir())) == 1
 
 

@@ -95,8 +95,8 @@ def run(
             if stepped:
                 ns.step()
             x = body(x, step)
-            found = governor.governed(0) if step % 10 == 0 else None
-            if found and (found.executions > 100 or found.steps_left_out > 50):
+            result = governor.governed(0) if step % 10 == 0 else None
+            if result and (result.executions > 100 or result.steps_left_out > 50):
                 break
     return x.numpy(), step, tally
 
@@ -113,21 +113,21 @@ def test_of_steps_all_is_recorded_or_nothing(
         plain = body(plain, step)
     np.testing.assert_array_equal(plain.numpy(), result)
     with Recording.open(path) as recording:
-        found, dropped, rows = recording.governed(), recording.dropped(), recording.steps()
-        ran = Counter(each.step for each in recording.executions())
-        ops = {each.node.id: each.node.op for each in recording.nodes()}
-    assert found is not None
-    assert found.measured
-    assert not found.executions
-    assert [each.step for each in rows] == list(range(1, steps + 1))
-    assert all(each.end_seq is not None for each in rows)
-    observed = {each.step for each in rows if each.observed}
+        actual, dropped, rows = recording.governed(), recording.dropped(), recording.steps()
+        ran = Counter(execution.step for execution in recording.executions())
+        ops = {node.node.id: node.node.op for node in recording.nodes()}
+    assert actual is not None
+    assert actual.measured
+    assert not actual.executions
+    assert [row.step for row in rows] == list(range(1, steps + 1))
+    assert all(row.end_seq is not None for row in rows)
+    observed = {row.step for row in rows if row.observed}
     assert 1 in observed
-    assert (found.steps, found.steps_left_out) == (steps, steps - len(observed))
+    assert (actual.steps, actual.steps_left_out) == (steps, steps - len(observed))
     assert set(ran) == observed
     assert sum(ran.values()) + dropped.executions == len(tally.nodes)
     # Identity holds: each observed step ran the same nodes, beside what came from outside.
-    inside = [each for each in tally.nodes.values() if ops[each] != "tensor"]
+    inside = [node for node in tally.nodes.values() if ops[node] != "tensor"]
     assert set(Counter(inside).values()) == {len(observed)}
 
 
@@ -143,19 +143,19 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
         plain = body(plain, step)
     np.testing.assert_array_equal(plain.numpy(), result)
     with Recording.open(path) as recording:
-        found, dropped = recording.governed(), recording.dropped()
-        assert found is not None
+        actual, dropped = recording.governed(), recording.dropped()
+        assert actual is not None
         rows = recording._all("SELECT seq, node, times FROM execution ORDER BY seq")
         summaries = recording._all("SELECT count(*) FROM summary")[0][0]
         blobs = recording._all("SELECT count(*) FROM blob")[0][0]
-    assert found.executions > 100
-    assert found.limit == STRICT
+    assert actual.executions > 100
+    assert actual.limit == STRICT
     # Every execution has a row or is counted.
-    assert len(rows) + found.executions + dropped.executions == len(tally.nodes)
-    kept = summaries + found.summaries + dropped.summaries
+    assert len(rows) + actual.executions + dropped.executions == len(tally.nodes)
+    kept = summaries + actual.summaries + dropped.summaries
     assert kept == (tally.outputs if level != "timing" else 0)
-    assert found.values == (tally.outputs if level != "timing" else 0)
-    assert blobs + found.arrays + dropped.blobs == (tally.outputs if level == "values" else 0)
+    assert actual.values == (tally.outputs if level != "timing" else 0)
+    assert blobs + actual.arrays + dropped.blobs == (tally.outputs if level == "values" else 0)
     # What a node has run up to a row is right although rows before it are missing.
     times: dict[int, int] = {}
     so_far: dict[int, int] = {}
@@ -164,7 +164,7 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
     if not dropped.executions:
         assert all(so_far[seq] == count for seq, _, count in rows)
     assert all(tally.nodes[seq] == node for seq, node, _ in rows)
-    assert sum(each.executions for each in found.nodes) == found.executions
+    assert sum(node.executions for node in actual.nodes) == actual.executions
 
 
 def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     bus.emit(StepFinished(1, 20))
     assert recorder.close()
     with Recording.open(path) as recording:
-        assert [each.node for each in recording.executions()] == [1, 2]
+        assert [execution.node for execution in recording.executions()] == [1, 2]
 
 
 def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
@@ -194,19 +194,19 @@ def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
     chosen = ["op:tanh=values", "scope:work=timing"]
     _, _, tally = run(path, mixed, (100, 200), "summary", chosen, stepped=True)
     with Recording.open(path) as recording:
-        found = recording.governed()
-        assert found is not None
+        result = recording.governed()
+        assert result is not None
         names = {row.node.id: row.node for row in recording.nodes()}
         inside = {key for key, node in names.items() if node.scope == "work"}
         tanh = {key for key, node in names.items() if node.op == "tanh"}
         rows = recording.executions()
-        assert found.by_hand == len(inside) + len(tanh)
-        assert not {each.node for each in found.nodes} & (inside | tanh)
+        assert result.by_hand == len(inside) + len(tanh)
+        assert not {node.node for node in result.nodes} & (inside | tanh)
         ran = Counter(tally.nodes.values())
-        assert found.steps_left_out > 50
-        assert max(ran[each] for each in inside) == found.steps - found.steps_left_out
+        assert result.steps_left_out > 50
+        assert max(ran[item] for item in inside) == result.steps - result.steps_left_out
         for node in tanh | inside:
-            assert sum(each.node == node for each in rows) == ran[node]
+            assert sum(row.node == node for row in rows) == ran[node]
         for value in (names[key].outputs[0] for key in tanh):
             at = recording.latest_at(value)
             assert at is not None
@@ -222,20 +222,20 @@ def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
     x = start((4,))
     for step in range(MOST_STEPS):
         cheap(x, step)
-        if any("cannot be met" in each for each in lines):
+        if any("cannot be met" in line for line in lines):
             break
     observed.finish()
     assert ": less is recorded of " in lines[0]
     assert " nodes, values to " in lines[0]
     assert "; costliest " in lines[0]
-    assert any("the limit of 1x cannot be met" in each for each in lines)
+    assert any("the limit of 1x cannot be met" in line for line in lines)
     assert "over the limit, with as little recorded as allowed. Left out, of " in lines[-1]
     with Recording.open(path) as recording:
-        assert [each.text for each in recording.logs()] == lines
-        found = recording.governed()
-    assert found is not None
-    assert found.stuck
-    assert found.slowdown > STRICT
+        assert [log.text for log in recording.logs()] == lines
+        result = recording.governed()
+    assert result is not None
+    assert result.stuck
+    assert result.slowdown > STRICT
 
 
 def test_a_run_within_its_limit_loses_nothing(tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ def test_a_run_within_its_limit_loses_nothing(tmp_path: Path) -> None:
     observed.finish()
     assert lines[-1].endswith("Nothing was left out")
     with Recording.open(path) as recording:
-        found = recording.governed()
-        assert found is not None
-        assert (found.lowered, found.executions, found.arrays, found.nodes) == (0, 0, 0, ())
+        result = recording.governed()
+        assert result is not None
+        assert (result.lowered, result.executions, result.arrays, result.nodes) == (0, 0, 0, ())
         blobs = recording._all("SELECT count(*) FROM blob")[0][0]
         assert blobs == len(recording.executions())
 
@@ -269,10 +269,10 @@ def test_a_program_without_steps_is_lowered_by_op(tmp_path: Path) -> None:
             if governor.governed().executions > 10:
                 break
     with Recording.open(path) as recording:
-        found = recording.governed()
-        assert found is not None
-        assert (found.nodes[0].node, found.nodes[0].name) == (0, "new tanh nodes")
-        assert found.executions + len(recording.executions()) == len(recording.nodes())
+        result = recording.governed()
+        assert result is not None
+        assert (result.nodes[0].node, result.nodes[0].name) == (0, "new tanh nodes")
+        assert result.executions + len(recording.executions()) == len(recording.nodes())
 
 
 class Clock(Bus):
@@ -304,10 +304,10 @@ def test_time_in_the_debugger_is_not_the_programs(held_ns: int, tmp_path: Path) 
             clock.held_ns += held_ns
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = recording.governed()
-    assert found is not None
+        result = recording.governed()
+    assert result is not None
     # 0.2 ms of observing beside 0.68 ms; ten seconds more of program would make 1.0 of it.
-    assert 1.2 < found.slowdown < 1.5
+    assert 1.2 < result.slowdown < 1.5
 
 
 @pytest.mark.parametrize("before_ns", [0, 10_000_000_000])
@@ -328,9 +328,9 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
         governor.took(None, 0, 1_000_000)
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
-        found = recording.governed()
-    assert found is not None
-    assert 1.4 < found.slowdown < 1.6
+        result = recording.governed()
+    assert result is not None
+    assert 1.4 < result.slowdown < 1.6
 
 
 def test_a_selection_that_covers_no_node_is_told(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_levels_are_chosen_without_a_governor_too(tmp_path: Path) -> None:
         rows = recording.executions()
         for key, node in nodes.items():
             inside = node.scope == "work"
-            assert sum(each.node == key for each in rows) == (3 if inside else 1)
+            assert sum(row.node == key for row in rows) == (3 if inside else 1)
             at = recording.latest_at(node.outputs[0])
             assert (at is not None and at.summary.blob) == inside
 

@@ -112,7 +112,7 @@ def test_it_converges_within_the_ladders(
     if program.slowdown() > limit:
         # Only where nothing is left to lower, and then it is said.
         assert lowest
-        assert any(each.stuck for each in verdicts)
+        assert any(verdict.stuck for verdict in verdicts)
 
 
 @given(PROGRAMS, LIMITS)
@@ -183,7 +183,7 @@ def test_what_became_cheap_is_raised_again_and_what_was_raised_too_early_waits_l
     program.nodes = [("values", 2 * WINDOW_NS)]
     program.run(governor, 5)
     program.nodes = [("values", 1_000_000)]
-    again = [bool(each.changes) for each in program.run(governor, 60)]
+    again = [bool(item.changes) for item in program.run(governor, 60)]
     assert True in again
     assert program.rungs[0] == 0
 

@@ -51,39 +51,39 @@ def emit_steps(
 
 
 def test_the_step_of_a_first_one_is_kept_with_the_one_before_it() -> None:
-    found = FirstNonfinite()
+    result = FirstNonfinite()
     for step in range(1, 6):
-        found.step_began(10 * step, step)
-        found.step_ended(10 * step + 9, broken=False)
-    found.found("nan", 33)
-    found.found("nan", 44)
-    found.found("inf", 41)
-    assert found.committed(59) == [Span(20, 40, 3), Span(30, 50, 4)]
-    assert found.committed(60) == []
-    assert (found.checked, found.needed_from) == (60, 50)
+        result.step_began(10 * step, step)
+        result.step_ended(10 * step + 9, broken=False)
+    result.found("nan", 33)
+    result.found("nan", 44)
+    result.found("inf", 41)
+    assert result.committed(59) == [Span(20, 40, 3), Span(30, 50, 4)]
+    assert result.committed(60) == []
+    assert (result.checked, result.needed_from) == (60, 50)
 
 
 def test_a_step_that_runs_is_kept_when_it_is_over() -> None:
-    found = FirstNonfinite()
-    found.step_began(10, 1)
-    found.step_ended(19, broken=False)
-    found.step_began(20, 2)
-    found.found("nan", 25)
-    assert found.committed(27) == []
-    assert found.needed_from == 10
-    found.step_ended(29, broken=True)
-    assert found.committed(28) == []  # its last values are not recorded yet
-    assert found.committed(29) == [Span(10, 30, 2)]
+    result = FirstNonfinite()
+    result.step_began(10, 1)
+    result.step_ended(19, broken=False)
+    result.step_began(20, 2)
+    result.found("nan", 25)
+    assert result.committed(27) == []
+    assert result.needed_from == 10
+    result.step_ended(29, broken=True)
+    assert result.committed(28) == []  # its last values are not recorded yet
+    assert result.committed(29) == [Span(10, 30, 2)]
 
 
 def test_outside_of_steps_all_that_is_held_is_kept() -> None:
-    found = FirstNonfinite()
-    found.found("inf", 4)
-    assert found.committed(7) == [Span(0, 8, 0)]
-    found.step_began(10, 1)
-    found.step_ended(19, broken=False)
-    found.found("nan", 22)
-    assert found.committed(25) == [Span(10, 26, 0)]
+    result = FirstNonfinite()
+    result.found("inf", 4)
+    assert result.committed(7) == [Span(0, 8, 0)]
+    result.step_began(10, 1)
+    result.step_ended(19, broken=False)
+    result.found("nan", 22)
+    assert result.committed(25) == [Span(10, 26, 0)]
 
 
 @pytest.mark.parametrize("lagging", [False, True])

@@ -21,9 +21,9 @@ from tests.core.record.runs import RUN, chain, finished, record
 
 def keeping(path: Path) -> Keeping:
     with Recording.open(path) as recording:
-        found = recording.keeping()
-    assert found is not None
-    return found
+        result = recording.keeping()
+    assert result is not None
+    return result
 
 
 def whole_steps(path: Path) -> set[int]:
@@ -40,7 +40,7 @@ def test_the_last_steps_are_whole_at_the_end(level: Level, tmp_path: Path) -> No
     assert whole_steps(path) == {4, 5}
     with Recording.open(path) as recording:
         state = recording.state_at(recording.last_seq())
-        assert [each.flags for each, _ in state] == [HAS_SUMMARY | WANTED] * 2
+        assert [item.flags for item, _ in state] == [HAS_SUMMARY | WANTED] * 2
         at = recording.latest_at(2)
         assert at is not None
         assert (at.step, at.summary.min, at.summary.blob) == (5, 502, True)
@@ -48,7 +48,7 @@ def test_the_last_steps_are_whole_at_the_end(level: Level, tmp_path: Path) -> No
         assert array is not None
         np.testing.assert_array_equal(array, np.full((2, 3), 502, dtype=np.float32))
         total, rows, points = recording.history(1)
-        assert [each.flags for each in rows[:3]] == [HAS_SUMMARY * (level == "summary")] * 3
+        assert [row.flags for row in rows[:3]] == [HAS_SUMMARY * (level == "summary")] * 3
         assert total == 5
         assert [point is not None for point in points[:3]] == [level == "summary"] * 3
     assert keeping(path).newest_steps == 2
@@ -72,7 +72,7 @@ def test_a_stop_finds_the_step_so_far_whole(tmp_path: Path) -> None:
         at = recording.latest_at(1, here)
         assert at is not None
         assert (at.seq, at.summary.blob) == (here, True)
-        flags = [each.flags for each in recording.executions(node=2)]
+        flags = [execution.flags for execution in recording.executions(node=2)]
         assert flags == [0, 0, HAS_SUMMARY | HAS_NAN | WANTED]
     assert recorder.flush()
     assert recorder.close()
@@ -91,9 +91,9 @@ def test_layout_and_attributes_come_along(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         assert recording.strides(1, seq) == array.strides
         assert recording.calls() == {seq: {"x2": 3.5}}
-        found = recording.array(1, seq)
-        assert found is not None
-        np.testing.assert_array_equal(found, array)
+        result = recording.array(1, seq)
+        assert result is not None
+        np.testing.assert_array_equal(result, array)
 
 
 def test_a_value_that_a_watch_kept_is_not_kept_twice(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_by_default_the_last_observed_steps_of_a_program_are_whole(tmp_path: Pat
             x = np.tanh(x @ x) + 0.1
     observed.finish()
     with Recording.open(path) as recording:
-        seen = [each.step for each in recording.steps() if each.observed]
+        seen = [step.step for step in recording.steps() if step.observed]
         last = set(seen[-2:])
         assert last <= recording.steps_with_arrays()
         for row in recording.executions():

@@ -72,11 +72,11 @@ def compare(function: Callable[..., Any], *arrays: Any, native: bool = True) -> 
         assert runner.python == {}, runner.python
     with np.errstate(all="ignore"):
         right = PlainRunner(result).run(feeds)
-        got = runner.run(feeds)
-        for first, other in zip(got, right, strict=True):
+        actual = runner.run(feeds)
+        for first, other in zip(actual, right, strict=True):
             near(first, other)
         alone = one_by_one(runner, result, feeds)
-    for first, other in zip(alone, got, strict=True):
+    for first, other in zip(alone, actual, strict=True):
         assert np.asarray(first).tobytes() == np.asarray(other).tobytes()
     return runner
 
