@@ -15,6 +15,7 @@ import msgspec
 
 from nodescope.debug.report.advice import lines as advice_lines
 from nodescope.debug.watch.check_report import CheckReport, WatchOutcome
+from nodescope.record.rows import Dropped
 
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
@@ -62,9 +63,8 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         lines.append(f"nothing was checked: {none}{reason}")
         if report.advice is not None:
             lines += advice_lines(report.advice)
-    if any(report.lost.values()):
-        losses = ", ".join(f"{count:,} {noun}" for noun, count in report.lost.items() if count)
-        lines.append(f"the recording lost {losses}")
+    if lost := Dropped(**report.lost).words:
+        lines.append(f"not recorded: {lost}")
     if report.recording:
         file = Path(report.recording)
         inside = home is not None and file.is_relative_to(home)

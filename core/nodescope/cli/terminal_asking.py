@@ -308,7 +308,8 @@ def _in_step(controller: Controller, value: ValueAtMoment, step: int) -> ValueAt
         executions = history.recording.executions(ran - 1, ran)
         if executions and executions[0].step == step:
             raise UsageError(f"{value.name} has no statistics in step {step}")
-        raise UsageError(f"{value.name} was not computed in step {step}")
+        when = f"in step {step}" if step > 0 else "before the first step"
+        raise UsageError(f"{value.name} was not computed {when}")
     array = history.recording.array(value.value, recorded.seq) if recorded.summary.blob else None
     missing = "" if array is not None else "its elements were not recorded"
     return ValueAtMoment(

@@ -163,6 +163,22 @@ class Dropped(msgspec.Struct, frozen=True):
     summaries: int = 0
     executions: int = 0
 
+    @property
+    def words(self) -> str:
+        """What it is, and why; ``""`` if nothing is missing."""
+        behind = "the recorder fell behind"
+        full = f"the byte budget was used up, or {behind}; --budget raises it"
+        parts = (
+            (self.blobs, "elements of", "value", full),
+            (self.summaries, "statistics of", "value", behind),
+            (self.executions, "", "execution", behind),
+        )
+        return ", ".join(
+            f"{what} {count:,} {noun}{'s' * (count != 1)} ({why})".lstrip()
+            for count, what, noun, why in parts
+            if count
+        )
+
 
 class Unwritten(msgspec.Struct, frozen=True):
     """What could not be written to the disk, counted; all of it is also counted in `Dropped`.

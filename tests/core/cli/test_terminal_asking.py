@@ -185,6 +185,7 @@ MISTAKES = {
     "fork": "fork takes a value",
     "fork w": "is not a change of a value",
     "diff w 7": "was not computed in step 7",
+    "diff sum 0": "was not computed before the first step",
     "diff a b c": "is not a value and up to two steps",
     "rule nosuch": "no watch rule named 'nosuch'",
     "rule loss: value": "'condition(condition=\"max(value) > 3\") on loss/mean'",

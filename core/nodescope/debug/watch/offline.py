@@ -183,10 +183,8 @@ class Coverage(msgspec.Struct, frozen=True):
                 )
         if self.left:
             lines.append(f"not evaluated from step {self.left} on: time limit reached")
-        lost = msgspec.structs.asdict(self.dropped)
-        if any(lost.values()):
-            losses = ", ".join(f"{count} {noun}" for noun, count in lost.items() if count)
-            lines.append(f"the recording lost {losses}")
+        if self.dropped.words:
+            lines.append(f"not recorded: {self.dropped.words}")
         return lines
 
 

@@ -279,7 +279,7 @@ function Share(props: { readonly within: number; readonly wall: number }): JSX.E
         </div>
         <p class="mi t3">
           {formatDuration(props.within)} in operations ({percent(part())}); the rest is Python,
-          data, recording and stops
+          data, recording and waiting
         </p>
       </div>
     </Show>
