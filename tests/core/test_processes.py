@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 MODULES = """
 import sys
 from nodescope import cli
-from nodescope.cli import check, compare, dap, other, run, why
+from nodescope.cli import check, compare, dap, demo, doctor, export, passes, run, runs, why
 import nodescope.export.svg, nodescope.export.dot
 import nodescope_server.__main__, py_mini_racer, uvicorn.protocols.http.h11_impl
 import uvicorn.protocols.websockets.websockets_sansio_impl, uvicorn.loops.asyncio
