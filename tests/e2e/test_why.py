@@ -44,7 +44,7 @@ def stopped_at_the_loss(start: Start, page: Page, folder: Path) -> Debuggee:
 
 def on_canvas(page: Page, text: str) -> int:
     """How many boxes of the graph have this sign."""
-    svg = page.evaluate("window.__nodescope.view.toSvg()")
+    svg = page.evaluate('window.__nodescope.view.toSvg("screen", { title: "", fonts: "" })')
     return len(re.findall(f">{text}</text>", svg))
 
 
