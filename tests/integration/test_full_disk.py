@@ -122,7 +122,9 @@ def test_a_disk_that_stays_full_costs_values_and_not_the_run(tmp_path: Path) -> 
     total = sum(float(np.tanh(np.arange(5000.0) + step).sum()) * 20 for step in range(1, 41))
     assert float(program.expect("total ").split()[1]) == pytest.approx(total)
     line = program.expect("the disk was full: ")
-    assert "of steps 4 to 40 could not be recorded" in line or "of steps 5 to 40" in line
+    lost_steps = re.search(r"of steps (\d+) to 40 could not be recorded", line)
+    assert lost_steps is not None
+    assert 4 <= int(lost_steps[1]) <= 10  # it depends on when the log is merged
     assert program.end() == 3
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert recording.run().status == 3
