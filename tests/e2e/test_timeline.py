@@ -23,7 +23,7 @@ w = ns.parameter(np.ones((4, 4)), name="w")
 
 def batches():
     for k in range(60):
-        time.sleep(0.05 if k < 2 else 0.004)
+        time.sleep(0.15 if k < 2 else 0.004)
         yield np.ones((8, 4))
 
 for batch in ns.steps(batches()):

@@ -166,6 +166,7 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path
         for _ in range(50):
             recorder.emit(finished(GRAPH.nodes[0], np.zeros(2000), step=step))
         recorder.emit(StepFinished(step, step + 1, losses=(Loss(1, 0.5),)))
+        recorder.flush(20.0)  # so that the writer never falls behind
         emitted, step = emitted + 50, step + 1
     late = chain(["x", "late"])
     recorder.emit(late)
