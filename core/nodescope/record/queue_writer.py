@@ -439,9 +439,9 @@ class QueueWriter:
             self._lose(batch.left_out(Omit.EXECUTIONS))
             while self._missed:
                 batch.missed(self._missed.popleft())
-            self._lost_structure = batch.structure  # as long as it is not written
+            feared = self._lost_structure = batch.structure  # as long as it is not written
             self._conclude()
-            if self._lost_structure:
+            if self._lost_structure != feared:  # the file says so
                 with contextlib.suppress(sqlite3.Error):  # then more is told than is missing
                     self._conclude()
             self._committed = self._seq

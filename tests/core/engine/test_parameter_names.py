@@ -41,7 +41,7 @@ def test_names_come_from_the_assignment(monkeypatch: Any) -> None:
     if (walrus := ns.parameter(np.ones(2))).shape:
         left_one = other = ns.parameter(np.ones(2))
     assert _names(first, annotated, inner.weight, table["key"], walrus, left_one, other) == [
-        "first", "annotated", "weight_1", "key", "walrus", "one", "one",
+        "first", "annotated", "weight_1", "key", "walrus", "left_one", "left_one",
     ]  # fmt: skip
     assert _names(thing.kernel_t1, inner.kernel_t1) == ["kernel_t1", "kernel_t1_1"]
 

@@ -149,7 +149,10 @@ def test_a_log_that_cannot_grow_is_merged_before_anything_is_left_out(merges: bo
     assert bool(texts) == (not merges)
 
 
-def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("late_nodes", [1, 300], ids=["fits", "needs what was set aside"])
+def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
+    late_nodes: int, tmp_path: Path
+) -> None:
     path, told, faults = tmp_path / "r.nscope", Told(), []
     recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
@@ -159,7 +162,7 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path
     recorder.emit(StepFinished(1, 1, losses=(Loss(1, 0.5),)))
     assert recorder.flush(20.0)
     fill(recorder)
-    set_aside(recorder, pages=40)
+    set_aside(recorder, pages=80)
     emitted, step = 1, 2
     while not told.full.is_set():
         recorder.emit(StepStarted(step, step))
@@ -168,7 +171,8 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path
         recorder.emit(StepFinished(step, step + 1, losses=(Loss(1, 0.5),)))
         recorder.flush(20.0)  # so that the writer never falls behind
         emitted, step = emitted + 50, step + 1
-    late = chain(["x", "late"])
+    names = ["x", *(f"late_{number}" for number in range(late_nodes))]
+    late = chain(names)
     recorder.emit(late)
     recorder.emit(RunFinished(3, "ValueError: full", 99))
     recorder.close(20.0)
@@ -176,7 +180,7 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(tmp_path
     unwritten = recorder.unwritten
     with Recording.open(path) as recording:
         assert recording.last_seq() == recorder.committed_seq
-        assert [row.node.name for row in recording.nodes()][-2:] == ["x", "late"]
+        assert [row.node.name for row in recording.nodes()][-len(names) :] == names
         assert [row.step for row in recording.steps()] == list(range(1, step))
         assert all(row.end_ns is not None for row in recording.steps())
         assert [row.step for row in recording.losses()] == list(range(1, step))
