@@ -46,12 +46,12 @@ def _(patch: Patch) -> None:
 
 @planted("operand_forgotten", found_by="numpy", help="a place is free before its last use")
 def _(patch: Patch) -> None:
-    moment = place.ProgramStep
+    step = place.ProgramStep
 
     def blind(makes: Any, reads: Any, replaces: Any = ()) -> Any:
-        return moment(makes, reads[:1], replaces)
+        return step(makes, reads[:1], replaces)
 
-    patch.setattr(place, "Moment", blind)
+    patch.setattr(place, "ProgramStep", blind)
 
 
 @planted("views_forgotten", found_by="numpy", help="a place is free while a view of it is used")
