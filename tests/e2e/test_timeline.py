@@ -97,7 +97,7 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     page.mouse.up()  # it is gone to, and the columns stay
     expect(words).to_contain_text(f"step {pointed[1]} · ")
     expect(tip).to_contain_text(f"step {pointed[1]} · ")
-    page.mouse.dblclick(*at(0.6, -40))  # a step that is clicked twice is shown whole
+    page.mouse.dblclick(*at(0.8, -40))  # a step that is clicked twice is shown whole
     hover(0.15, PHASES_Y, r"step \d\d, at")
     timeline.focus()
     page.keyboard.press("Home")
