@@ -39,7 +39,7 @@ test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, i
 	.venv-torch/bin/python -m pytest tests/torch
 
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
-	.venv-jax/bin/python -m pytest tests/jax
+	.venv-jax/bin/python -m pytest --timeout 600 tests/jax
 
 test-all: test test-deep test-samples test-torch test-jax  ## All of these
 
@@ -80,6 +80,7 @@ format: .make/check  ## Format the Python sources
 
 clean:  ## Remove everything that was made
 	rm -rf .venv .venv-torch .venv-jax .make web/node_modules web/tools/node_modules server/nodescope_server/_web
+	rm -f core/nodescope/native/_core.*
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
@@ -91,7 +92,7 @@ clean:  ## Remove everything that was made
 	$(PYTHON) -m venv .venv
 	@mkdir -p .make && touch $@
 
-.make/install: .make/venv pyproject.toml hatch_build.py
+.make/install: .make/venv pyproject.toml hatch_build.py $(wildcard core/native/*)
 	$(PIP) install '$(NODE_WHEEL)'
 	NODESCOPE_SKIP_WEB=1 $(PIP) install -e .
 	@touch $@

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     parser.addoption(
         "--forked", action="store_true",
-        help="fork the commands of nodescope from a process that has imported it; see tests/forked",
+        help="fork commands of nodescope from a process that has imported it; see tests/forked",
     )  # fmt: skip
     parser.addoption(
         "--slow-page", metavar="FACTOR", type=float, default=1,
@@ -53,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
     depth.choose(config.getoption("--depth"))
-    forked.choose(config.getoption("--forked"))
+    forked.choose(sys.platform == "linux" and config.getoption("--forked"))
     # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,7 +5,10 @@ not new interpreters. A process that holds nodescope, the server and NumPy is st
 of them, and forks each, also on behalf of these commands. What a test says of imports, of Python's
 own options or of what the command line looks like from outside needs `subprocess`.
 
-That is so with ``pytest --forked``; else `Popen` is `subprocess.Popen`.
+Without ``pytest --forked``, and where the system is not Linux, `Popen` is `subprocess.Popen`. That
+new interpreters work is tested by those tests that use `subprocess`, such as
+`tests/core/cli/test_as_plain.py`, `tests/core/test_processes.py`, `tests/server/test_main.py` and
+`tests/samples/test_broken.py`.
 
 Invariant: what runs is what would run in a new interpreter.
 """
@@ -16,7 +19,9 @@ import ast
 import atexit
 import contextlib
 import fcntl
+import gc
 import importlib
+import io
 import os
 import random
 import runpy
@@ -26,6 +31,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,8 +46,11 @@ _IMPORTED = (
     "nodescope.cli.why", "nodescope.dap.launching", "nodescope.dap.debuggee",
     "nodescope.link.client", "nodescope_server.__main__", "numpy.random", "tests.forked",
 )  # fmt: skip
-# Python, NumPy and nodescope read these when they are imported.
-_READ_AT_START = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NODESCOPE_", "LC_", "LANG", "TZ")
+# Python, NumPy, nodescope and what the server uses read these when they are imported.
+_READ_AT_START = (
+    "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NODESCOPE_MODE", "LC_", "LANG", "TZ",
+    "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_",
+)  # fmt: skip
 _NOT_AT_START = ("PYTHONUNBUFFERED",)
 # Run as a frozen module is, it is nobody's line: not the program's, not nodescope's.
 _SOURCE = (
@@ -79,8 +88,10 @@ class Popen(subprocess.Popen[Any]):
             "env": dict(os.environ if env is None else env), "session": new_session,
             "parent": os.getpid(), "terminal": preexec is own_terminal, "passed": list(pass_fds),
         }  # fmt: skip
-        self._reply, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            # A program may close all files that it could have opened.
+            self._reply = socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 256))
             fds = [theirs.fileno(), _channel().fileno(), *streams, *pass_fds]
             socket.send_fds(_channel(), [repr(request).encode()], fds)
         self.pid = int(self._reply.recv(64))
@@ -105,11 +116,16 @@ class Popen(subprocess.Popen[Any]):
     def _internal_poll(self, *args: Any, **kwargs: Any) -> int | None:
         if getattr(self, "_reply", None) is None:
             return super()._internal_poll(*args, **kwargs)  # type: ignore[misc,no-any-return]
-        with self._waitpid_lock:  # type: ignore[attr-defined]
+        lock = self._waitpid_lock  # type: ignore[attr-defined]
+        if not lock.acquire(blocking=False):
+            return None  # another thread waits for it, and holds the lock meanwhile
+        try:
             if self.returncode is None:
                 pid, status = self._try_wait(os.WNOHANG)
                 if pid:
                     self._handle_exitstatus(status)  # type: ignore[attr-defined]
+        finally:
+            lock.release()
         return self.returncode
 
 
@@ -132,12 +148,16 @@ def own_terminal() -> None:
     os.close(os.open(os.ttyname(1), os.O_RDWR))
 
 
-def run(args: list[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    args: list[str], *, timeout: float, input: Any = None, **options: Any
+) -> subprocess.CompletedProcess[Any]:
     """As `subprocess.run`, of a command whose output is captured."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        pipes["stdin"] = subprocess.PIPE
     with Popen(args, **pipes, **options) as process:
         try:
-            stdout, stderr = process.communicate(timeout=timeout)
+            stdout, stderr = process.communicate(input, timeout=timeout)
         except BaseException:
             process.kill()
             raise
@@ -151,10 +171,11 @@ def _is_ours(args: Any, env: dict[str, str] | None) -> bool:
     if not command and not any(word in " ".join(args[1:4]) for word in _OWN_CODE):
         return False
     given, here = (os.environ if env is None else env), _environment()
+    ignored = ("PYTHON",) if "-I" in args[1:3] else ()
     return all(
-        given.get(name) == here.get(name)
+        (given.get(name) or "") == (here.get(name) or "")  # what is empty is as if it were not set
         for name in {*given, *here}
-        if name.startswith(_READ_AT_START) and name not in _NOT_AT_START
+        if name.startswith(_READ_AT_START) and not name.startswith((*_NOT_AT_START, *ignored))
     )
 
 
@@ -190,6 +211,7 @@ def serve(channel_fd: int) -> None:
     """Import, then fork what is asked for. Returns in what was forked, once that has run."""
     for name in _IMPORTED:
         importlib.import_module(name)
+    del sys.modules["nodescope_server.__main__"]  # it is run, not imported
     channel = socket.socket(fileno=channel_fd)
     watched = selectors.DefaultSelector()
     watched.register(channel, selectors.EVENT_READ)
@@ -244,9 +266,11 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=stream.isatty(), write_through=unbuffered)  # type: ignore[union-attr]
+    # The last thing at the end: what was imported is not looked at, and so copied, once more.
+    atexit.register(gc.freeze)
+    _open_streams(buffered=not os.environ.get("PYTHONUNBUFFERED"))
+    main_thread: Any = threading.main_thread()
+    main_thread._set_native_id()  # Python 3.11 leaves it the number of the process that forked
     random.seed()
     sys.modules["numpy"].random.seed()
     private_copies = sys.modules["nodescope.record.files.private_copies"]
@@ -260,6 +284,26 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     return list(request["args"])
 
 
+def _open_streams(*, buffered: bool) -> None:
+    """What Python does with the standard streams when it starts: they are other files now."""
+    for name, fd in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        before = getattr(sys, name)
+        raw = open(fd, "rb" if fd == 0 else "wb", buffering=0, closefd=False)  # noqa: SIM115
+        binary: Any = raw
+        if fd == 0:
+            binary = io.BufferedReader(raw)  # type: ignore[arg-type]
+        elif buffered:
+            binary = io.BufferedWriter(raw)  # type: ignore[arg-type]
+        stream = io.TextIOWrapper(
+            binary, before.encoding, before.errors, newline=None if fd == 0 else "\n",
+            line_buffering=buffered and (fd == 2 or raw.isatty()),
+            write_through=fd > 0 and not buffered,
+        )  # fmt: skip
+        stream.mode = "r" if fd == 0 else "w"  # type: ignore[misc]
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def _run(args: list[str]) -> None:
     """What Python does with a command line: ``-m``, or ``-c``, perhaps isolated."""
     sys.orig_argv[:] = args
@@ -268,12 +312,13 @@ def _run(args: list[str]) -> None:
     sys.argv[:] = [kind, *args[3 + len(options) :]]
     sys.path[:1] = [] if "-I" in options else [os.getcwd() if kind == "-m" else ""]
     sys.modules["nodescope.processes"].leave_current_folder()
-    if kind == "-m":
-        runpy.run_module(code, run_name="__main__", alter_sys=True)
-        return
     names = vars(sys.modules["__main__"])
     for name in [name for name in names if not name.startswith("__")]:
         del names[name]
+    if kind == "-m":
+        as_main: Any = vars(runpy)["_run_module_as_main"]  # which Python calls for ``-m``
+        as_main(code)
+        return
     exec(compile(code, "<string>", "exec"), names)
 
 

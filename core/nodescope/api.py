@@ -17,14 +17,13 @@ from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import version as _installed_version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from nodescope import interactive, telling
 from nodescope.adapters.attached import Attached, framework_of, known_adapters
 from nodescope.debug.breakpoints.node_selectors import SelectionUse
-from nodescope.debug.controller import Controller
 from nodescope.debug.gate.explicit_breakpoint import ask
 from nodescope.debug.gate.gate import Gate
 from nodescope.debug.gate.uncaught_exceptions import Uncaught
@@ -47,7 +46,6 @@ from nodescope.events import (
 )
 from nodescope.ir.capabilities import Framework
 from nodescope.link.address import Address, find
-from nodescope.link.client import Handlers, Link
 from nodescope.protocol import (
     Breakpoint,
     Command,
@@ -64,6 +62,10 @@ from nodescope.record.recent import remember
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Advice
+
+if TYPE_CHECKING:
+    from nodescope.debug.controller import Controller
+    from nodescope.link.client import Link
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 DEFAULT_SLOWDOWN: Final = 2.0
@@ -125,7 +127,6 @@ class Run:
         if level not in LEVELS:
             raise UsageError(f"unknown capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
         self._selected = SelectionUse(select)
-        chosen = self._selected.selections
         check_slowdown(max_slowdown)
         self._say = say or telling.say
         self._link: Link | None = None
@@ -140,70 +141,76 @@ class Run:
         self.refused: set[str | None] = set()
         """Conditions of `breakpoint` that failed, each of which is said once."""
         self._started_unix_ns = time.time_ns()
-        self.bus = Bus()
+        self.bus = self._new_bus(opened)
         self.emitter = Emitter(self.bus)
         self._written = CapturedOutput(self.bus.emit)
-        levels = {level, *(item for _, item in chosen)}
-        arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))
-        if opened:
-            names: Opens = lambda node: any(fnmatchcase(node.name, pattern) for pattern in opened)  # noqa: E731
-            self.bus.want(self, Demand(opened=(names,)))
-        self.bus.on_fault = lambda probe, error: self._say(
-            f"{type(probe).__name__} failed and was disabled; your program continues "
-            f"({telling.last_line(error)})"
-        )
-        governor = None
+        governor: Governor | None = None
         if max_slowdown is not None:
             governor = Governor(max_slowdown, tell=self._tell, bus=self.bus, chosen=explicit)
         self.recorder = Recorder(
-            Path(recording), level=level, chosen=chosen, budget_bytes=budget_bytes,
-            value_steps=value_steps, policy=governor, newest=newest, chosen_level=explicit,
-            on_commit=self._committed, on_fault=self._gave_up, on_room=self._room,
+            Path(recording), level=level, chosen=self._selected.selections,
+            budget_bytes=budget_bytes, value_steps=value_steps, policy=governor, newest=newest,
+            chosen_level=explicit, on_commit=self._committed, on_fault=self._gave_up,
+            on_room=self._room,
         )  # fmt: skip
-        priced = None
         if governor is not None:
             governor.govern(self.recorder)
-            priced = governor.use_prices
+        priced = None if governor is None else governor.use_prices
         self._adapters = Attached(known_adapters(self._say), self._say, priced, self._observes)
         self.info = RunInfo(
-            id=secrets.token_hex(8),
-            name=telling.printable(name or interactive.program_name()),
-            argv=tuple(map(telling.printable, argv or sys.argv)),
-            pid=os.getpid(),
-            started_unix_ns=self._started_unix_ns,
-            level=level,
+            id=secrets.token_hex(8), name=telling.printable(name or interactive.program_name()),
+            argv=tuple(map(telling.printable, argv or sys.argv)), pid=os.getpid(),
+            started_unix_ns=self._started_unix_ns, level=level,
             recording=str(Path(recording).absolute()),
-        )
+        )  # fmt: skip
         self.gate: Gate | None = None
         self.watching: LiveWatches | None = None
         self.uncaught = Uncaught(self.recorder.thread_seq, self._readable, self._say)
         self.bus.add(self.recorder)
+        levels = {level, *(chosen for _, chosen in self._selected.selections)}
+        arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))
         self.bus.want(self.recorder, Demand(arrays=arrays))
         if debugger:
-            self.gate = Gate(
-                self.bus,
-                stop_on_entry=stop_on_entry,
-                expects_controller=bool(breakpoints or watches),
-                seq_source=self.recorder.thread_seq,
-                flush=partial(self.recorder.flush, elements=False),
-                on_change=self._changed,
-            )
-            try:
-                kept = self._kept(saved)
-                if breakpoints or kept:
-                    new = (breakpoint_ for breakpoint_ in breakpoints if breakpoint_ not in kept)
-                    self.gate.command(SetBreakpoints((*kept, *new)))
-            except NodescopeError:
-                self.recorder.close()
-                raise
-            self.bus.add(SpokenMessages(self._say))
-            self.bus.add(self.gate)
-            self.watching = LiveWatches(
-                self.bus, self.gate, seq_source=self.recorder.thread_seq,
-                keep=self.recorder.keep, recording=self._readable,
-            )  # fmt: skip
-            self._watch(watches, saved)
-            self.uncaught.gate = self.gate
+            self._debug(stop_on_entry, breakpoints, watches, saved)
+
+    def _new_bus(self, opened: Sequence[str]) -> Bus:
+        """The run's bus; kernels with nodes named by the patterns ``opened`` run node by node."""
+        bus = Bus()
+        if opened:
+            names: Opens = lambda node: any(fnmatchcase(node.name, pattern) for pattern in opened)  # noqa: E731
+            bus.want(self, Demand(opened=(names,)))
+        bus.on_fault = lambda probe, error: self._say(
+            f"{type(probe).__name__} failed and was disabled; your program continues "
+            f"({telling.last_line(error)})"
+        )
+        return bus
+
+    def _debug(
+        self, stop_on_entry: bool, breakpoints: tuple[Breakpoint, ...], watches: Sequence[str],
+        saved: ProjectSettings | None,
+    ) -> None:  # fmt: skip
+        """Add a gate with its breakpoints, and watches."""
+        self.gate = Gate(
+            self.bus, stop_on_entry=stop_on_entry, seq_source=self.recorder.thread_seq,
+            expects_controller=bool(breakpoints or watches), on_change=self._changed,
+            flush=partial(self.recorder.flush, elements=False),
+        )  # fmt: skip
+        try:
+            kept = self._kept(saved)
+            if breakpoints or kept:
+                new = (breakpoint_ for breakpoint_ in breakpoints if breakpoint_ not in kept)
+                self.gate.command(SetBreakpoints((*kept, *new)))
+        except NodescopeError:
+            self.recorder.close()
+            raise
+        self.bus.add(SpokenMessages(self._say))
+        self.bus.add(self.gate)
+        self.watching = LiveWatches(
+            self.bus, self.gate, seq_source=self.recorder.thread_seq, keep=self.recorder.keep,
+            recording=self._readable,
+        )  # fmt: skip
+        self._watch(watches, saved)
+        self.uncaught.gate = self.gate
 
     def _watch(self, watches: Sequence[str], saved: ProjectSettings | None) -> None:
         """Set the watches that are given and those that are kept."""
@@ -278,13 +285,13 @@ class Run:
         """A controller in this process, for which the run stops, now or once it attends."""
         if self.gate is None:
             raise UsageError("a run without a debugger cannot be controlled")
+        from nodescope.debug.controller import Controller  # a program waits for none of it
+
         if self._controller is None:
             self._controller = Controller(
-                self.gate,
-                self.info.recording,
-                elapsed=lambda: self.bus.ran_ns() / 1e9,
-                flush=self.recorder.flush,
-            )
+                self.gate, self.info.recording,
+                elapsed=lambda: self.bus.ran_ns() / 1e9, flush=self.recorder.flush,
+            )  # fmt: skip
             self._controller.watching = self.watching
             if attend:
                 self._controller.attend()
@@ -299,14 +306,12 @@ class Run:
         gate = self.gate
         if gate is None:
             raise UsageError("a run without a debugger cannot be connected")
+        from nodescope.link.client import Handlers, Link
+
         handlers = Handlers(
-            command=self.command,
-            controllers=gate.controllers,
-            live_value=gate.live_value,
-            up=gate.link_up,
-            lost=gate.link_lost,
-            warn=self._say,
-        )
+            command=self.command, controllers=gate.controllers, live_value=gate.live_value,
+            up=gate.link_up, lost=gate.link_lost, warn=self._say,
+        )  # fmt: skip
         link = Link(address.link, address.token, self.info, handlers, version=version())
         link.session(gate.info)
         self._link = link

@@ -73,10 +73,10 @@ def show(text: str, file: Any = None, *, end: str = "\n") -> None:
     file = sys.stdout if file is None else file
     shown = visible(text)
     encoding = getattr(file, "encoding", None) or "utf-8"
-    try:
-        shown.encode(encoding)
-    except (UnicodeError, LookupError):
-        shown = shown.encode("ascii", "backslashreplace").decode()
+    if not _writable(shown, encoding):
+        shown = shown.translate(_PLAIN)
+        if not _writable(shown, encoding):
+            shown = shown.encode("ascii", "backslashreplace").decode()
     own_print(shown, file=file, end=end, flush=True)
 
 
@@ -90,4 +90,16 @@ def say(text: str) -> None:
         pass
 
 
+def _writable(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
+# What our own words are written with, for terminals that lack it.
+_PLAIN: Final = str.maketrans(
+    {"×": "x", "→": "->", "–": "-", "−": "-", "…": "...", "·": "-", "µ": "u", "\u202f": " "}
+)
 _ESCAPED: Final = re.compile(r"\\u(dc[89a-f][0-9a-f])")

@@ -21,7 +21,8 @@ from nodescope.compare import align, measure
 from nodescope.debug.report import run_summary
 from nodescope.debug.why import answer
 from nodescope.ir import graph, provenance
-from nodescope.record import overview, rows, step_times
+from nodescope.record import overview, rows
+from nodescope.record.step_times import step_rows
 from nodescope_server import wire
 from nodescope_server.http import compare, rest, start_page
 from nodescope_server.wire import why_messages
@@ -42,7 +43,7 @@ _ALIASES: tuple[tuple[str, Any], ...] = (
     ("HostKind", events.HostKind),
     ("Change", provenance.Change),
     ("FateKind", provenance.FateKind),
-    ("TimePart", step_times.Part),
+    ("TimePart", step_rows.Part),
     ("MatchReason", align.Reason),
     ("MeasureSource", measure.Source),
     ("SessionPhase", protocol.SessionPhase),
@@ -69,7 +70,7 @@ _CONSTANTS: tuple[tuple[str, object], ...] = (
     ("LEVELS", events.LEVELS),
     ("PHASES", graph.PHASES),
     ("FATES", provenance.FATES),
-    ("PARTS", step_times.PARTS),
+    ("PARTS", step_rows.PARTS),
 )
 _SCALARS = {
     bool: "boolean",

@@ -232,7 +232,7 @@ def test_the_loss_is_what_a_backward_pass_begins_with(case: Case, tmp_path: Path
     with Recording.open(path) as recording:
         asking = Asking(recording, [parse_watch("loss_not_falling")])
         assert list(asking) == []
-        assert [outcome.values for outcome in asking.coverage().asked] == [1]
+        assert [outcome.values for outcome in asking.coverage().outcomes] == [1]
 
 
 def test_exported(case: Case, tmp_path: Path) -> None:

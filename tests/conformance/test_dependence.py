@@ -3,6 +3,7 @@ listed exactly matters."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,12 +80,27 @@ def listed(dependence: ElementDependence, port: int) -> set[int]:
     return {at for read in dependence.reads if read.port == port for at in read.at.tolist()}
 
 
-@pytest.mark.parametrize("op", [op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name)
-def test_what_changes_is_listed(op: Op) -> None:
+@dataclass(frozen=True)
+class Case:
+    """An op with what it makes of its samples, and from what: both tests ask this of each."""
+
+    op: Op
+    samples: list[tuple[Sample, tuple[np.ndarray, ...], list[list[ElementDependence]]]]
+
+
+@pytest.fixture(
+    scope="module", params=[op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name
+)
+def case(request: pytest.FixtureRequest) -> Case:
+    op: Op = request.param
+    made = [(sample, run(op, *sample)) for sample in samples(op)]
+    return Case(op, [(sample, outs, table(op, sample, outs)) for sample, outs in made])
+
+
+def test_what_changes_is_listed(case: Case) -> None:
+    op = case.op
     assert kind_of(op) in {*KINDS, "body", "branch"}
-    for sample in samples(op):
-        outs = run(op, *sample)
-        dependence = table(op, sample, outs)
+    for sample, outs, dependence in case.samples:
         for port, value in enumerate(sample.inputs):
             if not isinstance(value, np.ndarray):
                 continue
@@ -139,11 +155,9 @@ def check_tight(
                 )  # fmt: skip
 
 
-@pytest.mark.parametrize("op", [op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name)
-def test_terms_make_the_element(op: Op) -> None:
-    for sample in samples(op):
-        outs = run(op, *sample)
-        for out, rows in zip(outs, table(op, sample, outs), strict=True):
+def test_terms_make_the_element(case: Case) -> None:
+    for _, outs, dependence in case.samples:
+        for out, rows in zip(outs, dependence, strict=True):
             for i, row in enumerate(rows):
                 if row.terms is None:
                     continue

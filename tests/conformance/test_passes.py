@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from nodescope import passes
-from nodescope.passes.pipeline import Options
+from nodescope.passes.pipeline import LoweringOptions
 from tests.conformance.graphs import Case, graphs
 from tests.conformance.graphs.checks import check_lowered, check_settles, is_clean_up
 from tests.conformance.graphs.loops import control_cases, control_gradients, described
@@ -63,7 +63,7 @@ def test_training_steps(make_case: Callable[[], Case]) -> None:
 
 
 def test_for_another_back_end() -> None:
-    options = Options(backend="c")
+    options = LoweringOptions(backend="c")
     holds(lambda case: check_lowered(case, Traced(case), options=options), seeds(0, ALONE))
 
 

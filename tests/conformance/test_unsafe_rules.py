@@ -11,7 +11,7 @@ import pytest
 
 from nodescope import passes
 from nodescope.engine.codegen.backend import get
-from nodescope.passes.pipeline import Lowered, Options
+from nodescope.passes.pipeline import Lowered, LoweringOptions
 from tests.conformance.graphs.bounds import outside
 from tests.conformance.graphs.checks import (
     check_effects,
@@ -48,7 +48,7 @@ def fired(result: Lowered) -> set[str]:
 def check_unsafe(item: Patterned, rules: Sequence[str]) -> Lowered:
     """Lowered with these rules, each value is where it may be, and the graph says what it is."""
     case, traced, where = item.case, Traced(item.case), allowed(item)
-    result = lowered_of(case, options=Options(unsafe=frozenset(rules)))
+    result = lowered_of(case, options=LoweringOptions(unsafe=frozenset(rules)))
     check_graph(case, result)
     outputs, values = every_value(result.graph, result.arrays, case.feeds)
     for value, output in zip(case.graph.outputs, outputs, strict=True):

@@ -167,7 +167,7 @@ def test_plain_files_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_where_a_program_waits_is_believed_of_whole_plain_files_only(tmp_path: Path) -> None:
-    place = attaching.Place(os.getpid(), 1, "token", "train.py")
+    place = attaching.AttachPoint(os.getpid(), 1, "token", "train.py")
     good, link, bad = (tmp_path / name for name in ("good.json", "link.json", "bad.json"))
     good.write_text(
         f'{{"pid": {place.pid}, "port": 1, "token": "token", "name": "train.py"}}'

@@ -42,8 +42,8 @@ def find() -> str | None:
 def install() -> str | None:
     """Install one, trying the system's packages first; its path, or None."""
     _apt("chromium")
-    if found := find():
-        return found
+    if executable := find():
+        return executable
     subprocess.run(
         [sys.executable, "-m", "playwright", "install", "chromium"], stdout=sys.stderr, check=False
     )

@@ -38,9 +38,9 @@ class Debuggee:
 
     def expect(self, pattern: str, timeout_s: float = 2 * TIMEOUT_S) -> re.Match[str]:
         """Wait for a line of output that matches, and return the match."""
-        found = re.compile(pattern)
+        expression = re.compile(pattern)
         for line in list(self.lines):
-            if match := found.search(line):
+            if match := expression.search(line):
                 return match
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
@@ -48,7 +48,7 @@ class Debuggee:
                 line = self.fresh.get(timeout=left)
             except queue.Empty:
                 break
-            if match := found.search(line):
+            if match := expression.search(line):
                 return match
         raise AssertionError(f"no line matches {pattern!r} in:\n{''.join(self.lines)}")
 

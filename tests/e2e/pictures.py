@@ -212,7 +212,7 @@ def comparison(browser: Browser) -> None:
         page.evaluate(
             """() => {
                 const now = window.__nodescope.compare;
-                const node = now.fn().nodes.find((each) => each.name === 'hidden_1/maximum');
+                const node = now.fn().nodes.find((n) => n.name === 'hidden_1/maximum');
                 now.pick({ side: 'eager', id: node.eager });
             }"""
         )

@@ -68,6 +68,11 @@ def test_a_library_that_can_do_little_has_no_dead_buttons(
     expect(by(page, "value-edit")).to_have_count(0)
     expect(page.get_by_role("tab", name="What if")).to_have_count(0)
     expect(page.get_by_role("radio", name="Time")).to_have_count(0)
+    # Times that a library cannot tell are shown nowhere.
+    rows = page.locator('[data-testid="outline-row"]')
+    expect(rows.filter(has_text=re.compile(r"\d\s?(ns|µs|ms)"))).to_have_count(0)
+    durations = "[...window.__nodescope.store.live.durationNs].filter((ns) => ns > 0).length"
+    assert page.evaluate(durations) == 0
     page.keyboard.press("e")  # nor by its key
     expect(by(page, "edit-form")).to_have_count(0)
     by(page, "breakpoint-new").click()

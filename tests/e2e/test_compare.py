@@ -19,7 +19,7 @@ Start = Callable[..., Debuggee]
 TWO_FRAMES = """() => new Promise((done) => {
     requestAnimationFrame(() => requestAnimationFrame(() => done()));
 })"""
-BACKENDS = [each for each in ("numpy", "c") if not backends.get(each).missing()]
+BACKENDS = [name for name in ("numpy", "c") if not backends.get(name).missing()]
 
 FATES = ["kept", "renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
 TIME = re.compile(r"^\d[\d.,]*\s(ns|µs|ms|s)$")
@@ -154,9 +154,9 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
     page.wait_for_url(re.compile(rf"left={traced['eager']}\b"))
 
     # what runs for it stands on the other side, and leads back
-    there = traced["into"][0]
-    click_node(page, "compiled", there)
-    page.wait_for_url(re.compile(rf"right={there}\b"))
+    block = traced["into"][0]
+    click_node(page, "compiled", block)
+    page.wait_for_url(re.compile(rf"right={block}\b"))
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
 
     # the place is kept
@@ -171,19 +171,19 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/add")
 
 
-@pytest.mark.parametrize("backend", [each for each in BACKENDS if each == "c"])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name == "c"])
 def test_a_kernel_stands_for_what_it_covers(
     backend: str, start: Start, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NODESCOPE_BACKEND", backend)
     compare(start, page)
     nodes = fn(page, "f.nodes.filter(n => n.name.startsWith('hidden_1/') && n.fate === 'fused')")
-    assert [each["name"] for each in nodes] == [
+    assert [node["name"] for node in nodes] == [
         "hidden_1/matmul", "hidden_1/add", "hidden_1/maximum"
     ]  # fmt: skip
-    (there,) = {each["into"][0] for each in nodes}
-    click_node(page, "compiled", there)
-    page.wait_for_url(re.compile(rf"right={there}\b"))
+    (block,) = {node["into"][0] for node in nodes}
+    click_node(page, "compiled", block)
+    page.wait_for_url(re.compile(rf"right={block}\b"))
     expect(by(page, "pair-fate")).to_contain_text("3 traced nodes")
     expect(by(page, "pair-times")).to_contain_text(re.compile(r"compiled.*\d", re.S))
     click_node(page, "eager", nodes[1]["eager"])

@@ -21,7 +21,7 @@ LONG = "x" * 5000
 NAMES = ['<img src=x onerror="window.hacked=1">', "</script><script>window.hacked=2</script>",
          "line\\nbreak\\ttab", "emoji \\U0001f389", "\\u202egnirts", LONG]
 x = ns.tensor(np.ones((2, 2), np.float32), name=NAMES[0])
-params = [ns.parameter(np.ones((2, 2)), np.float32, name=each) for each in NAMES]
+params = [ns.parameter(np.ones((2, 2)), np.float32, name=name) for name in NAMES]
 factor = 1.0 if os.environ["NODESCOPE_MODE"] == "eager" else float("nan")
 
 
@@ -63,15 +63,16 @@ raise SystemExit(3)
 
 # What sticks out of the row, the block or the bar that it stands in, or of the window.
 STICKS_OUT = """() => {
-    const found = [];
-    for (const each of document.querySelectorAll('.cmp-block *, .cmp-row > *, .top > *')) {
-        const own = each.getBoundingClientRect();
-        const host = each.closest('.cmp-block, .cmp-row, .top').getBoundingClientRect();
-        if (each.closest('.ell') !== null && !each.matches('.ell')) continue;
-        if (each.matches('option') || own.width === 0) continue;
-        if (own.right > host.right + 1 || host.right > innerWidth + 1) found.push(each.outerHTML);
+    const clipped = [];
+    for (const element of document.querySelectorAll('.cmp-block *, .cmp-row > *, .top > *')) {
+        const own = element.getBoundingClientRect();
+        const host = element.closest('.cmp-block, .cmp-row, .top').getBoundingClientRect();
+        if (element.closest('.ell') !== null && !element.matches('.ell')) continue;
+        if (element.matches('option') || own.width === 0) continue;
+        const beyond = own.right > host.right + 1 || host.right > innerWidth + 1;
+        if (beyond) clipped.push(element.outerHTML);
     }
-    return found;
+    return clipped;
 }"""
 
 
@@ -146,7 +147,7 @@ def test_many_nodes_and_a_run_that_ends_badly(start: Start, page: Page, tmp_path
     assert fn(page, "f.nodes.length") > 1600
     by(page, "tab-nodes").click()
     expect(by(page, "tab-nodes")).to_contain_text("1,600")
-    page.locator(".vlist").evaluate("each => { each.scrollTop = each.scrollHeight; }")
+    page.locator(".vlist").evaluate("list => { list.scrollTop = list.scrollHeight; }")
     expect(page.locator("[data-testid=node-row][data-name=tanh_799]")).to_be_visible()
     # rows that are not in sight do not exist
     eventually(page, "document.querySelectorAll('*').length", lambda count: count < 1500)

@@ -32,7 +32,7 @@ WebSocket.prototype.send = function (data) {
   const bytes = new Uint8Array(data.buffer ? data.buffer.slice(
     data.byteOffset, data.byteOffset + data.byteLength) : data);
   const word = [...new TextEncoder().encode("protocol")];
-  const at = bytes.findIndex((_, i) => word.every((each, k) => bytes[i + k] === each));
+  const at = bytes.findIndex((_, i) => word.every((byte, k) => bytes[i + k] === byte));
   if (at >= 0) bytes[at + word.length] = 99;
   return send.call(this, bytes);
 };

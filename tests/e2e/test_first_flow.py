@@ -53,8 +53,8 @@ def bounds(page: Page, node: int) -> dict[str, float]:
 
 def node_id(page: Page, name: str) -> int:
     """The id of a node by its name."""
-    found = "name => window.__nodescope.nodeByName(name)"
-    return eventually(page, found, lambda node: node is not None, name)
+    script = "name => window.__nodescope.nodeByName(name)"
+    return eventually(page, script, lambda node: node is not None, name)
 
 
 def number(page: Page) -> str:
@@ -115,7 +115,7 @@ def test_a_training_run_is_debugged(start: Start, page: Page) -> None:
         by(page, "export-svg").click()
     root = ET.parse(download.value.path()).getroot()
     assert root.tag == f"{SVG}svg"
-    texts = {"".join(each.itertext()) for each in root.iter(f"{SVG}text")}
+    texts = {"".join(element.itertext()) for element in root.iter(f"{SVG}text")}
     assert any("mean" in text for text in texts)
 
 

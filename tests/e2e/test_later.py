@@ -128,8 +128,8 @@ def test_steps_that_were_left_out_are_told(start: Start, page: Page, tmp_path: P
     page.keyboard.press("End")
     out = eventually(
         page,
-        "window.__nodescope.store.model().steps.filter((each) => !each.observed)"
-        ".map((each) => [each.step, each.start_seq])",
+        "window.__nodescope.store.model().steps.filter((step) => !step.observed)"
+        ".map((step) => [step.step, step.start_seq])",
         lambda steps: len(steps) > 0,
     )
     step, seq = out[0]

@@ -56,15 +56,15 @@ CUT_NUMBERS = """
   const box = host.getBoundingClientRect();
   const index = host.querySelector('.numbers-index').getBoundingClientRect();
   const shown = [...host.querySelectorAll('.numbers-cell, .numbers-head > span')]
-    .filter((each) => getComputedStyle(each).visibility === 'visible');
-  const cut = shown.filter((each) => {
+    .filter((element) => getComputedStyle(element).visibility === 'visible');
+  const cut = shown.filter((element) => {
     const range = document.createRange();
-    range.selectNodeContents(each);
+    range.selectNodeContents(element);
     const words = range.getBoundingClientRect();
     return words.width > 0
       && (words.right > box.left + 1 + host.clientWidth || words.left < index.right);
   });
-  return { shown: shown.length, cut: cut.map((each) => each.textContent) };
+  return { shown: shown.length, cut: cut.map((element) => element.textContent) };
 }
 """
 
@@ -102,13 +102,13 @@ def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path) ->
 COVERED = """
 () => {
   const note = document.querySelector('[data-testid=notice]').getBoundingClientRect();
-  const meets = (each) => {
-    const box = each.getBoundingClientRect();
+  const meets = (element) => {
+    const box = element.getBoundingClientRect();
     return box.left < note.right && note.left < box.right
       && box.top < note.bottom && note.top < box.bottom;
   };
   return [...document.querySelectorAll('#dock, .insp, .top, .left, .canvas-head, .status')]
-    .filter(meets).map((each) => each.className);
+    .filter(meets).map((element) => element.className);
 }
 """
 
@@ -146,11 +146,11 @@ def test_the_first_hint_is_read_whole_where_it_is_narrow(
 PARTS = """
 () => {
   const frame = document.querySelector('.lcd').getBoundingClientRect();
-  return [...document.querySelectorAll('.lcd > :not(.vr)')].flatMap((each) => {
-    const box = each.getBoundingClientRect();
+  return [...document.querySelectorAll('.lcd > :not(.vr)')].flatMap((element) => {
+    const box = element.getBoundingClientRect();
     const within = box.right <= frame.right + 0.5 && box.bottom <= frame.bottom + 0.5;
     const outside = box.top >= frame.bottom - 1.5;
-    return within ? [[each.className, 'whole']] : outside ? [] : [[each.className, 'cut']];
+    return within ? [[element.className, 'whole']] : outside ? [] : [[element.className, 'cut']];
   });
 }
 """
@@ -314,3 +314,105 @@ def test_lines_of_the_stack_end_where_the_source_does(
             .map((each) => Math.round(each.getBoundingClientRect().right))""",
         lambda ends: len(ends) == 3 and len(set(ends)) == 1,
     )
+
+
+CUT_CONDITIONS = """
+() => [...document.querySelectorAll('.bp-condition')].map((field) => ({
+  text: field.value,
+  cut: field.scrollWidth > field.clientWidth || field.scrollHeight > field.clientHeight,
+  share: field.clientWidth / field.closest('tr').clientWidth,
+}))
+"""
+
+
+def test_a_condition_is_read_whole(start: Start, page: Page, tmp_path: Path) -> None:
+    long = "value.max() > 3 and step > 2 and value.mean() < 100"
+    stopped(start, page, tmp_path, "--break", f"loss/sum if {long}", "--break", "w", width=1600)
+    expect(by(page, "breakpoint-row")).to_have_count(2)
+    for width, height in ((1600, 1000), (1280, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        fields = eventually(
+            page, CUT_CONDITIONS, lambda fields: fields and not any(each["cut"] for each in fields)
+        )
+        assert sorted(each["text"] for each in fields) == ["", long]
+        # Names take no more than they need.
+        assert all(each["share"] > 0.35 for each in fields), fields
+
+
+NAME_IN_BAR = """
+() => {
+  const name = document.querySelector('.runsel-name');
+  return name.scrollWidth <= name.clientWidth + 1 && name.textContent;
+}
+"""
+
+
+def test_a_long_name_is_whole_in_the_bar_where_there_is_room(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / "a_longer_name_of_a_training_script_3.py"
+    path.write_text(PROGRAM)
+    page.goto(start("run", "--no-browser", path).address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    eventually(page, NAME_IN_BAR, path.name)
+    eventually(
+        page, PARTS, lambda parts: len(parts) >= 3 and {how for _, how in parts} == {"whole"}
+    )
+
+
+CUT_TEXTS = """
+(selector) => [...document.querySelectorAll(selector)]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1)
+  .map((each) => each.textContent)
+"""
+
+BROKEN = """
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.linspace(1.0, 2.0, 30), name="w")
+for k in ns.steps(range(8)):
+    with ns.name_scope("loss"), np.errstate(all="ignore"):
+        loss = np.log(w - 0.2 * k)
+"""
+
+
+def test_numbers_and_names_are_whole_at_1280(start: Start, page: Page, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    path = tmp_path / "train_a_network.py"
+    path.write_text(BROKEN)
+    program = start(
+        *("run", "--no-browser", "--level", "values", "--no-stop-on-entry"),
+        *(path, "--epochs", "2", "--rate", "0.01"),
+    )
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Finished")
+    go_to(page, "loss/log")
+    page.get_by_role("tab", name="Steps").click()
+    expect(page.locator(".steps-table tbody tr")).to_have_count(8)
+    eventually(page, CUT_TEXTS, [], ".steps-table :is(th, td)")
+    page.get_by_role("tab", name=re.compile("Runs")).click()
+    name = page.locator(".run-name")
+    expect(name).to_contain_text("train_a_network.py --epochs 2 --rate 0.01")
+    eventually(page, CUT_TEXTS, [], ".run-name, .run-more")
+    page.get_by_role("tab", name="Diff").click()
+    expect(by(page, "diff")).to_contain_text("B − A by element")
+    eventually(page, CUT_TEXTS, [], ".diff-gap .lab")
+    # Of a node asked about, each operand's name.
+    page.get_by_role("tab", name="Why").click()
+    expect(by(page, "why-sentence")).to_be_visible()
+    eventually(page, CUT_TEXTS, [], ".why-operand .ell")
+
+
+def test_branches_have_the_dock_to_themselves_at_1280(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    stopped(start, page, tmp_path, "--break", "net/multiply", width=1280)
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint net/multiply")
+    page.keyboard.press("e")
+    by(page, "edit-number").fill("0.125")
+    by(page, "edit-what-if").click()
+    expect(by(page, "branch-change").first).to_contain_text("net/multiply")
+    eventually(page, CUT_TEXTS, [], ".branch-words-of .ell, .branch-table td")
+    expect(page.locator("#bp")).to_be_hidden()

@@ -83,7 +83,7 @@ def test_a_value_is_compared_at_two_moments(start: Start, page: Page, tmp_path: 
     expect(by(page, "diff-verdict")).to_contain_text("All 6 elements differ")
     expect(by(page, "diff-facts")).to_contain_text(re.compile(r"max abs\s*1\s*max rel\s*0\.50000"))
     expect(by(page, "diff-first")).to_contain_text(re.compile(r"\[0, 0\]\s*2 → 1"))
-    expect(diff).to_contain_text("element by element")
+    expect(diff).to_contain_text("B − A by element")
     expect(diff.locator(".heat")).to_be_visible()
     by(page, "tab-value").click()
     expect(by(page, "moment-chip")).to_contain_text("step 1")
@@ -202,12 +202,12 @@ def test_breakpoints_are_found_in_a_recording(start: Start, page: Page, tmp_path
     field.press("Enter")
     expect(by(page, "condition-error")).to_have_count(0)
     page.keyboard.press("r")
-    found = by(page, "inspector-found")
-    expect(found).to_contain_text("Found in the recording. Back at loss/log, step 4: breakpoint")
+    result = by(page, "inspector-found")
+    expect(result).to_contain_text("Found in the recording. Back at loss/log, step 4: breakpoint")
     page.keyboard.press("r")
-    expect(found).to_contain_text("step 3")
+    expect(result).to_contain_text("step 3")
     page.keyboard.press("F5")
-    expect(found).to_contain_text("At loss/log, step 4: breakpoint")
+    expect(result).to_contain_text("At loss/log, step 4: breakpoint")
     page.keyboard.press("F5")
     expect(page.get_by_role("status").last).to_contain_text("No breakpoint after this")
     page.reload()  # the server keeps them
@@ -342,7 +342,8 @@ def test_where_it_is_narrow_the_breakpoints_are_a_tab(
         # Nothing is wider than the page.
         eventually(
             page,
-            "[...document.querySelectorAll('.app > *')].filter((each) =>"
-            " each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.className)",
+            "[...document.querySelectorAll('.app > *')].filter((element) =>"
+            " element.getBoundingClientRect().right > innerWidth + 1)"
+            ".map((element) => element.className)",
             [],
         )

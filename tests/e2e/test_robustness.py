@@ -52,7 +52,7 @@ def test_a_killed_server_is_said_and_comes_back(start: Start, page: Page) -> Non
 
 WITHIN_THE_WIDTH = """
 ([inner, outer]) => {
-  const [said, room] = [inner, outer].map((each) => document.querySelector(each)
+  const [said, room] = [inner, outer].map((selector) => document.querySelector(selector)
     .getBoundingClientRect());
   return said.width > 0 && room.left <= said.left && said.right <= room.right;
 }
@@ -196,11 +196,11 @@ def test_two_pages_follow_one_run(start: Start, page: Page) -> None:
     other.goto(page.url)
     expect(by(other, "state")).to_contain_text("Stopped")
     by(page, "next-step").click()
-    for each in (page, other):
-        expect(by(each, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    for shown_page in (page, other):
+        expect(by(shown_page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
     by(other, "next-step").click()
-    for each in (page, other):
-        expect(by(each, "state")).to_contain_text(re.compile("Stopped.*step 3", re.S))
+    for shown_page in (page, other):
+        expect(by(shown_page, "state")).to_contain_text(re.compile("Stopped.*step 3", re.S))
 
 
 def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_path: Path) -> None:
@@ -279,21 +279,21 @@ def test_keys_alone_are_enough(start: Start, page: Page) -> None:
 OVERLAPS = """
 () => {
   const shown = [...document.querySelectorAll('.top > *, .top button, .canvas-head > *')]
-    .filter((each) => each.getClientRects().length > 0 && !each.classList.contains('sr')
-      && !each.classList.contains('sp'));
+    .filter((element) => element.getClientRects().length > 0 && !element.classList.contains('sr')
+      && !element.classList.contains('sp'));
   const faults = [];
-  for (const each of shown) {
-    const box = each.getBoundingClientRect();
-    const frame = each.closest('.top, .canvas-head').getBoundingClientRect();
+  for (const element of shown) {
+    const box = element.getBoundingClientRect();
+    const frame = element.closest('.top, .canvas-head').getBoundingClientRect();
     if (box.left < frame.left - 1 || box.right > frame.right + 1) {
-      faults.push('clipped: ' + each.className);
+      faults.push('clipped: ' + element.className);
     }
     for (const other of shown) {
-      if (other === each || other.contains(each) || each.contains(other)) continue;
+      if (other === element || other.contains(element) || element.contains(other)) continue;
       const next = other.getBoundingClientRect();
       const wide = Math.min(box.right, next.right) - Math.max(box.left, next.left);
       const high = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
-      if (wide > 1 && high > 1) faults.push(each.className + ' over ' + other.className);
+      if (wide > 1 && high > 1) faults.push(element.className + ' over ' + other.className);
     }
   }
   for (const [name, least] of [['.graph-host', 150], ['.insp', 200], ['.timeline', 100]]) {

@@ -40,7 +40,7 @@ def step_number(page: Page) -> int:
     return int(page.evaluate("window.__nodescope.store.step()"))
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda each: each.stem)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_a_sample_is_debugged(start: Start, page: Page, sample: Path) -> None:
     program = start("run", "--no-browser", sample, *SHORT.get(sample.stem, ()))
     page.goto(program.address)

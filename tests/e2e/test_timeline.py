@@ -36,7 +36,7 @@ LINE = 1 + PROGRAM[: PROGRAM.index("for batch in ns")].count("\n")
 PHASES_Y = 48
 WITHIN = """
 ([inner, outer]) => {
-  const [words, pane] = [inner, outer].map((each) => document.querySelector(each)
+  const [words, pane] = [inner, outer].map((selector) => document.querySelector(selector)
     .getBoundingClientRect());
   return words.height > 0 && words.bottom <= pane.bottom;
 }

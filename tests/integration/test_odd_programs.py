@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodescope.record.recording import Recording
+from tests import forked
 from tests.integration.processes import RUN, TIMEOUT_S, TRAIN, UNSTOPPED, environment
 
 NUMPY = "import numpy as np\nimport nodescope as ns\n"
@@ -23,14 +24,12 @@ def both(
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     plain, watched = (
-        subprocess.run(
+        forked.run(
             [sys.executable, *head, name],
             cwd=folder,
             env=environment(),
             input=stdin,
-            capture_output=True,
             timeout=TIMEOUT_S,
-            check=False,
         )
         for head in ([], ["-m", "nodescope", *RECORDED])
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -21,11 +22,13 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    assert wheel.name.endswith("-py3-none-any.whl")
+    assert "-cp311-abi3-" in wheel.name  # the native core is of this platform, for any Python
     names = set(zipfile.ZipFile(wheel).namelist())
     page = "nodescope_server/_web"
     wanted = {
         "nodescope/__init__.py", "nodescope/py.typed", "nodescope/engine/tensor.py",
+        "nodescope/_docs/supported.md", "nodescope/_docs/watches.md",
+        "nodescope/native/_core.abi3.so",
         "nodescope_server/__main__.py", f"{page}/index.html", f"{page}/export.js",
     }  # fmt: skip
     assert wanted <= names
@@ -46,3 +49,22 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
             line.strip().startswith(imports)
             for line in zipfile.ZipFile(wheel).read(n).decode().splitlines()
         )] == []  # fmt: skip
+
+
+def test_without_a_compiler_it_is_a_pure_wheel(tmp_path: Path) -> None:
+    # Of a copy: the core that this checkout uses stays where it is.
+    root = tmp_path / "source"
+    for name in ("core", "server"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", root / "docs", ignore=shutil.ignore_patterns("images"))
+    for name in ("pyproject.toml", "hatch_build.py", "README.md"):
+        shutil.copy(ROOT / name, root)
+    (root / "core/nodescope/native/_core.abi3.so").unlink()
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=root, env={**os.environ, "NODESCOPE_SKIP_WEB": "1", "CC": "no-such-compiler"},
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [n for n in zipfile.ZipFile(wheel).namelist() if n.endswith(".so")]

@@ -13,7 +13,7 @@ import pytest
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.step_table import MAX_STEPS
-from nodescope.record.step_times import StepTimes
+from nodescope.record.step_times.step_times import StepTimes
 from nodescope_server.runs.runs import encode
 from nodescope_server.wire import convert
 from tests.core.record.runs import record
@@ -155,3 +155,22 @@ def test_step_times_take_in_what_is_new(paths: dict[int, Path]) -> None:
         stretch = times.of(12_345)
         assert stretch is not None
         assert (stretch.duration_ns, stretch.parts[0], stretch.left_out) == (900, 100.0, 1)
+
+
+def test_times_of_all_steps_are_read_by_the_block(tmp_path: Path) -> None:
+    steps = 20_000
+    recorder = Recorder(tmp_path / "r.nscope", level="timing", queue_bytes=1 << 30)
+    record(recorder, steps=steps)
+    assert recorder.close(60)
+    counted, times = Counted(tmp_path / "r.nscope"), StepTimes()
+
+    def whole(recording: Recording) -> None:
+        times.update(recording)
+        assert len(times) == steps
+        assert times.stretches(0, 1 << 60, 800)[-1].last == steps
+
+    with counted.recording:
+        rows, looks = counted.of(whole)
+        assert rows < steps / 4  # the newest steps by their rows, and their block's steps
+        assert looks < steps / 100
+        assert counted.of(whole)[0] < 1000

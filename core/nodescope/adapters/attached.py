@@ -46,7 +46,7 @@ def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple
 
 
 def framework_of(adapter: Adapter) -> Framework:
-    """What a run says of the library that an adapter observes."""
+    """The framework that an adapter observes, as a run reports it."""
     return Framework(printable(adapter.name), printable(adapter.version()), adapter.capabilities())
 
 

@@ -42,7 +42,7 @@ class Adapter(Protocol):
         """Of the library."""
 
     def capabilities(self) -> Capabilities:
-        """What can be seen and done."""
+        """What the adapter can observe, and what the debugger can do."""
 
     def arrays(self) -> Mapping[type, ArrayOps]:
         """How its arrays are handled, by their types."""
@@ -51,11 +51,11 @@ class Adapter(Protocol):
         """Emit what the library does, until the context is left."""
 
     def calibrate(self) -> Prices | None:
-        """What making events takes on this machine; None if that is not known."""
+        """The cost of emitting events on this machine; None if it is not known."""
 
 
 class Rerun(Protocol):
-    """Who runs recorded nodes of a dialect again, for *What if*, *why* and values not kept.
+    """Runs recorded nodes of a dialect again, for *What if*, *why* and values that were not kept.
 
     It is named by the entry point ``nodescope.rerun`` of its package, under the dialect's name, and
     loaded by whoever reads recordings, such as the server: it must not import the library there,
@@ -63,7 +63,7 @@ class Rerun(Protocol):
     """
 
     def operands(self, node: Node, attrs: dict[str, Any], /) -> tuple[int | Scalar, ...]:
-        """What the node takes, by port: mostly `Node.inputs`, or scalars among ``attrs`` between.
+        """The node's operands by port: mostly `Node.inputs`, and scalars from ``attrs``.
 
         Raises:
             ReplayError: It cannot be run again; says why, and what to do.
@@ -72,7 +72,7 @@ class Rerun(Protocol):
     def run(
         self, node: Node, attrs: dict[str, Any], arrays: Sequence[Array], /
     ) -> tuple[Array, ...]:
-        """What the node gives, by output port.
+        """The node's outputs, by port.
 
         Args:
             node: What ran.

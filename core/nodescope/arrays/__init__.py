@@ -24,7 +24,7 @@ Window = tuple[slice, ...]
 
 @runtime_checkable
 class Captured(Protocol):
-    """What was set aside of an array when it was made; resolved on the recorder's thread.
+    """What was set aside of an array: when it was made, for the recorder's thread, or at a stop.
 
     Attributes:
         nbytes: What it keeps in memory until then.

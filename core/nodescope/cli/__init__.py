@@ -7,9 +7,11 @@ traceback of ours. The exit status of ``run`` is the program's.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from nodescope.cli.grammar import parser
 from nodescope.errors import NodescopeError
@@ -17,6 +19,23 @@ from nodescope.processes import refused
 from nodescope.telling import show
 
 SUFFIX = ".nscope"
+
+# By command, its module and its function there.
+_COMMANDS: Final = {
+    "run": ("run", "run"),
+    "open": ("serving", "open_recording"),
+    "runs": ("runs", "runs"),
+    "check": ("check", "check"),
+    "why": ("why", "tell"),
+    "compare": ("compare", "compare"),
+    "dap": ("dap", "dap"),
+    "serve": ("serving", "serve"),
+    "demo": ("demo", "demo"),
+    "export": ("export", "export_recording"),
+    "passes": ("passes", "passes"),
+    "docs": ("docs", "docs"),
+    "doctor": ("doctor", "doctor"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError:
         return _fail("the current folder no longer exists; run nodescope from another one")
     try:
-        return _commands()[options.command](options)
+        return _command(options.command)(options)
     except NodescopeError as error:
         column = getattr(error, "column", -1)
         return _fail(f"{error}{f' (column {column + 1})' if column >= 0 else ''}")
@@ -75,36 +94,13 @@ def read(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _commands() -> dict[str, Callable[[argparse.Namespace], int]]:
-    # Imported here: ``nodescope --help`` needs no engine.
-    from nodescope.cli import (
-        check,
-        compare,
-        dap,
-        demo,
-        doctor,
-        export,
-        passes,
-        run,
-        runs,
-        serving,
-        why,
+def _command(name: str) -> Callable[[argparse.Namespace], int]:
+    # Only this command's module is imported: a program waits for it, and for no other.
+    module, function = _COMMANDS[name]
+    command: Callable[[argparse.Namespace], int] = getattr(
+        importlib.import_module(f"nodescope.cli.{module}"), function
     )
-
-    return {
-        "run": run.run,
-        "open": serving.open_recording,
-        "runs": runs.runs,
-        "check": check.check,
-        "why": why.tell,
-        "compare": compare.compare,
-        "dap": dap.dap,
-        "serve": serving.serve,
-        "demo": demo.demo,
-        "export": export.export_recording,
-        "passes": passes.passes,
-        "doctor": doctor.doctor,
-    }
+    return command
 
 
 def _fail(message: str) -> int:

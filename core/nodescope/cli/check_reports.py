@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from nodescope.debug.report.advice import lines as advice_lines
-from nodescope.debug.watch.check_report import CheckReport, WatchOutcome
+from nodescope.debug.watch.check_report import CheckReport, WatchVerdict
 from nodescope.record.rows import Dropped
 
 MOST_SHOWN: Final = 3
@@ -80,7 +80,7 @@ def words(report: CheckReport, home: Path | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(verdict: WatchOutcome, width: int) -> list[str]:
+def _lines(verdict: WatchVerdict, width: int) -> list[str]:
     head = f"{_SIGNS[verdict.state]:<{width}}  {verdict.watch}"
     pad = " " * (width + 4)
     if verdict.state == "unasked":
@@ -151,7 +151,7 @@ def junit_text(report: CheckReport) -> bytes:
     return text + b"\n"
 
 
-def _case(suite: ET.Element, report: CheckReport, verdict: WatchOutcome) -> None:
+def _case(suite: ET.Element, report: CheckReport, verdict: WatchVerdict) -> None:
     case = _named(suite, report, verdict.watch)
     if verdict.state == "hit":
         text = "\n".join(finding.text for finding in verdict.found)

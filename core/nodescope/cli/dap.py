@@ -19,7 +19,7 @@ from typing import Any
 
 from nodescope import api
 from nodescope.cli.terminal_commands import BY_NAME, Console
-from nodescope.dap.adapter import Adapter
+from nodescope.dap.adapter import DebugAdapter
 from nodescope.dap.attaching import EditorListener
 from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
@@ -35,7 +35,7 @@ def dap(options: argparse.Namespace) -> int:
         # What anything else prints must not get between the messages.
         writer = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        Adapter(Channel(sys.stdin.buffer, writer)).serve()
+        DebugAdapter(Channel(sys.stdin.buffer, writer)).serve()
         return 0
     if options.port is not None and options.socket is not None:
         raise UsageError("--port and --socket cannot be combined", hint="leave out one of them")
@@ -48,7 +48,7 @@ def dap(options: argparse.Namespace) -> int:
                 say("refused a connection from another user")
                 continue
             channel = Channel.of(connection)
-            Adapter(channel).serve()
+            DebugAdapter(channel).serve()
             channel.close()
     finally:
         listener.close()

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from nodescope import api
+from nodescope import api, native
 from nodescope.adapters.attached import known_adapters
 from nodescope.adapters.protocol import Adapter
 from nodescope.cli.server import has_screen
@@ -41,6 +41,7 @@ def doctor(options: argparse.Namespace) -> int:
         ("browser", "opens by itself" if has_screen() else "no screen: open the link yourself"),
         ("chromium", next(filter(None, map(shutil.which, BROWSERS)), "none (only tests need it)")),
         ("dot", shutil.which("dot") or "none (only export --engine dot needs it: Graphviz)"),
+        ("native core", native.STATE),
         (f"port {options.port}", _port_state(options.port)),
     ]
     rows += _adapters()

@@ -51,7 +51,7 @@ class OneOf(NamedTuple):
     options: tuple[Option, ...]
 
 
-class Command(NamedTuple):
+class CliCommand(NamedTuple):
     """A command: its name, what the list of commands says of it, and its options in order."""
 
     name: str
@@ -379,21 +379,24 @@ _EXPORT: Final = (
     ),
 )
 
+_DOCS: Final = (option("guide", nargs="?", metavar="NAME", help="such as watches; all are listed"),)
+
 _DOCTOR: Final = (option("--port", type=port, default=7711, help=argparse.SUPPRESS),)
 
 COMMANDS: Final = (
-    Command("run", "run a script under the debugger", _RUN),
-    Command("open", "open a recording", _OPEN),
-    Command("runs", "list recordings", _RUNS),
-    Command("check", "run a script under watches, for CI", _CHECK),
-    Command("why", "where an element, NaN and Inf come from", _WHY),
-    Command("compare", "show an eager and a compiled run side by side", _COMPARE),
-    Command("serve", "wait for programs that call ns.attach()", SERVING),
-    Command("dap", "serve an editor over the Debug Adapter Protocol", _DAP),
-    Command("demo", "debug the bundled training program"),
-    Command("export", "write the graph as SVG or DOT", _EXPORT),
-    Command("passes", "list the compiler passes and their rules"),
-    Command("doctor", "show what is installed", _DOCTOR),
+    CliCommand("run", "run a script under the debugger", _RUN),
+    CliCommand("open", "open a recording", _OPEN),
+    CliCommand("runs", "list recordings", _RUNS),
+    CliCommand("check", "run a script under watches, for CI", _CHECK),
+    CliCommand("why", "where an element, NaN and Inf come from", _WHY),
+    CliCommand("compare", "show an eager and a compiled run side by side", _COMPARE),
+    CliCommand("serve", "wait for programs that call ns.attach()", SERVING),
+    CliCommand("dap", "serve an editor over the Debug Adapter Protocol", _DAP),
+    CliCommand("demo", "debug the bundled training program"),
+    CliCommand("export", "write the graph as SVG or DOT", _EXPORT),
+    CliCommand("passes", "list the compiler passes and their rules"),
+    CliCommand("docs", "print the guides", _DOCS),
+    CliCommand("doctor", "show what is installed", _DOCTOR),
 )
 
 

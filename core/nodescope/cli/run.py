@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 # The end of a program is not held up for larger recordings.
 _SUMMED_BYTES: Final = 256 << 20
 
+# A server that nobody waits for leaves the processors to the program at first: what is over by then
+# needs none.
+_ALONE_S: Final = 0.25
+
 End = Callable[[int], None]
 """Ends a debugger; takes the status of the program."""
 
@@ -288,6 +292,7 @@ class Starting:
         self._server = Server(options.port, later=True)
         self.there = self._left = False
         """Whether the server can be reached."""
+        self._begin = threading.Event()
         self._thread = threading.Thread(target=self._reach, name="nodescope-start", daemon=True)
         try:
             self._thread.start()
@@ -298,17 +303,22 @@ class Starting:
     def wait(self) -> Server | None:
         """The server, once its address was told; None if it does not start."""
         if not self._left:
+            self._begin.set()
             self._thread.join()
         return self._server if self.there else None
 
     def leave(self) -> Server:
         """The server in whatever state, to be stopped; nothing is told of it any more."""
         self._left = True
+        self._begin.set()
         return self._server
 
     def _reach(self) -> None:
         server = self._server
         try:
+            self._begin.wait(_ALONE_S)
+            if self._left:
+                return
             server.reach()
             self._observed.connect(server.address, timeout_s=5.0)
             self.there = True
@@ -319,8 +329,8 @@ class Starting:
             if not self._left:
                 server.stop()
                 _without_page(self._observed, error.message)
-        except (OSError, ValueError) as error:
-            # The program has closed all files that it found open, ours among them.
+        except Exception as error:
+            # Such as: the program has closed all files that it found open, ours among them.
             if not self._left and not self.there:
                 server.stop()
                 _without_page(self._observed, f"the server cannot be reached: {error}")

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.arrays.lazy import whole as whole_of
 from nodescope.debug.controller import Controller
 from nodescope.debug.edits.apply import edited
 from nodescope.debug.edits.syntax import parse_edit
@@ -115,8 +116,12 @@ def seen_named(controller: Controller, name: str) -> ValueAtMoment:
         raise UsageError(f"{at.node.name} has no {name}", hint=f"it has {ports}" if ports else "")
     node, _, field = name.rpartition(".")
     if name == "grad" or (field == "grad" and node):
-        gradient = controller.gradient(at if name == "grad" else controller.of_node(node))
+        at = at if name == "grad" else controller.of_node(node)
+        gradient = controller.gradient(at)
         if gradient is None:
+            lack = controller.shortfall("gradients", at.node.dialect)
+            if lack is not None:
+                raise UsageError(f"{name}: {lack.text}", hint=lack.hint)
             raise UsageError(f"no gradient was recorded for {node or at.node.name}")
         return gradient
     named = controller.named(name)
@@ -291,7 +296,8 @@ def diff_lines(controller: Controller, text: str) -> Iterator[str]:
             raise UsageError(f"{side.name} of step {side.step} is not available: {side.missing}")
     assert earlier.array is not None
     assert later.array is not None
-    gap = difference(earlier.array, later.array, value.name, value.value, later.seq)
+    arrays = whole_of(earlier.array), whole_of(later.array)
+    gap = difference(*arrays, value.name, value.value, later.seq)
     yield "bit-identical" if gap is None else _changed(gap)
 
 
@@ -343,7 +349,7 @@ def rule_lines(controller: Controller, text: str) -> Iterator[str]:
         message = f"; {status.message}" if status.message else ""
         yield clean(f"rule {status.id}: {status.text}{last_hit}{message}")
     if not now:
-        yield "no rules; docs/watches.md lists them, such as rule nan"
+        yield "no rules; nodescope docs watches lists them, such as rule nan"
 
 
 def _recommended(controller: Controller) -> list[str]:

@@ -37,6 +37,7 @@ from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watch.watch import parse_watch
 from nodescope.errors import ConditionError, NodescopeError, UsageError
 from nodescope.ir.attrs import plain
+from nodescope.ir.capabilities import Feature, Shortfall
 from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     Breakpoint,
@@ -62,13 +63,14 @@ Paint = Callable[[str, str], str]
 Done = bool  # whether the program goes on
 
 
-class Spec(NamedTuple):
-    """One command: what it is called, how it is written, and what it does."""
+class Verb(NamedTuple):
+    """One command: what it is called, how it is written, what it does, and what it depends on."""
 
     names: tuple[str, ...]
     arguments: str
     help: str
     run: Callable[[Console, str], Done | None]
+    needs: Feature | None = None
 
 
 class Console:
@@ -113,6 +115,7 @@ class Console:
             return False
         self._again = line if spec.names[0] in REPEATED else ""
         try:
+            self._check(spec, word)
             return bool(spec.run(self, argument.strip()))
         except Exception as error:
             # Whatever it is, the program stands, and the next command is answered again.
@@ -142,7 +145,17 @@ class Console:
 
     def complete(self, text: str, line: str) -> list[str]:
         """What the last word of a line may become."""
-        return complete(self._controller, BY_NAME, text, line)
+        names = [name for name, spec in BY_NAME.items() if self._lack(spec) is None]
+        return complete(self._controller, names, text, line)
+
+    def _lack(self, spec: Verb) -> Shortfall | None:
+        """Why a command is not available in this run; None if it is."""
+        return None if spec.needs is None else self._controller.shortfall(spec.needs)
+
+    def _check(self, spec: Verb, word: str) -> None:
+        lack = self._lack(spec)
+        if lack is not None:
+            raise UsageError(f"{word}: {lack.text}", hint=lack.hint)
 
     # ------------------------------------------------------------ going on
 
@@ -450,11 +463,14 @@ class Console:
             spec = BY_NAME.get(text)
             if spec is None:
                 raise UsageError(f"no command {text!r}", hint=did_you_mean(text, BY_NAME))
+            self._check(spec, text)
             self._say(f"{', '.join(spec.names)} {spec.arguments}".rstrip())
             for line in (spec.help, *HELP.get(spec.names[0], "").splitlines()):
                 self._say(f"  {line}".rstrip())
             return
         for command in COMMANDS:
+            if self._lack(command) is not None:
+                continue
             usage = f"{', '.join(command.names)} {command.arguments}".rstrip()
             if self.width >= 2 * _USAGE:
                 begin, indent = f"{usage:{_USAGE}} ", " " * (_USAGE + 1)
@@ -468,60 +484,61 @@ def _all(statuses: tuple[Any, ...]) -> list[Breakpoint]:
     return [status.breakpoint for status in statuses]
 
 
-COMMANDS: Final[tuple[Spec, ...]] = (
-    Spec(("n", "node"), "[COUNT]", "run to the next node",
+COMMANDS: Final[tuple[Verb, ...]] = (
+    Verb(("n", "node"), "[COUNT]", "run to the next node",
          lambda console, text: console.several(StepNode(), text)),
-    Spec(("s", "into"), "", "run into the next scope",
-         lambda console, text: console._go(StepIn())),
-    Spec(("o", "over"), "[SCOPE]",
+    Verb(("s", "into"), "", "run into the next scope",
+         lambda console, text: console._go(StepIn()), "scopes"),
+    Verb(("o", "over"), "[SCOPE]",
          "run to the next node at this depth or above, over deeper scopes; or over the scope given",
          Console.over),
-    Spec(("u", "out"), "", "run out of this scope", lambda console, text: console._go(StepOut())),
-    Spec(("step", "next-step"), "", "run into the next training step",
-         lambda console, text: console._go(NextStep())),
-    Spec(("c", "continue"), "", "run to the next breakpoint",
+    Verb(("u", "out"), "", "run out of this scope", lambda console, text: console._go(StepOut()),
+         "scopes"),
+    Verb(("step", "next-step"), "", "run into the next training step",
+         lambda console, text: console._go(NextStep()), "steps"),
+    Verb(("c", "continue"), "", "run to the next breakpoint",
          lambda console, text: console._go(Continue())),
-    Spec(("until", "run-to"), "NODE", "run until a node has run", Console.run_to),
-    Spec(("twin",), "", "run to its backward node, or look back at its forward node",
+    Verb(("until", "run-to"), "NODE", "run until a node has run", Console.run_to),
+    Verb(("twin",), "", "run to its backward node, or look back at its forward node",
          Console.twin),
-    Spec(("b", "break"), "[SPEC]", "set a breakpoint, such as op:log if min(value) < 0; list them",
+    Verb(("b", "break"), "[SPEC]", "set a breakpoint, such as op:log if min(value) < 0; list them",
          Console.breakpoint),
-    Spec(("tb",), "SPEC", "set a breakpoint that stops once",
+    Verb(("tb",), "SPEC", "set a breakpoint that stops once",
          lambda console, text: console.breakpoint(text, once=True)),
-    Spec(("on",), "NUMBERS|GROUP|all", "switch breakpoints on",
+    Verb(("on",), "NUMBERS|GROUP|all", "switch breakpoints on",
          lambda console, text: console.switch(text, True)),
-    Spec(("off",), "NUMBERS|GROUP|all", "switch breakpoints off",
+    Verb(("off",), "NUMBERS|GROUP|all", "switch breakpoints off",
          lambda console, text: console.switch(text, False)),
-    Spec(("d", "delete"), "NUMBERS|GROUP|all", "delete breakpoints", Console.delete),
-    Spec(("p", "print"), "[EXPR]", "show a value, part of one, or an expression: p w[0, :3]",
+    Verb(("d", "delete"), "NUMBERS|GROUP|all", "delete breakpoints", Console.delete),
+    Verb(("p", "print"), "[EXPR]", "show a value, part of one, or an expression: p w[0, :3]",
          Console.print),
-    Spec(("values", "x"), "[EXPR]", "the elements", Console.values),
-    Spec(("why",), "[VALUE[INDEX]|nan]", "explain an element; nan: what NaN and Inf did",
+    Verb(("values", "x"), "[EXPR]", "the elements", Console.values),
+    Verb(("why",), "[VALUE[INDEX]|nan]", "explain an element; nan: what NaN and Inf did",
          lambda console, text: console.ask(why_lines, text)),
-    Spec(("diff",), "[VALUE] [STEP [STEP]]", "a value now and in the step before, or in two steps",
+    Verb(("diff",), "[VALUE] [STEP [STEP]]", "a value now and in the step before, or in two steps",
          lambda console, text: console.ask(diff_lines, text)),
-    Spec(("fork",), "VALUE HOW", "what would change with another value: fork w *= 0.5",
-         lambda console, text: console.ask(fork_lines, text)),
-    Spec(("rule",), "[RULE|off N]", "watch for a rule, such as nan on scope:loss; list what was "
+    Verb(("fork",), "VALUE HOW", "what would change with another value: fork w *= 0.5",
+         lambda console, text: console.ask(fork_lines, text), "rerun"),
+    Verb(("rule",), "[RULE|off N]", "watch for a rule, such as nan on scope:loss; list what was "
          "found", lambda console, text: console.ask(rule_lines, text)),
-    Spec(("info", "i"), "[NODE]", "everything about a node", Console.info),
-    Spec(("w", "watch"), "[EXPR|off N]", "show an expression at each stop; show all now",
+    Verb(("info", "i"), "[NODE]", "everything about a node", Console.info),
+    Verb(("w", "watch"), "[EXPR|off N]", "show an expression at each stop; show all now",
          Console.watch),
-    Spec(("bt", "where"), "", "show the scopes and source lines that led here", Console.backtrace),
-    Spec(("l", "list"), "[FRAME]", "the source around here, or around a frame of bt",
+    Verb(("bt", "where"), "", "show the scopes and source lines that led here", Console.backtrace),
+    Verb(("l", "list"), "[FRAME]", "the source around here, or around a frame of bt",
          Console.source),
-    Spec(("set",), "VALUE HOW", "change a value: set value[0] = 1, set inputs[0] *= 2, "
-         "set value clip -1 1", Console.set),
-    Spec(("rb", "back"), "[COUNT]", "look back one execution", Console.back),
-    Spec(("rc",), "", "look back to the last execution that hits a breakpoint",
+    Verb(("set",), "VALUE HOW", "change a value: set value[0] = 1, set inputs[0] *= 2, "
+         "set value clip -1 1", Console.set, "edit"),
+    Verb(("rb", "back"), "[COUNT]", "look back one execution", Console.back),
+    Verb(("rc",), "", "look back to the last execution that hits a breakpoint",
          lambda console, text: console._moved(console._controller.reverse_continue())),
-    Spec(("now",), "", "return to where the program has stopped",
+    Verb(("now",), "", "return to where the program has stopped",
          lambda console, text: console._moved(console._controller.now())),
-    Spec(("log",), "[COUNT]", "show the last lines of output", Console.log),
-    Spec(("nodes",), "[PATTERN]", "list the nodes so far", Console.nodes),
-    Spec(("q", "detach"), "", "detach: let the program run to its end", Console.detach),
-    Spec(("kill",), "", "end the program, as Ctrl-C would", Console.kill),
-    Spec(("help", "h", "?"), "[COMMAND]", "this", Console.help),
+    Verb(("log",), "[COUNT]", "show the last lines of output", Console.log),
+    Verb(("nodes",), "[PATTERN]", "list the nodes so far", Console.nodes),
+    Verb(("q", "detach"), "", "detach: let the program run to its end", Console.detach),
+    Verb(("kill",), "", "end the program, as Ctrl-C would", Console.kill),
+    Verb(("help", "h", "?"), "[COMMAND]", "this", Console.help),
 )  # fmt: skip
 BY_NAME: Final = {name: spec for spec in COMMANDS for name in spec.names}
 # An empty line does these again.

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodescope.debug.controller import Controller
-from nodescope.debug.expressions.builtins import CONSTANTS, FUNCTIONS, NAMES
+from nodescope.debug.expressions.builtins import CONSTANTS, FUNCTIONS
 from nodescope.debug.watch import all_rules
 from nodescope.errors import NodescopeError
+from nodescope.ir.capabilities import Feature
 
 _BREAKPOINTS: Final = ("b", "break", "tb")
 _NUMBERS: Final = ("d", "delete", "on", "off")
@@ -21,6 +22,7 @@ _VALUES: Final = ("set", "fork", "why", "diff")
 _NODES: Final = ("i", "info", "until", "run-to", "nodes")
 _HOW: Final = ("=", "+=", "-=", "*=", "/=", "clip", "noise", "load")
 _KINDS: Final = ("node:", "glob:", "regex:", "op:", "scope:", "source:", "before")
+_NEEDS: Final[dict[str, Feature]] = {"before": "before", "scope:": "scopes"}
 _BEFORE: Final = "([,<>=+-*/"  # what a name may follow at once; a slash is part of names
 
 
@@ -53,7 +55,14 @@ def _words(controller: Controller, word: str, first: bool) -> Iterable[str]:
         groups = {breakpoint.group for breakpoint in breakpoints if breakpoint.group}
         return [*numbers, *groups, "all"]
     if word in _BREAKPOINTS:
-        return [*_KINDS, *controller.names()] if first else ["if", "log", *NAMES, *FUNCTIONS]
+        if first:
+            kinds = [
+                kind
+                for kind in _KINDS
+                if not (feature := _NEEDS.get(kind)) or not controller.shortfall(feature)
+            ]
+            return [*kinds, *controller.names()]
+        return ["if", "log", *controller.expression_names, *FUNCTIONS]
     if word == "rule":
         if first:
             return [*(rule.name for rule in all_rules()), "off"]
@@ -68,7 +77,7 @@ def _words(controller: Controller, word: str, first: bool) -> Iterable[str]:
         return ["value", *(value.role for value in controller.inputs(at)), *names,
                 *(("nan",) if word == "why" else ())]  # fmt: skip
     if word in _EXPRESSIONS:
-        return [*NAMES, *FUNCTIONS, *CONSTANTS, *names]
+        return [*controller.expression_names, *FUNCTIONS, *CONSTANTS, *names]
     if word in ("o", "over"):
         return [name.removeprefix("scope:") for name in controller.names()
                 if name.startswith("scope:")]  # fmt: skip
@@ -80,7 +89,7 @@ def _inner(controller: Controller, word: str, text: str) -> list[str]:
     if word not in (*_EXPRESSIONS, *_BREAKPOINTS):
         return []
     place = max(text.rfind(sign) for sign in _BEFORE.rstrip("/")) + 1
-    names = [*NAMES, *FUNCTIONS, *CONSTANTS]
+    names = [*controller.expression_names, *FUNCTIONS, *CONSTANTS]
     names += [name for name in controller.names() if ":" not in name]
     return (
         [text[:place] + completion for completion in _fitting(names, text[place:])] if place else []

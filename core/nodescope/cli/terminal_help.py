@@ -50,7 +50,7 @@ rule nan
 rule gradient_vanishing(abs_mean_lt=1e-9) on scope:encoder -> log
 rule recommended            those recommended for the program, after its first step
 rule off 1
-All rules and their settings: docs/watches.md""",
+All rules and their settings: nodescope docs watches""",
     "set": """\
 set value = 0
 set value[0] *= 2

@@ -191,7 +191,7 @@ class ReadLines:
         self._plain = plain
         self._readline = readline
         self._history = history
-        self._found: list[str] = []
+        self._completions: list[str] = []
         self._prompt = ""  # while readline reads
         self._saved = _terminal_state(0)
         # What the program itself reads is none of our business: it is neither kept nor completed.
@@ -226,8 +226,8 @@ class ReadLines:
 
     def _completion(self, text: str, state: int) -> str | None:
         if state == 0:
-            self._found = self.complete(text, self._readline.get_line_buffer())
-        return self._found[state] if state < len(self._found) else None
+            self._completions = self.complete(text, self._readline.get_line_buffer())
+        return self._completions[state] if state < len(self._completions) else None
 
     def wake(self) -> None:
         """Not to be had, but where lines are plain."""

@@ -185,11 +185,11 @@ def _likeliest_base(
             if candidate is not None:
                 candidates.setdefault(candidate)
 
-    def found(base: str) -> int:
+    def matches(base: str) -> int:
         keys = Counter(_placed(node, base) for node in wanted)
         return sum(min(count, len(by_key.get(key, ()))) for key, count in keys.items())
 
-    return max(list(candidates)[:_MOST_BASES], key=found)
+    return max(list(candidates)[:_MOST_BASES], key=matches)
 
 
 def _by_order(

@@ -11,7 +11,7 @@ import msgspec
 
 from nodescope.ir.graph import Graph
 from nodescope.ir.provenance import Change
-from nodescope.record.compiled_functions import Function
+from nodescope.record.compiled_functions import CompiledFunction
 
 
 class StageChange(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Stage(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def stages(function: Function) -> tuple[Stage, ...]:
+def stages(function: CompiledFunction) -> tuple[Stage, ...]:
     """The traced graph, then one stage for each pass that changed it."""
     graphs = {graph.id: graph for _, graph in function.graphs}
     names: dict[int, str] = {}
@@ -87,7 +87,7 @@ def stages(function: Function) -> tuple[Stage, ...]:
     return tuple(result)
 
 
-def with_origins(function: Function, graph_id: int) -> Graph | None:
+def with_origins(function: CompiledFunction, graph_id: int) -> Graph | None:
     """A stage's graph with `Node.origin` set; None if the function has no such graph."""
     graph = next((g for _, g in function.graphs if g.id == graph_id), None)
     if graph is None:

@@ -19,7 +19,7 @@ from nodescope.compare.values import Pair, Reader, sampled
 from nodescope.errors import UsageError
 from nodescope.ir.graph import LEAF_ROLES, Node, Role, Spec
 from nodescope.ir.provenance import Fate, FateKind, KernelCost, MemoryReport
-from nodescope.record.compiled_functions import Function, functions
+from nodescope.record.compiled_functions import CompiledFunction, functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 
@@ -230,7 +230,7 @@ def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
 
 
 def _function(
-    function: Function, reader: Reader, beside: Sequence[Function], samples: int
+    function: CompiledFunction, reader: Reader, beside: Sequence[CompiledFunction], samples: int
 ) -> ComparedFunction:
     sides = Sides(function, reader, beside)
     measured = reader.to_measure(sides.steps, samples)

@@ -13,7 +13,7 @@ from nodescope.compare.align import Called, align
 from nodescope.compare.calls import calls
 from nodescope.compare.values import Pair, Reader
 from nodescope.ir.graph import Node
-from nodescope.record.compiled_functions import Function
+from nodescope.record.compiled_functions import CompiledFunction
 
 
 class Sides:
@@ -27,7 +27,9 @@ class Sides:
         run: The node of the compiled run by final node id.
     """
 
-    def __init__(self, function: Function, reader: Reader, beside: Sequence[Function]) -> None:
+    def __init__(
+        self, function: CompiledFunction, reader: Reader, beside: Sequence[CompiledFunction]
+    ) -> None:
         """Of ``function``; ``beside`` are all functions of the compiled run."""
         self.function = function
         ran = reader.run_nodes(function.final.id)
@@ -90,7 +92,10 @@ class Sides:
 
 
 def _calls_before(
-    function: Function, reader: Reader, steps: Sequence[int], beside: Sequence[Function]
+    function: CompiledFunction,
+    reader: Reader,
+    steps: Sequence[int],
+    beside: Sequence[CompiledFunction],
 ) -> tuple[str | None, list[Called]]:
     """The scope of the function's first call, and the calls before it in that step."""
     if not steps:
@@ -105,7 +110,7 @@ def _calls_before(
     return None, before
 
 
-def _fed(function: Function, run: Mapping[int, Node]) -> dict[int, int]:
+def _fed(function: CompiledFunction, run: Mapping[int, Node]) -> dict[int, int]:
     """Values of the run by final value, as far as nodes that ran take them."""
     values_by_final: dict[int, int] = {}
     for node in function.final.nodes:
@@ -116,7 +121,7 @@ def _fed(function: Function, run: Mapping[int, Node]) -> dict[int, int]:
     return values_by_final
 
 
-def _running(function: Function, ran: Iterable[Node]) -> dict[int, Node]:
+def _running(function: CompiledFunction, ran: Iterable[Node]) -> dict[int, Node]:
     """The node of the run for each final node: the same op and origins, in order."""
     waiting: dict[Any, list[Node]] = defaultdict(list)
     for node in ran:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO, Final
 
-from nodescope.dap.attaching import Attached, attached
+from nodescope.dap.attaching import AttachedProgram, attached
 from nodescope.dap.capabilities import CAPABILITIES
 from nodescope.dap.framing import Channel, Message
 from nodescope.dap.launching import Child, launch_of
@@ -24,13 +24,13 @@ from nodescope.errors import NodescopeError, UsageError
 _JOIN_S: Final = 10.0
 
 
-class Adapter:
+class DebugAdapter:
     """One session with an editor."""
 
     def __init__(self, client: Channel) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._child: Child | Attached | None = None
+        self._child: Child | AttachedProgram | None = None
         self._editor: Message = {}
         self._waiting: dict[int, Message] = {}  # by the seq that the debuggee answers
         self._gone = self._done = False
@@ -190,11 +190,11 @@ class Adapter:
         self._ended.set()
 
 
-_REQUESTS: Final[dict[str, Callable[[Adapter, Message], None]]] = {
-    "initialize": Adapter._initialize,
-    "attach": Adapter._attach,
-    "launch": Adapter._launch,
-    "terminate": Adapter._terminate,
-    "disconnect": Adapter._disconnect,
+_REQUESTS: Final[dict[str, Callable[[DebugAdapter, Message], None]]] = {
+    "initialize": DebugAdapter._initialize,
+    "attach": DebugAdapter._attach,
+    "launch": DebugAdapter._launch,
+    "terminate": DebugAdapter._terminate,
+    "disconnect": DebugAdapter._disconnect,
 }
 HANDLED: Final = frozenset(_REQUESTS)

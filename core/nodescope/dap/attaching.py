@@ -22,7 +22,7 @@ import msgspec
 
 from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
-from nodescope.dap.inspection import Console
+from nodescope.dap.inspection import ConsoleCommands
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
 from nodescope.link.owner import is_foreign
@@ -34,7 +34,7 @@ _GREET_S: Final = 10.0
 _PLACE_BYTES: Final = 1 << 16
 
 
-class Place(msgspec.Struct, frozen=True):
+class AttachPoint(msgspec.Struct, frozen=True):
     """Where a program lets editors in."""
 
     pid: int
@@ -55,13 +55,13 @@ class EditorListener:
         UsageError: The file that says where cannot be written.
     """
 
-    def __init__(self, controller: Controller, name: str, console: Console) -> None:
+    def __init__(self, controller: Controller, name: str, console: ConsoleCommands) -> None:
         self._controller = controller
         self._console = console
         self._listener = moved(socket.create_server(("127.0.0.1", 0)), Own)
         self._guest: Debuggee | None = None
         port = self._listener.getsockname()[1]
-        self._place = Place(os.getpid(), port, secrets.token_hex(16), name)
+        self._place = AttachPoint(os.getpid(), port, secrets.token_hex(16), name)
         self._file = (FOLDER / f"{os.getpid()}.json").absolute()
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -118,10 +118,10 @@ class Attach(msgspec.Struct, frozen=True, rename="camel"):
     process_id: int | None = None
 
 
-class Attached:
+class AttachedProgram:
     """A program that an editor has come to, and the channel to its debuggee."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AttachPoint) -> None:
         self.place = place
         try:
             connection = socket.create_connection(("127.0.0.1", place.port), _GREET_S)
@@ -150,7 +150,7 @@ class Attached:
             pass  # it has ended
 
 
-def attached(arguments: dict[str, Any]) -> Attached:
+def attached(arguments: dict[str, Any]) -> AttachedProgram:
     """Find the program that is meant, and come in.
 
     Raises:
@@ -175,13 +175,13 @@ def attached(arguments: dict[str, Any]) -> Attached:
         raise UsageError(
             f"attach: several programs wait: {programs}", hint="choose one with processId"
         )
-    return Attached(places[0])
+    return AttachedProgram(places[0])
 
 
-def _read(file: Path) -> Place | None:
+def _read(file: Path) -> AttachPoint | None:
     """What a file says; None, and the file is gone, if its program is."""
     try:
-        place = msgspec.json.decode(read_plain(file, _PLACE_BYTES, links=False), type=Place)
+        place = msgspec.json.decode(read_plain(file, _PLACE_BYTES, links=False), type=AttachPoint)
         if place.pid <= 0:  # that would be a group of processes
             raise ProcessLookupError
         os.kill(place.pid, 0)

@@ -17,7 +17,8 @@ import msgspec
 from nodescope.debug.breakpoints.matching import validate
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.controller import Controller
-from nodescope.errors import NodescopeError
+from nodescope.debug.gate.command_check import breakpoint_shortfall
+from nodescope.errors import NodescopeError, UsageError
 from nodescope.protocol import Breakpoint, BreakpointStatus
 
 Given = dict[str, Any]
@@ -87,6 +88,9 @@ class BreakpointSets:
             try:
                 breakpoint = make(entry)
                 validate(breakpoint)
+                lack = breakpoint_shortfall(breakpoint, self._controller.shortfall)
+                if lack is not None:
+                    raise UsageError(lack.text, hint=lack.hint)
             except (NodescopeError, KeyError, ValueError) as error:
                 answers.append({"verified": False, "message": str(error)})
                 continue

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from nodescope.ir.capabilities import Feature
+
 RAISING: Final = "node"
 OVERFLOW: Final = "nan"
 
@@ -50,6 +52,14 @@ CAPABILITIES: Final[dict[str, Any]] = {
             "conditionDescription": "where, as in watches: scope:loss, op:log",
         },
     ],
+}
+
+# The capabilities of the run that these depend on. The adapter announces them before it knows the
+# program; an event of the debuggee withdraws what its frameworks do not support.
+DEPENDENT: Final[dict[str, Feature]] = {
+    "supportsSetVariable": "edit",
+    "supportsSetExpression": "edit",
+    "supportsStepInTargetsRequest": "scopes",
 }
 
 # The requests that a capability announces; all others belong to every adapter.

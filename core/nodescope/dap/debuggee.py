@@ -16,10 +16,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from nodescope.dap.breakpoints import BreakpointSets
-from nodescope.dap.capabilities import OVERFLOW, RAISING
+from nodescope.dap.capabilities import ANNOUNCED, DEPENDENT, OVERFLOW, RAISING
 from nodescope.dap.frames import Frames
 from nodescope.dap.framing import Channel, Message
-from nodescope.dap.inspection import Console, Inspection
+from nodescope.dap.inspection import ConsoleCommands, Inspection
 from nodescope.dap.threads import Threads
 from nodescope.dap.variables import Variables
 from nodescope.debug.controller import Controller, Moved
@@ -27,6 +27,7 @@ from nodescope.debug.history.value_format import clean
 from nodescope.debug.watch.watch import describe as describe_watch
 from nodescope.debug.watch.watch import parse_watch
 from nodescope.errors import NodescopeError, UsageError
+from nodescope.ir.capabilities import Shortfall
 from nodescope.protocol import (
     Command,
     Continue,
@@ -75,7 +76,7 @@ class Debuggee:
 
     def __init__(
         self, controller: Controller, *, ends: bool = False,
-        console: Console = lambda line: None,
+        console: ConsoleCommands = lambda line: None,
     ) -> None:  # fmt: skip
         self._controller = controller
         self._ends = ends
@@ -90,8 +91,9 @@ class Debuggee:
         self._stopped_thread = 1
         self._frames = Frames(controller, self._threads)
         self._overflows: list[str] = []
-        self._standing = self._asked = self._over = self._guest = False
+        self._standing = self._commanded = self._over = self._guest = False
         self._first_line = 1
+        self._available = dict.fromkeys(DEPENDENT, True)  # as the adapter has announced
 
     def connect(self, host: str, port: int, token: str) -> None:
         """Reach the adapter, and wait until it has configured everything.
@@ -168,6 +170,10 @@ class Debuggee:
         if command not in HANDLED:
             self._channel.refuse(request, f"unknown request {command!r}")
             return
+        lack = self._lack(command)
+        if lack is not None:
+            self._channel.refuse(request, f"{command}: {lack.text}; {lack.hint}")
+            return
         arguments = request.get("arguments") or {}
         cursor = self._controller.cursor
         body: Any
@@ -198,6 +204,13 @@ class Debuggee:
                 self._looked(Moved(moment, f"At {moment.node.name}, step {moment.step}"))
         if request.get("command") == "configurationDone":
             self._configured.set()
+
+    def _lack(self, command: str) -> Shortfall | None:
+        """Why a request is not available in this run; None if it is."""
+        for name, feature in DEPENDENT.items():
+            if command in ANNOUNCED[name]:
+                return self._controller.shortfall(feature)
+        return None
 
     def initialize(self, arguments: Message) -> None:
         """How the editor counts."""
@@ -321,14 +334,14 @@ class Debuggee:
         return None if stop is not None and stop.thread == ident else ident
 
     def _go(self, command: Command) -> Moved | None:
-        self._asked = True
+        self._commanded = True
         try:
             moved = self._controller.command(command)
         except NodescopeError:
-            self._asked = False
+            self._commanded = False
             raise
         if moved is not None:
-            self._asked = False
+            self._commanded = False
         return moved
 
     def continue_(self, arguments: Message) -> Any:
@@ -394,20 +407,31 @@ class Debuggee:
             for number in numbers:
                 self._channel.event("thread", {"reason": reason, "threadId": number})
 
+    def _tell_capabilities(self) -> None:
+        """What the program's frameworks support has changed: which requests are of use."""
+        available = {
+            name: self._controller.shortfall(feature) is None for name, feature in DEPENDENT.items()
+        }
+        changes = {name: on for name, on in available.items() if on != self._available[name]}
+        self._available = available
+        if changes:
+            self._channel.event("capabilities", {"capabilities": changes})
+
     def _told(self, info: SessionInfo) -> None:
+        self._tell_capabilities()
         for change in self._breakpoints.changes():
             if "line" in change:
                 change = {**change, "line": change["line"] + self._first_line - 1}
             self._channel.event("breakpoint", {"reason": "changed", "breakpoint": change})
         stop = info.stop
         if stop is not None and not self._standing:
-            self._standing, self._asked = True, False
+            self._standing, self._commanded = True, False
             self._forget()
             self._stopped(stop)
         elif stop is None and self._standing:
             self._standing = False
             self._forget()
-            if not self._asked and info.phase != "finished":
+            if not self._commanded and info.phase != "finished":
                 self._channel.event("continued", {"threadId": self._stopped_thread,
                                                   "allThreadsContinued": True})  # fmt: skip
 

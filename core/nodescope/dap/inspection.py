@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.arrays.lazy import HeldArray, LazyArray, whole
 from nodescope.dap.framing import Message
 from nodescope.dap.variables import Variables
 from nodescope.debug.controller import Controller
 from nodescope.debug.expressions.builtins import CONSTANTS, FUNCTIONS, NAMES
 from nodescope.debug.history.value_format import array_line, clean, result_line, seen_line
 from nodescope.errors import NodescopeError, UsageError
-from nodescope.events import Array
 from nodescope.plain_files import read_plain
 from nodescope.source_files import MOST_BYTES
 from nodescope.telling import shape_words
@@ -28,7 +28,7 @@ _MAX_TARGETS: Final = 200
 _MAX_READ: Final = 1 << 24  # bytes of one answer
 _MAX_COPIED: Final = 100_000  # elements
 
-Console = Callable[[str], str | None]
+ConsoleCommands = Callable[[str], str | None]
 """Runs a line of the terminal's commands; what it says, or None if it is no command."""
 
 
@@ -41,7 +41,9 @@ class Inspection:
         console: Runs the commands of the terminal debugger.
     """
 
-    def __init__(self, controller: Controller, variables: Variables, console: Console) -> None:
+    def __init__(
+        self, controller: Controller, variables: Variables, console: ConsoleCommands
+    ) -> None:
         self._controller = controller
         self._variables = variables
         self._console = console
@@ -64,7 +66,7 @@ class Inspection:
             line = seen_line(value, self._controller.moment.step)
             return {"result": line, **self._unfolds(value.array, text)}
         result = self._controller.evaluate(text)
-        array = result if isinstance(result, np.ndarray) else None
+        array = result if isinstance(result, np.ndarray | LazyArray) else None
         if context == "clipboard" and array is not None:
             return {"result": _elements(array), "variablesReference": 0}
         line = array_line(array) if array is not None and array.ndim else result_line(result)
@@ -96,8 +98,14 @@ class Inspection:
         if count < 0:
             raise UsageError(f"{count} bytes cannot be read")
         first = max(offset, 0)
-        content = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
-        part = content[first : max(first, min(offset + count, first + _MAX_READ))]
+        last = max(first, min(offset + count, first + _MAX_READ))
+        skipped = 0
+        if isinstance(array, LazyArray) and array.ndim:
+            row = max(1, array.nbytes // len(array))
+            skipped = first // row * row
+            array = array[first // row : -(-last // row)]
+        content = np.ascontiguousarray(whole(array)).view(np.uint8).reshape(-1)
+        part = content[first - skipped : last - skipped]
         answer: Message = {"address": hex(first), "data": base64.b64encode(part.tobytes()).decode()}
         if offset < 0:
             answer |= {"address": str(offset), "data": "", "unreadableBytes": min(-offset, count)}
@@ -108,7 +116,7 @@ class Inspection:
         column = int(arguments["column"]) - self.first_column
         before = str(arguments["text"])[:column]
         word = before[max(before.rfind(sign) for sign in " ([,<>=+-*") + 1 :]
-        words = [*NAMES, *FUNCTIONS, *CONSTANTS]
+        words = [*self._controller.expression_names, *FUNCTIONS, *CONSTANTS]
         try:
             words += [name for name in self._controller.names() if ":" not in name]
         except NodescopeError:
@@ -155,7 +163,7 @@ class Inspection:
         return {"sources": [{"name": os.path.basename(file), "path": file} for file in files]}
 
 
-def _elements(array: Array) -> str:
+def _elements(array: HeldArray) -> str:
     if array.size > _MAX_COPIED:
         raise UsageError(f"{array.size} elements are too many to copy; the limit is {_MAX_COPIED}")
-    return clean(np.array2string(array, threshold=_MAX_COPIED + 1, precision=None))
+    return clean(np.array2string(whole(array), threshold=_MAX_COPIED + 1, precision=None))

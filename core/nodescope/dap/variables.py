@@ -8,23 +8,27 @@ Invariant: references are valid until the cursor moves; only requested elements 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from nodescope.arrays.lazy import HeldArray, LazyArray
 from nodescope.debug.controller import Controller
 from nodescope.debug.edits.syntax import parse_edit
 from nodescope.debug.history.history import ValueAtMoment
 from nodescope.debug.history.scope_frames import ScopeFrame
 from nodescope.debug.history.value_format import array_line, clean, number, seen_line
 from nodescope.errors import UsageError
-from nodescope.events import Array
 from nodescope.ir.attrs import plain
+from nodescope.ir.graph import TensorSpec
 from nodescope.telling import shape_words
 
 # An editor that does not page gets no more than so many elements at once.
 MAX_ELEMENTS: Final = 1000
+# Of an array of another library, rows that hold more elements are shown by their shape alone.
+MAX_FETCHED: Final = 1 << 16
 
 Variable = dict[str, Any]
 
@@ -41,10 +45,10 @@ class Facts(NamedTuple):
     facts: dict[str, str]
 
 
-class Elements(NamedTuple):
+class ArrayPart(NamedTuple):
     """A part of an array: ``value`` is an id, 0 for what an expression gave."""
 
-    array: Array
+    array: HeldArray
     value: int
     expression: str
     at: tuple[int, ...] = ()
@@ -55,7 +59,7 @@ class Variables:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._held: list[ShownValues | Facts | Elements] = []
+        self._held: list[ShownValues | Facts | ArrayPart] = []
         self._moved = 0
 
     def forget(self) -> None:
@@ -63,11 +67,11 @@ class Variables:
         self._held = []
         self._moved += 1
 
-    def _refer(self, group: ShownValues | Facts | Elements) -> int:
+    def _refer(self, group: ShownValues | Facts | ArrayPart) -> int:
         self._held.append(group)
         return len(self._held)
 
-    def _of(self, reference: int) -> ShownValues | Facts | Elements:
+    def _of(self, reference: int) -> ShownValues | Facts | ArrayPart:
         if not 1 <= reference <= len(self._held):
             raise UsageError("this variable belongs to an earlier stop")
         return self._held[reference - 1]
@@ -140,8 +144,8 @@ class Variables:
                 return [{"name": name, "value": clean(text)[:1000], "variablesReference": 0,
                          "presentationHint": {"attributes": ["readOnly"]}}
                         for name, text in facts.items()]  # fmt: skip
-            case Elements() as elements:
-                return [] if kind == "named" else self._elements(elements, start, count)
+            case ArrayPart() as part:
+                return [] if kind == "named" else self._elements(part, start, count)
         return []
 
     def _seen(self, name: str, value: ValueAtMoment) -> Variable:
@@ -156,20 +160,22 @@ class Variables:
         variable["type"] = f"{value.array.dtype} {shape_words(value.array.shape)}"
         if not expression.startswith("outputs"):
             variable["evaluateName"] = expression
+        if self._controller.shortfall("edit"):
+            variable["presentationHint"] = {"attributes": ["readOnly"]}
         return {**variable, **self.unfolds(value.array, value.value, expression)}
 
-    def unfolds(self, array: Array, value: int = 0, expression: str = "") -> Variable:
+    def unfolds(self, array: HeldArray, value: int = 0, expression: str = "") -> Variable:
         """The reference of an array, and how many elements its first axis has."""
         if not array.size or array.dtype.hasobject:
             return {"variablesReference": 0}
-        reference = self._refer(Elements(array, value, expression))
+        reference = self._refer(ArrayPart(array, value, expression))
         memory = {"memoryReference": f"{self._moved}.{reference}"}
         if not array.ndim:
             return {"variablesReference": 0, **memory}
         return {"variablesReference": reference, "indexedVariables": array.shape[0], **memory}
 
-    def memory(self, reference: str) -> Array:
-        """The array of a memory reference.
+    def memory(self, reference: str) -> HeldArray:
+        """The array of a memory reference, of which nothing may be fetched yet.
 
         Raises:
             UsageError: It was never given out, or the program went on since.
@@ -178,27 +184,34 @@ class Variables:
         if not (moved == str(self._moved) and number.isdecimal() and len(number) < 10):
             raise UsageError("this memory belongs to an earlier stop")
         group = self._of(int(number))
-        if not isinstance(group, Elements):
+        if not isinstance(group, ArrayPart):
             raise UsageError("this memory belongs to an earlier stop")
-        array: Array = group.array[group.at]
-        return array
+        return group.array[group.at] if group.at else group.array
 
-    def _elements(self, elements: Elements, start: int, count: int) -> list[Variable]:
-        part = elements.array[elements.at]
-        end = min(len(part), start + (count or MAX_ELEMENTS))
+    def _elements(self, part: ArrayPart, start: int, count: int) -> list[Variable]:
+        first = max(0, start)
+        size, *inner_shape = part.array.shape[len(part.at) :]
+        end = min(size, first + (count or MAX_ELEMENTS))
+        count = (end - first) * math.prod(inner_shape)
+        window: Any = (*part.at, slice(first, max(first, end)))
+        shapes_only = inner_shape and isinstance(part.array, LazyArray) and count > MAX_FETCHED
+        page: Any = None if shapes_only else part.array[window]
         variables = []
-        for place in range(max(0, start), end):
-            index = (*elements.at, place)
-            inner = part[place]
+        for place in range(first, end):
+            index = (*part.at, place)
             variable: Variable = {"name": f"[{place}]", "variablesReference": 0}
-            if elements.expression:
-                variable["evaluateName"] = f"{elements.expression}[{', '.join(map(str, index))}]"
-            if inner.ndim:
-                variable["value"] = array_line(inner)
-                variable["variablesReference"] = self._refer(elements._replace(at=index))
-                variable["indexedVariables"] = len(inner)
+            if part.expression:
+                variable["evaluateName"] = f"{part.expression}[{', '.join(map(str, index))}]"
+            if inner_shape:
+                variable["value"] = (
+                    str(TensorSpec(tuple(inner_shape), part.array.dtype.name))
+                    if page is None
+                    else array_line(page[place - first])
+                )
+                variable["variablesReference"] = self._refer(part._replace(at=index))
+                variable["indexedVariables"] = inner_shape[0]
             else:
-                variable["value"] = number(inner)
+                variable["value"] = number(page[place - first])
             variables.append(variable)
         return variables
 
@@ -214,7 +227,7 @@ class Variables:
         place = ""
         if isinstance(group, ShownValues) and name in group.seen:
             value = group.seen[name].value
-        elif isinstance(group, Elements) and group.value:
+        elif isinstance(group, ArrayPart) and group.value:
             value = group.value
             place = ", ".join(map(str, (*group.at, name.strip("[]"))))
         else:
@@ -228,7 +241,7 @@ class Variables:
             return self._seen(name, changed)
         assert changed.array is not None
         inner = changed.array[tuple(map(int, place.split(", ")))]
-        if isinstance(group, Elements):
+        if isinstance(group, ArrayPart):
             # What is unfolded already shows the new elements.
             self._held[reference - 1] = group._replace(array=changed.array)
         text = array_line(inner) if inner.ndim else number(inner)

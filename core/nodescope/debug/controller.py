@@ -28,7 +28,8 @@ from nodescope.debug.history.history import History, Moment, ValueAtMoment
 from nodescope.debug.history.scope_frames import ScopeFrame, frames
 from nodescope.debug.session.state import Goal
 from nodescope.debug.watch.live_watches import LiveWatches
-from nodescope.errors import EditError, UsageError
+from nodescope.errors import ConditionError, EditError, UsageError
+from nodescope.ir.capabilities import Feature, Shortfall
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors
 from nodescope.protocol import (
@@ -222,6 +223,15 @@ class Controller:
         self._history.refresh()
         return self._history
 
+    def shortfall(self, feature: Feature, dialect: str = "") -> Shortfall | None:
+        """Why a feature is not available in this run, or for one of its frameworks; else None."""
+        return self._gate.shortfall(feature, dialect)
+
+    @property
+    def expression_names(self) -> list[str]:
+        """The names that an expression can use in this run."""
+        return [name for name in NAMES if name != "grad" or not self.shortfall("gradients")]
+
     @property
     def looking_back(self) -> bool:
         """Whether the cursor is in the past."""
@@ -378,6 +388,9 @@ class Controller:
         return at
 
     def _scene(self, expression: Expression, at: Moment) -> Scene:
+        lack = self.shortfall("gradients", at.node.dialect) if "grad" in expression.names else None
+        if lack is not None:
+            raise ConditionError(f"grad: {lack.text}", hint=lack.hint)
         scene = navigation.scene(self.history, expression, at, self._gate.live_array)
         scene.elapsed = self._elapsed()
         return scene

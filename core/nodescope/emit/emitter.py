@@ -37,7 +37,7 @@ from nodescope.events import (
     NodeStarted,
 )
 from nodescope.ir.graph import Node, Phase, SourceLocation, TensorSpec
-from nodescope.ir.identity import LOOPED, UNROLLED, UNTOLD, Cursor, Entry, Identity, Site
+from nodescope.ir.identity import LOOPED, UNROLLED, UNTOLD, Cursor, Entry, Identity, NodeSpec, Site
 
 _value_ids = itertools.count(1)
 _now = time.perf_counter_ns
@@ -109,16 +109,16 @@ class Emitter(Steps):
     # Counts
 
     def token(self, state: ThreadState) -> object:
-        """What a cursor of the calling thread holds unless it has to count from zero."""
+        """The token of the current step: a cursor that holds another one counts from zero."""
         if self.marked:
             return self.epoch
         rounds = state.rounds
         return self.epoch if rounds is None else rounds.token
 
     def look(self, state: ThreadState) -> object:
-        """As `token`, once it is found out in which round of a loop the calling thread is.
+        """As `token`, after determining the round of a loop that the calling thread is in.
 
-        It is looked at the frames from the caller's caller on: loops of the adapter count as its.
+        Inspects the frames from the caller's caller on: loops of the adapter count as its own.
         """
         if self._due and state.phase == "forward":
             self._begin()
@@ -131,7 +131,7 @@ class Emitter(Steps):
 
     @contextlib.contextmanager
     def apart(self, state: ThreadState) -> Iterator[None]:
-        """What runs inside is nodes of its own each time, whatever loop it is in.
+        """Give the operations inside nodes of their own each time, whatever loop they are in.
 
         So it is for calls that are compared with others, of which each has its own nodes, too.
         """
@@ -248,13 +248,13 @@ class Emitter(Steps):
         self.bus.emit(NodeFailed(entry.node, live, step, thread, start, text))
 
     def edits(self, state: ThreadState) -> Edits:
-        """What was edited while a thread stood; taken up once."""
+        """The edits made while a thread was stopped; each is returned once."""
         return self.bus.edits.pop(state.thread, {}) if self.bus.edits else {}
 
     # What adapters call
 
     def scope(self, path: str, call: int = 0) -> AbstractContextManager[None]:
-        """What runs inside belongs to a scope below the current one.
+        """Put the operations inside into a scope below the current one.
 
         Args:
             path: Names joined by slashes, such as ``encoder/layer_0``.
@@ -265,7 +265,7 @@ class Emitter(Steps):
     def phase(
         self, phase: Phase, forward: int | None = None, path: str = ""
     ) -> AbstractContextManager[None]:
-        """What runs inside belongs to a phase of training.
+        """Assign the operations inside to a phase of training.
 
         Args:
             phase: Which one.
@@ -472,11 +472,12 @@ class Emitter(Steps):
                 if not retell:
                     return known
                 nth = known.nth
-        entry, values = self.identity.define(
-            entries, nth, op=op, family=family, inputs=inputs, specs=specs, attrs=attrs,
-            scope=cursor.scope, phase=cursor.phase, source=source, forward=state.forward,
-            label=label, device=device, loop=cursor.loop, **extra,
+        spec = NodeSpec(
+            op=op, family=family, inputs=inputs, specs=specs, attrs=attrs, scope=cursor.scope,
+            phase=cursor.phase, source=source, forward=state.forward, label=label, device=device,
+            loop=cursor.loop, **extra,
         )  # fmt: skip
+        entry, values = self.identity.define(entries, nth, spec)
         try:
             if site is not None and entry.site is None:
                 site.add(entry)

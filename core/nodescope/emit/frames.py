@@ -26,9 +26,14 @@ def user_source() -> SourceLocation | None:
     while frame is not None:
         code = frame.f_code
         if not is_internal(code.co_filename):
-            return SourceLocation(cell_name(code.co_filename), frame.f_lineno, code.co_qualname)
+            return SourceLocation(cell_name(code.co_filename), _line(frame), code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def _line(frame: FrameType) -> int:
+    """The line that a frame is at; instructions that clean up have none: then its first one."""
+    return frame.f_lineno or frame.f_code.co_firstlineno
 
 
 def user_instruction() -> tuple[CodeType, int]:
@@ -51,7 +56,7 @@ def calling_line() -> tuple[str, int, str]:
     while frame is not None:
         code = frame.f_code
         if not origin(code.co_filename):
-            return cell_name(code.co_filename), frame.f_lineno, code.co_qualname
+            return cell_name(code.co_filename), _line(frame), code.co_qualname
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0, ""
 

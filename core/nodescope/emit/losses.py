@@ -42,7 +42,7 @@ class Losses:
             self._noted.append((site, float(data), node))
 
     def taken(self) -> tuple[Loss, ...]:
-        """Those since the last call. What began at one line is one loss, their mean."""
+        """The losses since the last call. Those of one line count as one, their mean."""
         noted = self._noted
         if not noted:
             return ()

@@ -99,7 +99,7 @@ def _follows() -> bool:
 
 
 class Loops:
-    """What is known of the loops that the main thread goes through in a run.
+    """The loops that the main thread runs through, as far as they are known.
 
     Attributes:
         trained: Number of the loop whose rounds are training steps, or 0.

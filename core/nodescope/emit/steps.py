@@ -26,7 +26,7 @@ _now = time.perf_counter_ns
 
 
 class Attachment(Protocol):
-    """What an adapter has attached to its library."""
+    """An adapter's attachment to its library."""
 
     def rest(self) -> None:
         """Emit nothing until `wake`: a step goes unobserved."""

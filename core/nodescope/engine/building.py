@@ -43,6 +43,7 @@ from nodescope.ir.graph import Graph, GraphKind, Node, TensorSpec, Value
 from nodescope.ir.scopes import join
 from nodescope.ops.index import Port, check_masks
 from nodescope.ops.op import Array, Op, port_name
+from nodescope.ops.traits import traits_of
 
 _graph_ids = itertools.count(1)
 
@@ -122,7 +123,7 @@ class Builder:
             raise explained(op, inputs, attrs, error) from None
         specs = inferred if isinstance(inferred, tuple) else (inferred,)
         node = self.add(op, tuple(ids), {**scalars, **attrs}, specs, state)
-        if op.name == "assign":
+        if traits_of(op.name).state == "replaces":
             self.assigned(inputs[0], node)
         tracked = tracked and state.recording and op.vjp is not None
         datas = tuple(

@@ -31,7 +31,7 @@ from nodescope.errors import UsageError
 from nodescope.events import Bus, NodeFinished, NodeStarted
 from nodescope.ir.attrs import GraphRef
 from nodescope.ir.graph import Graph, TensorSpec, usual_role
-from nodescope.ir.identity import UNTOLD, Cursor, Entry, Site
+from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site
 from nodescope.ops.op import Op, port_name
 
 _now = time.perf_counter_ns
@@ -360,9 +360,7 @@ class Tracer:
                 nth = known.nth
         plain = plain_attrs(op, inputs, attrs)
         known_specs = nth < len(entries)  # `reshape` corrects them once it has run
-        entry, values = self.identity.define(
-            entries,
-            nth,
+        spec = NodeSpec(
             op=op.name,
             family=op.family,
             inputs=ids,
@@ -381,6 +379,7 @@ class Tracer:
             role=op.role,
             writes=op.writes,
         )
+        entry, values = self.identity.define(entries, nth, spec)
         try:
             if site is not None and entry.site is None:
                 site.add(entry)
@@ -435,14 +434,13 @@ class Tracer:
                 slot[0] = nth  # it is no further one
         if entry is None or entry.inputs == UNTOLD:
             data = tensor.data
-            entry, values = self.identity.define(
-                entries,
-                nth,
+            node_spec = NodeSpec(
                 op=kind, family="leaf", role=usual_role(kind, "leaf"), inputs=(), attrs={},
                 specs=(TensorSpec(data.shape, data.dtype.name),), scope=cursor.scope,
                 phase=cursor.phase, source=state.source or user_source(), label=label,
                 loop=cursor.loop,
             )  # fmt: skip
+            entry, values = self.identity.define(entries, nth, node_spec)
             try:
                 if site is not None and entry.site is None:
                     site.add(entry)

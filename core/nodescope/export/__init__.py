@@ -27,7 +27,7 @@ Engine = Literal["page", "dot"]
 Theme = Literal["light", "dark"]
 
 
-class Options(NamedTuple):
+class ExportOptions(NamedTuple):
     """How to draw.
 
     Attributes:
@@ -45,7 +45,7 @@ class Options(NamedTuple):
     step: int | None = None
 
 
-Render = Callable[[Recording, Options], bytes]
+Render = Callable[[Recording, ExportOptions], bytes]
 
 
 class Exporter(NamedTuple):
@@ -81,7 +81,7 @@ def export(
 ) -> Path:
     """Write the graph of a recording; the suffix of ``out_path`` or ``format`` names the format.
 
-    The other arguments are those of `Options`.
+    The other arguments are those of `ExportOptions`.
 
     Raises:
         ExportError: The format is unknown, something it needs is missing, there is no such scope
@@ -93,13 +93,13 @@ def export(
     if engine not in (None, "page", "dot"):
         raise ExportError(f"no engine {engine!r}", hint="page or dot")
     with Recording.open(recording_path) as recording:
-        options = Options(engine or "page", theme, expand, scope, step)
+        options = ExportOptions(engine or "page", theme, expand, scope, step)
         content = chosen.render(recording, options)
     _write(out, content)
     return out
 
 
-def graph_and_title(recording: Recording, options: Options) -> tuple[Graph, str]:
+def graph_and_title(recording: Recording, options: ExportOptions) -> tuple[Graph, str]:
     """The graph to draw, and what the picture is called: the program, and the moment shown.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import graphviz
 
-from nodescope.export import Options, Theme, exporter, graph_and_title
+from nodescope.export import ExportOptions, Theme, exporter, graph_and_title
 from nodescope.export.folding import hidden_in, opened, within
 from nodescope.export.words import detail, label, visible
 from nodescope.ir.graph import Graph, Node, OpaqueSpec, Spec
@@ -83,13 +83,13 @@ FEW = 12
 
 
 @exporter("dot", suffix=".dot")
-def render_dot(recording: Recording, options: Options) -> bytes:
+def render_dot(recording: Recording, options: ExportOptions) -> bytes:
     """DOT text in UTF-8."""
     graph, title = graph_and_title(recording, options)
     return str(dot_for(graph, title, options).source).encode()
 
 
-def dot_for(graph: Graph, title: str, options: Options) -> graphviz.Digraph:
+def dot_for(graph: Graph, title: str, options: ExportOptions) -> graphviz.Digraph:
     """The part of a graph that the options ask for, folded and coloured as they say."""
     part = within(graph, options.scope) if options.scope else graph
     shown = opened(part, options.expand, options.scope.strip("/"))

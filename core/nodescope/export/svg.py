@@ -18,7 +18,7 @@ import graphviz
 import numpy as np
 
 from nodescope.errors import ExportError
-from nodescope.export import Engine, Options, Theme, _write, exporter, graph_and_title
+from nodescope.export import Engine, ExportOptions, Theme, _write, exporter, graph_and_title
 from nodescope.export.dot import FAMILIES, dot_for
 from nodescope.export.folding import opened, within
 from nodescope.export.words import detail, label, visible
@@ -58,7 +58,7 @@ _FONTS = (("Inter NS", "400 650", "inter"), ("JetBrains Mono NS", "400 650", "je
 
 
 @exporter("svg", suffix=".svg")
-def render_svg(recording: Recording, options: Options) -> bytes:
+def render_svg(recording: Recording, options: ExportOptions) -> bytes:
     """SVG text in UTF-8."""
     graph, title = graph_and_title(recording, options)
     by_dot = options.engine == "dot"
@@ -80,7 +80,7 @@ def export_svg(
     Raises:
         ExportError: What the engine needs is missing, or the target cannot be written.
     """
-    _write(Path(out), render_svg(recording, Options(engine, theme, expand)))
+    _write(Path(out), render_svg(recording, ExportOptions(engine, theme, expand)))
 
 
 def check_svg(content: bytes) -> None:
@@ -108,7 +108,7 @@ def check_svg(content: bytes) -> None:
             raise ExportError(f"the picture has an external reference in {tag!r}")
 
 
-def _by_dot(graph: Graph, title: str, options: Options) -> bytes:
+def _by_dot(graph: Graph, title: str, options: ExportOptions) -> bytes:
     try:
         return bytes(dot_for(graph, title, options).pipe(format="svg", quiet=True))
     except graphviz.ExecutableNotFound as error:
@@ -120,7 +120,7 @@ def _by_dot(graph: Graph, title: str, options: Options) -> bytes:
         raise ExportError(f"Graphviz's `dot` failed: {error}") from error
 
 
-def _by_page(graph: Graph, title: str, options: Options) -> bytes:
+def _by_page(graph: Graph, title: str, options: ExportOptions) -> bytes:
     script = _bundle()
     try:
         from py_mini_racer import MiniRacer
@@ -179,7 +179,7 @@ def font_faces() -> str:
     return "".join(faces)
 
 
-def page_input(graph: Graph, title: str, options: Options) -> dict[str, Any]:
+def page_input(graph: Graph, title: str, options: ExportOptions) -> dict[str, Any]:
     """What `renderSvg` of the page's bundle takes (`export_entry.ts`)."""
     if options.scope:
         graph = within(graph, options.scope)

@@ -6,7 +6,7 @@ Invariant: a run may observe several frameworks; a node's dialect decides which 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,59 @@ class Framework(msgspec.Struct, frozen=True):
 
 OWN: Final = "nodescope"
 """The dialect of nodescope's own engine."""
+
+
+Feature = Literal["before", "edit", "gradients", "scopes", "steps", "rerun"]
+"""A capability that commands depend on."""
+
+
+class Shortfall(NamedTuple):
+    """Why a command is not available, and what to use instead."""
+
+    text: str
+    hint: str
+
+
+_SHORTFALLS: Final[dict[Feature, Shortfall]] = {
+    "before": Shortfall("cannot stop before a node", "stop after it: leave out 'before'"),
+    "edit": Shortfall("does not let values be changed", "change the value in the program"),
+    "gradients": Shortfall(
+        "does not report gradients", "look at the outputs of the backward nodes"
+    ),
+    "scopes": Shortfall(
+        "does not report scopes", "step node by node, or open scopes with nodescope.name_scope"
+    ),
+    "steps": Shortfall(
+        "does not report training steps", "mark them with nodescope.steps, or run to a node"
+    ),
+    "rerun": Shortfall("cannot run recorded nodes again", "change the value at a stop"),
+}
+
+
+def shortfall(
+    feature: Feature, frameworks: Iterable[Framework], dialect: str = ""
+) -> Shortfall | None:
+    """Why a feature is not available; None if it is, or if nothing is known of the framework.
+
+    Args:
+        feature: What a command depends on.
+        frameworks: Those of the run.
+        dialect: Of the node that the command is about; empty if any framework will do.
+    """
+    known = [item for item in frameworks if not dialect or item.dialect == dialect]
+    if not known or any(_has(item.capabilities, feature) for item in known):
+        return None
+    text, hint = _SHORTFALLS[feature]
+    edits = any(_has(item.capabilities, "edit") for item in known)
+    if feature == "rerun" and not edits:
+        hint = "change the value in the program, and compare the two runs"
+    if feature == "edit" and any(_has(item.capabilities, "rerun") for item in known):
+        hint = "fork (What if) shows what another value would change"
+    return Shortfall(f"{' and '.join(item.dialect for item in known)} {text}", hint)
+
+
+def _has(capabilities: Capabilities, feature: Feature) -> bool:
+    return getattr(capabilities, feature) not in (False, "none")
 
 
 def others(frameworks: Iterable[Framework]) -> str:

@@ -169,6 +169,38 @@ class Cursor:
         return slot
 
 
+class NodeSpec(msgspec.Struct, kw_only=True, gc=False):
+    """What a node is defined by, besides its ids and its name.
+
+    Attributes:
+        specs: Of its outputs.
+        label: What it is called instead of by its op, or ``""``.
+        storages: Numbers of the memory of its outputs, as far as known.
+        loop: The loop in whose rounds it is counted, or 0.
+    """
+
+    op: str
+    family: str
+    inputs: tuple[int, ...]
+    specs: Sequence[Spec]
+    attrs: dict[str, Any]
+    scope: str
+    phase: Phase
+    source: SourceLocation | None
+    forward: int | None = None
+    label: str = ""
+    device: str = "cpu"
+    control_inputs: tuple[int, ...] = ()
+    origin: tuple[int, ...] = ()
+    graph: int = 0
+    role: Role = "op"
+    dialect: str = "nodescope"
+    native: str = ""
+    writes: tuple[tuple[int, int], ...] = ()
+    storages: tuple[int, ...] = ()
+    loop: int = 0
+
+
 class Identity:
     """The nodes of one run.
 
@@ -228,30 +260,7 @@ class Identity:
                     entries.clear()
 
     def define(
-        self,
-        entries: list[Entry],
-        nth: int,
-        *,
-        op: str,
-        family: str,
-        inputs: tuple[int, ...],
-        specs: Sequence[Spec],
-        attrs: dict[str, Any],
-        scope: str,
-        phase: Phase,
-        source: SourceLocation | None,
-        forward: int | None = None,
-        label: str = "",
-        device: str = "cpu",
-        control_inputs: tuple[int, ...] = (),
-        origin: tuple[int, ...] = (),
-        graph: int = 0,
-        role: Role = "op",
-        dialect: str = "nodescope",
-        native: str = "",
-        writes: tuple[tuple[int, int], ...] = (),
-        storages: tuple[int, ...] = (),
-        loop: int = 0,
+        self, entries: list[Entry], nth: int, spec: NodeSpec
     ) -> tuple[Entry, tuple[Value, ...] | None]:
         """Define the ``nth`` entry, anew or with other inputs.
 
@@ -261,55 +270,55 @@ class Identity:
         with self._lock:
             if nth < len(entries):
                 entry = entries[nth]
-                if entry.inputs == inputs and entry.node.graph == graph:
+                if entry.inputs == spec.inputs and entry.node.graph == spec.graph:
                     return entry, None
                 known = entry.node
                 entry.node = msgspec.structs.replace(
                     known,
-                    inputs=inputs,
-                    source=source or known.source,
-                    forward=known.forward if forward is None else forward,
-                    attrs=attrs,
-                    origin=origin,
-                    graph=graph,
-                    writes=writes,
+                    inputs=spec.inputs,
+                    source=spec.source or known.source,
+                    forward=known.forward if spec.forward is None else spec.forward,
+                    attrs=spec.attrs,
+                    origin=spec.origin,
+                    graph=spec.graph,
+                    writes=spec.writes,
                 )
-                entry.inputs = inputs
+                entry.inputs = spec.inputs
                 self.version += 1
                 return entry, entry.values
-            name = self._unique(join(scope, label or op), nth)
-            outputs = tuple(self._value_ids() for _ in specs)
+            name = self._unique(join(spec.scope, spec.label or spec.op), nth)
+            outputs = tuple(self._value_ids() for _ in spec.specs)
             values = tuple(
                 Value(
                     id,
-                    spec,
+                    value_spec,
                     f"{name}:{port}" if port else name,
-                    storages[port] if port < len(storages) else 0,
+                    spec.storages[port] if port < len(spec.storages) else 0,
                 )
-                for port, (id, spec) in enumerate(zip(outputs, specs, strict=True))
+                for port, (id, value_spec) in enumerate(zip(outputs, spec.specs, strict=True))
             )
             node = Node(
                 id=self._node_ids(),
                 name=name,
-                op=op,
-                family=family,
-                inputs=inputs,
+                op=spec.op,
+                family=spec.family,
+                inputs=spec.inputs,
                 outputs=outputs,
-                attrs=attrs,
-                scope=scope,
-                phase=phase,
-                device=device,
-                control_inputs=control_inputs,
-                source=source,
-                origin=origin,
-                forward=forward,
-                graph=graph,
-                role=role,
-                dialect=dialect,
-                native=native,
-                writes=writes,
+                attrs=spec.attrs,
+                scope=spec.scope,
+                phase=spec.phase,
+                device=spec.device,
+                control_inputs=spec.control_inputs,
+                source=spec.source,
+                origin=spec.origin,
+                forward=spec.forward,
+                graph=spec.graph,
+                role=spec.role,
+                dialect=spec.dialect,
+                native=spec.native,
+                writes=spec.writes,
             )
-            entry = Entry(node, values, len(entries), loop)
+            entry = Entry(node, values, len(entries), spec.loop)
             self.by_node[node.id] = entry
             for id in outputs:
                 self.by_value[id] = entry

@@ -82,10 +82,10 @@ def made_from(
                 (Read(0, np.zeros(1, np.int64), True), *branch_dependence.reads),
                 branch_dependence.exact,
             )
-        return _asked(reading.KINDS[kind], query)
+        return _element_reads(reading.KINDS[kind], query)
 
 
-def _asked(kind: Kind, query: OutputElement) -> ElementDependence:
+def _element_reads(kind: Kind, query: OutputElement) -> ElementDependence:
     try:
         return kind(query)
     except Exception:  # an op whose impl refuses stand-ins is read as a whole

@@ -106,7 +106,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample(operands, {"body": body, "pattern": "elementwise"})]
 
 
-FUSED = register(
+register(
     Op(
         name="fused",
         family="kernel",

@@ -72,7 +72,6 @@ class OutputElement(NamedTuple):
 
 
 Kind = Callable[[OutputElement], ElementDependence]
-_ONE = np.zeros(1, np.int64)
 
 
 def _at(position: int) -> Array:

@@ -67,5 +67,3 @@ register(
     )
 )
 """The value of a variable at the time when the node runs, not at the start of the run."""
-
-UPDATES = frozenset({"assign", "assign_add", "assign_sub"})

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 Ranking = Literal["size", "exp", "factor", "picks", "first", ""]
 Zeros = Literal["any", "all", "first", ""]
+State = Literal["reads", "replaces", "changes", ""]
 Effect = Literal[
     "adds", "clips", "rounds", "selects", "prefers", "tests", "repairs", "oscillates", "begins",
 ]  # fmt: skip
@@ -47,6 +48,8 @@ class Traits(NamedTuple):
             ``selects`` elements by their place, or ``prefers`` an operand by its size; ``tests``
             them, and so never gives NaN or Inf; ``repairs`` NaN; ``oscillates``, and so has no
             limit; ``begins`` a backward pass: it is one, whatever it is given.
+        state: Whether it ``reads`` a variable when it runs, ``replaces`` its value by the last
+            operand, or ``changes`` it by that.
     """
 
     reads: str = ""
@@ -55,6 +58,12 @@ class Traits(NamedTuple):
     domain: Domain | None = None
     pole: float | None = None
     effects: frozenset[Effect] = frozenset()
+    state: State = ""
+
+    @property
+    def updates(self) -> bool:
+        """Whether it writes to a variable."""
+        return self.state in ("replaces", "changes")
 
 
 _READS: Final[dict[str, str]] = {
@@ -105,6 +114,11 @@ _EFFECTS: Final[dict[Effect, str]] = {
     "oscillates": "sin cos tan",
     "begins": "ones_like",
 }
+_STATE: Final[dict[State, str]] = {
+    "reads": "read",
+    "replaces": "assign",
+    "changes": "assign_add assign_sub",
+}
 _UNIT: Final = Domain(-1.0, 1.0, "[-1, 1]")
 _DOMAINS: Final[dict[str, Domain]] = {
     "arcsin": _UNIT, "arccos": _UNIT, "arctanh": _UNIT,
@@ -118,6 +132,7 @@ def _table() -> dict[str, Traits]:
     reads = {name: kind for kind, names in _READS.items() for name in names.split()}
     ranking = {name: kind for kind, names in _RANKING.items() for name in names.split()}
     zeros = {name: kind for kind, names in _ZEROS.items() for name in names.split()}
+    state = {name: kind for kind, names in _STATE.items() for name in names.split()}
     effects: dict[str, frozenset[Effect]] = {}
     for effect, names in _EFFECTS.items():
         for name in names.split():
@@ -125,9 +140,9 @@ def _table() -> dict[str, Traits]:
     return {
         name: Traits(
             reads.get(name, ""), ranking.get(name, ""), zeros.get(name, ""), _DOMAINS.get(name),
-            _POLES.get(name), effects.get(name, frozenset()),
+            _POLES.get(name), effects.get(name, frozenset()), state.get(name, ""),
         )
-        for name in (*reads, *ranking, *zeros, *effects, *_DOMAINS, *_POLES)
+        for name in (*reads, *ranking, *zeros, *effects, *_DOMAINS, *_POLES, *state)
     }  # fmt: skip
 
 
@@ -137,6 +152,11 @@ _TRAITS: Final = _table()
 def traits_of(op: str) -> Traits:
     """The traits of an op; those of which nothing is known if there is no such name."""
     return _TRAITS.get(op, _UNKNOWN)
+
+
+def with_state(*kinds: State) -> tuple[str, ...]:
+    """The names of ops that use variables in one of these ways."""
+    return tuple(name for name, traits in _TRAITS.items() if traits.state in kinds)
 
 
 def names() -> frozenset[str]:

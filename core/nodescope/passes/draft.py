@@ -22,7 +22,7 @@ from nodescope.ir.graph import Graph, Node, Phase, TensorSpec, Value
 from nodescope.ir.provenance import Change, Rewrite
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array, Op
-from nodescope.ops.state import UPDATES
+from nodescope.ops.traits import traits_of
 from nodescope.passes.fates import Unfused
 
 _replace = msgspec.structs.replace
@@ -431,7 +431,7 @@ class Draft:
 
 @functools.cache
 def _pure(op: str) -> bool:
-    return not ops.get(op).is_leaf and op not in UPDATES
+    return not ops.get(op).is_leaf and not traits_of(op).updates
 
 
 def same_number(first: float, other: float) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodescope.ir.graph import Node
+from nodescope.ops.traits import traits_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
 from nodescope.passes.fusing import products, rows
@@ -93,7 +94,7 @@ def find_idioms(draft: Draft) -> None:
     kernels: list[tuple[IdiomMatch, list[int]]] = []
     left: Counter[str] = Counter()
     for idiom in IDIOMS:
-        if idiom.assigns and "read" in by_op:
+        if idiom.assigns and any(traits_of(op).state == "reads" for op in by_op):
             continue  # what is read depends on when it is written
         for op in idiom.ops:
             for node in by_op.get(op, ()):
@@ -123,7 +124,7 @@ def find_idioms(draft: Draft) -> None:
         mixed = "optimizer" if match.name == "matmul_sgd" else ""
         make_kernel(draft, members, match.name, phase=mixed)
     for name, count in left.items():
-        draft.note(f"{name}: found {count}x; NumPy runs the separate nodes just as fast")
+        draft.note(f"{name}: found {count}×; NumPy runs the separate nodes just as fast")
 
 
 def _refused(draft: Draft, idiom: Idiom, match: IdiomMatch, members: list[Node]) -> str:
@@ -139,7 +140,7 @@ def _refused(draft: Draft, idiom: Idiom, match: IdiomMatch, members: list[Node])
     produced = {value for node in members for value in node.outputs}
     out = given_out(draft, members)
     for node in members:
-        if node.op == "assign":
+        if traits_of(node.op).state == "replaces":
             if node.inputs[1] in out or node.inputs[1] not in produced:
                 return f"{node.name} outputs a value that other nodes share"
             if node.control_inputs or draft.waiting(node.id):

@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.traits import traits_of
 from nodescope.passes.draft import Draft
 
 Kind = Literal["rows", "stretched", "dense", "any"]
@@ -191,7 +192,7 @@ class Layouts:
             return "stretched" if first in ("rows", "stretched") else "any"
         if op == "getitem":
             return "rows" if first == "rows" and _leading(node.attrs["index"]) else "any"
-        if op == "assign":
+        if traits_of(op).state == "replaces":
             return self._now(inputs[-1], other)
         if op in _REDUCTIONS or op in _PRODUCTS or definition.elementwise or definition.family in (
             "activation", "norm"
@@ -245,7 +246,7 @@ def _indifferent(draft: Draft, node: Node) -> bool:
         )
     if op == "getitem":
         return len(node.inputs) == 1
-    return op == "assign"
+    return traits_of(op).state == "replaces"
 
 
 def order_of(node: Node, ndim: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.traits import traits_of
 from nodescope.passes.cost import VIEWS, nbytes
 
 
@@ -70,7 +71,7 @@ def lifetimes(
             base_of_value = base.setdefault(value, value)
             end[base_of_value] = i
         for value in node.outputs:
-            if node.op in VIEWS or node.op == "assign":
+            if node.op in VIEWS or traits_of(node.op).state == "replaces":
                 base[value] = base_of_value = base[node.inputs[-1]]
             else:
                 base[value] = base_of_value = value

@@ -1,8 +1,7 @@
 """Memory: when each value is live, where it stands in one arena, and what may take whose place.
 
-A plan is made from moments: what is read and what is made, one after the other. Back ends that know
-more than a graph says (layouts, the steps inside of kernels) make moments of their own;
-`plan_graph` makes them from a graph.
+A plan is made from the steps of a program: what each reads and makes. Back ends provide them, since
+they know the layouts and the steps inside of kernels.
 
 Invariant: of two values that are live at the same moment no byte is shared, unless one is a view of
 the other, or takes its place at the moment of its last use.
@@ -12,24 +11,14 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodescope import ops
 from nodescope.ir.dtypes import as_dtype
-from nodescope.ir.graph import Graph, Node, TensorSpec
+from nodescope.ir.graph import TensorSpec
 
 ALIGNMENT = 64
 _SORTED_MOST = 384  # values up to which each is compared with each
-
-VIEWS = frozenset({
-    "reshape", "transpose", "broadcast_to", "squeeze", "expand_dims", "flip", "getitem", "assign",
-    "read", "real", "imag", "swapaxes", "moveaxis",
-})  # fmt: skip
-"""Ops whose output may share the memory of their first input (of their second: ``assign``)."""
-
-_MAYBE = frozenset({"control", "kernel"})
-"""Families whose outputs may be any of their inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,82 +228,6 @@ def _peak(live: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], end: in
         now += delta
         most = max(most, now)
     return most
-
-
-# From a graph
-
-
-def plan_graph(graph: Graph, elementwise_in_place: bool = True) -> MemoryPlan:
-    """A plan for a graph whose values all stand densely in C order.
-
-    Inputs, constants and what the outputs share memory with are not placed: they are the caller's.
-
-    Args:
-        graph: Nodes in topological order.
-        elementwise_in_place: Whether an elementwise op may write over an operand.
-    """
-    specs = {value.id: value.tensor for value in graph.values}
-    bases = sharing(graph)
-    leaves = {v for node in graph.nodes if node.is_leaf for v in node.outputs}
-    outside = {*graph.inputs, *graph.constants, *leaves}
-    for value in graph.outputs:
-        outside.update(bases.get(value, (value,)))
-    nodes = [node for node in graph.nodes if not node.is_leaf]
-    moments = [
-        ProgramStep(node.outputs, node.inputs,
-               tuple(_in_place(node, specs, bases)) if elementwise_in_place else ())
-        for node in nodes
-    ]  # fmt: skip
-    sizes = {
-        value: nbytes(specs[value])
-        for node in nodes for value in node.outputs
-        if value not in outside and value not in bases
-    }  # fmt: skip
-    return plan_memory(moments, sizes, bases)
-
-
-def sharing(graph: Graph) -> dict[int, tuple[int, ...]]:
-    """For each value that may share memory with others: the values that own such memory."""
-    owners_of: dict[int, tuple[int, ...]] = {}
-    for node in graph.nodes:
-        for value, shared in _shares(node):
-            owners = {base for v in shared for base in owners_of.get(v, (v,))}
-            own = () if node.op in VIEWS else (value,)
-            owners_of[value] = (*own, *sorted(owners))
-    return owners_of
-
-
-def _shares(node: Node) -> Iterable[tuple[int, tuple[int, ...]]]:
-    if node.op in VIEWS and node.inputs:
-        return [(node.outputs[0], node.inputs[-1:] if node.op == "assign" else node.inputs[:1])]
-    if node.family not in _MAYBE:
-        return []
-    if node.op != "fused":
-        return [(value, node.inputs) for value in node.outputs]
-    body: Graph = node.attrs["body"]
-    inner = sharing(body)
-    outside = dict(zip(body.inputs, node.inputs, strict=True))
-    groups = []
-    for value, inside in zip(node.outputs, body.outputs, strict=True):
-        shared = tuple(outside[b] for b in inner.get(inside, (inside,)) if b in outside)
-        if shared:
-            groups.append((value, shared))
-    return groups
-
-
-def _in_place(
-    node: Node, specs: Mapping[int, TensorSpec], bases: Mapping[int, Collection[int]]
-) -> Iterable[tuple[int, int]]:
-    if node.op == "fused":
-        # Of several outputs one could be written before an operand is read for the next.
-        if node.attrs["pattern"] != "elementwise" or len(node.outputs) > 1:
-            return
-    elif not ops.get(node.op).elementwise:
-        return
-    for result in node.outputs:
-        for operand in node.inputs:
-            if specs[result] == specs[operand] and result not in bases and operand not in bases:
-                yield result, operand
 
 
 def nbytes(spec: TensorSpec) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nodescope.ir.graph import Graph, Node
+from nodescope.ops.traits import traits_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
 from nodescope.passes.layouts import Layouts, layouts_of
@@ -198,7 +199,9 @@ def is_own(node: Node | None) -> bool:
 def _viewed(node: Node) -> int | None:
     if node.op in _VIEWS or (node.op == "getitem" and len(node.inputs) == 1):
         return node.inputs[0]
-    if node.op == "assign":  # gives the new array itself, unless it is of another dtype
+    if (
+        traits_of(node.op).state == "replaces"
+    ):  # gives the new array itself, unless it is of another dtype
         return node.inputs[-1] if node.inputs else None
     return None
 

@@ -27,7 +27,7 @@ _ROUNDS = 4  # of the passes that run again
 
 
 @dataclass(frozen=True)
-class Options:
+class LoweringOptions:
     """What is asked of the passes.
 
     Attributes:
@@ -86,7 +86,7 @@ class Lowered:
     graph: Graph
     arrays: Mapping[int, Array]
     stages: tuple[Stage, ...] = ()
-    options: Options = field(default_factory=Options)
+    options: LoweringOptions = field(default_factory=LoweringOptions)
 
     @functools.cached_property
     def rewrites(self) -> tuple[Rewrite, ...]:
@@ -103,7 +103,7 @@ def lower(
     graph: Graph,
     arrays: Mapping[int, Array],
     chosen: Sequence[str] | None = None,
-    options: Options | None = None,
+    options: LoweringOptions | None = None,
 ) -> Lowered:
     """Run passes over a graph.
 
@@ -117,7 +117,7 @@ def lower(
         GraphError: A pass made a graph that is not well formed; names the pass and the node.
         RegistryError: There is no such pass.
     """
-    options = options or Options()
+    options = options or LoweringOptions()
     first = 1 + max((*_ids(graph), *(value.id for value in graph.values), 0))
     fresh = itertools.count(first).__next__
     # Its specs are what the ops gave when it was traced, or were checked when it was read.
@@ -149,7 +149,7 @@ def settled(
     arrays: Mapping[int, Array],
     names: Sequence[str],
     last: Sequence[str],
-    options: Options,
+    options: LoweringOptions,
     rounds: int,
     copied: Iterable[int] = (),
 ) -> tuple[Graph, dict[int, Array], list[Rewrite]]:

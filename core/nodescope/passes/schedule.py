@@ -17,7 +17,7 @@ import heapq
 import itertools
 
 from nodescope.ir.graph import Node
-from nodescope.ops.state import UPDATES
+from nodescope.ops.traits import traits_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
 from nodescope.passes.lifetimes import Lifetimes, lifetimes
@@ -51,12 +51,16 @@ def schedule(draft: Draft) -> None:
 
 def with_effects(nodes: list[Node]) -> list[Node]:
     """The nodes that must keep their order, in that order."""
-    reads = any(node.op == "read" for node in nodes)
-    effects = {"read", *UPDATES} if reads else UPDATES - {"assign"}
+    reads = any(traits_of(node.op).state == "reads" for node in nodes)
+    ordered = ("reads", "replaces", "changes") if reads else ("changes",)
+
+    def has_effect(node: Node) -> bool:
+        return traits_of(node.op).state in ordered
+
     return [
         node for node in nodes
-        if node.op in effects or node.family == "control"
-        or (node.op == "fused" and any(n.op in effects for n in node.attrs["body"].nodes))
+        if has_effect(node) or node.family == "control"
+        or (node.family == "kernel" and any(map(has_effect, node.attrs["body"].nodes)))
     ]  # fmt: skip
 
 

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import msgspec
 
 from nodescope.events import (
     Array,
     Compiled,
-    Event,
     FrameworkAttached,
     GradientComputed,
     GraphCaptured,
@@ -38,6 +36,7 @@ from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, NonfiniteKind
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.pending_arrays import PendingArrays
+from nodescope.record.queued import QueuedExecution, Skipped, Timed, Told
 from nodescope.record.rows import (
     BEHIND,
     FAILED,
@@ -54,44 +53,11 @@ from nodescope.record.rows import (
     Timings,
 )
 from nodescope.record.schema import MAX_SOURCE_BYTES, shape_text, spec_columns
+from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
 from nodescope.source_files import source_text
 from nodescope.telling import printable
-
-RECORD_BYTES: Final = 320
-"""The weight of a queued record without its arrays."""
-
-Timed = tuple[int, int, int, int, int, int]
-"""An execution without outputs: seq, node, step, thread, start and end."""
-
-
-class QueuedExecution(NamedTuple):
-    """An execution in the queue."""
-
-    timed: Timed
-    weight: int
-    flags: int = 0
-    outputs: Sequence[tuple[int, Array | TensorSummary]] = ()
-    latest_only: bool = False
-    keep_arrays: bool = False
-    error: str = ""
-    layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    attrs: dict[str, Any] | None = None
-    place: tuple[int, int] | None = None
-    unresolved: bool = False  # some output is a `Captured`
-
-
-class Skipped(NamedTuple):
-    """Executions of a node that the governor left out; they still count as its runs."""
-
-    node: int
-    times: int
-
-
-Told = Event | Whole | Skipped | Governed | Advice | Timings | Keeping
-"""Records other than executions."""
-
 
 _NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
 
@@ -112,14 +78,6 @@ _STRUCTURE = ("node", "value", "gradient", "source", "edit")
 _OUTPUT = ("log", "host", "call", "layout", "placed")
 # Rows of the structure that are written at once where there is hardly any space.
 _FEW = 256
-
-
-class QueuedRecord(NamedTuple):
-    """A record other than an execution, in the queue."""
-
-    seq: int
-    weight: int
-    event: Told
 
 
 class Batch:
@@ -154,6 +112,8 @@ class Batch:
         self.owed = PendingArrays()
         self.nonfinite = FirstNonfinite()
         self.written_step = 0
+        # At level `graph` earlier executions are deleted, and the sums with them.
+        self._sums = StepSums() if level != "graph" else None
         self._clear()
 
     def _clear(self) -> None:
@@ -165,6 +125,7 @@ class Batch:
         self._arrays: list[tuple[int, int, Array]] = []
         self._updates: list[tuple[str, tuple[Any, ...]]] = []
         self._steps: dict[int, tuple[Any, ...]] = {}
+        self._nodes: list[Node] = []
 
     def missed(self, node: int) -> None:
         """Count a lost execution as a run of its node."""
@@ -296,7 +257,7 @@ class Batch:
         )
 
     def left_out(self, omit: Omit) -> Dropped:
-        """What a commit without some of the batch loses."""
+        """The losses of a commit that leaves out a part of the batch."""
         if omit == Omit.NOTHING:
             return Dropped()
         if omit == Omit.ELEMENTS:
@@ -349,11 +310,29 @@ class Batch:
         evicted = 0 if later or omit else writer.add_blobs(arrays)
         dropped = _sum(dropped, Dropped(evicted))
         writer.commit(seq, self._time_ns, dropped)
+        if self._sums is not None:
+            self._sum_times(self._sums, seq, dropped, omit)
         if later:
             self.owed.add(self._arrays, ours=False)
             self.owed.add(arrays[len(self._arrays) :], ours=True)
         self._written(later=later)
         return dropped
+
+    def _sum_times(self, sums: StepSums, seq: int, dropped: Dropped, omit: Omit) -> None:
+        """Sum the time of steps, of what is committed; what cannot be written now waits."""
+        executions, host = self._rows["execution"], self._rows.get("host", ())
+        executions.sort()
+        if omit == Omit.EXECUTIONS:
+            executions, host = [row for row in executions if row[6] & FAILED], ()
+        sums.take(self._nodes, self._steps, executions, host)
+        if sums.due and omit == Omit.NOTHING:
+            try:
+                self._writer.begin()
+                self._writer.insert("step_block", sums.rows())
+                self._writer.commit(seq, self._time_ns, dropped)
+                sums.due.clear()
+            except sqlite3.Error:
+                self._writer.roll_back()
 
     def conclude(self, seq: int, dropped: Dropped) -> int:
         """Write the end of the run where there is hardly any space; executions are left out.
@@ -539,6 +518,7 @@ class Batch:
             self._time_ns = time_ns
 
     def _structure(self, seq: int, nodes: tuple[Node, ...], values: tuple[Value, ...]) -> None:
+        self._nodes += nodes
         for node in nodes:
             for value in node.outputs:
                 self._producers[value] = node.id

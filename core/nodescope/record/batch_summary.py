@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope import native
 from nodescope.events import Array
 from nodescope.record.schema import shape_text, summary_row
 from nodescope.record.summary import (
@@ -39,12 +40,13 @@ Row = tuple[Any, ...]
 
 
 def summary_rows(items: Iterable[Item]) -> Iterator[Row]:
-    """Rows of table ``summary``, in another order than the items."""
+    """Rows of table ``summary``, not in the order of the items."""
     groups: dict[tuple[tuple[int, ...], Any], list[Item]] = {}
     for item in items:
         content = item[3]
         if (
-            isinstance(content, TensorSummary)
+            native.in_use()
+            or isinstance(content, TensorSummary)
             or not 0 < content.size <= SMALL
             or content.dtype.char not in EXACT_IN_FLOAT64
         ):
@@ -63,6 +65,11 @@ def summary_rows(items: Iterable[Item]) -> Iterator[Row]:
 
 def _alone(item: Item) -> Row:
     value, seq, step, content = item
+    if not isinstance(content, TensorSummary):
+        statistics = native.statistics(content, BINS, packed=True)
+        if statistics is not None:
+            spec = (dtype_name(content.dtype), shape_text(content.shape), content.nbytes)
+            return (value, seq, step, *spec, *statistics)
     summary = content if isinstance(content, TensorSummary) else summarise(content)
     return summary_row(value, seq, step, summary)
 

@@ -162,7 +162,7 @@ def _own(run: RunInfo) -> Path:
 
 
 def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
-    """What is kept of a run in the file of our own; nothing where this user has no such place."""
+    """The branches of a run in our own file; none if this user has no folder for it."""
     try:
         own_file = _own(run)
         if not own_file.is_file():
@@ -184,7 +184,7 @@ def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
 
 
 def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T]) -> T:
-    """``change(database, others)``: of our own file, with the branches that the recording holds."""
+    """Run ``change(database, others)`` on our own file; ``others`` are the recording's branches."""
     real = Path(os.path.realpath(path))
     recorded: list[BranchRow] = []
     ours = in_place(real)

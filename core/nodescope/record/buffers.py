@@ -81,7 +81,7 @@ class Buffers:
 def layouts_of(
     values: tuple[int, ...], arrays: tuple[Array, ...]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Strides of the arrays that are not in C order: the same sum over them may round otherwise."""
+    """Strides of the arrays that are not in C order, over which a sum may round differently."""
     return tuple(
         [
             (value, array.strides)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from nodescope.arrays import Captured, ops_of
+from nodescope.arrays.lazy import HeldArray, LazyArray
 from nodescope.events import Level, NodeFinished
+from nodescope.record.summary import TensorSummary, summarise
 
 
 class SharedCapture:
-    """What was set aside once for two who want it: resolved for the first, kept for the other.
+    """A capture with two users: resolved for the first, kept for the second.
 
     Attributes:
         nbytes: As of `Captured`.
@@ -37,7 +39,7 @@ class SharedCapture:
 def capture(
     event: NodeFinished, level: Level, room: int, *, shared: bool = False
 ) -> tuple[list[tuple[int, Any]], int]:
-    """Set aside what an execution gave, on the program's thread.
+    """Capture the outputs of an execution, on the program's thread.
 
     Args:
         event: The execution.
@@ -67,7 +69,7 @@ def capture(
 
 
 def resolved(content: Any) -> Any:
-    """The elements of what was set aside, or their statistics, in memory of their own.
+    """The elements of a capture, or their statistics, in memory of their own.
 
     Raises:
         Exception: They could not be had.
@@ -78,6 +80,18 @@ def resolved(content: Any) -> Any:
     if isinstance(content, np.ndarray) and content.base is not None:
         return content.copy()
     return content
+
+
+def summary_of(array: HeldArray) -> TensorSummary:
+    """Statistics of an array that the program holds, made where its elements are if possible.
+
+    Raises:
+        ArrayError: They could not be had.
+    """
+    if not isinstance(array, LazyArray):
+        return summarise(array)
+    summary: TensorSummary | None = array.statistics()
+    return summarise(array.whole()) if summary is None else summary
 
 
 def known_bytes(arrays: Iterable[Any]) -> int | None:

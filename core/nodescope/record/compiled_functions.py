@@ -41,7 +41,7 @@ _DECODERS_BEFORE: dict[str, Callable[[bytes], Document]] = {
 }
 
 
-class Function(msgspec.Struct, frozen=True):
+class CompiledFunction(msgspec.Struct, frozen=True):
     """One trace of a compiled function.
 
     Attributes:
@@ -68,7 +68,7 @@ class Function(msgspec.Struct, frozen=True):
         return self.graphs[-1][1]
 
 
-def functions(recording: Recording) -> list[Function]:
+def functions(recording: Recording) -> list[CompiledFunction]:
     """The compiled functions of a run, in the order in which they were traced.
 
     Raises:
@@ -118,8 +118,10 @@ class _Growing:
         else:
             self._compiled = document
 
-    def done(self) -> Function:
-        return Function(self._owner, tuple(self._graphs), tuple(self._passes), self._compiled)
+    def done(self) -> CompiledFunction:
+        return CompiledFunction(
+            self._owner, tuple(self._graphs), tuple(self._passes), self._compiled
+        )
 
 
 def _read(recording: Recording, kind: str, data: bytes) -> Document:

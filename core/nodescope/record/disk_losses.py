@@ -27,7 +27,7 @@ class LossCounts(NamedTuple):
 
 
 class DiskLosses:
-    """What could not be written to the disk, over any number of gaps."""
+    """Losses of a full disk, over any number of gaps."""
 
     def __init__(self) -> None:
         self._before = Unwritten("full")  # of the gaps that are over
@@ -36,12 +36,12 @@ class DiskLosses:
         self._cause: Literal["full", "slow"] = "full"
 
     def begin(self, counts: LossCounts, cause: Literal["full", "slow"] = "full") -> None:
-        """The disk does not take what is written; within a gap, nothing changes."""
+        """Begin a gap: the disk is full. Has no effect within one."""
         if self._since is None:
             self._since, self._cause = counts, cause
 
     def end(self, counts: LossCounts) -> Unwritten:
-        """Everything is written again; what was lost since `begin`."""
+        """End the gap: the disk has room again; returns the losses since `begin`."""
         gap = self._gap(counts)
         self._before, self._behind = self.total(counts), self.behind(counts)
         self._since = None
@@ -64,7 +64,7 @@ class DiskLosses:
         )
 
     def behind(self, counts: LossCounts) -> int:
-        """Of the arrays, those of which the queue kept the statistics."""
+        """The number of lost arrays whose statistics are recorded."""
         return self._behind + (counts.behind - self._since.behind if self._since else 0)
 
     def _gap(self, counts: LossCounts) -> Unwritten:

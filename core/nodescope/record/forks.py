@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Forked(Protocol):
-    """What has to know that it is a copy."""
+    """An object that must know that it is in a forked child."""
 
     def after_fork(self) -> None:
         """Called in the child, before anything else runs there."""

@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
     @property
     def within(self) -> tuple[str, str, str]:
-        """What consecutive samples have to share: a function of the user's."""
+        """The function of the user's that consecutive samples must share."""
         return self.kind, self.file, self.function
 
 
@@ -275,10 +275,11 @@ def place_of(frames: Frames, *, observed: bool, main: bool) -> Place | None:
             library = _IMPORT
         if owner:
             library = library or owner
-        elif library:
+            continue
+        line = line or code.co_firstlineno  # instructions that clean up have none
+        if library:
             return Place("library", code.co_filename, line, library)
-        else:
-            return Place("python", code.co_filename, line, code.co_qualname, code, instruction)
+        return Place("python", code.co_filename, line, code.co_qualname, code, instruction)
     return Place("input") if main and is_interactive() else None
 
 
@@ -301,7 +302,7 @@ def _imports(frame: tuple[CodeType, int, int]) -> bool:
 
 
 def called(place: Place) -> str:
-    """What the user's line calls there that is no Python, as it is written: ``time.sleep``."""
+    """The native function that the user's line calls there, as written: ``time.sleep``."""
     if place.code is None:
         return ""
     return _called(place.code, place.instruction)

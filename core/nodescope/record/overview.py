@@ -35,7 +35,7 @@ def broken_loss(recording: Recording) -> BrokenLoss | None:
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """What a list shows of a recording.
+    """An entry in a list of recordings.
 
     Attributes:
         id: Of the run; ``""`` if it cannot be read.

@@ -24,14 +24,7 @@ from nodescope.errors import RecordingError
 from nodescope.events import Array, Level
 from nodescope.processes import refused
 from nodescope.record import forks, shutdown
-from nodescope.record.batch import (
-    RECORD_BYTES,
-    Batch,
-    QueuedExecution,
-    QueuedRecord,
-    Timed,
-    Told,
-)
+from nodescope.record.batch import Batch
 from nodescope.record.buffers import Buffers
 from nodescope.record.captures import resolved
 from nodescope.record.disk_losses import DiskLosses, LossCounts
@@ -39,6 +32,7 @@ from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.queue_overflow import OverflowQueue
+from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Timed, Told
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
@@ -124,7 +118,7 @@ class QueueWriter:
         self._forked = False
         self._fault = ""
         self._folding_since = 0.0  # when all was written, and one file is made of it
-        self._omitted: shutdown.Unwritten | None = None
+        self._omitted: shutdown.UnwrittenRest | None = None
         self._writer = Writer(self.path, budget_bytes=budget_bytes)
         self._batch = Batch(self._writer, level=level)
         self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
@@ -380,7 +374,7 @@ class QueueWriter:
 
     @property
     def unwritten(self) -> Unwritten:
-        """What could not be written to the disk so far."""
+        """The losses of a full disk so far."""
         return self._disk_losses.total(self._losses(), self._lost_structure)
 
     def _short_of_memory(self) -> bool:
@@ -414,7 +408,7 @@ class QueueWriter:
             self._dropped_blobs += self._batch.owed.drop()
 
     def _final_record(self) -> Told | None:
-        """What is to be recorded at the very end, once it is known what could not be written."""
+        """The last record, made once all losses are known."""
         return None
 
     def _last_record(self) -> None:
@@ -461,9 +455,9 @@ class QueueWriter:
         unwritten = self._batch.conclude(self._seq, self._dropped())
         self._lost_structure += unwritten - structure
 
-    def _waits(self) -> shutdown.Unwritten:
+    def _waits(self) -> shutdown.UnwrittenRest:
         """The executions and elements that are still to be written."""
-        left, owed = shutdown.Unwritten(), self._batch.owed
+        left, owed = shutdown.UnwrittenRest(), self._batch.owed
         with self.lock:
             for item in self._queue:
                 if not isinstance(item, QueuedRecord):

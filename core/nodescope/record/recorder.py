@@ -37,7 +37,6 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node
 from nodescope.record import shutdown
-from nodescope.record.batch import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.buffers import layouts_of
 from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
@@ -46,6 +45,7 @@ from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter
+from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
@@ -255,7 +255,7 @@ class Recorder(QueueWriter):
             self.policy.demand()
 
     def keeping(self) -> Keeping:
-        """What is kept, and what was not for another reason than that."""
+        """Which values are kept, and losses for other reasons."""
         newest, levels = self.newest, self.levels
         newest_held = newest.held if newest is not None else None
         with self.lock:
@@ -396,7 +396,7 @@ class Recorder(QueueWriter):
 
     @property
     def left_out(self) -> str:
-        """What could not be written in time, in words."""
+        """A description of what could not be written in time."""
         return str(self._omitted or self._waits())
 
     def _record(self, event: NodeFinished, level: Level) -> int:
@@ -473,7 +473,7 @@ class Recorder(QueueWriter):
     def _record_elsewhere(
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level
     ) -> int:
-        """Of arrays that are not NumPy's: their adapter says what is set aside, and how."""
+        """Record arrays of other libraries: their adapter captures them."""
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
             newest = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,7 +79,7 @@ class Recording:
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
-        self.step_table = StepTable(self._all, self._table)
+        self.step_table = StepTable(self._all, self._table, self._has)
         self.loss_table = LossTable(self._all)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
@@ -111,7 +112,7 @@ class Recording:
 
     @property
     def note(self) -> str:
-        """What is wrong with the file, or missing since the disk was full, in a line, or empty."""
+        """A line about damage to the file, or losses of a full disk; or ``""``."""
         keeping = None if self._opened.note else self.keeping()
         return str((keeping and keeping.unwritten) or self._opened.note)
 
@@ -122,7 +123,7 @@ class Recording:
     # ------------------------------------------------------------ the run
 
     def run(self) -> RunInfo:
-        """What is known of the run; state ``recorded``."""
+        """The run, in state ``recorded``."""
         rows = self._all("SELECT * FROM run ORDER BY rowid DESC LIMIT 1")
         attached = self._all("SELECT data FROM document WHERE kind = 'framework' ORDER BY row")
         return self._read(run_info, self.path, self.note, rows[0] if rows else None, attached)
@@ -180,11 +181,11 @@ class Recording:
         return self._all("SELECT seq, data FROM document WHERE kind = ? ORDER BY row", kind)
 
     def governed(self, after: int = 0) -> Governed | None:
-        """What the governor left out, as it last told after a seq; None if it told nothing."""
+        """The governor's latest report after a seq; None if there is none."""
         return self._told("governor", _governed, after)
 
     def advice(self) -> Advice | None:
-        """What to do about a run without operations; None if it has some."""
+        """Advice for a run without operations; None if it has any."""
         return self._told("advice", _advice)
 
     def timings(self) -> Timings | None:
@@ -192,7 +193,7 @@ class Recording:
         return self._told("timing", _timings)
 
     def keeping(self, after: int = 0) -> Keeping | None:
-        """What is kept of the run, as it was last told after a seq; None if that was not told."""
+        """The latest record after a seq of which values are kept; None if there is none."""
         return self._told("keeping", _keeping, after)
 
     def _told(self, kind: str, reader: Callable[[bytes], T], after: int = 0) -> T | None:
@@ -226,7 +227,7 @@ class Recording:
         return [LogRow(*row) for row in reversed(rows)]
 
     def edits(self, after: int = 0) -> list[EditRow]:
-        """What a person changed after a seq, in order."""
+        """The edits after a seq, in order."""
         if not self._has("edit"):
             return []
         rows = self._all(
@@ -236,7 +237,7 @@ class Recording:
         return [EditRow(*row) for row in rows]
 
     def failure(self, seq: int) -> str | None:
-        """What the node raised at an execution that failed."""
+        """The exception that a failed execution raised."""
         rows = self._all("SELECT error FROM failure WHERE seq = ?", seq)
         return rows[0][0] if rows else None
 
@@ -258,6 +259,9 @@ class Recording:
             *(() if node is None else (node,)),
             -1 if limit is None else limit,
         )
+        if any(row[0] <= before[0] for before, row in pairwise([(after,), *rows])):
+            # Whoever goes on after the last one would never come to an end.
+            raise damaged(self.path, sqlite3.DatabaseError("its executions are not in order"))
         return self._placed(rows)
 
     def troubles(self, after: int, until: int, flags: int) -> list[tuple[int, ...]]:
@@ -424,14 +428,6 @@ class Recording:
             first.append(self._all("SELECT min(start_ns) FROM host")[0][0])
         return min((int(start) for start in first if start is not None), default=0)
 
-    def host_after(self, row: int) -> list[tuple[int, str, int, int, int]]:
-        """Of what was written to `host` after a row: row, kind, step, start and end."""
-        if not self._has("host"):
-            return []
-        return self._all(
-            "SELECT row, kind, step, start_ns, end_ns FROM host WHERE row > ? ORDER BY row", row
-        )
-
     def history(
         self, node: int, *, until_seq: int | None = None, limit: int = 500
     ) -> tuple[int, list[Execution], list[ValueAt | None]]:
@@ -476,7 +472,7 @@ class Recording:
     # ------------------------------------------------------------ values
 
     def latest_at(self, value_id: int, seq: int | None = None) -> ValueAt | None:
-        """What is known of a value at a moment: its latest summary at or before ``seq``."""
+        """The latest summary of a value at or before ``seq``; None if there is none."""
         rows = self._all(
             f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = ? AND seq <= ? "
             "ORDER BY seq DESC LIMIT 1",
@@ -536,10 +532,10 @@ class Recording:
         """Executions from their rows, each with where it ran."""
         places: dict[int, tuple[int, int]] = {}
         if rows and self._has("placed") and self._all("SELECT 1 FROM placed LIMIT 1"):
-            found = self._by_seq(
+            lanes = self._by_seq(
                 "SELECT seq, worker, lane FROM placed WHERE seq IN", [row[0] for row in rows]
             )
-            places = {seq: (worker, lane) for seq, worker, lane in found}
+            places = {seq: (worker, lane) for seq, worker, lane in lanes}
         if not places:
             return [Execution(*row) for row in rows]
         return [Execution(*row, *places.get(row[0], (0, 0))) for row in rows]  # type: ignore[call-arg]

@@ -73,7 +73,7 @@ class GradientRow(msgspec.Struct, frozen=True):
 
 
 class ValueAt(msgspec.Struct, frozen=True):
-    """What is known of a value at a moment: the latest execution at or before it.
+    """A value at a moment: its latest execution at or before it.
 
     ``seq`` is that execution's; ``summary.blob`` tells whether `Recording.array` can read it.
     """
@@ -151,7 +151,7 @@ class HostRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """What was not kept, counted exactly.
+    """Exact counts of what was not kept.
 
     Attributes:
         blobs: Full arrays that fell to the byte budget (their summaries are kept).
@@ -165,7 +165,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What it is, and why; ``""`` if nothing is missing."""
+        """A description of the losses and their cause; ``""`` if there are none."""
         behind = "the recorder fell behind"
         full = f"the byte budget was used up, or {behind}; --budget raises it"
         parts = (
@@ -181,7 +181,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Unwritten(msgspec.Struct, frozen=True):
-    """What could not be written to the disk, counted; all of it is also counted in `Dropped`.
+    """Counts of what could not be written to the disk; all of it is also counted in `Dropped`.
 
     Attributes:
         cause: ``full``, a disk or quota without space; ``slow``, a disk that had not taken
@@ -243,7 +243,7 @@ class LineChange(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What to do about a run of which there is nothing to show.
+    """Advice for a run in which no operation was seen.
 
     Attributes:
         headline: What is so, in a line.
@@ -302,7 +302,7 @@ class Timings(msgspec.Struct, frozen=True):
 
 
 class Keeping(msgspec.Struct, frozen=True):
-    """What is kept of a run, and what was not for another reason than that.
+    """Which values of a run are kept, and losses for other reasons.
 
     Attributes:
         level: The most that is kept of every execution.
@@ -341,7 +341,7 @@ class Keeping(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """What the governor left out of one node, counted exactly.
+    """Exact counts of what the governor left out of one node.
 
     Attributes:
         node: Its id; 0 for nodes that ran only once and are taken together by their op.
@@ -364,7 +364,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Governed(msgspec.Struct, frozen=True):
-    """What the governor did so far.
+    """The governor's report so far.
 
     Attributes:
         limit: The slowdown to keep to.

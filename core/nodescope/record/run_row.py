@@ -28,7 +28,7 @@ def run_info(
     row: tuple[Any, ...] | None,
     attached: Iterable[tuple[bytes]] = (),
 ) -> RunInfo:
-    """What is known of a run; state ``recorded``.
+    """The run, in state ``recorded``.
 
     Args:
         path: Of the recording.

@@ -27,6 +27,15 @@ MAX_SOURCE_BYTES = 1 << 20
 # In the place of the shape of a value that is no tensor.
 OPAQUE = "opaque"
 
+# As the first releases of this schema made it: a step's rows were spread over all of its pages.
+EARLIER = (
+    "CREATE TABLE summary (value INTEGER NOT NULL, seq INTEGER NOT NULL, step INTEGER NOT NULL, "
+    "dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL, min REAL, max REAL, "
+    "mean REAL, std REAL, norm REAL, nan_count INTEGER NOT NULL, inf_count INTEGER NOT NULL, "
+    "zero_count INTEGER NOT NULL, histogram BLOB NOT NULL, preview BLOB NOT NULL, "
+    "PRIMARY KEY (value, seq)) STRICT, WITHOUT ROWID",
+)
+
 # A table of its own accord: earlier recordings get it with their first branch.
 BRANCH = """
 CREATE TABLE IF NOT EXISTS branch (
@@ -68,6 +77,11 @@ CREATE TABLE step (
   end_seq INTEGER, end_ns INTEGER, observed INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX step_seq ON step (start_seq);
+CREATE TABLE step_block (
+  row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, host INTEGER NOT NULL,
+  until_ns INTEGER NOT NULL, cover_ns INTEGER NOT NULL,
+  sums BLOB NOT NULL, late BLOB NOT NULL, data BLOB NOT NULL
+) STRICT;
 CREATE TABLE loss (
   row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, step INTEGER NOT NULL, curve INTEGER NOT NULL,
   node INTEGER NOT NULL, times INTEGER NOT NULL, value REAL
@@ -101,9 +115,9 @@ CREATE TABLE summary (
   dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL,
   min REAL, max REAL, mean REAL, std REAL, norm REAL,
   nan_count INTEGER NOT NULL, inf_count INTEGER NOT NULL, zero_count INTEGER NOT NULL,
-  histogram BLOB NOT NULL, preview BLOB NOT NULL,
-  PRIMARY KEY (value, seq)
-) STRICT, WITHOUT ROWID;
+  histogram BLOB NOT NULL, preview BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX summary_value ON summary (value, seq);
 CREATE TABLE blob (
   id INTEGER PRIMARY KEY, value INTEGER NOT NULL, seq INTEGER NOT NULL,
   dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL
@@ -135,6 +149,7 @@ RAN_LAST = (
     "SELECT max(seq) FROM execution WHERE seq <= ? AND NOT flags & 4 AND node = "  # 4: FAILED
     "(SELECT producer FROM value WHERE id = ? AND seq <= ? ORDER BY row DESC LIMIT 1)"
 )
+STEP_BLOCK = "row, seq, host, until_ns, cover_ns, sums, late"
 HOST = "kind, thread, step, start_ns, end_ns, file, line, function"
 SUMMARY = (
     "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "

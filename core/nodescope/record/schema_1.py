@@ -151,7 +151,7 @@ def _number(text: str) -> Any:
 
 
 class _Details(msgspec.Struct, frozen=True):
-    """What `Compiled` held before its fields were its own."""
+    """The details of `Compiled` in schema 1, where they were not fields of their own."""
 
     backend: str
     fallback: str

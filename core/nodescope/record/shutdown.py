@@ -56,8 +56,8 @@ def wait_for(
             slow()
 
 
-class Unwritten:
-    """What was not written at the end of a recording."""
+class UnwrittenRest:
+    """Counts of what was not written at the end of a recording."""
 
     def __init__(self) -> None:
         self.executions = self.arrays = self.nbytes = 0

@@ -1,7 +1,8 @@
 """StepTable: the training steps of a recording, of which there may be millions.
 
-Invariant: apart from `StepTable.after` the beginning and `StepTable.times`, which say so, what is
-read does not grow with the number of steps. (Files of earlier releases lack the index by seq.)
+Invariant: apart from `StepTable.after` the beginning, `StepTable.times` and `StepTable.blocks`,
+which say so, what is read does not grow with the number of steps. (Files of earlier releases lack
+the index by seq.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nodescope.record.rows import StepRow
+from nodescope.record.schema import STEP_BLOCK
 
 MAX_STEPS: Final = 4000
 """More at once a page cannot show."""
@@ -27,14 +29,17 @@ class StepTable:
     Args:
         ask: Answers a question to the file.
         table: Answers one with integers, by row and column.
+        has: Whether the file has a table.
     """
 
     def __init__(
         self,
         ask: Callable[..., list[tuple[Any, ...]]],
         table: Callable[..., NDArray[np.int64]],
+        has: Callable[[str], bool],
     ) -> None:
         self._ask = ask
+        self._has = has
         self._table = table
         self._observed = ""
 
@@ -96,21 +101,24 @@ class StepTable:
         after = self._rows("WHERE start_seq > ? ORDER BY start_seq LIMIT ?", seq, each_way)
         return [*reversed(before), *after]
 
-    def times(self, after_seq: int) -> NDArray[np.int64]:
-        """Number, start, end (-1: it runs) and observed of those that began or ended after a seq.
+    def times(self, after_seq: int, after_step: int, most: int) -> NDArray[np.int64]:
+        """Number, seq, start, end (-1: it runs) and observed of those that began or ended later.
 
-        Without making objects of them: all of them if the seq is 0.
+        Without making objects of them: of the first ``most`` after a step, if the seq is 0.
         """
         if after_seq:
             rows = [
-                (row.step, row.start_ns, -1 if row.end_ns is None else row.end_ns, row.observed)
+                (row.step, row.start_seq, row.start_ns, -1 if row.end_ns is None else row.end_ns,
+                 row.observed)
                 for row in self.after(after_seq)
-            ]
-            return np.array(rows, dtype=np.int64)
+                if row.step > after_step
+            ]  # fmt: skip
+            return np.array(rows[:most], dtype=np.int64).reshape(-1, 5)
         return self._table(
-            f"SELECT step, start_ns, coalesce(end_ns, -1), {self._seen()} FROM step "
-            "ORDER BY start_seq"
-        )
+            f"SELECT step, start_seq, start_ns, coalesce(end_ns, -1), {self._seen()} FROM step "
+            "WHERE step > ? ORDER BY step LIMIT ?",
+            after_step, most,
+        )  # fmt: skip
 
     def busy(self, after_seq: int, until: int, most: int) -> NDArray[np.int64]:
         """Seq, node, step, start and duration of the first executions in ``(after, until]``."""
@@ -119,6 +127,31 @@ class StepTable:
             "WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
             after_seq, until, most,
         )  # fmt: skip
+
+    def spans(self, row: int, since_ns: int | None) -> list[tuple[int, str, int, int, int]]:
+        """Of what was written to `host` after a row: row, kind, step, start and end.
+
+        Args:
+            since_ns: With what was written before and ended since this.
+        """
+        if not self._has("host"):
+            return []
+        question = "SELECT row, kind, step, start_ns, end_ns FROM host WHERE "
+        if since_ns is None:
+            return self._ask(f"{question} row > ? ORDER BY row", row)
+        union = f"{question} row > ? UNION {question} end_ns >= ? ORDER BY row"
+        return self._ask(union, row, since_ns)
+
+    def blocks(self) -> list[tuple[Any, ...]]:
+        """What was summed of steps while recording, in order: columns `STEP_BLOCK`."""
+        if not self._has("step_block"):
+            return []
+        return self._ask(f"SELECT {STEP_BLOCK} FROM step_block ORDER BY row")
+
+    def block_data(self, first: int, last: int) -> dict[int, bytes]:
+        """The steps of some of these blocks, by row."""
+        question = "SELECT row, data FROM step_block WHERE row BETWEEN ? AND ?"
+        return dict(self._ask(question, first, last))
 
     def _rows(self, condition: str, *parameters: Any) -> list[StepRow]:
         rows = self._ask(

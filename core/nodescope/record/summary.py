@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from nodescope import native
 from nodescope.ir.graph import TensorSpec
 
 BINS = 32
@@ -90,6 +91,9 @@ def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary
             in the first one.
     """
     spec = TensorSpec(array.shape, dtype_name(array.dtype))
+    statistics = native.statistics(array, bins)
+    if statistics is not None:
+        return TensorSummary(spec, array.nbytes, *statistics)
     size = array.size
     if size == 0 or not _numeric(array.dtype):
         return TensorSummary(spec, array.nbytes)

@@ -38,6 +38,8 @@ from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA_VERSION, SUFF
 # are as fast as the disk, SQLite's own check is not.
 _SEALED_BYTES = 512 << 20
 _CHECKED_BYTES = 48 << 20
+# Of a larger file, the time that it takes to read is limited by what is really stored.
+_SPARSE_BYTES = 64 << 20
 # The least that a row takes in a file, and the most rows that an answer may have.
 _ROW_BYTES = 6
 _FEW_ROWS = 1000
@@ -222,7 +224,7 @@ def _changed(path: Path, real: Path) -> str:
 
 
 def _salvaged(path: Path, real: Path, problem: str) -> OpenedRecording:
-    """What is intact of a damaged file.
+    """The intact part of a damaged file.
 
     Raises:
         RecordingError: Nothing is.
@@ -322,6 +324,13 @@ def _once(action: Callable[[], None]) -> Callable[[], None]:
     return act
 
 
+def _stored(path: Path, size: int) -> int:
+    """About how much of a file there is: where nothing was written, it may claim any size."""
+    blocks = getattr(path.stat(), "st_blocks", size)
+    # Some file systems compress, and some tell late.
+    return min(size, _SPARSE_BYTES + 4 * 512 * blocks)
+
+
 def _schema(database: sqlite3.Connection) -> int:
     """The version of a file's format; the newest of one that is too damaged to tell."""
     try:
@@ -346,7 +355,7 @@ def _open(
             database = sqlite3.connect(
                 uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
             )
-            limits = guard(database)
+            limits = guard(database, None if begin else _stored(path, size))
             if begin:
                 database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
     except sqlite3.Error as error:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from nodescope.record.recording import Recording
-from nodescope.record.step_times import StepTimes, Stretch
+from nodescope.record.step_times.step_rows import Stretch
+from nodescope.record.step_times.step_times import StepTimes
 from nodescope_server.runs.runs import Run
 from nodescope_server.wire import timeline_messages as wire
 

@@ -52,7 +52,7 @@ async def ask(run: Run, request: wire.AskWatch) -> wire.WatchAnswer:
     except WatchError as error:
         return wire.WatchAnswer(fault=_fault(error))
 
-    def asked(recording: Recording) -> wire.WatchAnswer:
+    def judge(recording: Recording) -> wire.WatchAnswer:
         asking = Asking(recording, watches, patience_s=PATIENCE_S)
         hits: list[wire.WatchHit] = []
         total = 0
@@ -62,11 +62,11 @@ async def ask(run: Run, request: wire.AskWatch) -> wire.WatchAnswer:
                 hits.append(wire.WatchHit(hit.node, hit.node_name, hit.step, hit.seq, hit.text))
         coverage = asking.coverage()
         return wire.WatchAnswer(
-            tuple(hits), total, sum(outcome.looked for outcome in coverage.asked),
+            tuple(hits), total, sum(outcome.looked for outcome in coverage.outcomes),
             tuple(coverage.words()),
         )  # fmt: skip
 
-    return await run.study.call(asked)
+    return await run.study.call(judge)
 
 
 def _parsed(text: str) -> tuple[Watch, ...]:

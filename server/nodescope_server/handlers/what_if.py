@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from nodescope.debug.edits.apply import describe_edit, edited
-from nodescope.debug.replay import Blocked, Branch, Change, ExecutionIndex, Replay
+from nodescope.debug.replay import Blocked, Branch, ChangedValue, ExecutionIndex, Replay
 from nodescope.errors import RecordingError, ReplayError, UsageError
 from nodescope.protocol import SetValue
 from nodescope.record.branches import BranchRow, keep, read_branches
@@ -235,7 +235,7 @@ def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch
     return KeptBranch(row, answer, replace(branch, changes=(), blocked=(), same=()))
 
 
-def _first(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+def _first(changes: tuple[ChangedValue, ...]) -> tuple[ChangedValue, ...]:
     """The changes to show: limited in number and bytes.
 
     Of too many, scalars come first: over several steps, they show the course of the run.
@@ -248,7 +248,7 @@ def _first(changes: tuple[Change, ...]) -> tuple[Change, ...]:
 
 
 def _changed_values(
-    book: ExecutionIndex, changes: tuple[Change, ...]
+    book: ExecutionIndex, changes: tuple[ChangedValue, ...]
 ) -> tuple[tuple[int, int], ...]:
     """Node and value of all changes, each pair once, in whichever steps they are."""
     seqs = {(change.node, change.value): change.seq for change in changes}
@@ -309,7 +309,7 @@ def _runs_on(book: ExecutionIndex, step: int) -> bool:
     return recording.run().status is None and (row is None or row.end_seq is None)
 
 
-def _changed(book: ExecutionIndex, change: Change, step: int) -> wire.ChangedValue:
+def _changed(book: ExecutionIndex, change: ChangedValue, step: int) -> wire.ChangedValue:
     node = node_at(book, change.seq)
     difference = change.difference
     at, largest = farthest(change.old, change.new)

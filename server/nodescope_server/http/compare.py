@@ -20,7 +20,7 @@ from nodescope.compare.provenance import Stage, stages, with_origins
 from nodescope.compare.result import Comparison, ErrorHistory, compare, history
 from nodescope.errors import RecordingError
 from nodescope.ir.graph import Graph
-from nodescope.record.compiled_functions import Function, functions, shown
+from nodescope.record.compiled_functions import CompiledFunction, functions, shown
 from nodescope.record.recording import Recording
 from nodescope_server.http.openapi import Id, RunId, answers
 from nodescope_server.http.pages import Json, Problem
@@ -135,7 +135,7 @@ async def _both(left: Run, right: Run, question: Callable[[Recording, Recording]
 
 
 def _functions(recording: Recording) -> FunctionList:
-    def info(function: Function) -> FunctionInfo:
+    def info(function: CompiledFunction) -> FunctionInfo:
         compiled = function.compiled
         return FunctionInfo(
             function.owner,

@@ -32,7 +32,7 @@ class Exports:
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._limits = limits
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="nodescope-export")
-        self._asked = 0
+        self._requests = 0
 
     async def render(
         self, recording: str, kind: str, engine: str, step: int | None = None
@@ -48,16 +48,16 @@ class Exports:
         """
         if not recording:
             raise ExportError("this run has no recording to export")
-        if self._asked >= AT_ONCE + MAX_WAITING:
-            raise ExportError(f"{self._asked} exports are being drawn", hint="try again later")
-        self._asked += 1
+        if self._requests >= AT_ONCE + MAX_WAITING:
+            raise ExportError(f"{self._requests} exports are being drawn", hint="try again later")
+        self._requests += 1
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(
                 self._threads, self._render, recording, kind, engine, step
             )
         finally:
-            self._asked -= 1
+            self._requests -= 1
 
     def _render(self, recording: str, kind: str, engine: str, step: int | None) -> bytes:
         try:

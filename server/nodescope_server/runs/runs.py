@@ -29,7 +29,7 @@ from nodescope.record.files.ownership import Key, release, vouch
 from nodescope.record.overview import broken_loss
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
-from nodescope.record.step_times import StepTimes
+from nodescope.record.step_times.step_times import StepTimes
 from nodescope.record.wal_checkpoint import fold
 from nodescope.telling import printable
 from nodescope_server import wire

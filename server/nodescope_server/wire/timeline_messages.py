@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from nodescope.events import HostKind
-from nodescope.record.step_times import Stretch
+from nodescope.record.step_times.step_rows import Stretch
 
 
 class GetStepTimes(msgspec.Struct, frozen=True, tag="get_step_times"):

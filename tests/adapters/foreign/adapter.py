@@ -18,6 +18,7 @@ from nodescope.errors import ArrayError
 from nodescope.events import Array, Level, Prices
 from nodescope.ir.capabilities import Capabilities
 from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
+from nodescope.record.summary import TensorSummary
 from tests.adapters.foreign import library
 from tests.adapters.foreign.library import Distant
 
@@ -38,6 +39,24 @@ class Snapshot:
         return self._future.result(30)
 
 
+class Statistics:
+    """Numbers that were ordered over there; fetched by the recorder, or at a stop."""
+
+    nbytes = 512
+
+    def __init__(self, array: Distant) -> None:
+        self._spec = TensorSpec(tuple(size or 0 for size in array.shape), array.dtype)
+        handle = next(library._handles)
+        library.process().tell("copy", array.handle, handle)
+        self._future: Future[Any] = library.process().ask("describe", handle)
+        library.process().tell("free", handle)
+
+    def resolve(self) -> Any:
+        """The statistics."""
+        nbytes = int(np.prod(self._spec.shape)) * 8
+        return TensorSummary(self._spec, nbytes, **self._future.result(30))
+
+
 class DistantArrays:
     """See `ArrayOps`."""
 
@@ -48,7 +67,8 @@ class DistantArrays:
         return int(np.prod([size or 0 for size in array.shape])) * 8
 
     def capture(self, array: Distant, level: Level) -> Array | Captured | None:
-        return Snapshot(array)
+        known = None not in array.shape
+        return Statistics(array) if level == "summary" and known else Snapshot(array)
 
     def numpy(self, array: Distant, window: Window | None = None) -> Array:
         try:

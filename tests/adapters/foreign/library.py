@@ -44,6 +44,8 @@ def _serve(commands: Any, replies: Any) -> None:
                 held[arguments[1]] = np.array(taken(arguments[0]))
             elif what == "write":
                 taken(arguments[0])[...] = arguments[1]
+            elif what == "describe":
+                answer = _described(np.asarray(taken(arguments[0])))
             elif what == "fetch":
                 array = taken(arguments[0])
                 answer = np.array(array if arguments[1] is None else array[arguments[1]], order="C")
@@ -58,6 +60,24 @@ def _serve(commands: Any, replies: Any) -> None:
                 held[arguments[0]] = error
         if number:
             replies.send((number, answer))
+
+
+def _described(array: Any) -> dict[str, Any]:
+    """Numbers about an array; those of its distribution are over finite elements."""
+    finite = array[np.isfinite(array)]
+    numbers: dict[str, Any] = {
+        "nan_count": int(np.isnan(array).sum()),
+        "inf_count": int(np.isinf(array).sum()),
+        "zero_count": int((array == 0).sum()),
+        "preview": tuple(map(float, array.reshape(-1)[:8])),
+    }
+    if finite.size:
+        low, high = float(finite.min()), float(finite.max())
+        numbers |= {"min": low, "max": high, "mean": float(finite.mean()),
+                    "std": float(finite.std()), "norm": float(np.linalg.norm(finite))}  # fmt: skip
+        counts = np.histogram(finite, 32, (low, high if high > low else low + 1))[0]
+        numbers["histogram"] = tuple(map(int, counts))
+    return numbers
 
 
 def _nudge(x: Any, by: float) -> Any:
@@ -101,6 +121,7 @@ class Process:
     """The other process."""
 
     fetched_bytes = 0
+    described = 0
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("fork")
@@ -136,6 +157,7 @@ class Process:
                 future.set_exception(answer)
             else:
                 Process.fetched_bytes += getattr(answer, "nbytes", 0)
+                Process.described += isinstance(answer, dict)
                 future.set_result(answer)
 
 

@@ -19,7 +19,7 @@ from nodescope import ops
 from nodescope.engine.codegen.backend import Backend, Runner
 from nodescope.ir.graph import Node
 from nodescope.ops.plan import Plan
-from nodescope.passes.pipeline import Lowered, Options
+from nodescope.passes.pipeline import Lowered, LoweringOptions
 from tests.conformance.graphs.bounds import outside, ranges
 from tests.conformance.graphs.checks import check_memory, lowered_of, need, nodes_of, said_of
 from tests.conformance.graphs.making import Case
@@ -31,7 +31,7 @@ def built(
     case: Case, backend: Backend, chosen: Sequence[str] | None = None
 ) -> tuple[Lowered, Runner]:
     """The case lowered for a back end, and built."""
-    lowered = lowered_of(case, chosen, Options(backend=backend.name))
+    lowered = lowered_of(case, chosen, LoweringOptions(backend=backend.name))
     return lowered, backend.build(lowered)
 
 

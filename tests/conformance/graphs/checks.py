@@ -18,8 +18,8 @@ from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.plan import needed
-from nodescope.ops.state import UPDATES
-from nodescope.passes.pipeline import Lowered, Options, lower
+from nodescope.ops.traits import traits_of
+from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 from tests.conformance.graphs.making import Case
 from tests.conformance.graphs.running import Traced, every_value
 from tests.conformance.graphs.same import Differs, check_same, difference
@@ -33,7 +33,7 @@ def need(holds: object, claim: str, case: Case, lowered: Lowered | None = None) 
 
 
 def lowered_of(
-    case: Case, chosen: Sequence[str] | None = None, options: Options | None = None
+    case: Case, chosen: Sequence[str] | None = None, options: LoweringOptions | None = None
 ) -> Lowered:
     """The case lowered; passes may not change what they are given."""
     before, contents = print_graph(case.graph), {k: v.tobytes() for k, v in case.arrays.items()}
@@ -168,7 +168,7 @@ def check_effects(case: Case, lowered: Lowered) -> None:
     part of a kernel, and run in any order.
     """
     reads = any(n.op == "read" for n in case.graph.nodes)
-    effects = [n for n in case.graph.nodes if n.op in UPDATES or n.op == "read"]
+    effects = [n for n in case.graph.nodes if traits_of(n.op).state]
     needed = _needed(case.graph)
     effects = [n for n in effects if n.id in needed]
     final = {node.id: place for place, node in enumerate(lowered.graph.nodes)}
@@ -246,7 +246,7 @@ def check_lowered(
     case: Case,
     traced: Traced,
     chosen: Sequence[str] | None = None,
-    options: Options | None = None,
+    options: LoweringOptions | None = None,
 ) -> Lowered:
     """Everything above."""
     result = lowered_of(case, chosen, options)

@@ -12,7 +12,7 @@ import pytest
 from nodescope.engine.codegen.backend import get
 from nodescope.engine.codegen.numpy_backend import place
 from nodescope.passes import fuse
-from nodescope.passes.pipeline import Options
+from nodescope.passes.pipeline import LoweringOptions
 from tests.conformance.graphs.backend_checks import check_backend, check_threads
 from tests.conformance.graphs.checks import check_lowered
 from tests.conformance.graphs.making import Case
@@ -38,7 +38,7 @@ def passes() -> None:
 def c_passes() -> None:
     """All passes, as for C."""
     for case in cases():
-        check_lowered(case, Traced(case), options=Options(backend="c"))
+        check_lowered(case, Traced(case), options=LoweringOptions(backend="c"))
 
 
 def numpy_backend() -> None:

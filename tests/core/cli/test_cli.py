@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from nodescope.cli.server import _END_S
+from nodescope.debug.report import advice
 from nodescope.protocol import CONTROLLER_GRACE_S
 from nodescope.record.recording import Recording
 from nodescope_server import wire
@@ -31,6 +33,8 @@ from tests.integration.processes import (
     run_id,
 )
 from tests.server.support import Page
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_runs_a_script_as_python_would(tmp_path):
@@ -296,6 +300,20 @@ def test_what_is_no_recording_is_refused_in_one_line(tmp_path):
     done = nodescope(tmp_path, "open", "--port", "0", "--no-browser", "junk.nscope")
     assert done.returncode == 2
     assert "is not a recording" in one_line(done)
+
+
+def test_the_guides_are_printed(tmp_path):
+    listed = nodescope(tmp_path, "docs")
+    assert listed.stderr == ""
+    names = [line.split()[0] for line in listed.stdout.splitlines() if line][:-1]
+    assert names == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+    assert nodescope(tmp_path, *advice.SEE.split()[1:]).stdout == (
+        ROOT / "docs" / "supported.md"
+    ).read_text("utf-8")
+    unknown = nodescope(tmp_path, "docs", "watch")
+    assert unknown.returncode == 2
+    assert "there is no guide 'watch'" in one_line(unknown)
+    assert "watches" in one_line(unknown)
 
 
 def test_doctor_names_what_there_is(tmp_path):

@@ -31,6 +31,7 @@ GOOD = {
     "export": ["--engine", "dot", "-o", "out.dot", "run.nscope"],
     "runs": [],
     "passes": [],
+    "docs": ["watches"],
     "run": ["script.py"],
     "compare": ["script.py"],
 }

@@ -136,7 +136,7 @@ with np.errstate(all="ignore"):
     assert replies[1][1][0].count("step 0") == 1
     assert replies[2][1][0].startswith("rule 1: nan -> stop, 1 hit, the last: log in step 0 (")
     assert "log of -1" in "\n".join(replies[3][1])
-    assert replies[4][1] == ["no rules; docs/watches.md lists them, such as rule nan"]
+    assert replies[4][1] == ["no rules; nodescope docs watches lists them, such as rule nan"]
     assert replies[5][1][-1].startswith("  log: 1 of 2 elements differ")
     assert replies[5][1][-1].endswith("; 1 NaN or Inf became 0")
     assert done.returncode == 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nodescope.errors import ExportError
 from nodescope.events import GraphExtended, StepFinished, StepStarted
-from nodescope.export import Options, export, svg
+from nodescope.export import ExportOptions, export, svg
 from nodescope.export.dot import dot_for, dot_of
 from nodescope.export.svg import check_svg, export_svg, page_input
 from nodescope.export.words import visible
@@ -135,12 +135,12 @@ def test_any_name_is_one_quoted_label(name: str) -> None:
     lines = [line for line in dot_of(graph).source.splitlines() if line.startswith("\tn1 ")]
     assert len(lines) == 1
     assert _NODE_LINE.fullmatch(lines[0])
-    json.dumps(page_input(graph, name, Options()))
+    json.dumps(page_input(graph, name, ExportOptions()))
 
 
 def test_folding_by_depth() -> None:
-    assert page_input(small(), "t", Options(expand=1))["open"] == ["net"]
-    assert page_input(small(), "t", Options(expand="all"))["open"] == "all"
+    assert page_input(small(), "t", ExportOptions(expand=1))["open"] == ["net"]
+    assert page_input(small(), "t", ExportOptions(expand="all"))["open"] == "all"
 
 
 def wide(scopes: int, inside: int) -> Graph:
@@ -163,18 +163,18 @@ def wide(scopes: int, inside: int) -> Graph:
 
 def test_what_does_not_fit_is_folded_in_both_engines() -> None:
     graph = wide(8, 20)
-    shown = page_input(graph, "t", Options())["open"]
+    shown = page_input(graph, "t", ExportOptions())["open"]
     assert shown == ["block_0", "block_1"]
-    source = dot_for(graph, "t", Options()).source
+    source = dot_for(graph, "t", ExportOptions()).source
     assert source.count("subgraph") == 2
     assert "20 ops" in source
     assert source.count(" -> ") == 19 + 1 + 19 + 1 + 5
-    assert dot_for(graph, "t", Options(expand="all")).source.count(" -> ") == 159
-    assert dot_for(graph, "t", Options(expand=0)).source.count(" -> ") == 7
+    assert dot_for(graph, "t", ExportOptions(expand="all")).source.count(" -> ") == 159
+    assert dot_for(graph, "t", ExportOptions(expand=0)).source.count(" -> ") == 7
 
 
 def test_a_scope_alone_has_what_it_takes_as_inputs() -> None:
-    options = Options(scope="block_3")
+    options = ExportOptions(scope="block_3")
     page_state = page_input(wide(8, 20), "t", options)
     assert [(node["id"], node["family"]) for node in page_state["nodes"]][:2] == [
         (60, "leaf"),
@@ -183,11 +183,11 @@ def test_a_scope_alone_has_what_it_takes_as_inputs() -> None:
     assert len(page_state["nodes"]) == 21
     assert page_state["open"] == ["block_3"]
     with pytest.raises(ExportError, match="did you mean 'block_3'"):
-        page_input(wide(8, 20), "t", Options(scope="blok_3"))
+        page_input(wide(8, 20), "t", ExportOptions(scope="blok_3"))
 
 
 def test_dot_takes_the_theme() -> None:
-    assert 'bgcolor="#0e1114"' in dot_for(small(), "t", Options(theme="dark")).source
+    assert 'bgcolor="#0e1114"' in dot_for(small(), "t", ExportOptions(theme="dark")).source
 
 
 def test_fonts_are_held_and_nothing_else_from_outside() -> None:

@@ -14,7 +14,7 @@ from nodescope.debug.watch.watch import Watch
 from nodescope.debug.why import why
 from nodescope.errors import NodescopeError, ReplayError, UsageError
 from nodescope.events import GraphExtended, NodeFinished, RunStarted, StepFinished, StepStarted
-from nodescope.export import Options
+from nodescope.export import ExportOptions
 from nodescope.export.dot import render_dot
 from nodescope.export.svg import page_input
 from nodescope.ir.capabilities import Framework
@@ -68,10 +68,10 @@ def test_text_is_exact(recording: Recording) -> None:
 
 
 def test_pictures_show_what_is_known(recording: Recording) -> None:
-    dot = render_dot(recording, Options(expand="all")).decode()
+    dot = render_dot(recording, ExportOptions(expand="all")).decode()
     assert "ray.ObjectRef" in dot
     assert "?×4" in dot
-    shown = page_input(graph_of(recording), "t", Options(expand="all"))
+    shown = page_input(graph_of(recording), "t", ExportOptions(expand="all"))
     families = {node["name"]: node["family"] for node in shown["nodes"]}
     assert families == {
         "load": "other", "batch": "other", "net/weight": "leaf", "net/addmm": "matmul",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodescope.ir.graph import TensorSpec
-from nodescope.ir.identity import Cursor, Identity
+from nodescope.ir.identity import Cursor, Identity, NodeSpec
 
 
 def define(identity: Identity, nth: int, **changes: Any) -> Any:
@@ -15,7 +15,7 @@ def define(identity: Identity, nth: int, **changes: Any) -> Any:
     }  # fmt: skip
     fields.update(changes)
     entries = identity.entries(fields["scope"], fields["op"], fields["phase"])
-    return identity.define(entries, nth, **fields)
+    return identity.define(entries, nth, NodeSpec(**fields))
 
 
 def test_keys_names_and_values() -> None:

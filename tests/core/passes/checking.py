@@ -12,7 +12,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope.ops.plan import Plan
-from nodescope.passes.pipeline import Lowered, Options, lower
+from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0]
 
@@ -62,7 +62,7 @@ def lowered(
     """A function's graph after some passes."""
     with np.errstate(all="ignore"):
         program = ns.compile(function).graph(*inputs)
-    return lower(program.graph, program.constants, passes, Options(**options))
+    return lower(program.graph, program.constants, passes, LoweringOptions(**options))
 
 
 def rules(result: Lowered) -> list[str]:
@@ -101,7 +101,7 @@ def check(
     """
     with np.errstate(all="ignore"):
         program = ns.compile(function).graph(*inputs)
-        result = lower(program.graph, program.constants, passes, Options(**options))
+        result = lower(program.graph, program.constants, passes, LoweringOptions(**options))
     if fired is not None:
         assert rules(result) == list(fired), rules(result)
     if left is not None:

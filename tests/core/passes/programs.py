@@ -14,7 +14,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, optim
-from nodescope.passes.pipeline import Lowered, Options, lower
+from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 from tests.core.passes.checking import run, same_bits
 
 SAMPLES = str(Path(__file__).resolve().parents[3] / "samples")
@@ -72,7 +72,7 @@ def layer_step(optimizer: Any = optim.SGD, *, keep: bool = False, **settings: An
 
 def lowered_program(program: Any, passes: Any = ("patterns", "fuse"), **options: Any) -> Lowered:
     """A program after passes; asserts that nothing changed but how it is computed."""
-    result = lower(program.graph, program.constants, passes, Options(**options))
+    result = lower(program.graph, program.constants, passes, LoweringOptions(**options))
     feeds = feeds_of(program.graph)
     wanted = run(program.graph, program.constants, feeds)
     got = run(result.graph, result.arrays, feeds)

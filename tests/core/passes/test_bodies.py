@@ -8,7 +8,7 @@ import pytest
 import nodescope as ns
 from nodescope.engine.tensor import make
 from nodescope.ir.graph import Graph
-from nodescope.passes.pipeline import Options, settled
+from nodescope.passes.pipeline import LoweringOptions, settled
 from tests.core.passes.checking import check, nasty, ops_of, rules
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32) * 30
@@ -108,7 +108,9 @@ def test_who_takes_a_branchs_result_sees_how_it_lies():
 def test_constants_of_bodies_are_folded_only_to_rows():
     w = make(np.arange(12.0).reshape(3, 4), kind="constant")
     program = ns.compile(lambda x: (x @ np.transpose(w), x + np.negative(w))).graph(X)
-    result, arrays, done = settled(program.graph, program.constants, ["fold"], [], Options(), 3)
+    result, arrays, done = settled(
+        program.graph, program.constants, ["fold"], [], LoweringOptions(), 3
+    )
     assert [item.rule for item in done] == ["constant"]
     assert "transpose" in {node.op for node in result.nodes}
     assert all(array.flags.c_contiguous for array in arrays.values())

@@ -11,7 +11,7 @@ import nodescope as ns
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value
 from nodescope.ir.verify import verify
 from nodescope.passes import fuse
-from nodescope.passes.pipeline import Lowered, Options, lower
+from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 from tests.core.passes.checking import check, nasty, ops_of
 from tests.core.passes.programs import digits_mlp, kernels, lowered_program, reasons
 
@@ -214,11 +214,11 @@ def test_control_inputs_are_respected() -> None:
         Node(2, "sum", "cumsum", "reduction", (1,), (1,), (3,), {"axis": 0}),
         Node(3, "log", "log", "elementwise", (2,), (2,), (4,)),
     ]
-    result = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), Options(backend="c"))
+    result = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), LoweringOptions(backend="c"))
     assert kernels(result) == {}
     assert any("sum depends on one" in reason for reason in reasons(result))
     nodes[2] = Node(3, "log", "log", "elementwise", (2,), (), (4,))
-    result = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), Options(backend="c"))
+    result = lower(graph_of(nodes, (1,), (4, 3)), {}, ("fuse",), LoweringOptions(backend="c"))
     assert kernels(result) == {"elementwise": 1}
     (kernel,) = [node for node in result.graph.nodes if node.op == "fused"]
     (waiting,) = [node for node in result.graph.nodes if node.op == "cumsum"]
@@ -230,7 +230,7 @@ def test_what_is_computed_again_stays_apart() -> None:
         Node(1, "exp", "exp", "elementwise", (1,), outputs=(2,), phase="recompute"),
         Node(2, "log", "log", "elementwise", (2,), outputs=(3,), phase="recompute"),
     ]
-    result = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), Options(backend="c"))
+    result = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), LoweringOptions(backend="c"))
     assert kernels(result) == {}
     assert any("recomputed" in reason for reason in reasons(result))
 
@@ -240,7 +240,7 @@ def test_devices_do_not_mix() -> None:
         Node(1, "exp", "exp", "elementwise", (1,), outputs=(2,), device="cpu:0"),
         Node(2, "log", "log", "elementwise", (2,), outputs=(3,), device="cpu:1"),
     ]
-    result = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), Options(backend="c"))
+    result = lower(graph_of(nodes, (1,), (3,)), {}, ("fuse",), LoweringOptions(backend="c"))
     assert reasons(result) == ["devices differ: cpu:0 and cpu:1"]
 
 

@@ -413,7 +413,7 @@ def test_numpy_is_told_what_was_found() -> None:
     assert kernels(result) == {}
     (stage,) = result.stages
     assert stage.notes == (
-        "matmul_bias_relu: found 1x; NumPy runs the separate nodes just as fast",
+        "matmul_bias_relu: found 1×; NumPy runs the separate nodes just as fast",
     )
 
 

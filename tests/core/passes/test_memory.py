@@ -8,17 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodescope.engine.control.body import graph_of
 from nodescope.passes import memory
 from nodescope.passes.memory import (
     ALIGNMENT,
     MemoryPlan,
     ProgramStep,
     live_ranges,
-    nbytes,
-    plan_graph,
     plan_memory,
-    sharing,
 )
 from tests.depth import examples
 
@@ -157,33 +153,3 @@ def test_a_simulation_finds_a_broken_plan() -> None:
     moments = [ProgramStep((1,), ()), ProgramStep((2,), ()), ProgramStep((), (1, 2))]
     broken = MemoryPlan({1: 0, 2: 0}, 64)
     assert _overwritten(moments, {1: 64, 2: 64}, broken, {}, set()) != ""
-
-
-def test_a_graph_is_planned_without_inputs_outputs_and_views() -> None:
-    def program(x: Any) -> Any:
-        t = np.tanh(x * 2.0)
-        turned = t.T
-        return np.exp(turned) + 1.0, x.T
-
-    graph = graph_of(program, np.ones((4, 5), np.float32))
-    plan = plan_graph(graph)
-    outputs_by_op = {node.op: node.outputs[0] for node in graph.nodes if not node.is_leaf}
-    assert set(plan.offsets) == {
-        outputs_by_op["multiply"],
-        outputs_by_op["tanh"],
-        outputs_by_op["exp"],
-    }
-    assert (outputs_by_op["tanh"], outputs_by_op["multiply"]) in plan.in_place
-    assert (
-        plan.offsets[outputs_by_op["exp"]] != plan.offsets[outputs_by_op["tanh"]]
-    )  # a view of it is read
-    assert plan.total_bytes == 3 * 4 * 5 * 4
-    assert plan_graph(graph, elementwise_in_place=False).in_place == ()
-
-
-def test_what_may_share_memory_is_known_through_views() -> None:
-    graph = graph_of(lambda x: (x * 2.0).reshape(4)[1:], np.ones((2, 2)))
-    outputs_by_op = {node.op: node.outputs[0] for node in graph.nodes}
-    owners = sharing(graph)
-    assert owners[outputs_by_op["getitem"]] == (outputs_by_op["multiply"],)
-    assert nbytes(next(v.spec for v in graph.values if v.id == outputs_by_op["multiply"])) == 32

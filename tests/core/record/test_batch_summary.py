@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from nodescope import native
 from nodescope.record import batch_summary
 from nodescope.record.buffers import LARGE, Buffers
 from nodescope.record.schema import summary_row
@@ -14,6 +16,15 @@ from nodescope.record.summary import PREVIEW, summarise
 
 DTYPES = ["?", "i1", "u8", "f4", "f8", "f2", "c8", ">f4"]
 SHAPES: list[tuple[int, ...]] = [(), (1,), (7,), (3, 4), (0, 2), (90, 60)]
+
+
+@pytest.fixture(scope="module", autouse=True, params=["native", "python"])
+def _road(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The native core and the Python code keep the same promises."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(native, "_core", None)
+        yield
 
 
 def check(arrays: list[np.ndarray[Any, Any]]) -> None:

@@ -11,6 +11,7 @@ import time
 import weakref
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -282,3 +283,12 @@ def test_looking_all_the_time_changes_no_result(
     with ns.record(tmp_path / "r.nscope", "timing"):
         sampled = train()
     np.testing.assert_array_equal(plain, sampled)
+
+
+def test_an_instruction_without_a_line_is_told_by_its_functions_first_one() -> None:
+    """Python says None where a frame cleans up, such as at the end of ``with``."""
+    code = compile("def work():\n    pass\n", "/home/a/train.py", "exec").co_consts[0]
+    frames: Any = [(code, None, 0)]
+    place = place_of(frames, observed=True, main=True)
+    assert place is not None
+    assert (place.file, place.line) == ("/home/a/train.py", 1)

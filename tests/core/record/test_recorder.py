@@ -309,7 +309,7 @@ def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
     batch.commit(2001, Dropped())
     batch.event(next(seq), StepFinished(1001, 20_005, observed=False))
     batch.commit(2002, Dropped())
-    assert len(statements) < 10
+    assert len(statements) < 15  # with those of the sums of their times
     writer.finish()
     with Recording.open(tmp_path / "run.nscope") as recording:
         steps = recording.steps()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec, Value
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
+from nodescope.record.schema import EARLIER
 
 ABLE = Capabilities(before=True, edit="in_place", steps="optimizer", timing="device", workers=True)
 TORCH = Framework("torch", "2.13", ABLE)
@@ -76,3 +79,22 @@ def test_an_unknown_size_is_said_to_be_unknown(tmp_path: Path) -> None:
         (row,) = recording.values()
     assert row.value == VALUES[1]
     assert str(row.value.spec) == "float32 ?×10"
+
+
+def test_statistics_in_the_order_of_the_first_releases(tmp_path: Path) -> None:
+    path = tmp_path / "r.nscope"
+    recorder = Recorder(path, level="values")
+    recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, TORCH))
+    recorder.emit(GraphExtended((LOAD, ADDMM), VALUES))
+    for count in (1.0, 2.0):
+        recorder.emit(NodeFinished(ADDMM, (), (np.full((4, 10), count),), 0, 1, 20, 30))
+    assert recorder.close()
+    with closing(sqlite3.connect(path)) as database:
+        (earlier,) = EARLIER
+        database.executescript(
+            f"ALTER TABLE summary RENAME TO newer; DROP INDEX summary_value; {earlier};"
+            "INSERT INTO summary SELECT * FROM newer; DROP TABLE newer;"
+        )
+    with Recording.open(path) as recording:
+        _, _, values = recording.history(2)
+    assert [value and value.summary.mean for value in values] == [1.0, 2.0]

@@ -21,7 +21,8 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Holds
 from nodescope.record.run_time import run_time
-from nodescope.record.step_times import PARTS, StepTimes, Stretch
+from nodescope.record.step_times.step_rows import PARTS, Stretch
+from nodescope.record.step_times.step_times import StepTimes
 
 FORWARD = Node(1, "a/x", "add", "elementwise", outputs=(1,), scope="a")
 BACKWARD = Node(2, "backward/a/x", "add", "elementwise", outputs=(2,), phase="backward")
@@ -71,8 +72,7 @@ def parts(stretch: Stretch | None) -> dict[str, float]:
 def times(run: Run, path: Path) -> StepTimes:
     assert run.recorder.close()
     result = StepTimes()
-    with Recording.open(path) as recording:
-        result.update(recording)
+    result.update(Recording.open(path))
     return result
 
 

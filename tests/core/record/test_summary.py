@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from nodescope import native
 from nodescope.record import summary as module
 from nodescope.record.summary import PREVIEW, summarise, whole
 from tests.depth import examples
 
 DTYPES = ["?", "i1", "u2", "i8", "u8", "f2", "f4", "f8", ">f4", "c8", "c16"]
+
+
+@pytest.fixture(scope="module", autouse=True, params=["native", "python"])
+def _road(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The native core and the Python code keep the same promises."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(native, "_core", None)
+        yield
 
 
 def check(array: np.ndarray[Any, Any]) -> None:

@@ -146,5 +146,16 @@ def test_a_stream_that_has_few_characters(encoding: str) -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)
     show("×日本", stream)
-    expected = "×日本\n".encode() if encoding == "utf-8" else b"\\xd7\\u65e5\\u672c\n"
+    expected = "×日本\n".encode() if encoding == "utf-8" else b"x\\u65e5\\u672c\n"
     assert raw.getvalue() == expected
+
+
+def test_signs_that_a_terminal_lacks_are_written_in_plain_characters(capsys) -> None:
+    ascii_terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    show("about 1.62× slower (limit 2×) · w → b…", ascii_terminal)
+    show("Größe 3×2", ascii_terminal)  # what has no plain form is escaped, the rest is not
+    assert ascii_terminal.buffer.getvalue().decode() == (
+        "about 1.62x slower (limit 2x) - w -> b...\nGr\\xf6\\xdfe 3x2\n"
+    )
+    show("1.62×")
+    assert capsys.readouterr().out == "1.62×\n"

@@ -10,7 +10,7 @@ import numpy as np
 
 from nodescope.events import HostSpan
 from nodescope.record.recorder import Recorder
-from nodescope.record.step_times import PARTS
+from nodescope.record.step_times.step_rows import PARTS
 from nodescope_server import wire
 from nodescope_server.wire import timeline_messages as wt
 from tests.core.record.runs import RUN, record

@@ -196,11 +196,11 @@ def test_two_runs_and_two_browsers_do_not_mix(new_program: NewProgram, new_page:
         run.execute(run.define(op))
         run.commit()
     for page, run, op in zip(pages, (first, two), ("exp", "log"), strict=True):
-        batch = page.wait(wire.Records, lambda it: bool(it.nodes))
+        batch = page.wait(wire.Records, lambda message: bool(message.nodes))
         assert batch.run == run.run.id
         assert {node.op for node in batch.nodes} == {op}
         other = two if run is first else first
-        assert not any(getattr(it, "run", "") == other.run.id for it in page.pushes)
+        assert not any(getattr(push, "run", "") == other.run.id for push in page.pushes)
 
 
 def test_the_first_request_must_be_initialize_of_the_same_protocol(live: Live) -> None:

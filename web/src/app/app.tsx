@@ -27,6 +27,7 @@ import { createBranches } from "@/store/debugger/what_if";
 import { createChanges } from "@/store/history/changes_query";
 import { createMoments } from "@/store/history/value_diff";
 import { createReasons } from "@/store/history/why";
+import { createNewRun } from "@/store/page/new_run";
 import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
 import type { Store } from "@/store/page/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
@@ -43,7 +44,7 @@ import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
 import { Kept } from "@/views/kept";
 import { type KeyGroup, KeysHelp } from "@/views/keys_help";
-import { LinkBanner, LostRun, Notices, RecordingTrouble } from "@/views/notices";
+import { LinkBanner, LostRun, NewRunOffer, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
 import { createProblems, Problems } from "@/views/problems";
@@ -84,6 +85,7 @@ export function App(props: AppProps): JSX.Element {
   const changes = createChanges(store);
   const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
+  const newRun = createNewRun(store);
   const watches = createWatches(store, ui);
   const moments = createMoments(store, ui);
   const summing = createSummary(store);
@@ -211,8 +213,8 @@ export function App(props: AppProps): JSX.Element {
     ...(["Debugger", "Graph", "Page"] as const).map((title) => ({
       title,
       keys: commands
-        .filter((each) => each.group === title && each.keys !== "")
-        .map((each) => ({ keys: each.keys, does: each.title })),
+        .filter((command) => command.group === title && command.keys !== "")
+        .map((command) => ({ keys: command.keys, does: command.title })),
     })),
     {
       title: "Everywhere",
@@ -228,8 +230,8 @@ export function App(props: AppProps): JSX.Element {
     {
       title: "In the palette, by name",
       keys: commands
-        .filter((each) => each.keys === "")
-        .map((each) => ({ keys: "", does: each.title })),
+        .filter((command) => command.keys === "")
+        .map((command) => ({ keys: "", does: command.title })),
     },
   ];
   const measure = (selector: string, axis: "width" | "height") => (): number =>
@@ -245,9 +247,12 @@ export function App(props: AppProps): JSX.Element {
         if (event.target.closest("#left") === null) ui.setOutlineOpen(false);
       }}
     >
-      <LinkBanner store={store} onRetry={() => props.retry()} />
-      <LostRun store={store} />
-      <RecordingTrouble store={store} />
+      <div class="banners">
+        <LinkBanner store={store} onRetry={() => props.retry()} />
+        <LostRun store={store} />
+        <RecordingTrouble store={store} />
+        <NewRunOffer newRun={newRun} />
+      </div>
       <header class="top">
         <button
           type="button"

@@ -101,7 +101,7 @@ beforeEach(() => {
       run: runInfo({ recording: "r.nscope" }),
       seq: 12,
       nodes: NODES,
-      values: NODES.map((each) => produced(each.id, each.name)),
+      values: NODES.map((node) => produced(node.id, node.name)),
       executions: columns(ROWS),
     }),
     { type: "session", run: RUN, info: session({ phase: "stopped", version: 2, stop: at }) },
@@ -109,7 +109,7 @@ beforeEach(() => {
 });
 
 async function press(keys: string): Promise<void> {
-  const command = commands.find((each) => each.keys === keys);
+  const command = commands.find((item) => item.keys === keys);
   if (command === undefined || !command.enabled()) throw new Error(`${keys} does nothing here`);
   command.run();
   await settled();
@@ -258,7 +258,7 @@ describe("the palette finds a command by what people call it", () => {
   const best = (typed: string): readonly string[] =>
     commands
       .map(({ title }) => ({ title, fits: commandFitness(title, typed) }))
-      .filter((each) => each.fits !== undefined)
+      .filter((command) => command.fits !== undefined)
       .sort((a, b) => (a.fits ?? 0) - (b.fits ?? 0))
       .map(({ title }) => title);
 

@@ -6,6 +6,7 @@
 
 import { createSignal, For, type JSX, onCleanup, Show } from "solid-js";
 import { printable, quoted } from "@/base/printable";
+import { type NewRun, offerWords } from "@/store/page/new_run";
 import type { Store } from "@/store/page/store";
 import { IconButton } from "@/widgets/icon";
 import { CONTROLLER_GRACE_S } from "@/wire/types.gen";
@@ -107,6 +108,24 @@ export function RecordingTrouble(props: { readonly store: Store }): JSX.Element 
           <span class="lamp bad" aria-hidden="true" />
           <span>{sentence(printable(trouble(), 500))}</span>
           <IconButton small icon="close" label="Close" onClick={() => setClosed(trouble())} />
+        </div>
+      )}
+    </Show>
+  );
+}
+
+/** A run that began while another one is shown. */
+export function NewRunOffer(props: { readonly newRun: NewRun }): JSX.Element {
+  return (
+    <Show when={props.newRun.offered()}>
+      {(run) => (
+        <div class="banner calm" role="status" data-testid="new-run">
+          <span class="lamp ok" aria-hidden="true" />
+          <span>{offerWords(run())}</span>
+          <button type="button" class="btn" onClick={() => props.newRun.show()}>
+            Show it
+          </button>
+          <IconButton small icon="close" label="Close" onClick={() => props.newRun.dismiss()} />
         </div>
       )}
     </Show>

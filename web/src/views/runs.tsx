@@ -36,7 +36,9 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
       <Show when={current()}>
         {(run) => <span class="m t3 ell runsel-args">{printable(argumentsOf(run()), 60)}</span>}
       </Show>
-      <Show when={current()}>{(run) => <span class="t3 wide">{runWords(run())}</span>}</Show>
+      <Show when={current()}>
+        {(run) => <span class="t3 runsel-state">{runWords(run())}</span>}
+      </Show>
       <span class="runsel-arrow" aria-hidden="true">
         ⌄
       </span>
@@ -91,11 +93,11 @@ export function RunList(props: {
             onClick={() => props.store.openRun(run.id)}
           >
             <span class={`lamp ${tone(run)}`} aria-hidden="true" />
-            <span class="ell run-name" title={run.argv.join(" ")}>
+            <span class="run-name" title={run.argv.join(" ")}>
               {printable(run.name, 80)} <span class="m t2">{printable(argumentsOf(run), 120)}</span>
             </span>
             <span class="mi t3">{startedAt(run)}</span>
-            <span class="run-more mi t3 ell">
+            <span class="run-more mi t3">
               {runWords(run)} · {run.level}
               {run.pid > 0 ? ` · pid ${run.pid}` : ""}
             </span>

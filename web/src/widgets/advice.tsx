@@ -34,7 +34,7 @@ export function AdviceCard(props: { readonly advice: Advice }): JSX.Element {
         </div>
       </Show>
       <p class="t3">
-        What nodescope can show, and what it cannot yet: <code>docs/runs.md</code>
+        What nodescope can show, and what it cannot yet: <code>nodescope docs supported</code>
       </p>
     </div>
   );

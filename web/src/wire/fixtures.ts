@@ -92,6 +92,7 @@ export interface ExecutionRow {
   readonly duration?: number;
   readonly flags?: number;
   readonly times?: number;
+  readonly worker?: number;
   readonly lane?: number;
 }
 
@@ -117,7 +118,9 @@ export function columns(rows: readonly ExecutionRow[]): ExecutionColumns {
     times: rows.some((row) => row.times !== undefined)
       ? u32((row) => row.times ?? 0)
       : new Uint8Array(0),
-    worker: new Uint8Array(0),
+    worker: rows.some((row) => row.worker !== undefined)
+      ? u32((row) => row.worker ?? 0)
+      : new Uint8Array(0),
     lane: rows.some((row) => row.lane !== undefined)
       ? u32((row) => row.lane ?? 0)
       : new Uint8Array(0),

@@ -1506,7 +1506,7 @@ export interface LogRow {
 }
 
 /**
- * What was not kept, counted exactly.
+ * Exact counts of what was not kept.
  *
  * Attributes:
  *     blobs: Full arrays that fell to the byte budget (their summaries are kept).
@@ -1629,7 +1629,7 @@ export interface WatchSeen {
 }
 
 /**
- * What the governor did so far.
+ * The governor's report so far.
  *
  * Attributes:
  *     limit: The slowdown to keep to.
@@ -1670,7 +1670,7 @@ export interface Governed {
 }
 
 /**
- * What the governor left out of one node, counted exactly.
+ * Exact counts of what the governor left out of one node.
  *
  * Attributes:
  *     node: Its id; 0 for nodes that ran only once and are taken together by their op.
@@ -1693,7 +1693,7 @@ export interface LeftOut {
 }
 
 /**
- * What is kept of a run, and what was not for another reason than that.
+ * Which values of a run are kept, and losses for other reasons.
  *
  * Attributes:
  *     level: The most that is kept of every execution.
@@ -1732,7 +1732,7 @@ export interface Keeping {
 }
 
 /**
- * What could not be written to the disk, counted; all of it is also counted in `Dropped`.
+ * Counts of what could not be written to the disk; all of it is also counted in `Dropped`.
  *
  * Attributes:
  *     cause: `full`, a disk or quota without space; `slow`, a disk that had not taken
@@ -2131,7 +2131,7 @@ export interface Entry {
 }
 
 /**
- * What a list shows of a recording.
+ * An entry in a list of recordings.
  *
  * Attributes:
  *     id: Of the run; `""` if it cannot be read.
@@ -2227,7 +2227,7 @@ export interface Summary {
   readonly slow_nodes: readonly Cost[];
   readonly slow_scopes: readonly Cost[];
   readonly shares: readonly Share[];
-  readonly troubles: readonly Trouble[];
+  readonly troubles: readonly RunTrouble[];
   readonly kept: KeptValues;
   readonly advice: Advice | null;
   readonly broken_loss: BrokenLoss | null;
@@ -2299,7 +2299,7 @@ export interface Share {
 }
 
 /**
- * What went wrong first, of its kind.
+ * The first problem of its kind.
  *
  * Attributes:
  *     node, name, step, seq: Where and when; `node` and `seq` are 0 where the loss of an
@@ -2308,7 +2308,7 @@ export interface Share {
  *     text: What was raised, that a person set it, why no node is known; or `""`.
  *     source: The user's line.
  */
-export interface Trouble {
+export interface RunTrouble {
   readonly kind: ProblemKind;
   readonly node: number;
   readonly name: string;
@@ -2320,7 +2320,7 @@ export interface Trouble {
 }
 
 /**
- * What can be looked at later, and what cannot.
+ * Which values can be viewed later, and which cannot.
  *
  * Attributes:
  *     arrays, arrays_bytes: Values of which every element is kept.
@@ -2341,7 +2341,7 @@ export interface KeptValues {
 }
 
 /**
- * What to do about a run of which there is nothing to show.
+ * Advice for a run in which no operation was seen.
  *
  * Attributes:
  *     headline: What is so, in a line.

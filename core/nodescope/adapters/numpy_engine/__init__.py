@@ -41,7 +41,7 @@ class NumpyEngine:
 
     @contextlib.contextmanager
     def attach(self, emitter: Emitter) -> Iterator[Attachment]:
-        """Let the emitter tell what the engine does.
+        """Report the engine's operations through the emitter.
 
         Raises:
             UsageError: The engine is observed already.

@@ -17,7 +17,7 @@ import msgspec
 
 from nodescope.debug.breakpoints.regular_expressions import MAX_LENGTH, Pattern
 from nodescope.debug.expressions.compiler import Condition, compile_condition
-from nodescope.debug.expressions.logpoints import Message, compile_message
+from nodescope.debug.expressions.logpoints import LogMessage, compile_message
 from nodescope.errors import BreakpointError, ConditionError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors, is_within
@@ -171,7 +171,7 @@ def validate(breakpoint: Breakpoint) -> None:
 
 
 @lru_cache(maxsize=256)
-def message_of(breakpoint: Breakpoint) -> Message | None:
+def message_of(breakpoint: Breakpoint) -> LogMessage | None:
     """Compile the breakpoint's log message; None if it stops.
 
     Raises:
@@ -224,6 +224,10 @@ class Catalog:
         return any(covers(breakpoint, node) for node in list(self.nodes.values())) or any(
             fate.runs and covers(breakpoint, fate.node) for fate in list(self.became.values())
         )
+
+    def has_scopes(self) -> bool:
+        """Whether any node so far is in a scope."""
+        return any(node.scope for node in list(self.nodes.values()))
 
     def has_twin(self, node: int) -> bool:
         """Whether it has a backward node so far."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.arrays.lazy import HeldArray, LazyArray, whole
 from nodescope.errors import EditError
 from nodescope.events import Array
 from nodescope.ir.graph import Node
@@ -37,8 +38,10 @@ _PLAIN: Final = re.compile(r"[-0-9,:. ]*")
 _INDEX_HINT: Final = "such as 3, or 0, 2:5, or :, -1; or isnan"
 
 
-def edited(array: Array, command: SetValue) -> Array:
+def edited(array: HeldArray, command: SetValue) -> Array:
     """The array with some elements changed.
+
+    An array of another library is fetched if elements of it stay, once the edit makes sense.
 
     Raises:
         EditError: The index points nowhere, the number does not fit the dtype, or the file's array
@@ -46,6 +49,11 @@ def edited(array: Array, command: SetValue) -> Array:
     """
     if array.dtype.kind not in "biufc":
         raise EditError(f"values of dtype {array.dtype} cannot be edited")
+    if isinstance(array, LazyArray):
+        if not command.index.strip() and command.how == "set":
+            return np.full(array.shape, _fitting(number_of(command), array.dtype), array.dtype)
+        edited(np.broadcast_to(np.zeros((), array.dtype), array.shape), command)  # may be refused
+    array = whole(array)
     place = index_of(command.index, array)
     result = np.array(array)  # of the same layout
     part = np.asarray(result[place])

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from nodescope.arrays import to_numpy
-from nodescope.errors import ConditionError
+from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.errors import ArrayError, ConditionError
 from nodescope.events import AnyArray, Array
 from nodescope.telling import shape_words
 
@@ -41,13 +41,13 @@ class Scene:
 
     def __init__(
         self,
-        value: Array | None,
-        inputs: tuple[Array, ...] = (),
+        value: HeldArray | None,
+        inputs: tuple[HeldArray, ...] = (),
         step: int = 0,
         node: str = "",
         *,
         elapsed: float = 0.0,
-        grad: Callable[[], Array | None] | None = None,
+        grad: Callable[[], HeldArray | None] | None = None,
     ) -> None:
         self.value = value
         self.inputs = inputs
@@ -57,35 +57,45 @@ class Scene:
         self.grad = grad
 
 
-class ConvertedScene(Scene):
-    """A scene of arrays of other libraries: each is converted when its name is asked for."""
+class LazyInputs(tuple[HeldArray, ...]):
+    """Inputs of which each is fetched when it is indexed."""
 
-    __slots__ = ("_given_inputs", "_given_value")
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        return whole(super().__getitem__(index))
+
+    def held(self, index: int) -> HeldArray:
+        """An input that is not fetched."""
+        return super().__getitem__(index)
+
+
+class LazyScene(Scene):
+    """A scene of arrays of other libraries: of each, only what a condition asks for is fetched."""
+
+    __slots__ = ("_array", "_arrays")
 
     def __init__(
         self, value: AnyArray, inputs: tuple[AnyArray, ...] = (), *args: Any, **kwargs: Any
     ) -> None:
-        self._given_value, self._given_inputs = value, inputs
+        self._array, self._arrays = value, inputs
         super().__init__(None, (), *args, **kwargs)
         del self.value, self.inputs
 
     def __getattr__(self, name: str) -> Any:
-        """A slot that is empty: fill it. Raises `ConditionError` if the elements cannot be had."""
+        """A slot that is empty: fill it. Raises `ArrayError` if there are no elements."""
         if name == "value":
-            value = self._given_value
-            self.value = None if value is None else _fetched(value)
+            self.value = None if self._array is None else as_held(self._array)
             return self.value
         if name == "inputs":
-            self.inputs = tuple(map(_fetched, self._given_inputs))
+            self.inputs = LazyInputs(map(as_held, self._arrays))
             return self.inputs
         raise AttributeError(name)
 
 
-def _fetched(array: Any) -> Array:
-    try:
-        return to_numpy(array)
-    except Exception as error:  # of the library
-        raise ConditionError(f"the elements could not be had: {reason(error)}") from error
+def as_held(array: AnyArray) -> HeldArray:
+    """An array of any library. Raises `ArrayError` if it has no elements."""
+    return array if isinstance(array, np.ndarray | LazyArray) else LazyArray(array)
 
 
 def scene_of(value: Any, inputs: tuple[Any, ...] = (), *args: Any, **kwargs: Any) -> Scene:
@@ -93,7 +103,7 @@ def scene_of(value: Any, inputs: tuple[Any, ...] = (), *args: Any, **kwargs: Any
     ours = (value is None or value.__class__ is np.ndarray) and all(
         array.__class__ is np.ndarray for array in inputs
     )
-    return (Scene if ours else ConvertedScene)(value, inputs, *args, **kwargs)
+    return (Scene if ours else LazyScene)(value, inputs, *args, **kwargs)
 
 
 Eval = Callable[[Scene], Any]
@@ -116,6 +126,8 @@ def truth(result: Any) -> bool:
 
 def reason(error: Exception) -> str:
     """The reason, in one line, why an expression could not be evaluated."""
+    if isinstance(error, ArrayError):
+        return str(error)
     if isinstance(error, ZeroDivisionError):
         return "division by zero"
     if isinstance(error, OverflowError):
@@ -183,7 +195,7 @@ def _full(x: Any) -> Array:
 
 def index_of(container: Any, index: Any) -> Any:
     """``container[index]`` with whole numbers only."""
-    if not isinstance(container, tuple | np.ndarray):
+    if not isinstance(container, tuple | np.ndarray | LazyArray):
         raise ConditionError("only inputs, a shape or an array can be indexed")
     if isinstance(index, tuple):
         if isinstance(container, tuple):
@@ -233,16 +245,31 @@ COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 
 
 def _value_of(scene: Scene) -> Any:
+    value = scene.value
+    return value if value.__class__ is np.ndarray else whole(_held_value(scene))
+
+
+def _held_value(scene: Scene) -> Any:
     if scene.value is None:
         raise ConditionError(f"{scene.node or 'the node'} has no value here")
     return scene.value
 
 
 def _gradient_of(scene: Scene) -> Any:
+    return whole(_held_gradient(scene))
+
+
+def _held_gradient(scene: Scene) -> Any:
     gradient = scene.grad() if scene.grad is not None else None
     if gradient is None:
         raise ConditionError(f"no gradient was recorded for {scene.node or 'this node'}")
     return gradient
+
+
+def held_input(scene: Scene, index: int) -> Any:
+    """An input that is not fetched, if its library is another one than NumPy."""
+    inputs = scene.inputs
+    return inputs.held(index) if isinstance(inputs, LazyInputs) else inputs[index]
 
 
 NAMES: Final[dict[str, Eval]] = {
@@ -252,6 +279,8 @@ NAMES: Final[dict[str, Eval]] = {
     "step": lambda scene: scene.step,
     "elapsed": lambda scene: scene.elapsed,
 }
+HELD: Final[dict[str, Eval]] = {"value": _held_value, "grad": _held_gradient}
+"""As `NAMES`, of what is a single array, which may not be fetched yet."""
 CONSTANTS: Final = {"inf": math.inf}
 
 
@@ -260,7 +289,7 @@ def compared(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     if isinstance(a, tuple) or isinstance(b, tuple):
         if not (isinstance(a, tuple) and isinstance(b, tuple)):
             raise ConditionError("a tuple can only be compared with a tuple", hint="index it")
-        if any(isinstance(element, np.ndarray) for element in (*a, *b)):
+        if any(isinstance(element, np.ndarray | LazyArray) for element in (*a, *b)):
             raise ConditionError("arrays in tuples cannot be compared", hint="as in inputs[0] > 1")
         return compare(a, b)
     check_pair(a, b)

@@ -17,26 +17,31 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from nodescope.arrays.lazy import LazyArray
 from nodescope.debug.expressions.builtins import (
     BINARY,
     COMPARE,
     CONSTANTS,
     FUNCTIONS,
+    HELD,
     LOGICAL,
     METHODS,
     NAMES,
     TRUTHS,
     Eval,
+    LazyScene,
     Scene,
     bounded,
     check_pair,
     compared,
+    held_input,
     index_of,
     operand,
     reason,
     truth,
 )
 from nodescope.debug.expressions.fast_paths import QUIET, QUIET_OF_TRUTHS, against
+from nodescope.debug.expressions.statistics import OF_ARRAY, OF_TEST, TESTS
 from nodescope.errors import ConditionError
 from nodescope.registry import did_you_mean
 
@@ -66,29 +71,46 @@ class _Part(NamedTuple):
         constant: The value does not depend on the scene.
         quiet: It cannot cause NumPy warnings.
         logical: Its values are truth values.
+        held: Gives its value as an array that may not be fetched yet; None if it is none.
+        test: Of which function its value is the result for ``held``, or ``""``.
     """
 
     run: Eval
     constant: bool
     quiet: bool = False
     logical: bool = False
+    held: Eval | None = None
+    test: str = ""
 
 
 class Expression:
     """A compiled expression; calling it with a `Scene` gives a number, an array or a tuple.
+
+    Of a `LazyScene`, the array may be a `LazyArray`.
 
     Attributes:
         text: The text as it was given.
         names: The names that it uses.
     """
 
-    __slots__ = ("_quiet", "_run", "names", "text")
+    __slots__ = ("_lazy_part", "_quiet", "_run", "names", "text")
 
     def __init__(self, text: str, names: frozenset[str], part: _Part) -> None:
         self.text = text
         self.names = names
         self._run = part.run
         self._quiet = part.quiet
+        self._lazy_part: _Part | None = None  # for a `LazyScene`, compiled once there is one
+
+    def _run_lazily(self, scene: Scene, *, held: bool = False) -> Any:
+        """Its value for a `LazyScene`; with ``held``, an array is not fetched yet."""
+        if self._lazy_part is None:
+            self._lazy_part = _compiled(self.text, lazy=True)[2]
+        part = self._lazy_part
+        if held and part.held is not None and not part.test:
+            return part.held(scene)
+        with np.errstate(all="ignore"):
+            return part.run(scene)
 
     def __call__(self, scene: Scene) -> Any:
         """Evaluate.
@@ -97,6 +119,8 @@ class Expression:
             ConditionError: It has no value here; nothing else is ever raised.
         """
         try:
+            if type(scene) is LazyScene:
+                return self._run_lazily(scene, held=True)
             if self._quiet:
                 return self._run(scene)
             with np.errstate(all="ignore"):
@@ -121,6 +145,8 @@ class Condition(Expression):
             ConditionError: It does not give a truth value here; nothing else is ever raised.
         """
         try:
+            if type(scene) is LazyScene:
+                return truth(self._run_lazily(scene))
             if self._quiet:
                 result = self._run(scene)
                 return bool(result) if type(result) in TRUTHS else truth(result)
@@ -152,7 +178,7 @@ def compile_expression(text: str) -> Expression:
     return Expression(*_compiled(text))
 
 
-def _compiled(text: str) -> tuple[str, frozenset[str], _Part]:
+def _compiled(text: str, lazy: bool = False) -> tuple[str, frozenset[str], _Part]:
     if len(text) > MAX_LENGTH:
         raise ConditionError(
             f"the condition is too long ({len(text)} characters, at most {MAX_LENGTH})",
@@ -181,7 +207,7 @@ def _compiled(text: str) -> tuple[str, frozenset[str], _Part]:
         raise ConditionError(f"not an expression: {error.msg}", column=column) from None
     except (MemoryError, RecursionError, ValueError):
         raise ConditionError("the condition is nested too deeply", column=indent) from None
-    compiler = _Compiler(body, indent)
+    compiler = _Compiler(body, indent, lazy)
     with np.errstate(all="ignore"):
         part = compiler.compile(tree.body, 1)
     return text, frozenset(compiler.names), part
@@ -191,9 +217,16 @@ def _compiled(text: str) -> tuple[str, frozenset[str], _Part]:
 
 
 class _Compiler:
-    """Turns nodes of the syntax tree into closures."""
+    """Turns nodes of the syntax tree into closures.
 
-    def __init__(self, text: str, indent: int) -> None:
+    Args:
+        text: Of the expression.
+        indent: How many characters of what was typed are before it.
+        lazy: Whether it is for a `LazyScene`.
+    """
+
+    def __init__(self, text: str, indent: int, lazy: bool) -> None:
+        self._lazy = lazy
         self._text = text.encode()
         self._indent = indent
         self.names: set[str] = set()
@@ -243,6 +276,11 @@ class _Compiler:
             case ast.Subscript(value=inner, slice=index) if not isinstance(index, ast.Slice):
                 container, at = self.compile(inner, depth), self.compile(index, depth)
                 run, place = container.run, at.run
+                if container.held is not None and not container.test:
+                    run = container.held
+                if self._lazy and isinstance(inner, ast.Name) and inner.id == "inputs":
+                    held = lambda scene: held_input(scene, place(scene))  # noqa: E731
+                    return _Part(lambda scene: index_of(run(scene), place(scene)), False, held=held)
                 return _Part(
                     lambda scene: index_of(run(scene), place(scene)),
                     container.constant and at.constant,
@@ -268,7 +306,7 @@ class _Compiler:
             near = did_you_mean(name, NAMES) or f"one of {', '.join(NAMES)}"
             raise self.error(node, f"unknown name {name!r}", near)
         self.names.add(name)
-        return _Part(NAMES[name], False, True)
+        return _Part(NAMES[name], False, True, held=HELD.get(name) if self._lazy else None)
 
     def _unary(self, op: ast.unaryop, part: _Part) -> _Part:
         run = part.run
@@ -355,14 +393,30 @@ class _Compiler:
         constant = all(part.constant for part in parts)
         first = parts[0].run
         if count == 1:
-            over = QUIET.get(name)
-            if over is None and parts[0].logical:
-                over = QUIET_OF_TRUTHS.get(name)
-            if over is not None:
-                return _Part(over(first), constant, parts[0].quiet, name in LOGICAL)
-            return _Part(lambda scene: function(first(scene)), constant, False, name in LOGICAL)
+            return self._reduction(name, function, parts[0])
         second = parts[1].run
         return _Part(lambda scene: function(first(scene), second(scene)), constant)
+
+    def _reduction(self, name: str, function: Callable[..., Any], part: _Part) -> _Part:
+        """A function of one argument; of an array that is not fetched, by its statistics."""
+        run, constant = part.run, part.constant
+        over = QUIET.get(name)
+        if over is None and part.logical:
+            over = QUIET_OF_TRUTHS.get(name)
+        of_whole = over(run) if over is not None else lambda scene: function(run(scene))
+        whole = _Part(of_whole, constant, over is not None and part.quiet, name in LOGICAL)
+        held = part.held
+        if held is None:
+            return whole
+        reduce = OF_TEST.get((name, part.test)) if part.test else OF_ARRAY.get(name)
+        if reduce is None:
+            return whole._replace(held=held, test=name) if name in TESTS else whole
+
+        def reduced(scene: Scene) -> Any:
+            array = held(scene)
+            return reduce(array) if isinstance(array, LazyArray) else of_whole(scene)
+
+        return whole._replace(run=reduced)
 
     def _refusal(self, node: ast.expr) -> ConditionError:
         match node:

@@ -38,13 +38,13 @@ def _reducing(name: str, reduce: Callable[..., Any]) -> Over:
     function = FUNCTIONS[name][1]
 
     def over(run: Eval) -> Eval:
-        def found(scene: Scene) -> Any:
+        def tested(scene: Scene) -> Any:
             x = run(scene)
             if type(x) is _Array and x.dtype.char in _ORDINARY and x.size:
                 return reduce(x, None, None, None, False)
             return hushed(function, x)
 
-        return found
+        return tested
 
     return over
 
@@ -53,13 +53,13 @@ def _testing(name: str, ufunc: np.ufunc) -> Over:
     function = FUNCTIONS[name][1]
 
     def over(run: Eval) -> Eval:
-        def found(scene: Scene) -> Any:
+        def tested(scene: Scene) -> Any:
             x = run(scene)
             if type(x) is _Array and x.dtype.char in _ORDINARY:
                 return ufunc(x)
             return hushed(function, x)
 
-        return found
+        return tested
 
     return over
 

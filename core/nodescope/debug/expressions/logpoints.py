@@ -35,7 +35,7 @@ _WORDS: Final[dict[str, Callable[[Node], str]]] = {
 Part = Callable[[Scene, Node, int], str]
 
 
-class Message:
+class LogMessage:
     """A compiled message; ``names`` are those that its expressions use."""
 
     __slots__ = ("_parts", "names", "text")
@@ -50,7 +50,7 @@ class Message:
         return "".join(part(scene, node, hits) for part in self._parts)
 
 
-def compile_message(text: str) -> Message:
+def compile_message(text: str) -> LogMessage:
     """Compile a message.
 
     Raises:
@@ -79,7 +79,7 @@ def compile_message(text: str) -> Message:
             parts.append(part)
             names |= used
     parts.append(_literal(text[end:]))
-    return Message(text, frozenset(names), tuple(parts))
+    return LogMessage(text, frozenset(names), tuple(parts))
 
 
 def _literal(text: str) -> Part:

@@ -6,10 +6,10 @@ never an exception.
 
 from __future__ import annotations
 
-from nodescope.arrays import to_numpy
+from nodescope.arrays.lazy import held
 from nodescope.debug.breakpoints.breakpoint_set import Query
 from nodescope.debug.breakpoints.matching import condition_of, message_of
-from nodescope.debug.expressions.builtins import Scene, scene_of
+from nodescope.debug.expressions.builtins import LazyScene, Scene, scene_of
 from nodescope.debug.session.state import ConditionResult, NodeReached, SessionState
 from nodescope.errors import ConditionError
 from nodescope.events import GradientReached, NodeFailed, NodeFinished, NodeStarted
@@ -47,6 +47,8 @@ def passes(
             outputs = event.outputs
             value = outputs[0] if outputs else None
             scene = scene_of(value, event.inputs, step, event.node.name)
+            if type(scene) is LazyScene:
+                return False  # it is asked once, by `judge`
         try:
             if condition(scene):
                 return False
@@ -95,7 +97,7 @@ def _scene(
         array = event.array
         name = (at.gradient_of or at.node).name
         return scene_of(
-            array, step=event.step, elapsed=elapsed_s, node=name, grad=lambda: to_numpy(array)
+            array, step=event.step, elapsed=elapsed_s, node=name, grad=lambda: held(array)
         )
     outputs = event.outputs if isinstance(event, NodeFinished) else ()
     return scene_of(

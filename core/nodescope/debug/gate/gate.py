@@ -22,7 +22,8 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from nodescope.arrays import ops_of, to_numpy
+from nodescope.arrays import ops_of
+from nodescope.arrays.lazy import HeldArray, held
 from nodescope.debug.breakpoints.breakpoint_set import Query, queries_by_node
 from nodescope.debug.breakpoints.compiled_nodes import Compilations
 from nodescope.debug.breakpoints.matching import (
@@ -30,6 +31,7 @@ from nodescope.debug.breakpoints.matching import (
     of_gradients,
 )
 from nodescope.debug.edits.apply import describe_edit, edited, unaffected
+from nodescope.debug.gate.command_check import check_command
 from nodescope.debug.gate.evaluation import Reached, hits_of, judge, passes
 from nodescope.debug.gate.interruptible_lock import InterruptibleLock
 from nodescope.debug.gate.kernel_expansion import opened_by
@@ -40,6 +42,7 @@ from nodescope.debug.session.state import (
     Announce,
     BreakHere,
     Commanded,
+    ConditionResult,
     ControllersChanged,
     Edited,
     GraphKnown,
@@ -71,11 +74,11 @@ from nodescope.debug.session.transition import (
 from nodescope.errors import EditError, UsageError
 from nodescope.events import (
     AnyArray,
-    Array,
     Bus,
     Compiled,
     Demand,
     Event,
+    FrameworkAttached,
     GradientReached,
     GraphCaptured,
     GraphExtended,
@@ -90,6 +93,7 @@ from nodescope.events import (
     StepFinished,
     ValueEdited,
 )
+from nodescope.ir.capabilities import Feature, Framework, Shortfall, shortfall
 from nodescope.ir.graph import Node
 from nodescope.protocol import (
     Breakpoint,
@@ -144,6 +148,7 @@ class Gate:
             expects_controller=expects_controller,
             stop_on_exception=stop_on_exception,
         )
+        self._frameworks: tuple[Framework, ...] = ()
         self._catalog = Catalog()
         self._compilations = Compilations()
         self._makers: dict[int, Node] = {}  # by value
@@ -174,6 +179,15 @@ class Gate:
         """The number of nodes defined so far."""
         return len(self._catalog.nodes)
 
+    def shortfall(self, feature: Feature, dialect: str = "") -> Shortfall | None:
+        """Why a feature is not available; None if it is. See `capabilities.shortfall`."""
+        if feature == "scopes" and self._catalog.has_scopes():
+            return None  # the program opens them itself
+        stop = self._state.stop
+        if feature == "steps" and stop is not None and stop.step:
+            return None  # the program marks them itself
+        return shortfall(feature, self._frameworks, dialect)
+
     # ------------------------------------------------------------ the program's side
 
     def emit(self, event: Event) -> None:
@@ -195,6 +209,8 @@ class Gate:
             self._take(partial(self._extend, event))
         elif isinstance(event, GraphCaptured | Compiled):
             self._compilations.take(event)
+        elif isinstance(event, FrameworkAttached):
+            self._frameworks = (*self._frameworks, event.framework)
         elif isinstance(event, StepFinished | RunFinished):
             ended = isinstance(event, RunFinished)
             if ended or not self._settled:
@@ -260,18 +276,25 @@ class Gate:
             stands_for=self._compilations.stands_for(node),
             gradient_of=gradient_of,
         )
+        lack = shortfall("before", self._frameworks, node.dialect) if when == "before" else None
+        if lack is not None and not candidates(state, reached):
+            return  # its framework does not let the program stop here; it may stop after the node
         if self._tracking and when == "after" and gradient_of is None and not node.is_leaf:
             self._places[event.thread] = (node.scope, event.step)
         self._inside.held = True
         try:
-            while not self._offer(event, reached):
+            while not self._offer(event, reached, lack):
                 self._wait(event)
         finally:
             self._inside.held = False
         self._say()
 
-    def _offer(self, event: Reached, reached: NodeReached) -> bool:
+    def _offer(self, event: Reached, reached: NodeReached, lack: Shortfall | None) -> bool:
         """Offer a node to the session, and hold this thread if it stops.
+
+        Args:
+            event, reached: The node.
+            lack: Why the program cannot stop here; it disables the breakpoints that ask for it.
 
         Returns:
             False if another thread stopped first: the node has to be offered again afterwards.
@@ -288,6 +311,11 @@ class Gate:
             judge(breakpoint, event, reached, hits_of(state, breakpoint), elapsed_s)
             for breakpoint in conditional
         )
+        if lack is not None:
+            verdicts = tuple(
+                ConditionResult(breakpoint.id, error=f"{lack.text}; {lack.hint}")
+                for breakpoint in covering
+            )
         if (
             len(verdicts) == len(covering)
             and not any(verdict.true or verdict.error for verdict in verdicts)
@@ -405,6 +433,8 @@ class Gate:
             raise UsageError("no commands from inside a notification", hint="from another thread")
         event: Event | None = None
         with self._session_lock.lock:
+            known = tuple(status.breakpoint for status in self._state.breakpoints)
+            check_command(command, self.shortfall, known)
             if isinstance(command, SetValue):
                 event = self._edit(command)
             else:
@@ -421,11 +451,15 @@ class Gate:
             self._give(Commanded(command, self._catalog))  # says what is wrong
             raise EditError("this value does not belong to the node where the program is stopped",
                             hint="its inputs and outputs can be changed here")  # fmt: skip
+        maker = self._makers.get(command.value)
+        node = maker or self._catalog.nodes.get(stop.node)
+        lack = self.shortfall("edit", "" if node is None else node.dialect)
+        if lack is not None:
+            raise EditError(lack.text, hint=lack.hint)
         refusal = "" if array.__class__ is np.ndarray else ops_of(array).refusal(array)
         if refusal:
             raise EditError(f"this value cannot be changed: {refusal}")
-        changed = edited(to_numpy(array), command)
-        maker = self._makers.get(command.value)
+        changed = edited(held(array), command)
         description = describe_edit(
             command, maker.name if maker is not None else f"value {command.value}"
         )
@@ -466,13 +500,9 @@ class Gate:
         """
         return self._live.of(value, port)
 
-    def live_array(self, value: int, port: int | None = None) -> Array | None:
-        """As `live_value`, fetched from wherever its elements are; None if they cannot be had."""
-        array = self.live_value(value, port)
-        try:
-            return None if array is None else to_numpy(array)
-        except Exception:  # of the library
-            return None
+    def live_array(self, value: int, port: int | None = None) -> HeldArray | None:
+        """As `live_value`, to be read as an ndarray; None if it has no elements."""
+        return self._live.held(value, port)
 
     # ------------------------------------------------------------ the shell
 

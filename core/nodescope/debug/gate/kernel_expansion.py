@@ -11,7 +11,7 @@ from nodescope.protocol import Breakpoint
 
 
 def opened_by(active: tuple[Breakpoint, ...]) -> tuple[Opens, ...]:
-    """What opens the kernels that these breakpoints cover; see `Demand.opened`.
+    """Predicates that open the kernels covered by these breakpoints; see `Demand.opened`.
 
     Scope breakpoints need none: entering a scope shows at its kernels as well.
     """

@@ -6,10 +6,15 @@ Invariant: pure; arrays are passed on, not copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import numpy as np
+
+from nodescope.arrays.lazy import HeldArray, LazyArray
 from nodescope.debug.breakpoints.matching import covers
 from nodescope.debug.gate.evaluation import Reached
 from nodescope.debug.session.state import Raised
+from nodescope.errors import ArrayError
 from nodescope.events import Array, GradientReached, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.protocol import Breakpoint
@@ -25,6 +30,22 @@ class StoppedValues(dict[int, Array]):
     """
 
     inputs: tuple[tuple[int, Array], ...] = ()
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lazy: dict[int, LazyArray] = {}  # by the identity of the library's array
+
+    def held(self, value: int, port: int | None) -> HeldArray | None:
+        """As `of`, of which nothing may be fetched yet; None if it has no elements."""
+        array = self.of(value, port)
+        if array is None or array.__class__ is np.ndarray:
+            return array
+        if id(array) not in self._lazy:
+            try:
+                self._lazy[id(array)] = LazyArray(array)
+            except ArrayError:
+                return None
+        return self._lazy[id(array)]
 
     def of(self, value: int, port: int | None) -> Array | None:
         """The array of a value; with ``port``, the array that the node took there."""

@@ -14,15 +14,17 @@ import threading
 from collections.abc import Callable
 from itertools import islice
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodescope.debug.gate.gate import Gate
 from nodescope.debug.gate.python_stack import MAX_CODE, MAX_FRAMES, error_line, is_hidden
-from nodescope.debug.history.history import History, Moment
 from nodescope.debug.session.state import Raised
 from nodescope.interactive import cell_name
 from nodescope.protocol import Frame
 from nodescope.record.recording import Recording
+
+if TYPE_CHECKING:
+    from nodescope.debug.history.history import Moment
 
 _OVER: Final = ("finished", "detached")
 _MOST: Final = 10_000  # executions, to find one of the thread that raises
@@ -77,6 +79,8 @@ class Uncaught:
         recording = self._recording()
         if recording is None:
             return None
+        from nodescope.debug.history.history import History  # a program that runs well needs none
+
         with recording:
             history = History(recording)
             history.refresh()

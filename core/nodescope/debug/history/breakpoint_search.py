@@ -165,7 +165,7 @@ def with_previous(moments: Iterable[Moment]) -> Iterable[tuple[Moment, Moment | 
 
 
 def goal_of(command: Command, at: Moment) -> Goal | None:
-    """What a stepping command looks for in the recording; None for other commands."""
+    """The goal that a stepping command searches the recording for; None for other commands."""
     match command:
         case StepNode():
             return Goal("step_node", thread=at.thread)

@@ -13,14 +13,15 @@ from typing import Protocol
 
 import msgspec
 
+from nodescope.arrays.lazy import HeldArray, LazyArray
 from nodescope.debug.breakpoints.compiled_nodes import Compilations
 from nodescope.debug.replay.execution_index import Assigns, ExecutionIndex, add_assigns, assigning
 from nodescope.debug.replay.operand_sources import MOST_BEFORE, MOST_ELEMENTS, same
 from nodescope.debug.replay.replay import Replay
-from nodescope.errors import ReplayError
-from nodescope.events import Array
+from nodescope.errors import ArrayError, ReplayError
 from nodescope.ir.graph import Node
 from nodescope.protocol import When
+from nodescope.record.captures import summary_of
 from nodescope.record.compiled_functions import functions, shown
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution, Holds
@@ -32,12 +33,12 @@ _PAGE = 256
 class LiveArray(Protocol):
     """The array of a value that the program holds where it stands, or held as a node's input."""
 
-    def __call__(self, value: int, port: int | None = None, /) -> Array | None:
+    def __call__(self, value: int, port: int | None = None, /) -> HeldArray | None:
         """By value id, and by port if it is what the node took."""
 
 
-def nothing(value: int, port: int | None = None, /) -> Array | None:
-    """What the program holds where it does not stand."""
+def nothing(value: int, port: int | None = None, /) -> HeldArray | None:
+    """The live arrays of a program that is not stopped: none."""
     return None
 
 
@@ -69,7 +70,7 @@ class ValueAtMoment(msgspec.Struct, frozen=True):
         value: Value id.
         name: Of the value: its node's, with the port behind further outputs.
         role: ``inputs[0]``, ``outputs[1]`` or ``gradient``.
-        array: Its elements, or None where they are not to be had.
+        array: Its elements, which may not be fetched yet; None where they are not to be had.
         summary: Its recorded statistics, where there is no array.
         missing: Why there is no array, in words, or ``""``.
         seq, step: The execution that wrote it, as far as known; else 0.
@@ -78,7 +79,7 @@ class ValueAtMoment(msgspec.Struct, frozen=True):
     value: int
     name: str
     role: str
-    array: Array | None = None
+    array: HeldArray | None = None
     summary: TensorSummary | None = None
     missing: str = ""
     seq: int = 0
@@ -260,13 +261,19 @@ class History:
         pairs = enumerate(zip(took, latest, strict=True))
         return {port: actual.seq for port, (actual, other) in pairs if actual != other}
 
-    def _wrote(self, value: int, array: Array, at: Moment, seq: int) -> tuple[int, int]:
+    def _wrote(self, value: int, array: HeldArray, at: Moment, seq: int) -> tuple[int, int]:
         """Execution and step that wrote what the program holds; the moment's own if it is new."""
-        recorded = self.recording.latest_at(value, seq) if array.size <= MOST_ELEMENTS else None
+        lazy = isinstance(array, LazyArray)
+        few = lazy or array.size <= MOST_ELEMENTS
+        recorded = self.recording.latest_at(value, seq) if few else None
         for older in range(MOST_BEFORE + 1):
             if recorded is None:
                 break
-            if same(array, self.recording.array(value, recorded.seq)):
+            if (
+                _alike(array, recorded.summary)
+                if isinstance(array, LazyArray)
+                else same(array, self.recording.array(value, recorded.seq))
+            ):
                 again = at.when == "after" and value in at.node.outputs
                 return (recorded.seq, recorded.step) if older or again else (at.seq, at.step)
             recorded = self.recording.latest_at(value, recorded.seq - 1)
@@ -334,3 +341,18 @@ class History:
         if dropped.executions or dropped.summaries:
             return "it was dropped because the program was faster than the recorder"
         return "its elements were not recorded"
+
+
+def _alike(array: LazyArray, recorded: TensorSummary) -> bool:
+    """Whether an array has the recorded statistics, so that its elements need not be fetched."""
+    try:
+        summary = summary_of(array)
+    except ArrayError:
+        return False
+    exact = ("spec", "min", "max", "nan_count", "inf_count", "zero_count", "preview")
+    return all(_statistic(summary, name) == _statistic(recorded, name) for name in exact)
+
+
+def _statistic(summary: TensorSummary, name: str) -> object:
+    spec = summary.spec
+    return (spec.shape, spec.dtype) if name == "spec" else getattr(summary, name)

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from nodescope.arrays.lazy import HeldArray
 from nodescope.debug.breakpoints.syntax import describe
-from nodescope.debug.expressions.builtins import Scene
+from nodescope.debug.expressions.builtins import Scene, scene_of
 from nodescope.debug.expressions.compiler import Expression
 from nodescope.debug.history.breakpoint_search import (
     Search,
@@ -26,7 +27,6 @@ from nodescope.debug.history.breakpoint_search import (
 from nodescope.debug.history.history import History, LiveArray, Moment, ValueAtMoment, nothing
 from nodescope.debug.session.state import Goal
 from nodescope.errors import ConditionError, UsageError
-from nodescope.events import Array
 from nodescope.protocol import Breakpoint, BreakpointStatus, Command, Continue
 
 MAX_LOOKED_AT: Final = 100_000  # executions of which conditions are asked
@@ -199,7 +199,7 @@ def navigate(
 
 
 def scene(history: History, expression: Expression, at: Moment, live: LiveArray = nothing) -> Scene:
-    """What an expression sees at a moment.
+    """The variables of an expression at a moment.
 
     Raises:
         ConditionError: What it asks for is not to be had; the message says why.
@@ -208,7 +208,7 @@ def scene(history: History, expression: Expression, at: Moment, live: LiveArray 
     outputs = history.outputs(at, live) if "value" in names else ()
     inputs = history.inputs(at, live) if "inputs" in names else ()
     gradient = history.gradient(at, live) if "grad" in names else None
-    return Scene(
+    return scene_of(
         array_of(outputs[0]) if outputs else None,
         tuple(map(array_of, inputs)),
         step=at.step,
@@ -218,7 +218,7 @@ def scene(history: History, expression: Expression, at: Moment, live: LiveArray 
     )
 
 
-def array_of(value: ValueAtMoment) -> Array:
+def array_of(value: ValueAtMoment) -> HeldArray:
     """The elements of what was seen. Raises `ConditionError` if they are not to be had."""
     if value.array is None:
         raise ConditionError(f"{value.name} is not available: {value.missing}")

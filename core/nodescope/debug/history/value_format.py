@@ -5,16 +5,21 @@ Invariant: pure; text from the program is made printable, so that no name can co
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
 
+from nodescope.arrays.lazy import HeldArray, LazyArray, whole
 from nodescope.debug.history.history import ValueAtMoment
+from nodescope.errors import ArrayError
 from nodescope.events import Array
+from nodescope.record.captures import summary_of
 from nodescope.record.summary import TensorSummary, summarise
 from nodescope.telling import visible
 
 MAX_NUMBERS: Final = 1000
+_EDGE: Final = 3
 clean: Final = visible
 
 
@@ -47,20 +52,24 @@ def summary_line(summary: TensorSummary) -> str:
     return ", ".join(parts)
 
 
-def array_line(array: Array) -> str:
+def array_line(array: HeldArray) -> str:
     """As `summary_line`, of an array; one of a few numbers is written out."""
+    if array.ndim > 1 or array.size > 6:
+        return summary_line(summary_of(array))
+    array = whole(array)
     head = str(summarise(array).spec)
     if not array.shape:
         return f"{head} {number(array)}"
-    if array.ndim == 1 and array.size <= 6:
-        return f"{head} [{', '.join(number(element) for element in array)}]"
-    return summary_line(summarise(array))
+    return f"{head} [{', '.join(number(element) for element in array)}]"
 
 
 def seen_line(value: ValueAtMoment, step: int | None = None) -> str:
     """A value in one line; with its step where that is not ``step``."""
     if value.array is not None:
-        line = array_line(value.array)
+        try:
+            line = array_line(value.array)
+        except ArrayError as error:
+            line = f"({error})"
     elif value.summary is not None:
         line = f"{summary_line(value.summary)} ({value.missing})"
     else:
@@ -70,15 +79,29 @@ def seen_line(value: ValueAtMoment, step: int | None = None) -> str:
     return line
 
 
-def numbers(array: Array, width: int = 100) -> str:
+def numbers(array: HeldArray, width: int = 100) -> str:
     """The elements as text, in lines of ``width``; of many, the first and last of each axis."""
-    with np.printoptions(threshold=MAX_NUMBERS, edgeitems=3, linewidth=width, precision=6):
-        return clean(np.array2string(array))
+    threshold = MAX_NUMBERS
+    if isinstance(array, LazyArray) and array.size > MAX_NUMBERS:
+        array, threshold = _edges(array), 0
+    with np.printoptions(threshold=threshold, edgeitems=_EDGE, linewidth=width, precision=6):
+        return clean(np.array2string(whole(array)))
+
+
+def _edges(array: LazyArray) -> Array:
+    """The first and last elements along each axis, with one that is not shown in between."""
+    cut = [size > 2 * _EDGE + 1 for size in array.shape]
+    shape = [2 * _EDGE + 1 if long else size for long, size in zip(cut, array.shape, strict=True)]
+    edges = np.zeros(shape, array.dtype)
+    ends = (slice(None, _EDGE), slice(-_EDGE, None))
+    for corner in itertools.product(*(ends if long else (slice(None),) for long in cut)):
+        edges[corner] = array[corner]
+    return edges
 
 
 def result_line(result: Any) -> str:
     """What an expression gave."""
-    if isinstance(result, np.ndarray):
+    if isinstance(result, np.ndarray | LazyArray):
         return array_line(result)
     if isinstance(result, tuple):
         inside = ", ".join(result_line(element) for element in result)

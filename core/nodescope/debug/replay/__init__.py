@@ -5,7 +5,7 @@ an edited value. See `nodescope.debug.replay.replay`.
 """
 
 from nodescope.debug.replay.arrays import Difference
-from nodescope.debug.replay.branch import Blocked, Branch, Change
+from nodescope.debug.replay.branch import Blocked, Branch, ChangedValue
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Checked, Replay
 from nodescope.debug.replay.replay_view import ReplayedValue
@@ -13,7 +13,7 @@ from nodescope.debug.replay.replay_view import ReplayedValue
 __all__ = [
     "Blocked",
     "Branch",
-    "Change",
+    "ChangedValue",
     "Checked",
     "Difference",
     "ExecutionIndex",

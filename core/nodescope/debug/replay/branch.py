@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nodescope.debug.replay.arrays import Difference, difference
-from nodescope.debug.replay.execution_index import Source
+from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.replay.operand_sources import same
 from nodescope.debug.replay.replay_view import ReplayView
 from nodescope.errors import ReplayError
@@ -34,7 +34,7 @@ Key = tuple[int, int]
 """A value and the seq of the execution that wrote it."""
 
 
-class Change(NamedTuple):
+class ChangedValue(NamedTuple):
     """A value that is another one in a branch.
 
     Attributes:
@@ -86,13 +86,13 @@ class Branch:
     step: int
     parent: str | None
     until: int
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedValue, ...]
     same: tuple[str, ...]
     blocked: tuple[Blocked, ...]
     overlay: Mapping[Key, Array] = field(repr=False)
     stuck: Mapping[Key, str] = field(repr=False, default_factory=dict)
 
-    def value(self, value: int) -> Change | None:
+    def value(self, value: int) -> ChangedValue | None:
         """The last change of a value; None if the branch leaves it as it was."""
         changes = [change for change in self.changes if change.value == value]
         return changes[-1] if changes else None
@@ -120,7 +120,7 @@ class Branch:
         }
 
 
-def _told(change: Change) -> dict[str, Any]:
+def _told(change: ChangedValue) -> dict[str, Any]:
     gap = change.difference
     return {
         "node": change.node,
@@ -172,7 +172,7 @@ class _Growth:
         self._replay = replay
         self.overlay: dict[Key, Array] = dict(base.overlay) if base is not None else {}
         self.stuck: dict[Key, str] = dict(base.stuck) if base is not None else {}
-        self.changes: list[Change] = []
+        self.changes: list[ChangedValue] = []
         self.same: list[str] = []
         self.blocked: list[Blocked] = []
         # What is another one than where this was forked from, or was not known there.
@@ -190,10 +190,10 @@ class _Growth:
         name = self._node(source.execution).name
         old = self._now(source)
         new = fitted(content, old, name)
-        self._set(Change(name, value, source.seq, old, new, edited=True))
+        self._set(ChangedValue(name, value, source.seq, old, new, edited=True))
         return source.seq
 
-    def _set(self, change: Change) -> None:
+    def _set(self, change: ChangedValue) -> None:
         key = (change.value, change.seq)
         self._changed.add(key)
         self._touched.add(change.value)
@@ -223,7 +223,7 @@ class _Growth:
     def run(self, execution: Execution) -> None:
         """Run what depends on something that changed."""
         replay, node = self._replay, self._node(execution)
-        outputs = [Source(value, execution) for value in node.outputs]
+        outputs = [ValueSource(value, execution) for value in node.outputs]
         keys = [(output.value, output.seq) for output in outputs]
         if self._changed.intersection(keys):
             return  # it was edited itself
@@ -267,7 +267,7 @@ class _Growth:
         for source, old, new in zip(outputs, olds, outputs_now, strict=False):
             key = (source.value, source.seq)
             if difference(old, new, node.name, *key) is not None:
-                self._set(Change(node.name, *key, old, new))
+                self._set(ChangedValue(node.name, *key, old, new))
                 self._made += old.nbytes + new.nbytes
             elif self.stuck.pop(key, None) is not None:
                 self._changed.add(key)  # what depends on it can be run now
@@ -283,11 +283,11 @@ class _Growth:
     def _node(self, execution: Execution) -> Node:
         return self._replay.book.node(execution.node, execution.seq)
 
-    def _now(self, source: Source) -> Array:
+    def _now(self, source: ValueSource) -> Array:
         array = self.overlay.get((source.value, source.seq))
         return array if array is not None else self._replay.written(source).array
 
-    def _sources(self, execution: Execution) -> list[Source]:
+    def _sources(self, execution: Execution) -> list[ValueSource]:
         """Where its operands are from. Raises `ReplayError` if one depends, and others are lost."""
         replay, inputs = self._replay, self._node(execution).inputs
         try:
@@ -300,7 +300,7 @@ class _Growth:
                 raise
             return []  # what it took is not known to depend on anything
 
-    def _left_alone(self, assigned: Source, leaf: Source) -> None:
+    def _left_alone(self, assigned: ValueSource, leaf: ValueSource) -> None:
         """Raise `ReplayError` if a leaf is not what was given to it: the program changed it."""
         replay = self._replay
         if not same(replay.written(leaf).array, replay.written(assigned).array):

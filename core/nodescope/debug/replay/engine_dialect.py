@@ -110,7 +110,7 @@ def _closed(call: Call) -> bool:
 
 
 def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
-    """As the loop's impl, but on other numbers it may have no end."""
+    """The loop's implementation with a limit: on other numbers it may not terminate."""
     end = time.monotonic() + LONGEST_LOOP_S
     condition, body = (
         msgspec.structs.replace(

@@ -26,7 +26,7 @@ Assigns = dict[int, set[tuple[int, int]]]
 """By the value that is assigned to: the nodes that do so, and what they give."""
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """Where an execution took an input from: a value and the execution that wrote it.
 
     Attributes:
@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
     @property
     def seq(self) -> int:
-        """Under which the recording has it."""
+        """The seq under which it is recorded."""
         return self.edited or self.execution.seq
 
 
@@ -143,18 +143,18 @@ class ExecutionIndex:
         number = self.producer.get(value)
         return None if number is None else self.latest(number, before)
 
-    def source(self, value: int, before: int) -> Source | None:
-        """What a value held just before a seq."""
+    def source(self, value: int, before: int) -> ValueSource | None:
+        """The source of a value just before a seq."""
         writer = self.writer(value, before)
-        return None if writer is None else self._edited(Source(value, writer), before)
+        return None if writer is None else self._edited(ValueSource(value, writer), before)
 
-    def _edited(self, source: Source, before: int) -> Source:
-        """A source, as a person may have changed it since."""
+    def _edited(self, source: ValueSource, before: int) -> ValueSource:
+        """A source, or the edit that has replaced it since."""
         edits = self._edited_at.get(source.value, ())
         last = edits[at - 1] if (at := bisect_left(edits, before)) else 0
         return source._replace(edited=last) if last > source.seq else source
 
-    def sources(self, execution: Execution) -> list[Source]:
+    def sources(self, execution: Execution) -> list[ValueSource]:
         """Where an execution's inputs came from; of a parameter, what was assigned to it.
 
         Raises:
@@ -175,7 +175,7 @@ class ExecutionIndex:
             sources.append(source)
         return sources
 
-    def _assigned(self, leaf: Node, execution: Execution) -> list[Source]:
+    def _assigned(self, leaf: Node, execution: Execution) -> list[ValueSource]:
         """What a leaf holds if nothing but nodes changed it: a value of an earlier execution."""
         if leaf.role != "parameter" or not leaf.outputs:
             return []
@@ -186,7 +186,7 @@ class ExecutionIndex:
             if wrote is None or (source is not None and wrote.seq <= source.seq):
                 continue
             if self._assigned_to(output, wrote) == value:
-                source = self._edited(Source(output, wrote), execution.seq)
+                source = self._edited(ValueSource(output, wrote), execution.seq)
         return [] if source is None else [source]
 
     def _assigned_to(self, output: int, wrote: Execution | None) -> int:
@@ -203,7 +203,7 @@ class ExecutionIndex:
             wrote = self.writer(output, wrote.seq)
         return output
 
-    def lost(self, source: Source, before: int) -> bool:
+    def lost(self, source: ValueSource, before: int) -> bool:
         """Whether something may have taken the place of a source that was not recorded."""
         if self._dropped:
             return True
@@ -283,13 +283,13 @@ class ExecutionIndex:
 
 
 def add_assigns(assigns: Assigns, node: Node) -> None:
-    """Add what a node writes to."""
+    """Add a node's writes."""
     for output, written in node.writes:
         assigns.setdefault(node.inputs[written], set()).add((node.id, node.outputs[output]))
 
 
 def assigning(value: int, *assigns: Assigns) -> list[tuple[int, int]]:
-    """What assigns to a leaf: nodes and outputs, in one step also on what an earlier one gave."""
+    """The nodes and outputs that assign to a leaf, including chained assignments within a step."""
     writers: dict[tuple[int, int], None] = {}
     targets, reached = [value], {value}
     while targets:

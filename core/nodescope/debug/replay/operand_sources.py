@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, product
 
 from nodescope.debug.replay.arrays import alike
-from nodescope.debug.replay.execution_index import Source
+from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.replay.replay_view import ReplayView
 from nodescope.errors import ReplayError
 from nodescope.events import Array
@@ -29,8 +29,8 @@ MOST_TRIED = 32
 Run = Callable[[Execution, Sequence[Array]], tuple[Array, ...]]
 
 
-def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[Source]:
-    """Where the inputs came from; if none of those gives what it gave, it is noted as doubted.
+def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[ValueSource]:
+    """The sources of an execution's inputs; noted as doubtful if none reproduces its outputs.
 
     Raises:
         ReplayError: An input was never written, as far as the recording knows.
@@ -43,7 +43,7 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
     sure = not any(replay.book.lost(origin, execution.seq) for origin in latest)
     if sure and all(len(choices) == 1 for choices in candidates):
         return latest
-    outputs = [replay.recorded(Source(value, execution)) for value in node.outputs]
+    outputs = [replay.recorded(ValueSource(value, execution)) for value in node.outputs]
     arrays_by_key = {(origin.value, origin.seq): replay.recorded(origin) for origin in latest}
     size = 0
     for array in (*arrays_by_key.values(), *outputs):
@@ -79,7 +79,7 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
     return latest
 
 
-def _able(replay: ReplayView, latest: Source) -> list[Source]:
+def _able(replay: ReplayView, latest: ValueSource) -> list[ValueSource]:
     sources = [latest]
     node = replay.book.node(latest.execution.node, latest.execution.seq)
     if node.role == "constant":

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from nodescope.debug.replay.arrays import Difference, difference, relaid
 from nodescope.debug.replay.branch import Branch, grow
 from nodescope.debug.replay.dialects import RecordedCall
-from nodescope.debug.replay.execution_index import ExecutionIndex, Source
+from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
 from nodescope.debug.replay.operand_sources import operand_sources
 from nodescope.debug.replay.replay_view import ReplayedValue
 from nodescope.errors import ReplayError
@@ -96,7 +96,7 @@ class Replay:
         self._made: OrderedDict[int, tuple[Array, ...]] = OrderedDict()
         self._bytes = 0
         self._ran = 0
-        self._taken: dict[int, list[Source]] = {}
+        self._taken: dict[int, list[ValueSource]] = {}
         self.doubted: set[int] = set()
 
     # ------------------------------------------------------------ values
@@ -114,7 +114,7 @@ class Replay:
             raise ReplayError(f"{name} has not been computed yet at this point")
         return self.written(source)
 
-    def written(self, source: Source) -> ReplayedValue:
+    def written(self, source: ValueSource) -> ReplayedValue:
         """What an execution wrote. Raises `ReplayError`, as `value`."""
         self._in_time()
         recorded = self.recorded(source)
@@ -134,7 +134,7 @@ class Replay:
             self.differences.append(mismatch)
         return ReplayedValue(recorded, "recorded", source.seq)
 
-    def recorded(self, source: Source) -> Array | None:
+    def recorded(self, source: ValueSource) -> Array | None:
         """The recorded array, laid out as it was; None if none is kept.
 
         Raises:
@@ -158,7 +158,7 @@ class Replay:
         arrays = [self.written(source).array for source in sources]
         return call, list(call.operands(arrays)) if call.args else arrays
 
-    def sources(self, execution: Execution) -> list[Source]:
+    def sources(self, execution: Execution) -> list[ValueSource]:
         """Where an execution's inputs came from; see `nodescope.debug.replay.operand_sources`.
 
         Raises:
@@ -181,7 +181,7 @@ class Replay:
 
     # ------------------------------------------------------------ computing again
 
-    def _computed(self, source: Source) -> Array:
+    def _computed(self, source: ValueSource) -> Array:
         self._ran = 0
         outputs = self._outputs(source.execution)
         node = self.book.node(source.execution.node, source.execution.seq)
@@ -222,7 +222,7 @@ class Replay:
         return self._made[target.seq]
 
     def _previewed(self, execution: Execution) -> tuple[Array, ...]:
-        """What a leaf gave, if its statistics hold all of its few elements; else nothing."""
+        """A leaf's value if its statistics hold all of its elements; else None."""
         node = self.book.node(execution.node, execution.seq)
         if not node.is_leaf or node.inputs:
             return ()
@@ -235,7 +235,7 @@ class Replay:
             arrays.append(array)
         return tuple(arrays)
 
-    def _sources(self, execution: Execution) -> list[Source]:
+    def _sources(self, execution: Execution) -> list[ValueSource]:
         sources = self.sources(execution)
         node = self.book.node(execution.node, execution.seq)
         if not sources and node.is_leaf:
@@ -292,7 +292,7 @@ class Replay:
             )
 
     def forget(self) -> None:
-        """Let go of what was computed again; branches stay."""
+        """Release recomputed values; branches stay."""
         self._made.clear()
         self._bytes = 0
 
@@ -320,7 +320,7 @@ class Replay:
                 missing.setdefault(node.name, str(error))
                 continue
             for value, computed in zip(node.outputs, outputs, strict=False):
-                recorded = self.recorded(Source(value, execution))
+                recorded = self.recorded(ValueSource(value, execution))
                 if recorded is not None:
                     compared += 1
                     mismatch = difference(recorded, computed, node.name, value, execution.seq)
@@ -352,7 +352,7 @@ class Replay:
         until: int | None = None,
         parent: str | None = None,
     ) -> Branch:
-        """Give values another content, and run again what depends on them.
+        """Replace values, and rerun everything that depends on them.
 
         Forward nodes, and the backward and optimizer nodes of the step that use them. What Python
         did with numbers it read from tensors is as it was.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from nodescope.debug.replay.execution_index import ExecutionIndex, Source
+from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
 from nodescope.events import Array
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
@@ -44,13 +44,13 @@ class ReplayView(Protocol):
     last: int
     doubted: set[int]
 
-    def written(self, source: Source) -> ReplayedValue:
+    def written(self, source: ValueSource) -> ReplayedValue:
         """See `Replay.written`. Raises `ReplayError`."""
 
-    def recorded(self, source: Source) -> Array | None:
+    def recorded(self, source: ValueSource) -> Array | None:
         """See `Replay.recorded`."""
 
-    def sources(self, execution: Execution) -> list[Source]:
+    def sources(self, execution: Execution) -> list[ValueSource]:
         """See `Replay.sources`. Raises `ReplayError`."""
 
     def run(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -20,7 +20,7 @@ from nodescope.ir.capabilities import Framework, others
 from nodescope.record.rows import Advice, LineChange
 from nodescope.source_files import source_text
 
-SEE: Final = "docs/runs.md"
+SEE: Final = "nodescope docs supported"
 _LONGEST: Final = 1 << 20
 _WIDEST: Final = 160
 # Top-level modules, and what they are called. Those of which nothing can be seen yet.

@@ -20,7 +20,7 @@ _LINE_BYTES: Final = 64
 
 
 class CapturedOutput:
-    """Hands on the lines of a program, as far as they are kept.
+    """Passes on a program's lines, up to the limit of what is kept.
 
     Args:
         emit: Takes each line that is kept, and what is said in the place of others.
@@ -42,7 +42,7 @@ class CapturedOutput:
         self._lock = threading.RLock()  # a signal handler may write in the middle of a write
 
     def take(self, line: Logged) -> None:
-        """Keep a line, for now or for good."""
+        """Take a line: pass it on, or keep it among the last ones."""
         with self._lock:
             if self._left > 0:
                 self._left -= len(line.text) + _LINE_BYTES
@@ -60,7 +60,7 @@ class CapturedOutput:
             self._emit(Logged("nodescope", message, line.step, line.time_ns))
 
     def finish(self) -> None:
-        """The program has ended: hand on the last lines, and say how many are missing."""
+        """End of the program: pass on the last lines, and the number of those missing."""
         with self._lock:
             tail, missing = tuple(self._tail), self._later - len(self._tail)
             self._tail.clear()

@@ -76,7 +76,7 @@ class Problems:
         return self._marked(problems)
 
     def _marked(self, problems: list[NodeProblem]) -> list[NodeProblem]:
-        """With the row marked where it began; it is looked for until it is found."""
+        """The row with the mark of its origin, which is searched for until it is found."""
         if self._origin is None and any(problem.nan or problem.inf for problem in problems):
             self._origin = nonfinite_origin(self.recording)
         origin = self._origin

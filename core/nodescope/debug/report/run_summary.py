@@ -33,7 +33,8 @@ from nodescope.record.rows import (
     LossRow,
 )
 from nodescope.record.run_time import RunTime, run_time
-from nodescope.record.step_times import PARTS, Part, StepTimes
+from nodescope.record.step_times.step_rows import PARTS, Part
+from nodescope.record.step_times.step_times import StepTimes
 
 MOST_CURVES: Final = 4
 MOST_POINTS: Final = 400
@@ -103,8 +104,8 @@ class Share(msgspec.Struct, frozen=True):
     ns: float
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """What went wrong first, of its kind.
+class RunTrouble(msgspec.Struct, frozen=True):
+    """The first problem of its kind.
 
     Attributes:
         node, name, step, seq: Where and when; ``node`` and ``seq`` are 0 where the loss of an
@@ -125,7 +126,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class KeptValues(msgspec.Struct, frozen=True):
-    """What can be looked at later, and what cannot.
+    """Which values can be viewed later, and which cannot.
 
     Attributes:
         arrays, arrays_bytes: Values of which every element is kept.
@@ -182,7 +183,7 @@ class Summary(msgspec.Struct, frozen=True):
     slow_nodes: tuple[Cost, ...]
     slow_scopes: tuple[Cost, ...]
     shares: tuple[Share, ...]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[RunTrouble, ...]
     kept: KeptValues
     advice: Advice | None
     broken_loss: BrokenLoss | None = None
@@ -239,7 +240,7 @@ def summarise_run(
         troubles=troubles,
         kept=KeptValues(
             arrays, nbytes, _ranges(recording, times), recording.dropped(),
-            _short(recording.governed()), int((~times.observed()).sum()),
+            _short(recording.governed()), times.left_out(),
         ),
         advice=recording.advice(),
         broken_loss=broken_loss(recording),
@@ -247,8 +248,11 @@ def summarise_run(
 
 
 def _ranges(recording: Recording, times: StepTimes) -> tuple[tuple[int, int], ...]:
-    began, observed = times.numbers(), times.numbers()[times.observed()]
     kept = np.array(sorted(recording.steps_with_arrays()), dtype=np.int64)
+    if not len(kept):
+        return ()
+    began, is_observed = times.steps(int(kept[0]), int(kept[-1]))
+    observed = began[is_observed]
     ranges: list[tuple[int, int]] = []
     for step in kept[np.isin(kept, began)].tolist():
         # Those between that were not observed do not interrupt a range.
@@ -356,9 +360,9 @@ def _shares(times: StepTimes) -> tuple[Share, ...]:
 
 def _troubles(
     recording: Recording, nodes: dict[int, Node], origin: NonfiniteOrigin | None
-) -> tuple[Trouble, ...]:
+) -> tuple[RunTrouble, ...]:
     """The first error, then the first NaN and the first Inf; of these, where it began leads."""
-    troubles: list[Trouble] = []
+    troubles: list[RunTrouble] = []
     for kind, flag in _FLAGS:
         first = recording.first_flagged(flag)
         if first is None:
@@ -372,10 +376,10 @@ def _troubles(
     other_troubles = [trouble for trouble in troubles if trouble.kind != "error"]
     affected = next((trouble.nodes for trouble in other_troubles if trouble.kind == origin.kind), 1)
     other_troubles = [trouble for trouble in other_troubles if trouble.kind != origin.kind]
-    began: list[Trouble] = []
+    began: list[RunTrouble] = []
     if origin.unseen_step:
         text = "this step was not observed"
-        began.append(Trouble(origin.kind, 0, "loss", origin.unseen_step, 0, 0, text, None))
+        began.append(RunTrouble(origin.kind, 0, "loss", origin.unseen_step, 0, 0, text, None))
     if origin.node:
         text = "set by hand" if origin.edited else ""
         place = (origin.node, origin.step, origin.seq)
@@ -386,10 +390,10 @@ def _troubles(
 def _trouble(
     kind: ProblemKind, number: int, step: int, seq: int, affected: int, text: str,
     nodes: dict[int, Node],
-) -> Trouble:  # fmt: skip
+) -> RunTrouble:  # fmt: skip
     node = nodes.get(number)
     name, source = (node.name, node.source) if node is not None else ("", None)
-    return Trouble(kind, number, name, step, seq, affected, text, source)
+    return RunTrouble(kind, number, name, step, seq, affected, text, source)
 
 
 def _raised_at(recording: Recording) -> SourceLocation | None:

@@ -60,11 +60,12 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
     return False
 
 
-def goal_reason(goal: Goal, name: str) -> tuple[StopReason, str]:
+def goal_reason(goal: Goal, name: str, when: When) -> tuple[StopReason, str]:
     """Why the program stops where a goal is met, and that in words."""
     match goal.kind:
         case "entry":
-            return "entry", f"Before the first node: {name}"
+            where = "Before" if when == "before" else "After"
+            return "entry", f"{where} the first node: {name}"
         case "pause":
             return goal.reason, goal.text or f"Stopped at {name}"
         case "run_to":
@@ -111,7 +112,7 @@ def twin_goal(node: Node) -> Goal:
 
 
 def step_goal(command: Command, stop: Stop) -> Goal:
-    """What a step from a stop is to end at."""
+    """The goal of a step from a stop."""
     match command:
         case StepNode():
             return Goal("step_node", thread=stop.thread)

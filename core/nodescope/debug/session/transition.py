@@ -238,7 +238,7 @@ def _reach(state: SessionState, at: NodeReached) -> Result:
         and at.gradient_of is None
         and meets(state.goal, at.node, at.when, at.step, at.thread)
     ):
-        reason, text = goal_reason(state.goal, name)
+        reason, text = goal_reason(state.goal, name, at.when)
     else:
         return state, tuple(effects)
     stop = Stop(

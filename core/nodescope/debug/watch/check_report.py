@@ -26,7 +26,7 @@ MOST_KEPT: Final = 100
 State = Literal["clean", "hit", "unasked", "failed"]
 
 
-class WatchHit(msgspec.Struct, frozen=True):
+class VerdictHit(msgspec.Struct, frozen=True):
     """One hit.
 
     Attributes:
@@ -51,7 +51,7 @@ class WatchHit(msgspec.Struct, frozen=True):
         return f"{self.node}{f':{self.port}' if self.port else ''}@{self.step}"
 
 
-class WatchOutcome(msgspec.Struct, frozen=True):
+class WatchVerdict(msgspec.Struct, frozen=True):
     """How it went with a watch.
 
     Attributes:
@@ -78,7 +78,7 @@ class WatchOutcome(msgspec.Struct, frozen=True):
     hits: int
     unasked: dict[str, int]
     fault: str
-    found: tuple[WatchHit, ...]
+    found: tuple[VerdictHit, ...]
     short: tuple[str, ...] = ()
 
     @property
@@ -124,7 +124,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     lost: dict[str, int]
     time_ns: int
     started_unix_ns: int
-    verdicts: tuple[WatchOutcome, ...]
+    verdicts: tuple[WatchVerdict, ...]
     nodes: int = 0
     advice: Advice | None = None
 
@@ -133,7 +133,7 @@ class CheckReport(msgspec.Struct, frozen=True):
         """Whether no watch came to a verdict: there were none, or none could be asked."""
         return len(self.having("unasked")) == len(self.verdicts)
 
-    def having(self, *states: State) -> list[WatchOutcome]:
+    def having(self, *states: State) -> list[WatchVerdict]:
         """The verdicts of these kinds."""
         return [verdict for verdict in self.verdicts if verdict.state in states]
 
@@ -158,10 +158,10 @@ def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: b
                 reasons[_head(suggestion.watch)] = suggestion.reason
     asking = Asking(recording, [msgspec.structs.replace(watch, id=0) for watch in chosen])
     sources = {row.node.id: row.node.source for row in recording.nodes()}
-    findings: dict[int, list[WatchHit]] = {watch.id: [] for watch in asking.watches}
+    findings: dict[int, list[VerdictHit]] = {watch.id: [] for watch in asking.watches}
     for hit in asking:
         if len(findings[hit.watch]) < MOST_KEPT:
-            findings[hit.watch].append(_found(hit, sources.get(hit.node)))
+            findings[hit.watch].append(_watch_hit(hit, sources.get(hit.node)))
     info = recording.run()
     return CheckReport(
         info.name, info.argv, info.status, info.error, str(recording.path), info.level,
@@ -173,10 +173,10 @@ def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: b
 
 
 def _verdicts(
-    coverage: Coverage, findings: dict[int, list[WatchHit]], reasons: dict[str, str]
-) -> tuple[WatchOutcome, ...]:
-    verdicts: list[WatchOutcome] = []
-    for outcome in coverage.asked:
+    coverage: Coverage, findings: dict[int, list[VerdictHit]], reasons: dict[str, str]
+) -> tuple[WatchVerdict, ...]:
+    verdicts: list[WatchVerdict] = []
+    for outcome in coverage.outcomes:
         unasked = dict(sorted(outcome.unasked.items()))
         state: State = "clean"
         if outcome.hits:
@@ -186,7 +186,7 @@ def _verdicts(
         elif not outcome.judged:
             state = "unasked"
         head = _head(outcome.watch)
-        verdict = WatchOutcome(
+        verdict = WatchVerdict(
             head, outcome.watch.rule, get(outcome.watch.rule).about, reasons.get(head, ""), state,
             outcome.values, outcome.looked, outcome.hits, unasked, outcome.fault,
             tuple(findings[outcome.watch.id]), tuple(outcome.shortcomings()),
@@ -200,6 +200,6 @@ def _head(watch: Watch) -> str:
     return describe(watch).rpartition(" -> ")[0]
 
 
-def _found(hit: Hit, source: SourceLocation | None) -> WatchHit:
+def _watch_hit(hit: Hit, source: SourceLocation | None) -> VerdictHit:
     text = hit.text.removeprefix(f"{hit.rule}: ")
-    return WatchHit(hit.node_name, hit.port, hit.step, hit.seq, text, source, hit.actual)
+    return VerdictHit(hit.node_name, hit.port, hit.step, hit.seq, text, source, hit.actual)

@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 
 from nodescope.debug.watch.observation import (
+    ContentSource,
     Inapplicable,
     MissingData,
     NotYet,
     ObservedContent,
     Sight,
-    Source,
     Target,
 )
 from nodescope.debug.watch.rule import Finding, Look, Need, Rule, WatchError
@@ -80,12 +80,12 @@ class WatchOutcome(msgspec.Struct):
 class _Entry:
     """A watch at work."""
 
-    __slots__ = ("about", "asked", "chosen", "gradients", "judged", "look", "rule", "settings",
-                 "streaks", "values")  # fmt: skip
+    __slots__ = ("about", "chosen", "gradients", "judged", "look", "outcome", "rule",
+                 "settings", "streaks", "values")  # fmt: skip
 
     def __init__(self, watch: Watch, rule: Rule) -> None:
         self.rule = rule
-        self.asked = WatchOutcome(watch)
+        self.outcome = WatchOutcome(watch)
         self.settings = rule.settings(watch.params)
         self.look: Look = rule.begin(self.settings)
         self.chosen: Selection = selection(watch.select)
@@ -98,18 +98,18 @@ class _Entry:
 
     def decided(self, value: int) -> None:
         """Note a verdict on a value."""
-        self.asked.judged += 1
+        self.outcome.judged += 1
         self.judged.add(value)
-        self.asked.early.pop(value, None)
+        self.outcome.early.pop(value, None)
 
     def too_early(self, value: int, name: str, reason: str) -> None:
         """Note that too little of a value was seen so far."""
         if value not in self.judged:
-            self.asked.early[value] = (name, reason)
+            self.outcome.early[value] = (name, reason)
 
     @property
     def active(self) -> bool:
-        return self.asked.watch.enabled and not self.asked.fault
+        return self.outcome.watch.enabled and not self.outcome.fault
 
     def covers(self, part: _Part) -> bool:
         """Whether it is asked of a value, as far as is known of it."""
@@ -117,7 +117,7 @@ class _Entry:
         exact = chosen.exact and chosen.covers(node)
         if rule.ops and node.op not in rule.ops and not exact:
             return False
-        if not self.asked.watch.select and any(selected.covers(node) for selected in self.about):
+        if not self.outcome.watch.select and any(selected.covers(node) for selected in self.about):
             return True
         # A gradient is also meant by the name of what it is the gradient of.
         named = chosen.covers(node) or (
@@ -205,14 +205,14 @@ class WatchEvaluator:
     @property
     def watches(self) -> tuple[Watch, ...]:
         """The watches, in order, with the ids that they have."""
-        return tuple(entry.asked.watch for entry in self._entries)
+        return tuple(entry.outcome.watch for entry in self._entries)
 
     @property
-    def asked(self) -> tuple[WatchOutcome, ...]:
+    def outcomes(self) -> tuple[WatchOutcome, ...]:
         """How it went with each watch so far."""
         for entry in self._entries:
-            entry.asked.values = len(entry.values)
-        return tuple(entry.asked for entry in self._entries)
+            entry.outcome.values = len(entry.values)
+        return tuple(entry.outcome for entry in self._entries)
 
     def losses(self) -> tuple[Node, ...]:
         """The nodes that give losses, as rules are asked of them; where backward began, first."""
@@ -232,7 +232,7 @@ class WatchEvaluator:
         Raises:
             WatchError: One makes no sense; nothing is changed.
         """
-        current = {entry.asked.watch.id: entry for entry in self._entries}
+        current = {entry.outcome.watch.id: entry for entry in self._entries}
         pairs = [checked(candidate) for candidate in watches]
         free = max([0, *current, *(watch.id for watch, _ in pairs)]) + 1
         entries: dict[int, _Entry] = {}
@@ -244,7 +244,9 @@ class WatchEvaluator:
                 raise WatchError(f"two watches have the id {watch.id}")
             previous = current.get(watch.id)
             unchanged = (
-                previous is not None and previous.asked.watch == watch and not previous.asked.fault
+                previous is not None
+                and previous.outcome.watch == watch
+                and not previous.outcome.fault
             )
             entries[watch.id] = (
                 previous if previous is not None and unchanged else _Entry(watch, rule)
@@ -260,11 +262,11 @@ class WatchEvaluator:
             if entry.active and (
                 not entry.rule.ops or node.op in entry.rule.ops or entry.chosen.exact
             ):
-                if entry.asked.watch.select and entry.chosen.covers(node):
+                if entry.outcome.watch.select and entry.chosen.covers(node):
                     return True
                 if any(selected.covers(node) for selected in entry.about):
                     return True
-                if not entry.asked.watch.select and not roles.isdisjoint(entry.rule.applies):
+                if not entry.outcome.watch.select and not roles.isdisjoint(entry.rule.applies):
                     return True
         return False
 
@@ -364,7 +366,7 @@ class WatchEvaluator:
         step: int,
         seq: int,
         time_ns: int,
-        outputs: Callable[[int], Source | None],
+        outputs: Callable[[int], ContentSource | None],
         inputs: Callable[[], tuple[ObservedContent, ...]],
         only: Collection[int] | None = None,
     ) -> list[Hit]:
@@ -401,7 +403,7 @@ class WatchEvaluator:
             )
             entries = part.entries
             if only is not None:
-                entries = tuple([entry for entry in entries if entry.asked.watch.id in only])
+                entries = tuple([entry for entry in entries if entry.outcome.watch.id in only])
             hits += self._ask(entries, sight)
             self._hold(part, sight, before)
         return hits
@@ -452,7 +454,7 @@ class WatchEvaluator:
         for entry in entries:
             if not entry.active:
                 continue
-            outcome, value = entry.asked, sight.value
+            outcome, value = entry.outcome, sight.value
             outcome.looked += 1
             try:
                 with np.errstate(all="ignore"):
@@ -489,8 +491,8 @@ class WatchEvaluator:
     def _disable(self, entry: _Entry, sight: Sight, error: Exception) -> None:
         expected = isinstance(error, NodescopeError)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
-        entry.asked.fault = f"it failed on {sight.name} in step {sight.step}: {reason}"
-        self._on_fault(f"watch {describe(entry.asked.watch)} was disabled: {entry.asked.fault}")
+        entry.outcome.fault = f"it failed on {sight.name} in step {sight.step}: {reason}"
+        self._on_fault(f"watch {describe(entry.outcome.watch)} was disabled: {entry.outcome.fault}")
 
 
 # What a value may turn out to be, within its first step.
@@ -509,7 +511,7 @@ def _is_seed(node: Node) -> bool:
 
 
 def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:
-    """What a value is, by its node and what is known besides."""
+    """The roles of a value, by its node and the gradients known so far."""
     node = part.node
     roles: set[Target] = {"values"}
     if node.is_weight:
@@ -539,7 +541,7 @@ def _broken(sight: Sight) -> bool:
 
 
 def _hit(entry: _Entry, sight: Sight, finding: Finding) -> Hit:
-    node, watch = sight.node, entry.asked.watch
+    node, watch = sight.node, entry.outcome.watch
     source = node.source
     location = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
     text = f"{entry.rule.name}: {sight.name} in step {sight.step}{location}: {finding.text}"

@@ -16,9 +16,11 @@ from typing import Final
 import msgspec
 
 from nodescope.debug.gate.gate import Gate
+from nodescope.debug.watch import get
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
 from nodescope.debug.watch.first_step import FirstStepProbe
 from nodescope.debug.watch.recommend import recommend_for
+from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import Array, Bus, Demand, Event, Logged, NodeFinished
@@ -89,6 +91,9 @@ class LiveWatches:
         watches = []
         for watch in map(parse_watch, texts):
             known_id = ids.pop(_name(describe(watch)), 0)
+            lack = self._gate.shortfall("gradients")
+            if not known_id and lack is not None and _only_gradients(watch):
+                raise WatchError(f"{watch.rule}: {lack.text}", hint=lack.hint)
             watches.append(msgspec.structs.replace(watch, id=known_id))
         if watches and not self._present:
             self._present = True
@@ -199,7 +204,7 @@ class LiveWatches:
     def _fault(self, text: str) -> None:
         self._log(text, 0)
         with self._lock:
-            for outcome in self._watcher.asked:
+            for outcome in self._watcher.outcomes:
                 status = self._statuses.get(outcome.watch.id)
                 if status is not None and outcome.fault:
                     self._statuses[outcome.watch.id] = msgspec.structs.replace(
@@ -227,6 +232,10 @@ def _status(watch: Watch, statuses: dict[str, WatchStatus]) -> WatchStatus:
     return WatchStatus(watch.id, text, watch.rule, enabled=watch.enabled, marks=marks)
 
 
+def _only_gradients(watch: Watch) -> bool:
+    return {"gradients", "weight_gradients"}.issuperset(get(watch.rule).applies)
+
+
 def _name(text: str) -> str:
-    """What a watch is, switched on or off."""
+    """The text of a watch, without whether it is switched on."""
     return text.removeprefix("off ")

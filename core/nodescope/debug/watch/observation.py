@@ -11,10 +11,12 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from nodescope.arrays import to_numpy
+from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.errors import ArrayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node, TensorSpec
-from nodescope.record.summary import TensorSummary, summarise
+from nodescope.record.captures import summary_of
+from nodescope.record.summary import TensorSummary
 
 Target = Literal[
     "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values"
@@ -37,7 +39,7 @@ class NotYet(MissingData):
 
 
 class Inapplicable(MissingData):
-    """What was seen is not what the rule is about; the text says what is needed.
+    """The rule does not apply to the value; the text says what it needs.
 
     It counts only if nothing is ever judged.
     """
@@ -47,7 +49,7 @@ def _none() -> None:
     return None
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """Where the content of a value comes from."""
 
     def summary(self) -> TensorSummary | None:
@@ -56,11 +58,11 @@ class Source(Protocol):
     def array(self) -> Array | None:
         """All of it, or None if it is not kept."""
 
-    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
-        """What stays true when the program goes on, and how many bytes it takes.
+    def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
+        """A source that stays valid once the program continues, and its size in bytes.
 
         Args:
-            whole: Whether all of it is wanted.
+            elements: Whether all of it is wanted.
             room: How many bytes there are.
         """
 
@@ -74,18 +76,21 @@ class Live:
         self._given = array
 
     @property
-    def _array(self) -> Array:
-        """The elements, fetched when they are asked for first. Raises `MissingData`."""
-        if self._given.__class__ is not np.ndarray:
-            try:
-                self._given = to_numpy(self._given)
-            except Exception as error:  # of the library
-                raise MissingData(f"the elements could not be had: {error}") from error
+    def held(self) -> HeldArray:
+        """The array, of which nothing may be fetched yet. Raises `MissingData`."""
+        if not isinstance(self._given, np.ndarray | LazyArray):
+            self._given = _available(LazyArray, self._given)
         return self._given
 
+    @property
+    def _array(self) -> Array:
+        """The elements, fetched when they are asked for first. Raises `MissingData`."""
+        return self._given if type(self._given) is np.ndarray else _available(whole, self.held)
+
     def summary(self) -> TensorSummary | None:
-        """Made from the array."""
-        return summarise(self._array)
+        """Made where the elements are."""
+        summary: TensorSummary = _available(summary_of, self.held)
+        return summary
 
     def array(self) -> Array | None:
         """A view that cannot be written to."""
@@ -93,12 +98,20 @@ class Live:
         view.flags.writeable = False
         return view
 
-    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+    def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
         """A copy, if there is room for it."""
-        array = self._array
-        if not whole or array.nbytes > room:
+        if not elements or self.held.nbytes > room:
             return None, 0
+        array = self._array
         return Copied(array.copy()), array.nbytes
+
+
+def _available(read: Callable[[Any], Any], array: Any) -> Any:
+    """``read(array)``; what a library raises as `MissingData`."""
+    try:
+        return read(array)
+    except ArrayError as error:
+        raise MissingData(str(error)) from error
 
 
 class Copied(Live):
@@ -106,7 +119,7 @@ class Copied(Live):
 
     __slots__ = ()
 
-    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+    def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
         """Itself; its bytes are counted already."""
         return self, 0
 
@@ -123,7 +136,7 @@ class ObservedContent:
 
     __slots__ = ("_array", "_measures", "_summary", "held", "source")
 
-    def __init__(self, source: Source | None) -> None:
+    def __init__(self, source: ContentSource | None) -> None:
         self.source = source
         self._summary: TensorSummary | None = None
         self._array: Array | None = None
@@ -157,6 +170,14 @@ class ObservedContent:
         return self._array
 
     @property
+    def readable(self) -> HeldArray:
+        """The full array, of which nothing may be fetched yet. Raises `MissingData`."""
+        held = self.source.held if isinstance(self.source, Live) else None
+        if isinstance(held, LazyArray) and held.dtype.kind in _NUMBERS:
+            return held
+        return self.array
+
+    @property
     def spec(self) -> TensorSpec:
         """Shape and dtype at this moment."""
         return self.summary.spec
@@ -176,13 +197,13 @@ class ObservedContent:
         return self._measures[name]
 
     def drop(self) -> int:
-        """Let go of everything that was copied; how many bytes that were."""
+        """Release all copies; returns their size in bytes."""
         freed, self.held = self.held, 0
         self._array = self.source = None
         return freed
 
     def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
-        """Let go of the program's array, but keep what is wanted of it; the bytes it takes."""
+        """Release the array, but keep what is requested of it; returns the size in bytes."""
         source, nbytes = self.source.keep(whole, room) if self.source is not None else (None, 0)
         if statistics and source is None and self._summary is None and self.source is not None:
             self._summary = self.source.summary()
@@ -218,7 +239,7 @@ class Sight(ObservedContent):
         port: int,
         step: int,
         seq: int,
-        source: Source | None,
+        source: ContentSource | None,
         *,
         roles: frozenset[Target] = frozenset(),
         time_ns: int = 0,
@@ -254,7 +275,7 @@ class Sight(ObservedContent):
 
     @property
     def inputs(self) -> tuple[ObservedContent, ...]:
-        """What the node was given, by input port."""
+        """The node's inputs, by port."""
         return self._inputs()
 
     @property
@@ -263,7 +284,7 @@ class Sight(ObservedContent):
         return self._gradient()
 
     def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
-        """As of `ObservedContent`; the sights behind it are let go, too."""
+        """As for `ObservedContent`; sights that this one refers to are released, too."""
         self.before, self._inputs, self._gradient = None, tuple, _none
         return super().hold(whole=whole, statistics=statistics, room=room)
 

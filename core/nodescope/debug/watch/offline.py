@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
-from nodescope.debug.watch.observation import ObservedContent, Source
+from nodescope.debug.watch.observation import ContentSource, ObservedContent
 from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Array, Level
 from nodescope.ir.graph import Node
@@ -76,7 +76,7 @@ class Asking:
 
     def coverage(self) -> Coverage:
         """What could be judged, of what was read so far."""
-        return Coverage(self._level, self._evaluator.asked, self._dropped, self._left)
+        return Coverage(self._level, self._evaluator.outcomes, self._dropped, self._left)
 
     def _run(self) -> Iterator[Hit]:
         evaluator = self._evaluator
@@ -91,7 +91,7 @@ class Asking:
         yield from sorted(pending, key=_by_seq)
 
     def _told(self) -> Iterator[tuple[list[Hit], bool]]:
-        """What each record makes the watches say, and whether a step ended with it."""
+        """The hits of each record, and whether a step ended with it."""
         recording, evaluator = self._recording, self._evaluator
         ends = (
             (row.end_seq, 3, None)
@@ -139,7 +139,7 @@ class Asking:
     def _judged(self, node: Node, row: Execution) -> list[Hit]:
         recording = self._recording
 
-        def output(port: int) -> Source | None:
+        def output(port: int) -> ContentSource | None:
             return _Recorded(recording, node.outputs[port], row.seq, exact=True)
 
         def inputs() -> tuple[ObservedContent, ...]:
@@ -156,20 +156,20 @@ class Coverage(msgspec.Struct, frozen=True):
 
     Attributes:
         level: How much was recorded.
-        asked: How it went with each watch.
+        outcomes: How it went with each watch.
         dropped: What the recording lost, counted.
         left: The step from which on nothing was looked at, or 0.
     """
 
     level: Level
-    asked: tuple[WatchOutcome, ...]
+    outcomes: tuple[WatchOutcome, ...]
     dropped: Dropped
     left: int = 0
 
     def words(self) -> list[str]:
         """One line for each watch and reason that kept it from being asked, and what was lost."""
         lines: list[str] = []
-        for outcome in self.asked:
+        for outcome in self.outcomes:
             name = describe(outcome.watch).partition(" -> ")[0]
             if outcome.fault:
                 lines.append(f"{name} was disabled: {outcome.fault}")
@@ -216,7 +216,7 @@ class _Recorded:
         seq = self._at()
         return self._recording.array(self._value, seq) if seq is not None else None
 
-    def keep(self, whole: bool, room: int) -> tuple[Source | None, int]:
+    def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
         """Itself: a recording is never rewritten."""
         return self, 0
 

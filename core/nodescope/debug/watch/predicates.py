@@ -5,12 +5,12 @@ Invariant: an array is requested only if the condition names it.
 
 from __future__ import annotations
 
-from nodescope.debug.expressions.builtins import Scene
+from nodescope.arrays.lazy import HeldArray
+from nodescope.debug.expressions.builtins import scene_of
 from nodescope.debug.expressions.compiler import Condition, compile_condition
 from nodescope.debug.watch.observation import MissingData, Sight
 from nodescope.debug.watch.rule import WatchError
 from nodescope.errors import ConditionError
-from nodescope.events import Array
 
 
 def compiled(parameter: str, text: str) -> Condition:
@@ -29,10 +29,10 @@ def compiled(parameter: str, text: str) -> Condition:
 def holds(condition: Condition, sight: Sight) -> bool:
     """Whether it holds. Raises `MissingData`, and `ConditionError` where it makes no sense."""
     names = condition.names
-    value = sight.array if "value" in names else None
-    inputs: tuple[Array, ...] = ()
+    value = sight.readable if "value" in names else None
+    inputs: tuple[HeldArray, ...] = ()
     if "inputs" in names:
-        inputs = tuple(operand.array for operand in sight.inputs)
+        inputs = tuple(operand.readable for operand in sight.inputs)
         if not inputs:
             raise MissingData("the node has no inputs")
     gradient = None
@@ -40,8 +40,8 @@ def holds(condition: Condition, sight: Sight) -> bool:
         measured = sight.gradient
         if measured is None:
             raise MissingData("the gradient of the value is not known yet")
-        gradient = measured.array
-    scene = Scene(
+        gradient = measured.readable
+    scene = scene_of(
         value,
         inputs,
         step=sight.step,

@@ -153,12 +153,12 @@ def _about_activations(ops: Counter[str]) -> list[tuple[str, dict[str, Setting],
 def _covering(
     recommended: list[Recommended], nodes: list[Node], gradients: Iterable[tuple[int, int]]
 ) -> list[Recommended]:
-    """Those that cover something; what shows only while the program runs counts as covered."""
+    """The watches that cover a value; those of values seen only in a live program count as well."""
     judging = WatchEvaluator(candidate.watch for candidate in recommended)
     judging.define(nodes)
     for value, gradient in gradients:
         judging.paired(value, gradient)
-    covered = {outcome.watch.id for outcome in judging.asked if outcome.values}
+    covered = {outcome.watch.id for outcome in judging.outcomes if outcome.values}
     later = {"gradient_exploding", "gradient_vanishing", "gradient_norm_trend", "loss_not_falling"}
     return [
         candidate

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
-from nodescope.debug.watch.observation import Live, ObservedContent, Source
+from nodescope.debug.watch.observation import ContentSource, Live, ObservedContent
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.events import Event, GradientComputed, GraphExtended, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
@@ -64,10 +64,10 @@ class Watcher:
         return self._evaluator.watches
 
     @property
-    def asked(self) -> tuple[WatchOutcome, ...]:
+    def outcomes(self) -> tuple[WatchOutcome, ...]:
         """How it went with each watch so far."""
         with self._lock:
-            return self._evaluator.asked
+            return self._evaluator.outcomes
 
     def wants(self, node: Node) -> bool:
         """Whether a watch names this node, or what it is; for `Bus.opened`.
@@ -139,7 +139,7 @@ class Watcher:
     ) -> list[Hit]:
         outputs = event.outputs
 
-        def output(port: int) -> Source | None:
+        def output(port: int) -> ContentSource | None:
             return Live(outputs[port]) if port < len(outputs) else None
 
         def inputs() -> tuple[ObservedContent, ...]:

@@ -79,14 +79,14 @@ class Cause:
     causes: tuple[Cause, ...] = ()
 
     def chain(self) -> list[Cause]:
-        """This one, its first cause, that one's first cause, and so on."""
+        """This cause, its own first cause, and so on."""
         links = [self]
         while links[-1].causes:
             links.append(links[-1].causes[0])
         return links
 
     def culprit(self) -> Cause:
-        """Where the chain ends that this is about: the birth, the leaf, or what is not known.
+        """The end of the chain: a birth, a leaf, or where nothing more is known.
 
         A NaN that was born of an Inf is the fault of what made the Inf.
         """
@@ -108,14 +108,14 @@ class Why:
     """The answer.
 
     Attributes:
-        asked: The target's text.
+        target: The target's text.
         elements: How many elements were meant.
         followed: How many of them were followed.
         groups: Those with the same culprit together: how many, and the cause of the first.
         note: What else is known of the moment, or ``""``.
     """
 
-    asked: str
+    target: str
     elements: int
     followed: int
     groups: tuple[tuple[int, Cause], ...]

@@ -69,7 +69,7 @@ def nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
 
 
 def _origin_of(recording: Recording, start: Execution) -> NonfiniteOrigin:
-    """Where an execution has its NaN or Inf from."""
+    """The origin of an execution's NaN or Inf."""
     definitions: dict[int, list[tuple[int, Node]]] = {}
     producer: dict[int, int] = {}
     for row in recording.nodes():
@@ -101,7 +101,7 @@ def _defined(definitions: dict[int, list[tuple[int, Node]]], execution: Executio
 
 
 def _written_down(node: Node | None, execution: Execution) -> bool:
-    """Whether the program wrote an Inf down, as masks do: that is no fault."""
+    """Whether the program contains the Inf as a constant, as masks do, which is no fault."""
     if node is None or execution.flags & HAS_NAN:
         return False
     numbers = [number for number in node.attrs.values() if isinstance(number, float)]
@@ -109,7 +109,7 @@ def _written_down(node: Node | None, execution: Execution) -> bool:
 
 
 def _nonfinite_edits(recording: Recording) -> Iterator[NonfiniteOrigin]:
-    """What a person set to NaN or Inf, in order."""
+    """The edits of a person that set NaN or Inf, in order."""
     edits = recording.edits()
     if not edits:
         return

@@ -145,7 +145,7 @@ def _shares(terms: Array | None) -> Array:
 def same(
     op: str, kind: str, state: str, candidates: list[Candidate], derivation: ElementDependence
 ) -> list[Candidate]:
-    """Of NaN, Inf and zero: the operands that are such and pass it on."""
+    """The operands that are NaN, Inf or zero themselves and pass it on."""
     if state == "finite":
         return []
     alike = [candidate for candidate in candidates if state_of(candidate.number) == state]
@@ -209,7 +209,7 @@ def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candid
 
 
 def shares_of(ranked: Sequence[Candidate]) -> list[float | None]:
-    """What is told of each operand's share: that of a term stands once, at its first factor."""
+    """The shares to report, by operand: a term's share is given once, at its first factor."""
     terms: set[int] = set()
     shares: list[float | None] = []
     for candidate in ranked:
@@ -223,7 +223,7 @@ def shares_of(ranked: Sequence[Candidate]) -> list[float | None]:
 def made_words(
     op: str, ranked: list[Candidate], opened: Opened, derivation: ElementDependence, total: int
 ) -> str:
-    """What a finite number was made of."""
+    """A description of the operands of a finite number."""
     if not ranked:
         return f"{op} computes it from no operand"
     first = ranked[0]
@@ -258,7 +258,7 @@ def along(opened: Opened, derivation: ElementDependence) -> str:
 
 
 def range_of(array: Array) -> str:
-    """What is in an array: its range, and how many elements are special."""
+    """A description of an array: its range, and how many elements are NaN, Inf or zero."""
     if not array.size:
         return "is empty"
     with np.errstate(all="ignore"):

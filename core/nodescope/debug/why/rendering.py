@@ -29,7 +29,7 @@ def place(name: str, at: tuple[int, ...] | None) -> str:
 
 
 def sentence(cause: Cause) -> str:
-    """The whole of it in one sentence or two."""
+    """The answer in one or two sentences."""
     end = cause.culprit()
     start = f"{place(cause.name, cause.at)} is {number_text(cause.number)} in step {cause.step}"
     location = f" ({line_of(end.source)})" if end.source is not None else ""
@@ -113,7 +113,7 @@ def _operand(operand: Operand) -> str:
 
 
 def render_spread(spread: Spread) -> str:
-    """What NaN and Inf did in a step, as lines."""
+    """Where NaN and Inf began, spread and ended in a step, as lines."""
     if not spread.births and not spread.passed:
         if not spread.known:
             return f"step {spread.step}: no statistics were recorded, so NaN and Inf are unknown\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.debug.replay.execution_index import ExecutionIndex, Source
+from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why.chain import Follower
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
@@ -116,7 +116,7 @@ class Spread:
 def spread(
     recording: Recording, step: int | None = None, *, replay: Replay | None = None
 ) -> Spread:
-    """What NaN and Inf did in a step.
+    """Where NaN and Inf began, spread and ended in a step.
 
     Args:
         recording: Of level ``summary`` or ``values``; with arrays, births are told by elements.
@@ -182,7 +182,7 @@ def spread(
     )
 
 
-def _touched(book: ExecutionIndex, execution: Execution) -> list[Source]:
+def _touched(book: ExecutionIndex, execution: Execution) -> list[ValueSource]:
     """The inputs that hold NaN or Inf."""
     try:
         sources = book.sources(execution)
@@ -191,16 +191,16 @@ def _touched(book: ExecutionIndex, execution: Execution) -> list[Source]:
     return [source for source in sources if _holds(book, source)]
 
 
-def _holds(book: ExecutionIndex, source: Source) -> bool:
-    """Whether there is NaN or Inf in it."""
+def _holds(book: ExecutionIndex, source: ValueSource) -> bool:
+    """Whether an array holds NaN or Inf."""
     if not source.edited:
         return bool(source.execution.flags & _NAN_OR_INF)
     edited = book.recording.latest_at(source.value, source.edited)
     return edited is not None and bool(edited.summary.nan_count or edited.summary.inf_count)
 
 
-def _by_hand(book: ExecutionIndex, source: Source) -> Born:
-    """What a person changed to NaN or Inf, or left there."""
+def _by_hand(book: ExecutionIndex, source: ValueSource) -> Born:
+    """The edits of a person that set or kept NaN or Inf."""
     node = book.node(source.execution.node, source.execution.seq)
     words = f"changed by hand: {book.edits[source.edited].how}"
     return Born(node.name, source.edited, None, words, "data", (), 0, node.source)
@@ -209,7 +209,7 @@ def _by_hand(book: ExecutionIndex, source: Source) -> Born:
 def _born(
     points: ValueTracer, follower: Follower, node: Node, execution: Execution, fed: bool
 ) -> Born | None:
-    """What was born in an execution; None if all of it came in."""
+    """The NaN and Inf that an execution created; None if all came from its inputs."""
     if node.is_leaf:
         return None if fed else Born(
             node.name, execution.seq, None, f"{node.op} data that already contains NaN or Inf",

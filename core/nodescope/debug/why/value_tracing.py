@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope.debug.replay.arrays import alike, differing
 from nodescope.debug.replay.dialects import ENGINE, RecordedCall, recorded_call
-from nodescope.debug.replay.execution_index import Source
+from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why.nonfinite_origins import number_text
 from nodescope.errors import ReplayError
@@ -57,8 +57,8 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """A body that is looked into: everything that its nodes computed."""
+class BodyFrame:
+    """An expanded body, with everything that its nodes computed."""
 
     graph: Graph
     values: dict[int, Any]
@@ -80,16 +80,16 @@ class Point:
 
     value: int
     execution: Execution
-    frame: Frame | None = None
+    frame: BodyFrame | None = None
     edited: int = 0
 
     @property
-    def source(self) -> Source:
-        """As the run has it, outside of kernels."""
-        return Source(self.value, self.execution, self.edited)
+    def source(self) -> ValueSource:
+        """The value and execution in the recording, for values outside of kernels."""
+        return ValueSource(self.value, self.execution, self.edited)
 
 
-def point_of(source: Source) -> Point:
+def point_of(source: ValueSource) -> Point:
     """The point of a value of the run."""
     return Point(source.value, source.execution, edited=source.edited)
 
@@ -101,8 +101,8 @@ class ValueTracer:
         self.replay = replay
         self.book = replay.book
         self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
-        self._frames: dict[tuple[int, int], Frame] = {}
-        self._scans: dict[tuple[int, int], dict[int, Frame]] = {}
+        self._frames: dict[tuple[int, int], BodyFrame] = {}
+        self._scans: dict[tuple[int, int], dict[int, BodyFrame]] = {}
 
     def array(self, point: Point) -> Array:
         """The value's elements. Raises `ReplayError`."""
@@ -117,13 +117,13 @@ class ValueTracer:
         return self._written(point.source)[1]
 
     def node(self, point: Point) -> Node:
-        """What made it, without asking for any array."""
+        """The node that made it; no array is read."""
         if point.frame is not None:
             return point.frame.makers[point.value]
         number = point.execution.node
         return self.book.node(number, point.execution.seq)
 
-    def _written(self, source: Source) -> tuple[Array, str]:
+    def _written(self, source: ValueSource) -> tuple[Array, str]:
         key = (source.value, source.seq)
         if key not in self._arrays:
             written = self.replay.written(source)
@@ -159,7 +159,7 @@ class ValueTracer:
             point = inside
 
     def _by_hand(self, point: Point, position: int) -> tuple[Point, Opened | None]:
-        """What it was before a person changed it, and how that made the element another one."""
+        """The value before a person changed it, and how the change affected the element."""
         before = self.book.source(point.value, point.edited)
         assert before is not None
         before_it = point_of(before)
@@ -181,13 +181,13 @@ class ValueTracer:
         sources = self.replay.sources(execution)
         arrays = [self._written(source)[0] for source in sources]
         points = [point_of(source) for source in sources]
-        outs = tuple(self._written(Source(output, execution))[0] for output in node.outputs)
+        outs = tuple(self._written(ValueSource(output, execution))[0] for output in node.outputs)
         port = node.outputs.index(point.value)
         if not node.inputs:
             return Opened(node, None, tuple(arrays), outs, port, tuple(points))
         call = self.book.call(execution)
         opened = _opened(node, call, arrays, points, outs, port)
-        recorded = self._written(Source(point.value, execution))[1] == "recorded"
+        recorded = self._written(ValueSource(point.value, execution))[1] == "recorded"
         many = sum(array.size for array in (*arrays, *outs)) > MOST_AGAIN
         if not recorded or many or call.rerun is None:
             return opened
@@ -259,12 +259,12 @@ class ValueTracer:
         return None if inner is None else (inner, position)
 
 
-def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> dict[int, Frame]:
+def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> dict[int, BodyFrame]:
     """The iterations of a scan, each a frame; none if its body cannot be looked into."""
     body: Graph = attrs["body"]
     carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
     carry, carried = list(opened.args[:carries]), list(opened.points[:carries])
-    frames: dict[int, Frame] = {}
+    frames: dict[int, BodyFrame] = {}
     for i in range(length - 1, -1, -1) if attrs["reverse"] else range(length):
         rows, row_points = [], []
         for j in range(columns):
@@ -272,7 +272,7 @@ def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> di
             getitem = Node(0, "row", "getitem", "index", (1,), outputs=(2,), attrs={"index": (i,)})
             values = {1: array, 2: np.asarray(array[i])}
             graph = Graph(0, "static", (1,), (2,), (getitem,))
-            row = Frame(graph, values, {2: getitem}, {1: source}, opened.node.name)
+            row = BodyFrame(graph, values, {2: getitem}, {1: source}, opened.node.name)
             rows.append(values[2])
             row_points.append(Point(2, execution, row))
         around = carries + columns
@@ -315,7 +315,7 @@ def _opened(
 
 def _frame(
     body: Graph, args: tuple[Any, ...], points: tuple[Point | None, ...], kernel: str
-) -> Frame | None:
+) -> BodyFrame | None:
     """A body run on its real inputs; None if it holds what only its engine can run."""
     values: dict[int, Any] = dict(zip(body.inputs, args, strict=True))
     makers: dict[int, Node] = {}
@@ -329,4 +329,4 @@ def _frame(
         for value, array in zip(node.outputs, call.run(operands), strict=True):
             values[value] = array
             makers[value] = node
-    return Frame(body, values, makers, dict(zip(body.inputs, points, strict=True)), kernel)
+    return BodyFrame(body, values, makers, dict(zip(body.inputs, points, strict=True)), kernel)

@@ -65,16 +65,18 @@ class _Recorded:
         self.border = len(builder.nodes)
         roots = [self.outputs[i] for i in self.smooth]
         self.cts = [builder.placeholder(spec_of(root), "cotangent") for root in roots]
-        self.found = pull_many(
+        self.gradients = pull_many(
             roots, self.cts, traced=True, create_graph=False, keep=True, conjugate=False
         )
-        self.reached = tuple(i for i, value in enumerate(self.inputs) if id(value) in self.found)
+        self.reached = tuple(
+            i for i, value in enumerate(self.inputs) if id(value) in self.gradients
+        )
 
     def cotangent(self, i: int) -> Tensor:
         """What arrived at an input; zeros if nothing did."""
         key = id(self.inputs[i])
-        if key in self.found:
-            return self.found[key][1]  # type: ignore[no-any-return]
+        if key in self.gradients:
+            return self.gradients[key][1]  # type: ignore[no-any-return]
         return TRACED.zeros_like(self.inputs[i])  # type: ignore[no-any-return]
 
 

@@ -22,7 +22,7 @@ from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.errors import NodescopeError
 from nodescope.events import GraphExtended, NodeFinished, NodeStarted
 from nodescope.ir.graph import Node, TensorSpec
-from nodescope.ir.identity import Cursor, Entry
+from nodescope.ir.identity import Cursor, Entry, NodeSpec
 from nodescope.ops.calls import Call, Scalar
 from nodescope.ops.op import Array
 from nodescope.ops.plan import Plan
@@ -321,13 +321,14 @@ class _ObservedRun:
         if entries:
             entry = entries[0]
         else:
-            entry, values = tracer.identity.define(
-                entries, 0, op=node.op if leaf else "placeholder", family="leaf", inputs=(),
+            spec = NodeSpec(
+                op=node.op if leaf else "placeholder", family="leaf", inputs=(),
                 role=node.role if leaf else "input",
                 specs=(TensorSpec(array.shape, array.dtype.name),), attrs={}, scope=node.scope,
                 phase=node.phase, source=node.source, label=node.name.rpartition("/")[2],
                 device=node.device,
             )  # fmt: skip
+            entry, values = tracer.identity.define(entries, 0, spec)
             if values is not None:
                 version = tracer.identity.version
                 tracer.bus.emit(GraphExtended((entry.node,), values, version))

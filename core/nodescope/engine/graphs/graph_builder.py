@@ -24,7 +24,7 @@ from nodescope.errors import UsageError
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ir.scopes import ancestors, join
 from nodescope.ops.op import Array, Op
-from nodescope.ops.state import UPDATES
+from nodescope.ops.traits import traits_of
 
 
 class _Here(threading.local):
@@ -93,7 +93,7 @@ class GraphBuilder(Lookup, Collections, Builder):
 
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
         """See `Builder.run`. Updates take the variable itself, whatever it was read as."""
-        if op.name in UPDATES:
+        if traits_of(op.name).updates:
             target = inputs[0]
             with self.control_dependencies(None, reset=False):
                 start = self.value_of(target)

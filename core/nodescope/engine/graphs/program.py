@@ -20,7 +20,7 @@ from nodescope.engine.graphs.names import Variable
 from nodescope.engine.source import where
 from nodescope.errors import UsageError
 from nodescope.ops.plan import Plan, needed
-from nodescope.ops.state import UPDATES
+from nodescope.ops.traits import traits_of
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> PreparedRun:
             )  # fmt: skip
     order = (*fed, *(read.value for read in reads), *rates)
     plan = Plan(data, graph.arrays, outputs, order, tuple(also))
-    stateful = any(node.op in UPDATES or node.op == "read" for node in plan.nodes)
+    stateful = any(traits_of(node.op).state for node in plan.nodes)
     chained = any(read.chained for read in reads)
     names = tuple(call.node.name for call in plan.calls)
     homes = {
         node.id: graph.producer(graph.state_of.get(node.inputs[0], node.inputs[0])).id
         for node in plan.nodes
-        if node.op in UPDATES or node.op == "read"
+        if traits_of(node.op).state
     }
     devices = {
         canonical(plan.by_id[homes.get(call.node.id, call.node.id)].device) for call in plan.calls

@@ -26,6 +26,7 @@ from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir import graph as ir
 from nodescope.ir.text import print_graph
 from nodescope.ops.op import Array
+from nodescope.ops.traits import traits_of
 
 G = TypeVar("G", bound=GraphBuilder)
 
@@ -152,7 +153,7 @@ def _variable(
 
 def _follow_states(graph: GraphBuilder) -> None:
     for node in graph.nodes:
-        if node.family == "update" or node.op == "read":
+        if traits_of(node.op).state:
             base = graph.state_of.get(node.inputs[0], node.inputs[0])
             if base not in graph.variables:
                 raise GraphError(f"node {node.name}: it updates something that is not a variable")

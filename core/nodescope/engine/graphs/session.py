@@ -29,7 +29,7 @@ from nodescope.errors import UsageError
 from nodescope.ir.graph import Node
 from nodescope.ops.calls import Call
 from nodescope.ops.op import Array
-from nodescope.ops.state import UPDATES
+from nodescope.ops.traits import traits_of, with_state
 
 _MOST_PLANS = 128
 
@@ -274,7 +274,7 @@ class Session:
         if not uninitialised:
             return uninitialised
         for call in program.plan.calls:
-            stateful = call.node.op == "read" or call.node.op in UPDATES
+            stateful = traits_of(call.node.op).state
             uninitialised.difference_update(call.node.inputs[1:] if stateful else call.node.inputs)
         return uninitialised.difference(program.plan.outputs)
 
@@ -296,7 +296,7 @@ class Session:
 
         def before(call: Call, args: list[Any]) -> list[Any]:
             variable = variable_of(call.node)
-            if call.node.op == "assign":
+            if traits_of(call.node.op).state == "replaces":
                 return args
             array = self._value(variable)
             if array is None:
@@ -309,8 +309,6 @@ class Session:
             return [known, *args[1:]]
 
         def after(call: Call, outputs: tuple[Any, ...]) -> None:
-            if call.node.op not in UPDATES:
-                return
             variable = variable_of(call.node)
             if observed:
                 variables[variable.value] = outputs[0]
@@ -324,8 +322,8 @@ class Session:
 
         # From reading to writing: no other thread's update comes between.
         return Effects(
-            {"read": before, **dict.fromkeys(UPDATES, before)},
-            dict.fromkeys(UPDATES, after),
+            dict.fromkeys(with_state("reads", "replaces", "changes"), before),
+            dict.fromkeys(with_state("replaces", "changes"), after),
             lambda call: self._lock,
         )
 

@@ -51,7 +51,7 @@ class Guards:
     def __init__(
         self, function: Any, owner: Any = None, static_values: Iterable[tuple[str, Any]] = ()
     ) -> None:
-        self._found: list[Guard] = []
+        self._guards: list[Guard] = []
         self._seen: set[int] = set()
         self._generators: list[tuple[str, Any, bytes]] = []
         self._grown: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class Guards:
             self._inside(getattr(function, "__name__", type(function).__name__), function, names, 0)
         else:
             self._function(function, 0)
-        self._checks = tuple(self._found)
+        self._checks = tuple(self._guards)
 
     def hold(self) -> bool:
         """Whether everything is as it was."""
@@ -102,9 +102,9 @@ class Guards:
 
     def _add(self, how: int, place: Any, key: Any, value: Any, called: str, depth: int,
              names: frozenset[str]) -> None:  # fmt: skip
-        if len(self._found) >= _MOST:
+        if len(self._guards) >= _MOST:
             return
-        self._found.append((how, place, key, value, called))
+        self._guards.append((how, place, key, value, called))
         label = called.partition(" ")[2] or called
         if isinstance(value, list | set) and label.rpartition(".")[2] in self._grown:
             return
@@ -156,7 +156,7 @@ class Guards:
                 self._object(label, value, names, depth)
         elif isinstance(value, set):
             members = frozenset(value)
-            self._found.append((_MEMBERS, value, None, members, f"what {label} holds"))
+            self._guards.append((_MEMBERS, value, None, members, f"what {label} holds"))
         elif isinstance(value, functools.partial):
             for part in (value.func, value.args, value.keywords):
                 self._inside(label, part, names, depth + 1)
@@ -182,7 +182,7 @@ class Guards:
                 continue  # a method or property: what they name is followed
             elif attribute is not _MISSING and space.__class__ is dict:
                 # Of the class; so that the guard does not keep the instance.
-                self._found.append((_ITEM, space, name, _MISSING, called))
+                self._guards.append((_ITEM, space, name, _MISSING, called))
                 place = type(value)
             if attribute is not _MISSING and _counts(attribute):
                 self._add(_ATTRIBUTE, place, name, attribute, called, depth, names)
@@ -218,7 +218,7 @@ class Guards:
         return names
 
     def _container(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
-        self._found.append((_LENGTH, value, None, len(value), f"the length of {label}"))
+        self._guards.append((_LENGTH, value, None, len(value), f"the length of {label}"))
         items = value.items() if isinstance(value, dict) else enumerate(value)
         if len(value) > _MOST:
             return

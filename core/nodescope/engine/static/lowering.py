@@ -27,7 +27,7 @@ from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
 from nodescope.ops.plan import Plan
 from nodescope.passes import all_passes
-from nodescope.passes.pipeline import Lowered, Options, chosen_of, lower, names_of
+from nodescope.passes.pipeline import Lowered, LoweringOptions, chosen_of, lower, names_of
 from nodescope.registry import did_you_mean
 
 VARIABLE = "NODESCOPE_BACKEND"
@@ -194,7 +194,7 @@ class Lowering:
         start = time.perf_counter_ns()
         chosen, self.reason = self._chosen()
         try:
-            options = Options(unsafe=self.wish.unsafe, memory_bytes=self.wish.memory_bytes,
+            options = LoweringOptions(unsafe=self.wish.unsafe, memory_bytes=self.wish.memory_bytes,
                               backend=chosen.name)  # fmt: skip
             lowered = lower(self.traced, self.arrays, self.wish.passes, options)
             middle = time.perf_counter_ns()

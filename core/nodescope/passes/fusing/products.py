@@ -6,6 +6,7 @@ Invariant: an update is known by its whole formula; one node more or less, and i
 from __future__ import annotations
 
 from nodescope.ir.graph import Node
+from nodescope.ops.traits import traits_of
 from nodescope.passes.fusing.finder import Finder, Operand
 from nodescope.passes.fusing.rows import IdiomMatch
 
@@ -197,6 +198,7 @@ def _average(at: Finder, value: int, node: Node) -> tuple[tuple[Node, ...], int]
 def _stored(at: Finder, value: int, other: Node) -> Node | None:
     """The node that assigns the value to another parameter."""
     for user in at.draft.users(value):
-        if user.op == "assign" and user.id != other.id and user.inputs[1] == value:
+        replaces = traits_of(user.op).state == "replaces"
+        if replaces and user.id != other.id and user.inputs[-1] == value:
             return user
     return None

@@ -24,7 +24,12 @@ T = TypeVar("T", bound=Sized)
 PATIENCE_S: Final = 120.0
 """Limit of one query. Reading a whole recording takes far less; a cyclic one would never end."""
 
-OPENING_S: Final = 20.0
+BASE_S: Final = 3.0
+BYTES_A_SECOND: Final = 12e6
+"""Limit of the processor time of one query: so much, and as the size of the file requires. All of
+a table of small rows is read at 30 to 60 million bytes a second."""
+
+OPENING_S: Final = 10.0
 """Limit of what opening asks: the schema and SQLite's own check of a file that is not large."""
 
 GLANCE_S: Final = 2.0
@@ -61,12 +66,15 @@ class Guard:
 
     Args:
         database: The connection.
+        size: How many bytes its file has; None if they are not what a query reads.
     """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, size: int | None = None) -> None:
         self._database = database
+        self._size = size
         self._limit = PATIENCE_S
-        self._until = float("inf")
+        self._until = self._busy_until = float("inf")
+        self._too_long = ""
         self._stopped = False
         database.set_progress_handler(self._look, _STEPS)
 
@@ -90,14 +98,14 @@ class Guard:
     ) -> None:
         if isinstance(error, sqlite3.OperationalError):
             self._tell(error)
-        self._until = float("inf")
+        self._until = self._busy_until = float("inf")
 
     def ask(self, question: str, parameters: Any, most_rows: int) -> list[tuple[Any, ...]]:
         """All rows of an answer.
 
         Raises:
-            sqlite3.Error: It cannot be had, or not within `PATIENCE_S`, or has more rows than
-                ``most_rows``.
+            sqlite3.Error: It cannot be had, or not within `PATIENCE_S` or what the size of the file
+                allows, or has more rows than ``most_rows``.
             KeyboardInterrupt: Ctrl-C came meanwhile.
         """
         return self._taken(list, question, parameters, most_rows)
@@ -132,13 +140,16 @@ class Guard:
     ) -> T:
         self._limit = PATIENCE_S
         self._until = time.monotonic() + PATIENCE_S
+        if self._size is not None:
+            busy_s = min(BASE_S + self._size / BYTES_A_SECOND, PATIENCE_S)
+            self._busy_until = time.thread_time() + busy_s
         try:
             answer = take(islice(self._database.execute(question, parameters), most_rows + 1))
         except sqlite3.OperationalError as error:
             self._tell(error)
             raise
         finally:
-            self._until = float("inf")
+            self._until = self._busy_until = float("inf")
         if len(answer) > most_rows:
             raise sqlite3.DatabaseError("it claims more rows than fit into it")
         return answer
@@ -149,8 +160,8 @@ class Guard:
             return
         if self._stopped:
             raise sqlite3.ProgrammingError("it was closed") from error
-        if time.monotonic() > self._until:
-            raise OverdueError(f"a query was not answered within {self._limit:g} s") from error
+        if self._too_long:
+            raise OverdueError(self._too_long) from error
         raise KeyboardInterrupt from error
 
     def stop(self) -> None:
@@ -159,16 +170,23 @@ class Guard:
 
     def _look(self) -> bool:
         # Ctrl-C raises in here, which SQLite takes as a wish to end, too.
-        return self._stopped or time.monotonic() > self._until
+        self._too_long = ""
+        if time.monotonic() > self._until:
+            self._too_long = f"a query was not answered within {self._limit:g} s"
+        elif time.thread_time() > self._busy_until:
+            self._too_long = (
+                f"a query did not end in the time that its {self._size:,} bytes take to read"
+            )
+        return self._stopped or self._too_long != ""
 
 
-def guard(database: sqlite3.Connection) -> Guard:
+def guard(database: sqlite3.Connection, size: int | None = None) -> Guard:
     """Set the limits of a connection, before anything of the file is read; see `Guard`."""
     for limit, value in _LIMITS.items():
         database.setlimit(limit, value)
     for pragma in _PRAGMAS:
         database.execute(f"PRAGMA {pragma}").fetchall()
-    return Guard(database)
+    return Guard(database, size)
 
 
 def is_interrupted(error: BaseException) -> bool:

@@ -212,7 +212,8 @@ def _take(placeholders: list[int], floor: int) -> None:
         while (few := min(floor - placeholders[-1], _PART)) > 0:
             numbers = array.array("i", [placeholders[0]] * few).tobytes()
             left.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
-            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            # What was sent is there. If not, somebody closed our socket: that must hold up nobody.
+            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0) | socket.MSG_DONTWAIT
             _, answers, _, _ = right.recvmsg(1, socket.CMSG_SPACE(len(numbers)), flags)
             received = array.array("i")
             for _level, _kind, data in answers:

@@ -24,8 +24,6 @@ _MOST: Final = 4096
 """Entries of the ledger; the oldest half makes room."""
 _ENTRY_BYTES: Final = 1 << 10
 
-BESIDE: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of the files that SQLite creates beside a recording."""
 
 Key = tuple[int, int]
 """Device and number of a file."""

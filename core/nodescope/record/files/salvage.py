@@ -150,7 +150,7 @@ def _columns(database: sqlite3.Connection, table: str) -> list[str]:
 def _parts(
     source: sqlite3.Connection, table: str, selected: str, until: float
 ) -> Iterator[list[_Row] | None]:
-    """The readable rows of a table, in parts; None for each gap. Ends at its time, however it is.
+    """The readable rows of a table, in parts; None for each gap. Ends when its time is up.
 
     Raises:
         sqlite3.OperationalError: A guard, or Ctrl-C, ended it.

@@ -14,8 +14,8 @@ import sqlite3
 from functools import lru_cache
 from typing import Final
 
-from nodescope.record.schema import SCHEMA
-from nodescope.record.schema_1 import EARLIER
+from nodescope.record import schema_1
+from nodescope.record.schema import EARLIER, SCHEMA
 
 _NAME: Final = r"[a-z_][a-z0-9_]*"
 _COLUMN: Final = rf"{_NAME} (?:INTEGER|REAL|TEXT|BLOB)(?: PRIMARY KEY)?(?: NOT NULL)?"
@@ -29,7 +29,7 @@ _MOST_TEXT: Final = 10_000
 
 
 def objection(database: sqlite3.Connection) -> str:
-    """What in a file's schema is not a recording's, in words; empty if nothing is.
+    """A description of what in a file's schema does not belong to a recording; empty if all does.
 
     Raises:
         sqlite3.Error: It cannot be read.
@@ -46,7 +46,7 @@ def objection(database: sqlite3.Connection) -> str:
 
 @lru_cache(maxsize=256)
 def _about(kind: object, name: object, table: object, text: object) -> str:
-    """What one object of a schema is that it should not be."""
+    """A description of what is wrong with one object of a schema."""
     if not (isinstance(kind, str) and isinstance(name, str) and isinstance(table, str)):
         return "it has a table without a name"
     if kind == "index" and text is None and name.startswith(f"sqlite_autoindex_{table}_"):
@@ -71,9 +71,9 @@ def _about(kind: object, name: object, table: object, text: object) -> str:
 
 @lru_cache(maxsize=1)
 def _known() -> dict[tuple[str, str], frozenset[str]]:
-    """By kind and name, the texts that nodescope has ever given SQLite for it."""
+    """All definitions that any release of nodescope has used, by kind and name."""
     texts: dict[tuple[str, str], set[str]] = {}
-    for statement in (*SCHEMA.split(";"), *EARLIER):
+    for statement in (*SCHEMA.split(";"), *EARLIER, *schema_1.EARLIER):
         plain_statement = _plain(statement.replace("IF NOT EXISTS ", ""))
         match = re.match(rf"CREATE (?:UNIQUE )?(TABLE|INDEX) ({_NAME}) ", plain_statement)
         if match:

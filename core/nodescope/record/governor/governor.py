@@ -40,7 +40,7 @@ _QUIET_NS: Final = 5_000_000_000
 _MOST: Final = 1e6
 # Nobody asked for a limit: the start and the end of a run, which cannot be measured, count as well;
 # and what is over before anybody notices is better seen whole.
-_UNASKED: Final = Pace(share=0.65, unnoticed_ns=100e6)
+_UNASKED: Final = Pace(share=0.5, unnoticed_ns=40e6)
 _MOST_NODES: Final = 10_000
 # Of a document that is written while the run goes on, and how often.
 _FEW_NODES: Final = 100

@@ -164,8 +164,8 @@ def slower(governed: Governed) -> str:
 
 
 def factor(slowdown: float) -> str:
-    """``1.47x``; ``12x`` where digits no longer tell anything."""
-    return f"{slowdown:.0f}x" if slowdown >= 10 else f"{slowdown:.3g}x"
+    """``1.47×``; ``12×`` where digits no longer tell anything."""
+    return f"{slowdown:.0f}×" if slowdown >= 10 else f"{slowdown:.3g}×"
 
 
 def _ratio(share: float) -> str:

@@ -157,7 +157,7 @@ class StepSampling:
 
     @property
     def _owing(self) -> bool:
-        return self.extra_ns > (self.limit - 1) * self.program_ns
+        return self.extra_ns > self._share * (self.limit - 1) * self.program_ns
 
     # ------------------------------------------------------------ what happened
 

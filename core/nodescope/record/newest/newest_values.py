@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from nodescope.events import NodeFinished, StepStarted
-from nodescope.record.batch import RECORD_BYTES
 from nodescope.record.buffers import Buffers, layouts_of
 from nodescope.record.captures import capture, known_bytes
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
@@ -23,10 +22,11 @@ from nodescope.record.newest.held_values import (
     HeldValues,
     Whole,
 )
+from nodescope.record.queued import RECORD_BYTES
 
 
 class NewestValues:
-    """What a recorder holds of the newest executions.
+    """The newest executions, whose values a recorder holds.
 
     Args:
         most_bytes: Upper limit of held arrays.
@@ -108,7 +108,7 @@ class NewestValues:
     def hold(
         self, event: NodeFinished, seq: int, captured: Sequence[tuple[int, Any]], *, late: bool
     ) -> None:
-        """As `remember`, of what was set aside of arrays of another library, by value."""
+        """As `remember`, for captures of another library's arrays, by value."""
         if not captured:
             return
         nbytes = sum([content.nbytes for _, content in captured])
@@ -124,7 +124,7 @@ class NewestValues:
             self._write(self.held.take())
 
     def looked_at(self, spans: Sequence[Span], nonfinite: FirstNonfinite) -> None:
-        """Let go of older values that are finite, and write those around the first NaN."""
+        """Release older values that are finite, and write those around the first NaN."""
         steps = self.nonfinite_steps
         with self._lock:
             self.held.checked = nonfinite.checked

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from nodescope.events import Array
-from nodescope.record.batch import RECORD_BYTES, QueuedExecution
+from nodescope.record.queued import RECORD_BYTES, QueuedExecution
 from nodescope.record.summary import TensorSummary, summarise
 
 

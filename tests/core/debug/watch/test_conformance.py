@@ -113,7 +113,7 @@ def test_examples_are_decided_as_they_say(rule: Rule, example: Example) -> None:
     hits, watcher, faults = watched(events_of(rule, example), watch)
     assert faults == []
     assert tuple(sorted({hit.step for hit in hits})) == example.hits, example.about
-    (status,) = watcher.asked
+    (status,) = watcher.outcomes
     assert status.looked
     assert set(status.unasked) <= {"the node has no inputs"}
     for hit in hits:
@@ -162,7 +162,7 @@ def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
             watch = parse_watch(describe(Watch(rule.name, params=params)))
             first, watcher, faults = watched(events_of(rule, example), watch)
             if not faults:
-                assert watcher.asked[0].looked
+                assert watcher.outcomes[0].looked
             else:  # a condition may well not make sense for text
                 assert rule.name in REQUIRED
             again, _, _ = watched(events_of(rule, example), watch)
@@ -189,7 +189,7 @@ def test_without_arrays_a_rule_says_so(rule: Rule, tmp_path: Path) -> None:
     hits, watcher, faults = watched(events, Watch(rule.name, params=params, select=select))
     assert hits == []
     assert faults == []
-    (status,) = watcher.asked
+    (status,) = watcher.outcomes
     silent = status.looked - status.unasked.total()
     assert status.looked
     first_step = "previous_values" in rule.needs

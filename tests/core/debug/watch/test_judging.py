@@ -49,10 +49,14 @@ def test_once_more_in_the_same_step_is_no_step_before() -> None:
     play = Play("weight_not_changed")
     play.ran(WEIGHT, [1.0]).ran(WEIGHT, [1.0])
     assert play.steps == []
-    assert not play.watcher.asked[0].unasked  # in the first step there is nothing to compare with
+    assert not play.watcher.outcomes[
+        0
+    ].unasked  # in the first step there is nothing to compare with
     play.ran(WEIGHT, [1.0], 2).ran(WEIGHT, [1.0], 2)
     assert play.steps == [2]
-    assert play.watcher.asked[0].unasked == {"the full array of the previous step was not kept": 1}
+    assert play.watcher.outcomes[0].unasked == {
+        "the full array of the previous step was not kept": 1
+    }
 
 
 def test_patience_begins_anew_after_a_good_step() -> None:
@@ -136,7 +140,7 @@ def test_a_rule_that_writes_is_refused_and_disabled(monkeypatch: pytest.MonkeyPa
     assert array.tolist() == [1, 1]
     (fault,) = faults
     assert "assignment destination is read-only" in fault
-    assert watcher.asked[0].looked == 1
+    assert watcher.outcomes[0].looked == 1
 
 
 def test_a_node_that_failed_is_not_asked(tmp_path: Path) -> None:
@@ -152,8 +156,8 @@ def test_a_node_that_failed_is_not_asked(tmp_path: Path) -> None:
     hits, asking = watched.asked()
     assert [hit.step for hit in hits] == [1]
     assert hits == watched.live
-    assert asking.coverage().asked == watched.watcher.asked
-    assert asking.coverage().asked[0].looked == 1
+    assert asking.coverage().outcomes == watched.watcher.outcomes
+    assert asking.coverage().outcomes[0].looked == 1
 
 
 def test_ids_are_given_once() -> None:

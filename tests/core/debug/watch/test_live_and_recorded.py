@@ -21,6 +21,7 @@ from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import Bus, Demand, GraphExtended, HostSpan, NodeFinished
 from nodescope.ir.graph import Node, TensorSpec, Value
+from nodescope.record import captures
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
@@ -70,7 +71,7 @@ def test_live_and_recorded_say_the_same(train: Train, tmp_path: Path) -> None:
         assert a.actual == pytest.approx(b.actual, rel=1e-12)
     assert [hit.seq for hit in recorded] == sorted(hit.seq for hit in recorded)
     # How it went is the same, too: what was looked at, what could not be asked, what was found.
-    assert watched.watcher.asked == asking.coverage().asked
+    assert watched.watcher.outcomes == asking.coverage().outcomes
 
 
 @pytest.mark.parametrize("train", PROGRAMS.values(), ids=PROGRAMS)
@@ -120,7 +121,7 @@ def test_nothing_is_found_where_nothing_is_wrong(train: str, tmp_path: Path) -> 
     watched = Watched(PROGRAMS[train], tmp_path / "run.nscope", *map(parse_watch, specs))
     assert watched.live == []
     assert watched.asked()[0] == []
-    looked = {item.watch.rule: item.looked for item in watched.watcher.asked}
+    looked = {item.watch.rule: item.looked for item in watched.watcher.outcomes}
     assert looked.pop("dead_relu") == 0  # there are none
     assert all(looked.values())
 
@@ -132,7 +133,7 @@ def test_what_was_not_recorded_is_said_and_counted(tmp_path: Path) -> None:
     assert {hit.rule for hit in watched.live} >= {"dead_relu"}
     assert {hit.rule for hit in hits} == set()
     coverage = asking.coverage()
-    dead, nan, unchanged = coverage.asked
+    dead, nan, unchanged = coverage.outcomes
     assert dict(dead.unasked) == {"the full array was not kept": programs.STEPS}
     assert dead.looked == programs.STEPS
     assert not nan.unasked
@@ -153,7 +154,7 @@ def test_statistics_alone_decide_where_they_leave_no_doubt(tmp_path: Path) -> No
     places = [(hit.node, hit.step, hit.seq) for hit in in_order(recorded)]
     assert places == [(hit.node, hit.step, hit.seq) for hit in in_order(watched.live)]
     assert places
-    assert not asking.coverage().asked[0].unasked
+    assert not asking.coverage().outcomes[0].unasked
 
 
 def test_nothing_can_be_asked_of_times_alone(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_nothing_can_be_asked_of_times_alone(tmp_path: Path) -> None:
     )
     hits, asking = watched.asked()
     assert hits == []
-    (status,) = asking.coverage().asked
+    (status,) = asking.coverage().outcomes
     assert status.unasked.total() == status.looked > 0
 
 
@@ -191,9 +192,9 @@ def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
         first = asking.first()
         assert first == watched.live[0]
         assert first.node_name == "log"
-        (before,) = [item.looked for item in asking.coverage().asked]
+        (before,) = [item.looked for item in asking.coverage().outcomes]
         assert list(asking) == watched.live[1:]
-        (after,) = [item.looked for item in asking.coverage().asked]
+        (after,) = [item.looked for item in asking.coverage().outcomes]
     assert before == 5
     assert after == 12
 
@@ -218,7 +219,7 @@ def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
         judged.append(array.shape)
         return summarise(array)
 
-    monkeypatch.setattr("nodescope.debug.watch.observation.summarise", counted)
+    monkeypatch.setattr(captures, "summarise", counted)
     hits: list[Hit] = []
     log = Node(1, "log", "log", "elementwise", outputs=(1,))
     exp = Node(2, "exp", "exp", "elementwise", outputs=(2,))
@@ -257,7 +258,7 @@ def test_a_rule_that_fails_is_disabled_and_said(monkeypatch: pytest.MonkeyPatch)
     assert "yields 2 booleans (shape 2), not one" in fault
     assert [hit.rule for hit in hits] == ["max_gt"] * 3
     assert bus.probes == (watcher,)
-    first, second = watcher.asked
+    first, second = watcher.outcomes
     assert (first.looked, second.looked) == (1, 3)
     # Set again it is asked again.
     watcher.replace(watcher.watches)
@@ -291,7 +292,7 @@ def test_what_is_held_has_bounds() -> None:
         for step in (1, 2, 3):
             watcher.emit(NodeFinished(node, (), (array,), step, 1, 0, 0))
         assert len(hits) == expected
-        (status,) = watcher.asked
+        (status,) = watcher.outcomes
         assert status.unasked.total() == 2 - expected
 
 
@@ -308,7 +309,7 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
     spec = f'similar_across_runs(other_trial="{first.path}")'
     same = Watched(programs.healthy, tmp_path / "same.nscope", parse_watch(spec))
     assert same.live == []
-    (status,) = same.watcher.asked
+    (status,) = same.watcher.outcomes
     assert status.looked > 100
     assert not status.unasked
     other = Watched(
@@ -326,7 +327,7 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
         tmp_path / "deeper.nscope",
         parse_watch(spec),
     )
-    assert deeper.watcher.asked[0].unasked["the other run has no such node"]
+    assert deeper.watcher.outcomes[0].unasked["the other run has no such node"]
 
 
 def test_one_run_beside_another_that_left_steps_out(tmp_path: Path) -> None:
@@ -341,8 +342,8 @@ def test_one_run_beside_another_that_left_steps_out(tmp_path: Path) -> None:
     other = Watched(run(range(0, 300, 3)), tmp_path / "other.nscope").path
     watch = Watch("similar_across_runs", params={"other_trial": str(other)}, select="op:exp")
     watched = Watched(run(range(300)), tmp_path / "run.nscope", watch)
-    (status,) = watched.watcher.asked
-    assert watched.asked()[1].coverage().asked == (status,)
+    (status,) = watched.watcher.outcomes
+    assert watched.asked()[1].coverage().outcomes == (status,)
     # Steps 1, 4, 7 and so on are in both.
     assert dict(status.unasked) == {"the other run has no such step": 200}
     assert (status.looked, status.hits) == (300, 0)
@@ -359,7 +360,7 @@ def test_labels_that_the_loss_ignores_are_of_no_class(tmp_path: Path) -> None:
     watches = parse_watches("class_imbalance(samples=2, threshold_imbalance=2); confusion")
     watched = Watched(train, tmp_path / "run.nscope", *watches)
     assert watched.live == watched.asked()[0] == []
-    assert all(item.looked and not item.unasked for item in watched.watcher.asked)
+    assert all(item.looked and not item.unasked for item in watched.watcher.outcomes)
 
 
 def test_labels_that_are_scores_are_not_taken_for_classes(tmp_path: Path) -> None:
@@ -368,7 +369,7 @@ def test_labels_that_are_scores_are_not_taken_for_classes(tmp_path: Path) -> Non
             nn.cross_entropy(ns.tensor([[5.0, 0.0]]), ns.tensor([[0.0, 1.0]]))
 
     watched = Watched(train, tmp_path / "run.nscope", *parse_watches("confusion"))
-    (status,) = watched.watcher.asked
+    (status,) = watched.watcher.outcomes
     assert dict(status.unasked) == {"the labels are scores per class; set argmax=true": 2}
     watches = parse_watches("confusion(argmax=true)")
     assert [hit.step for hit in watched.asked(*watches)[0]] == [1, 2]
@@ -425,7 +426,7 @@ def test_threads_take_turns() -> None:
     for thread in threads:
         thread.join()
     assert len(hits) == 200
-    assert {item.looked for item in watcher.asked} == {200}
+    assert {item.looked for item in watcher.outcomes} == {200}
     assert len({hit.seq for hit in hits}) == 200
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from nodescope.record.branches import keep
 from nodescope.record.files import connection_limits, ownership, private_copies, salvage
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.step_times.step_times import StepTimes
 from nodescope.record.wal_checkpoint import fold
 from tests.core.record.files.endless import endless_schema, endless_table
 from tests.core.record.runs import chain, finished, recorded
@@ -322,6 +324,57 @@ def test_a_question_that_does_not_end_is_ended(
         with pytest.raises(RecordingError, match="more rows than fit"):
             recording._all(ENDLESS)
         assert recording.last_seq() > 0
+
+
+def crafted(tmp_path: Path, mib: int, monkeypatch: pytest.MonkeyPatch, table: str = "log") -> Path:
+    """A table without an end, in a file too large to be checked whole; most of it is a hole."""
+    path = endless_table(recorded(tmp_path / "r.nscope"), table)
+    monkeypatch.setattr(validate, "_CHECKED_BYTES", 1 << 20)
+    page = int.from_bytes(path.read_bytes()[16:18], "big")
+    os.truncate(path, mib << 20)
+    with path.open("r+b") as file:
+        file.seek(28)
+        file.write(((mib << 20) // page).to_bytes(4, "big"))
+    return path
+
+
+def test_a_query_takes_as_long_as_its_file_requires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = crafted(tmp_path, 2, monkeypatch)
+    monkeypatch.setattr(connection_limits, "BASE_S", 0.1)
+    monkeypatch.setattr(connection_limits, "BYTES_A_SECOND", 10e6)
+    with Recording.open(path) as recording:
+        start = time.thread_time()
+        with pytest.raises(RecordingError, match=r"did not end in the time that its 2,097,152 byt"):
+            recording._all("SELECT sum(step) FROM log")
+        assert 0.2 < time.thread_time() - start < 3
+        assert recording.last_seq() > 0  # others are answered
+
+
+def test_pages_of_an_endless_table_are_not_read_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = crafted(tmp_path, 2, monkeypatch, "execution")
+    with Recording.open(path) as recording:
+        with pytest.raises(RecordingError, match="executions are not in order"):
+            recording.executions(0, limit=1000)
+        with pytest.raises(RecordingError, match="executions are not in order"):
+            StepTimes().update(recording)
+
+
+def test_a_hole_in_a_file_gives_a_query_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = crafted(tmp_path, 1 << 12, monkeypatch)
+    assert path.stat().st_blocks * 512 < 1 << 20
+    monkeypatch.setattr(connection_limits, "BYTES_A_SECOND", 1e9)
+    monkeypatch.setattr(connection_limits, "BASE_S", 0.0)
+    with (
+        Recording.open(path) as recording,
+        pytest.raises(RecordingError, match=r"that its [67]\d,\d{3},\d{3} bytes take"),
+    ):
+        recording._all("SELECT sum(step) FROM log")
 
 
 def test_a_question_is_broken_off_from_another_thread(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
     assert ": less is recorded of " in lines[0]
     assert " nodes, values to " in lines[0]
     assert "; costliest " in lines[0]
-    assert any("the limit of 1x cannot be met" in line for line in lines)
+    assert any("the limit of 1× cannot be met" in line for line in lines)
     assert "over the limit, with as little recorded as allowed. Left out, of " in lines[-1]
     with Recording.open(path) as recording:
         assert [log.text for log in recording.logs()] == lines

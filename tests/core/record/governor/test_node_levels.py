@@ -204,8 +204,8 @@ def test_a_limit_that_cannot_be_kept_is_said_with_its_number() -> None:
     assert verdicts[-1].stuck
     assert not verdicts[-1].changes
     assert stuck(verdicts[-1], 1.5) == (
-        "the limit of 1.5x cannot be met: with as little recorded as allowed, "
-        "a run takes about 2.02x as long"
+        "the limit of 1.5× cannot be met: with as little recorded as allowed, "
+        "a run takes about 2.02× as long"
     )
 
 
@@ -214,14 +214,14 @@ def test_levels_set_by_hand_are_named_as_the_reason() -> None:
     verdicts = program.run(NodeLevels(1.5), 3)
     assert program.rungs[0] == 0
     said = stuck(verdicts[-1], 1.5)
-    assert said.endswith("takes about 2x as long (1x without the levels set by hand)")
+    assert said.endswith("takes about 2× as long (1× without the levels set by hand)")
 
 
 def test_the_line_names_how_many_from_where_to_where_and_the_costliest() -> None:
     program = Program([("values", 30 * WINDOW_NS), ("summary", 9 * WINDOW_NS)])
     verdict = NodeLevels(1.5).decide(program.window())
     line = lowered(verdict.changes, verdict.before, verdict.after, 1.5)
-    assert line.startswith("recording slows the program about 40x, the limit is 1.5x: ")
+    assert line.startswith("recording slows the program about 40×, the limit is 1.5×: ")
     assert "less is recorded of 2 nodes, values to " in line
     assert "summary to " in line
     assert "costliest node_0, node_1." in line
@@ -232,10 +232,10 @@ def test_the_line_never_contradicts_itself(before: float, after: float) -> None:
     verdict = NodeLevels(3).decide(Program([("values", 30 * WINDOW_NS)]).window())
     line = lowered(verdict.changes, before, after, 3)
     if after <= 3:
-        assert line.endswith("Expected from now on: 2.5x")
+        assert line.endswith("Expected from now on: 2.5×")
         return
     assert "Expected" not in line
-    said = f"about {max(before, after):g}x, the limit is 3x"
+    said = f"about {max(before, after):g}×, the limit is 3×"
     assert said in line
     assert line.endswith("above the limit")
 
@@ -251,11 +251,11 @@ def test_the_last_line_says_what_was_kept_by_default() -> None:
     stepped = Governed(2.0, 1.62, steps=276, steps_left_out=260, extra_s=1.2)
     assert kept(keeping, stepped) == (
         "kept statistics of every observed value, whole values of the last 2 observed steps; 16 of "
-        "276 steps observed; about 1.62x slower (limit 2x). --level values keeps every element"
+        "276 steps observed; about 1.62× slower (limit 2×). --level values keeps every element"
     )
     without = Governed(2.0, 1.45, executions=7, summaries=9, extra_s=0.3, values=1_012)
     assert kept(keeping, without).startswith(
-        "kept statistics of 1,003 of 1,012 observed values, the newest values whole; about 1.45x "
+        "kept statistics of 1,003 of 1,012 observed values, the newest values whole; about 1.45× "
         "slower"
     )
     crowded = msgspec.structs.replace(keeping, made_room=10_915, newest_bytes=64 * 2**20)
@@ -275,4 +275,4 @@ def test_of_little_time_no_factor_is_told() -> None:
     short = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.12)
     assert "; about 0.1 s slower. --level" in kept(keeping, short)
     called = Governed(2.0, 1.6, steps=9, calls=40, calls_left_out=24, extra_s=2.0)
-    assert "; 16 of 40 calls outside of steps observed; about 1.6x" in kept(keeping, called)
+    assert "; 16 of 40 calls outside of steps observed; about 1.6×" in kept(keeping, called)

@@ -25,7 +25,7 @@ import { SKIPPED_ALPHA, skipped } from "@/render/draw/draw_changes";
 import { drawFarBoxes } from "@/render/draw/draw_far";
 import { rightText } from "@/render/draw/draw_scopes";
 import { formatTime } from "@/render/draw/format";
-import { mix } from "@/render/draw/palette";
+import { quietInk, tinted } from "@/render/draw/palette";
 
 /** Nodes, inputs, stubs and folded scopes. */
 export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
@@ -67,6 +67,7 @@ function drawNode(drawing: Drawing, box: number): void {
   else painter.rect(x + 2, y + 5, 2.5, height - 10, 1.2, hue);
   painter.alpha(currentAlpha(drawing, box));
   const ink = done ? palette.text : palette["text-3"];
+  const quiet = quietInk(palette, tint !== undefined && done);
   const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
   if (!near) {
     drawMidName(drawing, box, data.label, ink, nabla > 0);
@@ -86,9 +87,9 @@ function drawNode(drawing: Drawing, box: number): void {
     ink,
   );
   if (time !== "") {
-    painter.text(x + width - 9, y + 14.5, time, SMALL_MONO, palette["text-3"], "right");
+    painter.text(x + width - 9, y + 14.5, time, SMALL_MONO, quiet, "right");
   }
-  drawLines(drawing, lines, x + NAME_INSET, y + 28, width - NAME_INSET - 8);
+  drawLines(drawing, lines, x + NAME_INSET, y + 28, width - NAME_INSET - 8, quiet);
 }
 
 function drawLines(
@@ -97,11 +98,12 @@ function drawLines(
   x: number,
   y: number,
   room: number,
+  ink: string,
 ): void {
-  const { painter, palette } = drawing;
+  const { painter } = drawing;
   lines.forEach((line, k) => {
     const text = truncate(line, SMALL_MONO, room);
-    painter.text(x, y + k * LINE_HEIGHT, text, SMALL_MONO, palette["text-3"]);
+    painter.text(x, y + k * LINE_HEIGHT, text, SMALL_MONO, ink);
   });
 }
 
@@ -127,7 +129,7 @@ function drawBody(
     width - 1,
     height - 1,
     radius,
-    tint === undefined || !done ? ground : mix(ground, tint, 0.22),
+    tint === undefined || !done ? ground : tinted(ground, tint),
     {
       colour: palette[left ? "text-3" : done ? "line-node" : "line-strong"],
       width: Math.max(left ? 1.5 : 1, 0.6 / zoom),
@@ -181,7 +183,8 @@ function drawFold(drawing: Drawing, box: number): void {
     drawMidName(drawing, box, group.name, ink, nabla > 0);
     return;
   }
-  drawChevron(painter, x + 9, y + 9, false, palette["text-3"]);
+  const quiet = quietInk(palette, tint !== undefined && done);
+  drawChevron(painter, x + 9, y + 9, false, quiet);
   const right = rightText(drawing, group.index, group.ops, width);
   const room =
     width - PILL_INSET - nabla - 10 - (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
@@ -194,7 +197,7 @@ function drawFold(drawing: Drawing, box: number): void {
     ink,
   );
   if (right !== "") {
-    painter.text(x + width - 9, y + 15, right, SMALL_MONO, palette["text-3"], "right");
+    painter.text(x + width - 9, y + 15, right, SMALL_MONO, quiet, "right");
   }
 }
 

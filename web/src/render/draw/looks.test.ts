@@ -10,7 +10,7 @@ import type { Drawing } from "@/render/draw/draw";
 import { linkPoints, savedWords } from "@/render/draw/draw_edges";
 import { placeScopeLabels } from "@/render/draw/draw_far_labels";
 import { liveState } from "@/render/draw/execution_overlay";
-import { literalPalette, sequential } from "@/render/draw/palette";
+import { literalPalette, quietInk, sequential, tinted } from "@/render/draw/palette";
 import { SceneModel } from "@/render/scene/model";
 import type { ColourBy, GraphNode } from "@/render/scene/types";
 import { node } from "@/render/testing";
@@ -201,5 +201,32 @@ describe("on the way from one scene to the next", () => {
       expect(x).toBeGreaterThanOrEqual(source.x);
       expect(x).toBeLessThanOrEqual(source.x + source.width);
     }
+  });
+});
+
+/** Contrast of two colours, by WCAG 2. */
+function contrast(a: string, b: string): number {
+  const light = (colour: string): number =>
+    [1, 3, 5]
+      .map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255)
+      .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+      .reduce((sum, part, i) => sum + part * ([0.2126, 0.7152, 0.0722][i] ?? 0), 0);
+  const [low = 0, high = 0] = [light(a), light(b)].sort((x, y) => x - y);
+  return (high + 0.05) / (low + 0.05);
+}
+
+describe("ink on tinted boxes", () => {
+  it.each(["dark", "light"] as const)("can be read in the %s theme", (theme) => {
+    const palette = literalPalette(theme);
+    const tints = [
+      ...Object.entries(palette).flatMap(([name, hex]) => (name.startsWith("fate-") ? [hex] : [])),
+      ...[0, 0.25, 0.5, 0.75, 1].map((t) => sequential(palette, t)),
+    ];
+    expect(tints.length).toBeGreaterThan(8);
+    for (const tint of tints) {
+      const ground = tinted(palette["bg-raised"], tint);
+      expect(contrast(quietInk(palette, true), ground), tint).toBeGreaterThanOrEqual(4.5);
+    }
+    expect(contrast(quietInk(palette, false), palette["bg-raised"])).toBeGreaterThanOrEqual(4.5);
   });
 });

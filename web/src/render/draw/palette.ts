@@ -67,6 +67,19 @@ export function sequential(palette: Palette, t: number): string {
   return mix(a, b, place - low);
 }
 
+/** How far the ground of a box goes over to its tint. */
+const TINT = 0.18;
+
+/** A box's ground in the colour of its time, its memory or its fate. */
+export function tinted(ground: string, tint: string): string {
+  return mix(ground, tint, TINT);
+}
+
+/** The ink of what stands beside a name; on a tinted ground the quietest could not be read. */
+export function quietInk(palette: Palette, onTint: boolean): string {
+  return palette[onTint ? "text-2" : "text-3"];
+}
+
 /** Between two colours written as #rgb, #rrggbb or #rrggbbaa; anything else gives the first. */
 export function mix(a: string, b: string, t: number): string {
   const from = channels(a);

@@ -99,15 +99,15 @@ let requests: RequestBody[];
 let stored: BranchInfo[];
 let ui: Ui;
 let branches: Branches;
+let store: Store;
 
 beforeEach(async () => {
   requests = [];
   stored = [];
-  const store = createRoot(() => {
-    const store = new Store();
+  createRoot(() => {
+    store = new Store();
     ui = createUi(undefined);
     branches = createBranches(store, ui);
-    return store;
   });
   store.attach({
     request: ((body: RequestBody) => {
@@ -156,6 +156,34 @@ test("a refused fork says why, and leaves the rest as it was", async () => {
   expect(await branches.fork({ ...EDIT, index: "9" }, 0, 0)).toBe("points outside");
   expect(branches.rows()).toEqual([]);
   expect(ui.dockTab()).toBe("timeline");
+});
+
+test("branches stay in sight while the link is down, and are asked for again afterwards", async () => {
+  await branches.fork(EDIT, 0, 0);
+  await branches.fork(EDIT, 1, 0);
+  branches.choose(1);
+  await settled();
+  store.linkChanged({ kind: "lost", since: 0, attempt: 1 });
+  expect(branches.rows().map((row) => row.info.id)).toEqual([1, 2]);
+  expect(branches.detail()?.info.id).toBe(1);
+  stored.push(info(3));
+  store.linkChanged({ kind: "open", server: "test" });
+  await settled();
+  expect(requests.at(-1)?.type).toBe("get_branches");
+  expect(branches.rows().map((row) => row.info.id)).toEqual([1, 2, 3]);
+  expect(branches.chosen()).toBe(1);
+});
+
+test("branches of another run are not shown", async () => {
+  await branches.fork(EDIT, 0, 0);
+  stored = [];
+  const other = "f".repeat(16);
+  store.runsChanged([runInfo(), runInfo({ id: other })]);
+  store.openRun(other);
+  expect(branches.rows()).toEqual([]);
+  expect(branches.chosen()).toBeUndefined();
+  await settled();
+  expect(requests).toContainEqual({ type: "get_branches", run: other });
 });
 
 test("another branch is fetched when it is chosen, and dropping one shows what is left", async () => {

@@ -76,15 +76,22 @@ export function createBranches(store: Store, ui: Ui): Branches {
       store.complain(error);
     }
   };
+  // Branches belong to a run, not to a connection: while the link is down, they stay in sight.
   createEffect(
-    on(ready, (run, before) => {
-      if (run !== before) {
+    on(
+      store.runId,
+      () => {
         batch(() => {
           setList({ type: "branches", branches: [], notes: [] });
           setChosen(undefined);
           setDetail(undefined);
         });
-      }
+      },
+      { defer: true },
+    ),
+  );
+  createEffect(
+    on(ready, (run) => {
       if (run !== undefined) void send({ type: "get_branches", run });
     }),
   );

@@ -20,6 +20,7 @@ import {
 import { type Notice, NoticeBoard } from "@/store/page/notices";
 import { type Item, type PageAddress, readAddress } from "@/store/page/url";
 import { recordsToCome, STILL_MS } from "@/store/run/arrival";
+import { withoutFalseTimes } from "@/store/run/capabilities";
 import { ExecutionRing, NodeColumns } from "@/store/run/columns";
 import type { Cursor, Reached } from "@/store/run/cursor";
 import { type PastValues, reshapedValues } from "@/store/run/past_values";
@@ -54,6 +55,8 @@ export class Store {
   /** What the inspector shows and what is asked about: the pinned item, or the selected one. */
   readonly subject: Accessor<Item | undefined> = () => subjectOf(this.focus());
   readonly pinned: Accessor<Item | undefined> = () => this.focus().pinned;
+  /** Whether the selection was made by hand. */
+  readonly chosen: Accessor<boolean> = () => this.focus().chosen;
   readonly folds: Accessor<FoldState>;
   readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
   /** Grows when columns or ring changed. */
@@ -84,7 +87,7 @@ export class Store {
     stops(count: number): void;
     pausing(asked: boolean): void;
     overdue(version: number): void;
-    reached(found: Reached | undefined): void;
+    reached(moment: Reached | undefined): void;
   };
   private readonly focus: Accessor<Focus>;
   /** The session whose stop is shown although not all that ran before it has come. */
@@ -201,11 +204,11 @@ export class Store {
         if (push.type === "snapshot") {
           this.live.clear();
           if (before?.info.id !== run) this.ring.clear();
-          this.live.apply(decodeExecutions(push.executions));
+          this.live.apply(withoutFalseTimes(decodeExecutions(push.executions), model));
           rows = true;
         } else if (push.type === "records" && push.executions.count > 0) {
           const executions = decodeExecutions(push.executions);
-          this.live.apply(executions);
+          this.live.apply(withoutFalseTimes(executions, model));
           this.ring.append(executions);
           rows = true;
         }
@@ -548,7 +551,7 @@ export class Store {
           this.set.model(withStepsAround(this.model(), state.steps));
           this.past.clear();
           this.past.reserve(this.live.size);
-          this.past.apply(decodeExecutions(state.executions));
+          this.past.apply(withoutFalseTimes(decodeExecutions(state.executions), this.model()));
           this.set.pastValues(reshapedValues(state.values, this.model(), this.pastValues()));
           this.set.cursor({ kind: "past", seq: moment, step: state.step, timeNs: state.time_ns });
           this.set.tick(this.tick() + 1);

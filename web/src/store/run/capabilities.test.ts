@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
-import { type Capable, offers, withheldWords } from "@/store/run/capabilities";
-import { CAPABILITIES } from "@/wire/fixtures";
+import { type Capable, offers, withheldWords, withoutFalseTimes } from "@/store/run/capabilities";
+import type { RunModel } from "@/store/run/run_model";
+import { decodeExecutions } from "@/wire/decode";
+import { CAPABILITIES, columns } from "@/wire/fixtures";
 import type { Capabilities, Framework } from "@/wire/types.gen";
 
 const NOTHING: Capabilities = {
@@ -60,4 +62,15 @@ test("what does not say what it can do offers everything", () => {
   expect(offers(run(ENGINE), "gradients", 4)).toBe(true);
   expect(withheldWords(run(), 1)).toBe("");
   expect(withheldWords({ model: () => undefined })).toBe("");
+});
+
+test("times of a framework that tells none are not kept for its nodes", () => {
+  const executions = decodeExecutions(
+    columns([1, 2, 3].map((node) => ({ seq: node, node, duration: 10 }))),
+  );
+  const shownOf = (...frameworks: readonly Framework[]) =>
+    withoutFalseTimes(executions, run(...frameworks).model() as RunModel);
+  expect([...shownOf(ENGINE, TORCH, RAY).durationNs]).toEqual([10, 10, 0]);
+  expect(shownOf(ENGINE, TORCH)).toBe(executions);
+  expect(withoutFalseTimes(executions, undefined)).toBe(executions);
 });

@@ -5,6 +5,8 @@
  * do, as recordings of earlier releases, offers everything.
  */
 
+import type { RunModel } from "@/store/run/run_model";
+import type { Executions } from "@/wire/decode";
 import type { Framework, Node, RunInfo } from "@/wire/types.gen";
 
 /** What may be withheld, and what follows "Not available for torch: ". */
@@ -33,8 +35,18 @@ export interface Capable {
 
 /** Args: node: Its id; undefined asks whether any framework of the run offers it. */
 export function offers(store: Capable, wish: Wish, node?: number): boolean {
-  const asked = frameworksOf(store, node);
-  return asked.length === 0 || asked.some((framework) => can(framework, wish));
+  const frameworks = frameworksOf(store, node);
+  return frameworks.length === 0 || frameworks.some((framework) => can(framework, wish));
+}
+
+/** Rows without the times of nodes whose framework cannot tell them. */
+export function withoutFalseTimes(rows: Executions, model: RunModel | undefined): Executions {
+  const store: Capable = { model: () => model };
+  if (!frameworksOf(store, undefined).some((framework) => !can(framework, "timing"))) return rows;
+  const durationNs = rows.durationNs.map((ns, i) =>
+    offers(store, "timing", rows.node[i]) ? ns : 0,
+  );
+  return { ...rows, durationNs };
 }
 
 /** Why some of what the page has elsewhere is not here, as a sentence; "" if all is. */

@@ -16,6 +16,8 @@ export class NodeColumns {
   seq = new Float64Array(0);
   startNs = new Float64Array(0);
   thread = new Uint32Array(0);
+  worker = new Uint32Array(0);
+  lane = new Uint32Array(0);
   /** Highest seq that was written. */
   lastSeq = 0;
   /** Node of that row; 0 = none. */
@@ -36,6 +38,8 @@ export class NodeColumns {
     this.seq = grown(this.seq, new Float64Array(size));
     this.startNs = grown(this.startNs, new Float64Array(size));
     this.thread = grown(this.thread, new Uint32Array(size));
+    this.worker = grown(this.worker, new Uint32Array(size));
+    this.lane = grown(this.lane, new Uint32Array(size));
   }
 
   /** Writes rows. Rows without `times` count one more execution each; rows seen before do not. */
@@ -53,6 +57,8 @@ export class NodeColumns {
       this.flags[node] = rows.flags[i] ?? 0;
       this.startNs[node] = rows.startNs[i] ?? 0;
       this.thread[node] = rows.thread[i] ?? 0;
+      this.worker[node] = rows.worker[i] ?? 0;
+      this.lane[node] = rows.lane[i] ?? 0;
       if (seq > this.lastSeq) {
         this.lastSeq = seq;
         this.lastNode = node;
@@ -69,6 +75,8 @@ export class NodeColumns {
       this.seq,
       this.startNs,
       this.thread,
+      this.worker,
+      this.lane,
     ])
       column.fill(0);
     this.lastSeq = 0;
@@ -87,6 +95,8 @@ export class ExecutionRing {
   readonly node: Uint32Array;
   readonly step: Uint32Array;
   readonly thread: Uint32Array;
+  readonly worker: Uint32Array;
+  readonly lane: Uint32Array;
   readonly startNs: Float64Array;
   readonly durationNs: Float64Array;
   readonly flags: Uint8Array;
@@ -98,6 +108,8 @@ export class ExecutionRing {
     this.node = new Uint32Array(capacity);
     this.step = new Uint32Array(capacity);
     this.thread = new Uint32Array(capacity);
+    this.worker = new Uint32Array(capacity);
+    this.lane = new Uint32Array(capacity);
     this.startNs = new Float64Array(capacity);
     this.durationNs = new Float64Array(capacity);
     this.flags = new Uint8Array(capacity);
@@ -114,6 +126,8 @@ export class ExecutionRing {
       this.node[at] = rows.node[i] ?? 0;
       this.step[at] = rows.step[i] ?? 0;
       this.thread[at] = rows.thread[i] ?? 0;
+      this.worker[at] = rows.worker[i] ?? 0;
+      this.lane[at] = rows.lane[i] ?? 0;
       this.startNs[at] = rows.startNs[i] ?? 0;
       this.durationNs[at] = rows.durationNs[i] ?? 0;
       this.flags[at] = rows.flags[i] ?? 0;

@@ -142,7 +142,7 @@ export function Breakpoints(props: {
               <th class="bp-on">
                 <span class="sr">Enabled</span>
               </th>
-              <th class="bp-where">Where</th>
+              <th>Where</th>
               <th>Condition</th>
               <th class="r bp-hits">Hits</th>
               <th class="bp-x">
@@ -207,7 +207,7 @@ export function Breakpoints(props: {
                           </div>
                         </Show>
                       </td>
-                      <td>
+                      <td class="bp-cond">
                         <ConditionField store={props.store} status={status()} live={breakable()} />
                       </td>
                       <td
@@ -260,20 +260,29 @@ function ConditionField(props: {
 }): JSX.Element {
   const [fault, setFault] = createSignal("");
   const [text, setText] = createSignal("");
+  /** What stands in the field while it is not what is in force. */
+  const [draft, setDraft] = createSignal<string>();
   const current = () => props.status.breakpoint.condition;
   const send = async (wanted: string): Promise<void> => {
     const statuses = props.store.session()?.breakpoints ?? [];
     const change = { condition: wanted };
     setText(wanted);
-    setFault(
-      await props.store.refusal(setOf(changed(statuses, props.status.breakpoint.id, change))),
+    const refusal = await props.store.refusal(
+      setOf(changed(statuses, props.status.breakpoint.id, change)),
     );
+    setFault(refusal);
+    if (refusal === "") setDraft(undefined);
   };
   return (
     <>
-      <input
+      {/* A field does not grow with its text: this does, and the field fills the same cell. */}
+      <span class="bp-width m" aria-hidden="true">
+        {`${draft() ?? current()} `}
+      </span>
+      <textarea
         class="bp-condition m"
         classList={{ bad: fault() !== "" }}
+        rows={1}
         value={current()}
         disabled={!props.live}
         placeholder="always"
@@ -284,14 +293,21 @@ function ConditionField(props: {
         aria-label={`Condition of the breakpoint on ${props.status.breakpoint.target}`}
         onKeyDown={(event) => {
           keepKey(event);
-          if (event.key === "Enter") event.currentTarget.blur();
+          if (event.key === "Enter") {
+            event.preventDefault(); // one line, however it is broken
+            event.currentTarget.blur();
+          }
           if (event.key === "Escape") {
             event.currentTarget.value = current();
+            setDraft(undefined);
             setFault("");
             event.currentTarget.blur();
           }
         }}
-        onChange={(event) => void send(event.currentTarget.value.trim())}
+        onInput={(event) => setDraft(event.currentTarget.value)}
+        onChange={(event) => {
+          void send(event.currentTarget.value.replaceAll(/\s*\n\s*/g, " ").trim());
+        }}
       />
       <FieldError text={fault()} condition={text()} />
     </>

@@ -36,6 +36,7 @@ import { PassSlider } from "@/views/compare/pass_slider";
 import { SideCanvas } from "@/views/compare/side_canvas";
 import { type CompareState, type CompareTab, withFate } from "@/views/compare/state";
 import { KernelTable, NodeTable, PassTable } from "@/views/compare/tables";
+import { SUM_OF_NODES } from "@/views/compare/whole_times";
 import { type Tab, Tabs } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
@@ -308,7 +309,7 @@ function leftWords(state: CompareState): string {
   const nodes = plural(fn.unmatched.length + matched, "node");
   const when = step === undefined || step === 0 ? "" : `step ${step} · `;
   const rest = fn.unmatched.length > 0 ? ` in the ${formatCount(matched)} that are compared` : "";
-  return `${when}${nodes} · ${formatDuration(fn.eager_ns)} observed${rest}`;
+  return `${when}${nodes} · ${SUM_OF_NODES} ${formatDuration(fn.eager_ns)}${rest}`;
 }
 
 function rightWords(state: CompareState, final: boolean): string {
@@ -317,6 +318,6 @@ function rightWords(state: CompareState, final: boolean): string {
   if (fn === undefined || stage === undefined) return "";
   if (state.loading()) return "loading the graph…";
   const nodes = plural(stage.nodes, "node");
-  if (final) return `final graph · ${nodes} · ${formatDuration(fn.compiled_ns)} observed`;
+  if (final) return `final graph · ${nodes} · ${SUM_OF_NODES} ${formatDuration(fn.compiled_ns)}`;
   return `${state.stageIndex() === 0 ? "as traced" : `after ${stage.name}`} · ${nodes}`;
 }

@@ -249,9 +249,9 @@ function Times(props: {
   const covered = () => props.kernels.reduce((sum, kernel) => sum + kernel.covers.length, 0);
   return (
     <section class="cmp-block" data-testid="pair-times">
-      <h3 class="lab">Time of one execution (median)</h3>
+      <h3 class="lab">Time, node by node (median)</h3>
       <Show when={props.nodes.length === 1 && covered() !== 1}>
-        <Bar name="this node, eager" ns={alone()} most={most()} tone="was" />
+        <Bar name="eager, this node" ns={alone()} most={most()} tone="was" />
       </Show>
       <Show
         when={props.kernels.length > 0}

@@ -5,11 +5,12 @@
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { formatCount, formatDuration, formatNumber, plural } from "@/base/numbers";
+import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { badness, errorWords, worstOf } from "@/store/history/compare";
 import { Fact, Name, ratio } from "@/views/compare/facts";
 import type { CompareState } from "@/views/compare/state";
+import { timeRows, timingOf, WholeTimes } from "@/views/compare/whole_times";
 import { isLeaf } from "@/wire/roles";
 import type { ComparedFunction } from "@/wire/types.gen";
 
@@ -32,11 +33,8 @@ export function Whole(props: {
   const slow = createMemo(() =>
     [...props.fn.kernels].sort((a, b) => (b.ns ?? 0) - (a.ns ?? 0)).slice(0, SHOWN),
   );
-  const timing = () =>
-    props.state
-      .comparison()
-      ?.timings?.functions.find((timing) => timing.name === props.fn.owner.replace(/(#\d+)+$/, ""));
-  const runs = () => props.state.comparison()?.timings?.runs ?? 0;
+  const timings = () => props.state.comparison()?.timings ?? undefined;
+  const timing = () => timingOf(props.fn, timings());
   const matched = () => inner().filter((node) => node.eager > 0).length;
   return (
     <>
@@ -44,41 +42,20 @@ export function Whole(props: {
         <h3 class="lab ell" title={printable(props.fn.owner, 10_000)}>
           <bdi dir="ltr">{printable(props.fn.owner)}</bdi>
         </h3>
-        <Show
-          when={timing()}
-          fallback={
-            <>
-              <p class="cmp-verdict" data-testid="whole-verdict">
-                {props.fn.kernels.length > 0 ? "Not timed unobserved" : nothingLeft(inner().length)}
-              </p>
-              <Show when={props.fn.kernels.length > 0}>
-                <p class="t3 small">
-                  <code>nodescope compare train.py</code> measures it; these recordings were made
-                  without timing.
-                </p>
-              </Show>
-            </>
-          }
-        >
-          {(both) => (
-            <>
-              <p class="cmp-verdict" data-testid="whole-verdict">
-                {ratio(both().eager.median_ns, both().compiled.median_ns)}
-              </p>
-              <p class="small t2" data-testid="whole-unobserved">
-                Unobserved, per call: {formatDuration(both().eager.median_ns)} eager,{" "}
-                {formatDuration(both().compiled.median_ns)} compiled
-                {spread(both().pairs)}.
-              </p>
-              <p class="t3 small">
-                Medians of {formatCount(both().eager.calls)} and{" "}
-                {formatCount(both().compiled.calls)} calls in {plural(runs(), "run")} each, taken in
-                turns; the first {formatCount(props.state.comparison()?.timings?.warm_up ?? 0)}{" "}
-                calls of a run, tracing included, are left out.
-              </p>
-            </>
-          )}
+        <p class="cmp-verdict" data-testid="whole-verdict">
+          <Show
+            when={timing()}
+            fallback={props.fn.kernels.length > 0 ? "Calls not timed" : nothingLeft(inner().length)}
+          >
+            {(both) => ratio(both().eager.median_ns, both().compiled.median_ns)}
+          </Show>
+        </p>
+        <Show when={timing() === undefined && props.fn.kernels.length > 0}>
+          <p class="t3 small">
+            <code>nodescope compare train.py</code> times them; these recordings were made without.
+          </p>
         </Show>
+        <WholeTimes rows={timeRows(props.fn, timings())} />
         <For each={props.state.comparison()?.notes ?? []}>
           {(note) => (
             <p class="small now cmp-note" data-testid="note">
@@ -87,16 +64,10 @@ export function Whole(props: {
           )}
         </For>
         <dl class="cmp-facts">
-          <Fact name="eager nodes, observed" value={formatDuration(props.fn.eager_ns)} />
-          <Fact name="compiled nodes, observed" value={formatDuration(props.fn.compiled_ns)} />
           <Fact name="compiled in" value={formatDuration(props.fn.compile_ns)} />
           <Fact name="back end" value={props.fn.backend || "–"} />
           <Fact name="ran in" value={plural(props.fn.steps.length, "step")} />
         </dl>
-        <p class="t3 small">
-          Times of single nodes are as observed, node by node; unobserved, the compiled function
-          runs as one plan.
-        </p>
         <Show when={props.fn.fallback}>
           <p class="small now">{printable(props.fn.fallback)}</p>
         </Show>
@@ -117,11 +88,7 @@ export function Whole(props: {
         <Show when={props.fn.unfused.length > 0}>
           <h3 class="lab cmp-apart">Not fused</h3>
           <For each={props.fn.unfused.slice(0, SHOWN)}>
-            {(note) => (
-              <p class="t2 small ell" title={printable(note, 10_000)}>
-                {printable(note)}
-              </p>
-            )}
+            {(note) => <p class="t2 small cmp-wrap">{printable(note, 400)}</p>}
           </For>
           <Show when={props.fn.unfused.length > SHOWN}>
             <p class="t3 small">and {formatCount(props.fn.unfused.length - SHOWN)} more</p>
@@ -162,7 +129,7 @@ export function Whole(props: {
         </Show>
       </section>
       <section class="cmp-block">
-        <h3 class="lab">Longest to run</h3>
+        <h3 class="lab">Longest compiled nodes</h3>
         <Show when={slow().length === 0}>
           <p class="t3 small">Nothing to run.</p>
         </Show>
@@ -188,14 +155,6 @@ export function Whole(props: {
       </section>
     </>
   );
-}
-
-/** The range over pairs of runs: one eager, one compiled. */
-export function spread(pairs: readonly number[]): string {
-  if (pairs.length < 2) return "";
-  const low = formatNumber(Math.min(...pairs), 3);
-  const high = formatNumber(Math.max(...pairs), 3);
-  return low === high ? "" : `; ${low}× to ${high}× over ${pairs.length} pairs of runs`;
 }
 
 function nothingLeft(traced: number): string {

@@ -11,6 +11,7 @@ import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { attributeText } from "@/store/run/node_text";
+import { placeWords } from "@/store/run/place";
 import { stepAt } from "@/store/run/run_model";
 import type { GetAttributes, Node } from "@/wire/types.gen";
 
@@ -72,11 +73,19 @@ export function Attributes(props: {
     const model = props.store.model();
     return stepAt(model?.steps ?? [], model?.graph.history.met[props.node.id] ?? 0)?.step;
   };
+  /** Where the execution shown ran, if on no thread of the program. */
+  const ranIn = () => {
+    props.refresh();
+    const { worker, lane } = props.store.shown();
+    const { id } = props.node;
+    return placeWords({ worker: worker[id] ?? 0, queue: lane[id] ?? 0 });
+  };
   const rows = () => [
     ...attributes().filter(([, text]) => !isLong(text)),
     ...(met() === undefined ? [] : [["first seen", `step ${met()}`] as const]),
     ["phase", props.node.phase] as const,
     ["device", props.node.device] as const,
+    ...(ranIn() === "" ? [] : [["ran in", ranIn()] as const]),
     ["node", `#${props.node.id}`] as const,
   ];
   const forward = () => props.store.model()?.graph.nodes[props.node.forward ?? -1];

@@ -348,7 +348,7 @@ function Gap(props: {
   return (
     <div class="diff-gap">
       <div class="h">
-        <span class="lab">B − A, element by element</span>
+        <span class="lab">B − A by element</span>
         <span class="sp" />
         <Pager
           slice={props.found}

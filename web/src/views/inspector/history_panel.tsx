@@ -133,6 +133,8 @@ export function StepsPanel(props: {
   readonly history: HistoryData | undefined;
   readonly theme: string;
   readonly seq: number | null;
+  /** Whether the framework tells times. */
+  readonly timed: boolean;
   /** The moment that is held, as A. */
   readonly held: number | undefined;
   onPick(seq: number): void;
@@ -174,7 +176,9 @@ export function StepsPanel(props: {
                 <Show when={faulty()}>
                   <th class="r">NaN, Inf</th>
                 </Show>
-                <th class="r">Time</th>
+                <Show when={props.timed}>
+                  <th class="r">Time</th>
+                </Show>
                 <th class="steps-a">
                   <span class="sr">Compare</span>
                 </th>
@@ -204,7 +208,9 @@ export function StepsPanel(props: {
                         {notFiniteText(now().notFinite[i])}
                       </td>
                     </Show>
-                    <td class="r m">{formatDuration(now().durationNs[i] ?? Number.NaN)}</td>
+                    <Show when={props.timed}>
+                      <td class="r m">{formatDuration(now().durationNs[i] ?? Number.NaN)}</td>
+                    </Show>
                     <td class="steps-a">
                       <button
                         type="button"

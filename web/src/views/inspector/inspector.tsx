@@ -423,6 +423,7 @@ function NodeInspector(
                 history={history()}
                 theme={props.theme}
                 seq={props.store.seq()}
+                timed={timed()}
                 held={props.moments.held()?.seq}
                 onPick={(seq) => void props.store.seek(seq)}
                 onHold={(seq, step) => props.moments.hold({ seq, step })}

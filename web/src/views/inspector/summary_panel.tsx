@@ -18,6 +18,7 @@ import { printable, quoted } from "@/base/printable";
 import { argumentsOf, outcomeTitle, outcomeTone } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
+import { offers } from "@/store/run/capabilities";
 import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
 import { type Summing, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
@@ -28,8 +29,8 @@ import type {
   Curve,
   KeptValues,
   RunSummary,
+  RunTrouble,
   Share as StepShare,
-  Trouble,
 } from "@/wire/types.gen";
 
 export interface SummaryPanelProps {
@@ -170,7 +171,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           )}
         </For>
       </section>
-      <Show when={sum().slow_scopes.length > 0}>
+      <Show when={offers(props.store, "timing") && sum().slow_scopes.length > 0}>
         <Slow
           title="Slowest scopes"
           costs={sum().slow_scopes}
@@ -178,7 +179,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           pick={(cost) => props.go({ kind: "scope", path: cost.name })}
         />
       </Show>
-      <Show when={sum().slow_nodes.length > 0}>
+      <Show when={offers(props.store, "timing") && sum().slow_nodes.length > 0}>
         <Slow
           title="Slowest nodes"
           costs={sum().slow_nodes}
@@ -349,14 +350,16 @@ function CurveRow(props: {
   );
 }
 
-const KINDS: Readonly<Record<Trouble["kind"], { readonly word: string; readonly tone: string }>> = {
+const KINDS: Readonly<
+  Record<RunTrouble["kind"], { readonly word: string; readonly tone: string }>
+> = {
   error: { word: "error", tone: "brk" },
   nan: { word: "NaN", tone: "nan" },
   inf: { word: "Inf", tone: "inf" },
 };
 
 function TroubleRow(props: {
-  readonly trouble: Trouble;
+  readonly trouble: RunTrouble;
   visit(node: number, seq: number): void;
 }): JSX.Element {
   const kind = () => KINDS[props.trouble.kind];

@@ -93,11 +93,11 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
 
 /** Of a node that raised there is no value: what is explained is its last one. */
 export function raisedLater(store: Store, reasons: Reasons): string {
-  const asked = reasons.question()?.value;
+  const target = reasons.question()?.value;
   const raised = store.model()?.graph.nodes[store.raised()];
   const explained = reasons.group()?.links[0];
-  if (asked === undefined || explained === undefined) return "";
-  if (raised === undefined || !raised.outputs.includes(asked)) return "";
+  if (target === undefined || explained === undefined) return "";
+  if (raised === undefined || !raised.outputs.includes(target)) return "";
   return (
     `${printable(raised.name, 120)} raised an error and has no value there. ` +
     `This explains its last value, of step ${formatCount(explained.step)}:`

@@ -6,12 +6,14 @@
 
 import { type Font, textWidth, truncate } from "@/base/fonts_metrics";
 import { formatDuration } from "@/base/numbers";
+import { samePlace } from "@/store/run/place";
 import type { Hold } from "@/views/timeline/axis";
 import { drawBand, drawStacks } from "@/views/timeline/draw_steps";
 import { HOST_COLOURS, hostTitle } from "@/views/timeline/host";
 import {
   type Bar,
   type Lane,
+  laneNames,
   laneWords,
   operationsIn,
   tickLabel,
@@ -119,7 +121,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       const high = Math.round((level === 0 ? PHASE_H : BAR_H) * stretch);
       rows.push({ y, height: high, bars });
       drawBars(bars, y, high, level === 0, level === lane.levels.length - 1);
-      if (lane.thread === scene.expected?.thread) {
+      if (scene.expected !== undefined && samePlace(lane, scene.expected)) {
         drawExpected(scene.expected.levels[level] ?? [], y, high);
       }
       y += high + GAP;
@@ -347,10 +349,11 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.font = `10px ${sans}`;
       g.fillText("steps", 12, AXIS + 12);
     }
+    const names = laneNames(tops.map(({ lane }) => lane));
     tops.forEach(({ lane, y: top }, i) => {
       g.fillStyle = colour("--text");
       g.font = `500 11px ${sans}`;
-      const name = i === 0 ? "main" : `thread ${i + 1}`;
+      const name = names[i] ?? "";
       g.fillText(truncate(name, { face: "sans", weight: 500, size: 11 }, LEFT - 16), 12, top + 12);
       if (lane.levels.length > 1) {
         g.fillStyle = colour("--text-3");

@@ -71,6 +71,8 @@ export function expectedRows(
     node: rest.map((i) => rows.node[i] ?? 0),
     step: rest.map(() => now.step),
     thread: rest.map((i) => rows.thread[i] ?? 0),
+    worker: rest.map((i) => rows.worker?.[i] ?? 0),
+    lane: rest.map((i) => rows.lane?.[i] ?? 0),
     startNs: rest.map((i) => Math.max(base, (rows.startNs[i] ?? 0) - then + base)),
     durationNs: rest.map((i) => rows.durationNs[i] ?? 0),
   };

@@ -159,6 +159,7 @@ interface Edges {
 function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
   const byThread = new Map<number, number[]>();
   for (let i = 0; i < rows.count; i++) {
+    if ((rows.worker?.[i] ?? 0) > 0 || (rows.lane?.[i] ?? 0) > 0) continue; // on no thread here
     const thread = rows.thread[i] ?? 0;
     const list = byThread.get(thread);
     if (list === undefined) byThread.set(thread, [i]);

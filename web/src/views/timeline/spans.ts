@@ -1,6 +1,6 @@
 /**
- * Executions as the bars of a flame chart: phases, scopes, nodes, one lane per thread; and what lies
- * between them.
+ * Executions as the bars of a flame chart: phases, scopes, nodes; one lane per thread, per queue of
+ * a device and per worker; and what lies between them.
  *
  * Invariant: pure; bars of one level in a lane stand in order of time, and only nodes that run
  * within others overlap.
@@ -8,6 +8,7 @@
 
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { isOperation } from "@/store/run/counts";
+import { onThread, type Place, placeWords } from "@/store/run/place";
 import type { RunGraph } from "@/store/run/run_model";
 import { baseName, type HostSpan } from "@/views/timeline/host";
 import { FAILED, type Phase } from "@/wire/types.gen";
@@ -18,6 +19,9 @@ export interface TimelineRows {
   readonly node: ArrayLike<number>;
   readonly step: ArrayLike<number>;
   readonly thread: ArrayLike<number>;
+  /** The process that ran it and the queue of its device; empty where all are 0. */
+  readonly worker?: ArrayLike<number>;
+  readonly lane?: ArrayLike<number>;
   readonly startNs: ArrayLike<number>;
   readonly durationNs: ArrayLike<number>;
   /** Of the executions, if known. */
@@ -45,8 +49,7 @@ export interface Bar {
   readonly between?: string;
 }
 
-export interface Lane {
-  readonly thread: number;
+export interface Lane extends Place {
   /** Level 0: phases; then scopes from outside in; last: nodes. */
   readonly levels: readonly (readonly Bar[])[];
 }
@@ -93,21 +96,40 @@ export function lanesOf(
   rows: TimelineRows,
   { host = [], gaps = false, stepEnd = UNKNOWN_END }: LaneOptions = {},
 ): readonly Lane[] {
-  const byThread = new Map<number, number[]>();
+  const places = new Map<string, Place & { readonly list: number[] }>();
+  const listAt = (thread: number, worker: number, queue: number): number[] => {
+    const key = `${worker} ${queue} ${thread}`;
+    const known = places.get(key) ?? { thread, worker, queue, list: [] };
+    places.set(key, known);
+    return known.list;
+  };
   for (let i = 0; i < rows.count; i++) {
-    const thread = rows.thread[i] ?? 0;
-    const list = byThread.get(thread);
-    if (list === undefined) byThread.set(thread, [i]);
-    else list.push(i);
+    listAt(rows.thread[i] ?? 0, rows.worker?.[i] ?? 0, rows.lane?.[i] ?? 0).push(i);
   }
-  for (const span of host) if (!byThread.has(span.thread)) byThread.set(span.thread, []);
-  const lanes: Lane[] = [];
-  for (const [thread, list] of [...byThread].sort((a, b) => a[0] - b[0])) {
+  for (const span of host) listAt(span.thread, 0, 0);
+  const sorted = [...places.values()].sort(
+    (a, b) => a.worker - b.worker || a.queue - b.queue || a.thread - b.thread,
+  );
+  return sorted.map(({ list, ...place }) => {
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
-    const own = host.filter((span) => span.thread === thread);
-    lanes.push({ thread, levels: levelsOf(graph, rows, list, { host: own, gaps, stepEnd }) });
-  }
-  return lanes;
+    const here = onThread(place);
+    const own = here ? host.filter((span) => span.thread === place.thread) : [];
+    const options = { host: own, gaps: gaps && here, stepEnd };
+    return { ...place, levels: levelsOf(graph, rows, list, options) };
+  });
+}
+
+/** What the lanes are called: `main`, `thread 2`, `lane 1`, `worker 2`, `w2 · lane 1`. */
+export function laneNames(lanes: readonly Place[]): readonly string[] {
+  const threads = lanes.filter(onThread);
+  return lanes.map((lane) => {
+    if (onThread(lane)) {
+      const at = threads.indexOf(lane);
+      return at === 0 ? "main" : `thread ${at + 1}`;
+    }
+    const words = placeWords(lane);
+    return lane.worker > 0 && lane.queue > 0 ? words.replace("worker ", "w") : words;
+  });
 }
 
 function levelsOf(

@@ -1,12 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { textWidth } from "@/base/fonts_metrics";
 import { remembering } from "@/store/page/cached_query";
+import { samePlace } from "@/store/run/place";
 import { update } from "@/store/run/run_model";
 import { axisOf, mapRows } from "@/views/timeline/axis";
 import { drawTimeline, legible } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { type HostSpan, hostSpans, hostTitle } from "@/views/timeline/host";
 import {
+  type Lane,
+  laneNames,
   lanesOf,
   laneWords,
   operationsIn,
@@ -53,6 +56,22 @@ test("what only holds data is drawn, but is no operation", () => {
   const [lane] = lanesOf(graph, rows([1, 0, 5], [2, 10, 5], [3, 20, 5], [2, 30, 5]));
   expect(lane?.levels.at(-1)).toHaveLength(4);
   expect(lane && operationsIn(lane, [0, 35])).toBe(3);
+});
+
+test("workers and queues of devices have lanes of their own, without the time between nodes", () => {
+  const graph = update(undefined, snapshot({ nodes: [node(2, "exp")] }))?.graph;
+  const ran = rows([2, 0, 5], [2, 10, 5], [2, 20, 5], [2, 30, 5], [2, 40, 5]);
+  const lanes = lanesOf(
+    graph,
+    { ...ran, thread: [1, 3, 1, 1, 1], worker: [0, 0, 0, 2, 2], lane: [0, 0, 7, 0, 1] },
+    { host: [hostSpan("python", 5, 9)], gaps: true },
+  );
+  expect(laneNames(lanes)).toEqual(["main", "thread 2", "lane 7", "worker 2", "w2 · lane 1"]);
+  const starts = lanes.map((lane) => lane.levels.at(-1)?.map((bar) => bar.start));
+  expect(starts).toEqual([[0, 5], [10], [20], [30], [40]]);
+  expect(samePlace(lanes[0] as Lane, lanes[2] as Lane)).toBe(false);
+  // Without any, a lane for each thread.
+  expect(laneNames(lanesOf(graph, { ...ran, worker: [], lane: [] }))).toEqual(["main"]);
 });
 
 test("operations are counted that are in sight, not all that were asked for", () => {
@@ -434,7 +453,7 @@ test("no label of the axis lies under the moment's own, at an edge neither", () 
     drawTimeline(
       { g: g as never, width: 640, height: 160, colour: () => "#000000" },
       {
-        lanes: [{ thread: 1, levels: [[]] }],
+        lanes: [{ thread: 1, worker: 0, queue: 0, levels: [[]] }],
         expected: undefined,
         thinned: false,
         blocks: [],

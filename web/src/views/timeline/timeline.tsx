@@ -509,6 +509,8 @@ function ringRows(store: Store, from: number): TimelineRows {
     node: pick(ring.node),
     step: pick(ring.step),
     thread: pick(ring.thread),
+    worker: pick(ring.worker),
+    lane: pick(ring.lane),
     startNs: pick(ring.startNs),
     durationNs: pick(ring.durationNs),
     flags: pick(ring.flags),

@@ -31,7 +31,7 @@ def loss_of(sight: Sight) -> float | None:
 
 
 def broken(sight: Sight) -> Finding | None:
-    """That a loss is not finite, if it is not: whatever it was to do, it has failed."""
+    """A finding if the loss is not finite: whatever the watch expected of it, it has failed."""
     summary = sight.summary
     if not (summary.nan_count or summary.inf_count):
         overflown = sight.size and (summary.mean is None or not math.isfinite(summary.mean))

@@ -35,21 +35,21 @@ class Function(NamedTuple):
 
 def gemm(dtype: str) -> Function | None:
     """``cblas_sgemm`` or ``cblas_dgemm``; None if there is none, and `missing` says why."""
-    return _found("gemm", dtype)[0]
+    return _symbol("gemm", dtype)[0]
 
 
 def gemv(dtype: str) -> Function | None:
     """``cblas_sgemv`` or ``cblas_dgemv``; None if there is none, and `missing` says why."""
-    return _found("gemv", dtype)[0]
+    return _symbol("gemv", dtype)[0]
 
 
 def missing(dtype: str = "float32") -> str:
     """Why products cannot be made from C, or ``""``."""
-    return _found("gemm", dtype)[1] or _found("gemv", dtype)[1]
+    return _symbol("gemm", dtype)[1] or _symbol("gemv", dtype)[1]
 
 
 @cache
-def _found(name: str, dtype: str) -> tuple[Function | None, str]:
+def _symbol(name: str, dtype: str) -> tuple[Function | None, str]:
     letter = _LETTERS.get(dtype)
     if letter is None:
         return None, f"no BLAS for {dtype}"

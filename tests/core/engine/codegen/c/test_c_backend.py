@@ -22,7 +22,7 @@ from nodescope.engine.codegen.c_backend.runner import CRunner
 from nodescope.engine.codegen.interpret import PlainRunner
 from nodescope.ops.calls import call_of
 from nodescope.ops.plan import LEAVES
-from nodescope.passes.pipeline import Lowered, Options, lower
+from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 
 F = nn.functional
 RNG = np.random.default_rng(7)
@@ -43,7 +43,7 @@ def lowered(function: Callable[..., Any], *arrays: Any) -> tuple[Lowered, list[A
     program = ns.compile(function).graph(*tensors)
     fed = dict(program.state)
     fed.update({value: array for (_, value), array in zip(program._arguments, arrays, strict=True)})
-    result = lower(program.graph, program.constants, None, Options(backend="c"))
+    result = lower(program.graph, program.constants, None, LoweringOptions(backend="c"))
     return result, [fed[value] for value in program.graph.inputs]
 
 

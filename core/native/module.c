@@ -1,0 +1,118 @@
+/* nodescope.native._core: what recording does for each array, without Python.
+
+   Built against the limited API, so that one file serves all versions of Python from 3.11. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "summary.h"
+
+/* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
+#define REVISION 1
+
+/* Below so many elements, giving up the interpreter's lock costs more than it gains. */
+#define GIVES_UP_THE_LOCK 16384
+
+static PyObject *optional(const Summary *summary, double number) {
+    if (!summary->finite) Py_RETURN_NONE;
+    return PyFloat_FromDouble(number);
+}
+
+static PyObject *histogram_of(const Summary *summary, int bins, int packed) {
+    if (!summary->finite) bins = 0;
+    if (packed) return PyBytes_FromStringAndSize((const char *)summary->histogram, 8 * bins);
+    PyObject *counts = PyTuple_New(bins);
+    for (int i = 0; counts && i < bins; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(summary->histogram[i]);
+        if (!count || PyTuple_SetItem(counts, i, count) < 0) Py_CLEAR(counts);
+    }
+    return counts;
+}
+
+static PyObject *preview_of(const Summary *summary, int packed) {
+    if (packed)
+        return PyBytes_FromStringAndSize((const char *)summary->preview, 8 * summary->previewed);
+    PyObject *elements = PyTuple_New(summary->previewed);
+    for (int i = 0; elements && i < summary->previewed; i++) {
+        PyObject *element = PyFloat_FromDouble(summary->preview[i]);
+        if (!element || PyTuple_SetItem(elements, i, element) < 0) Py_CLEAR(elements);
+    }
+    return elements;
+}
+
+static int source_of(const Py_buffer *view, int code, Source *source) {
+    if (view->ndim > MOST_DIMENSIONS || !summary_reads((char)code)) {
+        PyErr_SetString(PyExc_ValueError, "arrays of this type or of so many dimensions are not read");
+        return -1;
+    }
+    source->data = view->buf;
+    source->code = (char)code;
+    source->itemsize = (int)view->itemsize;
+    source->dimensions = view->ndim;
+    for (int i = 0; i < view->ndim; i++) {
+        source->shape[i] = view->shape[i];
+        source->strides[i] = view->strides[i];
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(summarise_doc,
+"summarise(array, code, bins, packed)\n--\n\n"
+"Statistics of an array that is not empty: low, high, mean, std, norm, counts of NaN, Inf and zeros,\n"
+"histogram, preview; None if float64 would overflow or lose digits.\n\n"
+"Args:\n"
+"    array: Anything with a buffer of numbers.\n"
+"    code: NumPy's type character of its elements as a number; that of 'E' for bfloat16.\n"
+"    bins: Of the histogram, at most 256.\n"
+"    packed: Whether histogram and preview are bytes (uint64, float64) or tuples.\n");
+
+static PyObject *py_summarise(PyObject *module, PyObject *arguments) {
+    PyObject *array;
+    int code, bins, packed;
+    Py_buffer view;
+    Source source;
+    Summary summary;
+    int unsafe;
+    if (!PyArg_ParseTuple(arguments, "Oiip", &array, &code, &bins, &packed)) return NULL;
+    if (bins < 1 || bins > MOST_BINS) {
+        PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
+        return NULL;
+    }
+    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO) < 0) return NULL;
+    if (source_of(&view, code, &source) < 0) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    if (view.len >= GIVES_UP_THE_LOCK * view.itemsize) {
+        Py_BEGIN_ALLOW_THREADS
+        unsafe = summarise(&source, bins, &summary);
+        Py_END_ALLOW_THREADS
+    } else {
+        unsafe = summarise(&source, bins, &summary);
+    }
+    PyBuffer_Release(&view);
+    if (unsafe) Py_RETURN_NONE;
+    return Py_BuildValue("(NNNNNLLLNN)",
+        optional(&summary, summary.low), optional(&summary, summary.high),
+        optional(&summary, summary.mean), optional(&summary, summary.std),
+        optional(&summary, summary.norm), (long long)summary.nan, (long long)summary.inf,
+        (long long)summary.zero, histogram_of(&summary, bins, packed), preview_of(&summary, packed));
+}
+
+static PyMethodDef methods[] = {
+    {"summarise", py_summarise, METH_VARARGS, summarise_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "nodescope.native._core",
+    .m_doc = "What recording does for each array.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__core(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
+    return module;
+}

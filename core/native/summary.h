@@ -1,0 +1,36 @@
+/* Statistics of an array in two passes: extremes, sums and counts; then spread and histogram. */
+#ifndef NODESCOPE_SUMMARY_H
+#define NODESCOPE_SUMMARY_H
+
+#include <stdint.h>
+
+#define MOST_DIMENSIONS 64
+#define MOST_BINS 256
+#define PREVIEW 8
+
+/* An array to be read. Strides are in bytes; `code` is NumPy's type character, or 'E' for bfloat16. */
+typedef struct {
+    const char *data;
+    char code;
+    int itemsize;
+    int dimensions;
+    int64_t shape[MOST_DIMENSIONS];
+    int64_t strides[MOST_DIMENSIONS];
+} Source;
+
+/* Moments and histogram are those of finite elements; `finite` counts these. */
+typedef struct {
+    double low, high, mean, std, norm;
+    int64_t size, finite, nan, inf, zero;
+    uint64_t histogram[MOST_BINS];
+    double preview[PREVIEW];
+    int previewed;
+} Summary;
+
+/* Whether elements of a type can be read. */
+int summary_reads(char code);
+
+/* Fill a summary. Returns 0, or 1 where float64 would overflow or lose digits: nothing is filled. */
+int summarise(const Source *source, int bins, Summary *summary);
+
+#endif

@@ -1,0 +1,80 @@
+"""The native core: what recording does for each array, in C; Python does it where there is none.
+
+The sources are in ``core/native``. Installing nodescope compiles them if there is a compiler.
+``NODESCOPE_NATIVE=0`` switches the core off.
+
+Invariant: results are those of the Python code: counts, extremes and histograms exactly, moments
+up to the order of sums.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+REVISION: Final = 1
+"""Of what the core offers; a file that was built from other sources is not used."""
+
+MOST_BINS: Final = 256
+
+# numpy.dtype.char of the elements that the core reads, and its own code for bfloat16.
+_READ: Final = frozenset("?bBhHiIlLqQefd")
+_BFLOAT16: Final = ord("E")
+
+Statistics = tuple[Any, ...]
+"""Low, high, mean, std, norm; counts of NaN, Inf and zeros; histogram and preview."""
+
+
+def _load() -> tuple[ModuleType | None, str]:
+    """The core, and its state in words."""
+    if os.environ.get("NODESCOPE_NATIVE") == "0":
+        return None, "off: NODESCOPE_NATIVE is 0"
+    try:
+        # Of no package: it may be missing, and is compiled.
+        core = __import__("nodescope.native._core", fromlist=["summarise"])
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError)
+        return None, "not built; statistics take longer" if missing else f"not usable: {error}"
+    if core.REVISION != REVISION:
+        return None, "of another version; install nodescope again"
+    return core, "in use"
+
+
+_core, STATE = _load()
+"""``STATE``: whether the core is in use, or why not."""
+
+
+def in_use() -> bool:
+    """Whether statistics are computed by the core."""
+    return _core is not None
+
+
+def statistics(
+    array: np.ndarray[Any, Any], bins: int, *, packed: bool = False
+) -> Statistics | None:
+    """Statistics of an array in one pass over its memory and one for spread and histogram.
+
+    Args:
+        array: Read only.
+        bins: Of the histogram.
+        packed: Whether histogram and preview are bytes, as a recording keeps them.
+
+    Returns:
+        None where there is no core, or it does not read such an array: empty, of a dtype that it
+        does not know, or of numbers whose squares float64 cannot hold.
+    """
+    dtype = array.dtype
+    if _core is None or not array.size or bins > MOST_BINS:
+        return None
+    if dtype.char in _READ:
+        code = ord(dtype.char)
+        if not dtype.isnative:
+            return None
+    elif dtype.name == "bfloat16":
+        array, code = array.view(np.uint16), _BFLOAT16
+    else:
+        return None
+    return _core.summarise(array, code, bins, packed)  # type: ignore[no-any-return]

@@ -1,0 +1,55 @@
+"""What the recorder puts into its queue.
+
+Invariant: copies, or arrays that nobody writes to any more; never the program's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from nodescope.events import Array, Event
+from nodescope.record.newest.held_values import Whole
+from nodescope.record.rows import Advice, Governed, Keeping, Timings
+from nodescope.record.summary import TensorSummary
+
+RECORD_BYTES: Final = 320
+"""The weight of a queued record without its arrays."""
+
+Timed = tuple[int, int, int, int, int, int]
+"""An execution without outputs: seq, node, step, thread, start and end."""
+
+
+class QueuedExecution(NamedTuple):
+    """An execution in the queue."""
+
+    timed: Timed
+    weight: int
+    flags: int = 0
+    outputs: Sequence[tuple[int, Array | TensorSummary]] = ()
+    latest_only: bool = False
+    keep_arrays: bool = False
+    error: str = ""
+    layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    attrs: dict[str, Any] | None = None
+    place: tuple[int, int] | None = None
+    unresolved: bool = False  # some output is a `Captured`
+
+
+class Skipped(NamedTuple):
+    """Executions of a node that the governor left out; they still count as its runs."""
+
+    node: int
+    times: int
+
+
+Told = Event | Whole | Skipped | Governed | Advice | Timings | Keeping
+"""Records other than executions."""
+
+
+class QueuedRecord(NamedTuple):
+    """A record other than an execution, in the queue."""
+
+    seq: int
+    weight: int
+    event: Told

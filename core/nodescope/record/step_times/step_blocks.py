@@ -1,0 +1,121 @@
+"""StepBlocks: steps that are over, a block at a time, from the file or summed by its reader.
+
+Invariant: a block is unpacked when a question reaches into it; others are known by their row alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from nodescope.errors import RecordingError
+from nodescope.record.recording import Recording
+from nodescope.record.step_times.step_ledger import Block, Marks
+from nodescope.record.step_times.step_page import DATA, NONE, StepPage, unpacked
+from nodescope.record.step_times.step_rows import (
+    BEGIN,
+    COLUMNS,
+    COUNT,
+    FIRST,
+    LAST,
+    UNTIL,
+    Integers,
+    joined,
+)
+
+_MOST_STEPS: Final = 1 << 16
+"""More no block has."""
+_LATE: Final = 4
+
+
+class StepBlocks:
+    """The blocks of one recording."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((0, COLUMNS), dtype=np.int64)
+        self._new: list[Integers] = []
+        self._late: list[Integers] = []
+        self._data: list[bytes | int] = []  # or the number of its row in the file
+
+    @property
+    def rows(self) -> Integers:
+        """What is known of each block as a whole; see `step_rows`."""
+        if self._new:
+            self._rows = np.concatenate([self._rows, np.array(self._new)])
+            self._new = []
+        return self._rows
+
+    @property
+    def steps(self) -> int:
+        """How many steps they have."""
+        return int(self.rows[:, COUNT].sum())
+
+    @property
+    def last(self) -> int:
+        """The last step of all; -1 without any."""
+        return int(self.rows[-1, LAST]) if len(self._data) else NONE
+
+    def read(self, recording: Recording) -> Marks | None:
+        """Take in what was summed while recording; None if nothing was, or it is damaged."""
+        file_rows = recording.step_table.blocks()
+        rows = b"".join([row[-2] for row in file_rows])
+        late = b"".join([row[-1] for row in file_rows])
+        if not file_rows or len(rows) != 8 * COLUMNS * len(file_rows) or len(late) % (8 * _LATE):
+            return None
+        table = np.frombuffer(rows, dtype="<i8").astype(np.int64).reshape(-1, COLUMNS)
+        inside = (table[:, FIRST] <= table[:, LAST]) & (table[:, COUNT] > 0)
+        inside &= table[:, COUNT] <= np.minimum(table[:, LAST] - table[:, FIRST] + 1, _MOST_STEPS)
+        if not inside.all() or (table[1:, FIRST] <= table[:-1, LAST]).any() or table[0, FIRST] < 0:
+            return None
+        self._rows, self._data = table, [row[0] for row in file_rows]
+        self.add(recording, np.frombuffer(late, dtype="<i8").reshape(-1, _LATE))
+        return Marks(*file_rows[-1][1:5])
+
+    def append(self, block: Block) -> None:
+        """Take in the next block; what came late for others waits for `add`."""
+        self._new.append(block.row)
+        self._late.append(block.late)
+        self._data.append(block.data)
+
+    def pages(self, recording: Recording, low: int, high: int) -> list[StepPage]:
+        """Some blocks, unpacked.
+
+        Raises:
+            RecordingError: They are damaged.
+        """
+        data = self._data[low:high]
+        stored = [row for row in data if isinstance(row, int)]
+        read = recording.step_table.block_data(stored[0], stored[-1]) if stored else {}
+        rows = self.rows[low:high]
+        try:
+            return [
+                unpacked(
+                    read[item] if isinstance(item, int) else item, int(row[COUNT]), int(row[UNTIL])
+                )
+                for item, row in zip(data, rows, strict=True)
+            ]
+        except (KeyError, ValueError) as error:
+            raise RecordingError(f"{recording.path} is damaged: {error}") from error
+
+    def add(self, recording: Recording, late: Integers) -> None:
+        """Take in what comes late; see `Block.late`."""
+        late, self._late = np.concatenate([*self._late, late]), []
+        rows = self.rows
+        middle = late[:, 2] + (late[:, 3] - late[:, 2]) // 2
+        by_time = late[:, 1] == NONE
+        blocks = np.where(
+            by_time,
+            np.searchsorted(rows[:, BEGIN], middle, "right") - 1,
+            np.searchsorted(rows[:, LAST], late[:, 1], "left"),
+        )
+        for place in np.unique(blocks[(blocks >= 0) & (blocks < len(rows))]).tolist():
+            (page,) = self.pages(recording, place, place + 1)
+            mine = late[blocks == place]
+            fetches, spans = mine[:, 0] == DATA, mine[:, 1] == NONE
+            page.fetched(mine[fetches, 1:])
+            page.add(page.executed(mine[~fetches & ~spans]))
+            page.add(page.spent(mine[spans][:, [0, 2, 3]]))
+            self._data[place] = page.packed()
+            following = int(rows[place, UNTIL])
+            rows[place] = joined(page.rows(following), [0])[0]

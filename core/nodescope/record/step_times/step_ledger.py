@@ -1,0 +1,259 @@
+"""StepLedger: books the times of steps from what is recorded, in the order in which it is.
+
+A row is booked once nothing that comes can change what it means: an execution when the next step
+has begun, a span when a step has begun that is not older than its end. Blocks of steps that are
+over are sealed. So the sums do not depend on how the rows arrive, in few or in many.
+
+Invariant: pure; whoever writes a recording and whoever reads it books alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from nodescope.ir.graph import Node
+from nodescope.record.step_times.step_page import DATA, NONE, Additions, StepPage
+from nodescope.record.step_times.step_rows import PARTS, Integers, joined
+
+BLOCK_STEPS: Final = 256
+_OPERATIONS: Final = 4
+_NO_OPERATION: Final = -1
+_PHASES: Final = {"forward": 0, "backward": 1, "optimizer": 2}
+_PART: Final = {
+    kind: PARTS.index(part)
+    for kind, part in (
+        ("data", "data"), ("waiting", "waiting"), ("input", "waiting"), ("python", "python"),
+        ("library", "python"), ("compiling", "compiling"), ("unobserved", "between"),
+        ("held", "held"),
+    )
+}  # fmt: skip
+# Steps with many executions are sealed in smaller blocks, and booked in pieces.
+_BLOCK_ROWS: Final = 1 << 16
+_PIECE: Final = 1 << 16
+_MOST_SPANS: Final = 1 << 22
+_BEFORE_STEPS: Final = 1000
+
+
+class Marks(NamedTuple):
+    """How far is booked: of executions up to a seq, of spans those up to a row and a time.
+
+    Attributes:
+        seq, host, until_ns: How far.
+        cover_ns: When the last execution ended that ran before the steps that are not sealed.
+    """
+
+    seq: int = 0
+    host: int = 0
+    until_ns: int = NONE
+    cover_ns: int = NONE
+
+
+class Block(NamedTuple):
+    """Consecutive steps that are over.
+
+    Attributes:
+        row: All of them together, see `step_rows`.
+        data: `StepPage.packed`.
+        marks: As of which it is.
+        late: What came for blocks before it since the last one: part, step (or `NONE`: by time),
+            start, and the end of a span or the nanoseconds of an execution.
+    """
+
+    row: Integers
+    data: bytes
+    marks: Marks
+    late: Integers
+
+
+class StepLedger:
+    """Books the times of steps.
+
+    Args:
+        seal: Takes each block.
+
+    Attributes:
+        page: The steps that are not sealed; the last of them may go on.
+        marks: How far is booked.
+    """
+
+    def __init__(self, seal: Callable[[Block], None]) -> None:
+        self._seal = seal
+        self.page = StepPage()
+        self.marks = Marks()
+        self._resumed = Marks()
+        self._sealed = NONE  # the last step that is
+        # Of each step of the page, where it begins, and when the last execution before it ended.
+        self._seqs = self._covers = np.zeros(0, dtype=np.int64)
+        self._cover_ns = NONE
+        self._parts: dict[int, int] = {}  # by node: a file may give it any number
+        self._executions = np.zeros((0, 5), dtype=np.int64)
+        self._spans = np.zeros((0, 5), dtype=np.int64)
+        self._taken = [self._executions], [self._spans]
+        self._last_host = 0
+        self._late: list[Integers] = []
+        self._booked = 0  # executions since the last block
+
+    def resume(self, marks: Marks, sealed: int) -> None:
+        """Go on after blocks that were sealed earlier, the last of which ends with a step."""
+        self.marks = self._resumed = marks
+        self._sealed = sealed
+        self._last_host = marks.host
+        self._cover_ns = marks.cover_ns
+
+    @property
+    def first_seq(self) -> int | None:
+        """When the steps that are not sealed began; None if there are none."""
+        return int(self._seqs[0]) if len(self._seqs) else None
+
+    # ------------------------------------------------------------ taking in
+
+    def take_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take in nodes, before they run."""
+        for node in nodes:
+            # What only holds data is no operation: the time to take it in is between operations.
+            part = _PHASES.get(node.phase, _OPERATIONS - 1)
+            self._parts[node.id] = _NO_OPERATION if node.is_leaf else part
+
+    def take_steps(self, table: Integers) -> None:
+        """Take in what is known of steps: number, seq, start and end (or -1), observed."""
+        if not len(table):
+            return
+        page, count = self.page, len(self.page)
+        steps = table[:, [0, 2, 3, 4]]
+        places, known = page.find(table[:, 0])
+        last = page.numbers[-1] if count else self._sealed
+        # Damaged otherwise: steps are counted upwards.
+        highest = np.maximum.accumulate(np.append(last, table[:-1, 0]))
+        fresh = ~known & (table[:, 0] > highest)
+        page.table[places[known], :4] = steps[known]
+        page.append(steps[fresh])
+        self._seqs = np.append(self._seqs, table[fresh, 1])
+
+    def take_executions(self, rows: Integers) -> None:
+        """Take in executions in the order of their seqs: seq, node, step, start, duration."""
+        self._taken[0].append(rows)
+
+    def take_spans(self, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Take in spans between nodes: row, kind, step, start, end. Returns the latest end."""
+        known = [(row, _PART[kind], *times) for row, kind, *times in rows if kind in _PART]
+        if not known:
+            return 0
+        table = np.array(known, dtype=np.int64)
+        self._last_host = max(self._last_host, int(table[-1, 0]))
+        self._taken[1].append(table)
+        return int(table[:, 4].max())
+
+    # ------------------------------------------------------------ booking
+
+    def book(self) -> None:
+        """Book what can be, and seal blocks."""
+        executions, spans = (
+            np.concatenate([waiting, *taken])
+            for waiting, taken in zip((self._executions, self._spans), self._taken, strict=True)
+        )
+        self._taken = [], []
+        if not len(self.page):
+            # What ran before the first step is no part of any.
+            self._executions = executions[:0]
+            self._spans = spans[-_BEFORE_STEPS:]
+            return
+        if self._sealed == NONE:
+            executions = executions[np.searchsorted(executions[:, 0], self._seqs[0], "right") :]
+        complete = int(np.searchsorted(executions[:, 0], self._seqs[-1], "right"))
+        complete += (len(executions) - complete) // _PIECE * _PIECE
+        self._book_executions(executions[:complete])
+        self._executions = executions[complete:]
+        self._spans = self._book_spans(spans)[-_MOST_SPANS:]
+        self._seal_some()
+
+    def provisional(self, *, over: bool) -> list[Additions]:
+        """What waits to be booked, as if it all lay in steps that are known.
+
+        Args:
+            over: No step follows.
+        """
+        rows, _ = self._shares(self._executions)
+        spans = self._spans[self._spans[:, 1] != DATA]
+        return [self.page.executed(rows[:, 1:]), self.page.spent(spans[:, [1, 3, 4]], over=over)]
+
+    def _book_executions(self, rows: Integers) -> None:
+        shares, covered = self._shares(rows)
+        before = np.searchsorted(rows[:, 0], self._seqs[len(self._covers) :], "right")
+        self._covers = np.append(self._covers, covered[before])
+        self._cover_ns = int(covered[-1])
+        if len(rows):
+            self.marks = self.marks._replace(seq=int(rows[-1, 0]))
+        self._booked += len(rows)
+        late = shares[:, 2] <= self._sealed
+        self._late.append(shares[late & (shares[:, 0] > self._resumed.seq), 1:])
+        self.page.add(self.page.executed(shares[:, 1:]))
+
+    def _shares(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Of operations: seq, part, step, start and what counts for each alone.
+
+        Returns:
+            With it, before each of all executions and after the last, when the last one ended.
+        """
+        # What runs at once or inside is counted once, with what began first. Within a step, that
+        # is; a long one is taken in pieces.
+        group = np.searchsorted(self._seqs, rows[:, 0], "left")
+        first = np.searchsorted(group, group, "left")
+        piece = (np.arange(len(rows)) - first) // _PIECE
+        rows = rows[np.lexsort((-rows[:, 4], rows[:, 3], piece, group))]
+        starts, ends = rows[:, 3], rows[:, 3] + rows[:, 4]
+        covered = np.maximum.accumulate(np.append(self._cover_ns, ends))
+        alone = np.maximum(ends - np.maximum(starts, covered[:-1]), 0)
+        numbers, inverse = np.unique(rows[:, 1], return_inverse=True)
+        known = [self._parts.get(node, _NO_OPERATION) for node in numbers.tolist()]
+        parts = np.array(known, dtype=np.int64)[inverse]
+        shares = np.column_stack([rows[:, 0], parts, rows[:, 2], starts, alone])
+        return shares[parts != _NO_OPERATION], covered
+
+    def _book_spans(self, spans: Integers) -> Integers:
+        """Book spans; returns those that wait."""
+        page = self.page
+        is_new = (spans[:, 0] > self._resumed.host) | (spans[:, 4] > self._resumed.until_ns)
+        fetches = spans[:, 1] == DATA
+        _, known = page.find(spans[:, 2])
+        page.fetched(spans[fetches, 2:])
+        sealed = fetches & (spans[:, 2] <= self._sealed)
+        self._late.append(spans[sealed & is_new, 1:])
+        begins = page.begins()
+        waits = np.where(fetches, ~known & ~sealed, spans[:, 4] > begins[-1])
+        booked = spans[~waits & ~fetches]
+        middle = booked[:, 3] + (booked[:, 4] - booked[:, 3]) // 2
+        if self._sealed != NONE:
+            of_blocks = booked[(middle < begins[0]) & is_new[~waits & ~fetches], 1:]
+            of_blocks[:, 1] = NONE
+            self._late.append(of_blocks)
+        page.add(page.spent(booked[:, [1, 3, 4]]))
+        self.marks = self.marks._replace(host=self._last_host, until_ns=int(begins[-1]))
+        waiting: Integers = spans[waits]
+        return waiting
+
+    def _seal_some(self) -> None:
+        begins, at = self.page.begins(), 0
+        while (over := len(begins) - 1 - at) > 0:
+            if over < 2 * BLOCK_STEPS and self._booked < _BLOCK_ROWS:
+                break
+            self._booked = 0
+            end = at + min(over, BLOCK_STEPS)
+            following = int(begins[end])
+            block = StepPage(self.page.table[at:end], following)
+            self._sealed = int(block.numbers[-1])
+            marks = self.marks._replace(cover_ns=int(self._covers[end]))
+            row = joined(block.rows(following), [0])[0]
+            self._seal(Block(row, block.packed(), marks, self.late()))
+            at = end
+        if at:
+            self.page = self.page.without_first(at)
+            self._seqs, self._covers = self._seqs[at:], self._covers[at:]
+
+    def late(self) -> Integers:
+        """What came for blocks that are sealed, since this was last asked."""
+        late = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._late])
+        self._late = []
+        return late

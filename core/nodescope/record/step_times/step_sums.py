@@ -1,0 +1,79 @@
+"""StepSums: sums the time of steps while it is recorded, for the table ``step_block``.
+
+Invariant: takes in what is committed only; what it has not written is summed from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.ir.graph import Node
+from nodescope.record.step_times.step_ledger import BLOCK_STEPS, Block, StepLedger
+from nodescope.record.step_times.step_rows import Integers
+
+# So much is booked at once: NumPy's calls cost more than a few rows do.
+_ROWS: Final = 1 << 13
+
+
+class StepSums:
+    """The sums of one recording.
+
+    Attributes:
+        due: The blocks that are to be written.
+    """
+
+    def __init__(self) -> None:
+        self.due: list[Block] = []
+        self._ledger = StepLedger(self.due.append)
+        self._steps: dict[int, tuple[Any, ...]] = {}
+        self._executions: list[tuple[Any, ...]] = []
+        self._spans: list[tuple[Any, ...]] = []
+        self._host = 0
+
+    def take(
+        self,
+        nodes: Iterable[Node],
+        steps: dict[int, tuple[Any, ...]],
+        executions: Sequence[tuple[Any, ...]],
+        host: Sequence[tuple[Any, ...]],
+    ) -> None:
+        """Take in rows of tables, as they were written; executions in order."""
+        self._ledger.take_nodes(nodes)
+        self._steps.update(steps)
+        self._executions += executions
+        for _, kind, _, step, start_ns, end_ns, *_ in host:
+            self._host += 1
+            self._spans.append((self._host, kind, step, start_ns, end_ns))
+        many = max(len(self._executions), len(self._spans))
+        if many >= _ROWS or len(self._steps) >= BLOCK_STEPS:
+            self._book()
+
+    def _book(self) -> None:
+        ledger = self._ledger
+        steps = [
+            (step, seq, start_ns, -1 if end_ns is None else end_ns, observed)
+            for step, seq, start_ns, _, end_ns, observed in self._steps.values()
+        ]
+        ledger.take_steps(np.array(steps, dtype=np.int64).reshape(-1, 5))
+        if self._executions:
+            numbers = np.fromiter(chain.from_iterable(self._executions), dtype=np.int64)
+            rows = numbers.reshape(len(self._executions), -1)
+            ledger.take_executions(rows[:, [0, 1, 2, 4, 5]])
+        ledger.take_spans(self._spans)
+        ledger.book()
+        self._steps, self._executions, self._spans = {}, [], []
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows of the blocks that are to be written."""
+        return [
+            (None, *block.marks, _bytes(block.row), _bytes(block.late), block.data)
+            for block in self.due
+        ]
+
+
+def _bytes(numbers: Integers) -> bytes:
+    return numbers.astype("<i8").tobytes()

@@ -1,0 +1,29 @@
+/**
+ * Where nodes ran: on threads of the program, in queues of devices, in other processes.
+ *
+ * Invariant: pure; 0 stands for the program itself.
+ */
+
+/** Where nodes ran: all that ran at one place stands in one lane. */
+export interface Place {
+  readonly thread: number;
+  /** The process; 0 is the program's own. */
+  readonly worker: number;
+  /** The queue of its device; 0 if they ran on the thread. */
+  readonly queue: number;
+}
+
+/** Whether it is a thread of the program, and neither a queue of a device nor another process. */
+export function onThread(place: Place): boolean {
+  return place.worker === 0 && place.queue === 0;
+}
+
+export function samePlace(a: Place, b: Place): boolean {
+  return a.thread === b.thread && a.worker === b.worker && a.queue === b.queue;
+}
+
+/** `worker 2 · lane 1`; "" for the program's own threads. */
+export function placeWords({ worker, queue }: Pick<Place, "worker" | "queue">): string {
+  const parts = [worker > 0 ? `worker ${worker}` : "", queue > 0 ? `lane ${queue}` : ""];
+  return parts.filter(Boolean).join(" · ");
+}
