@@ -39,7 +39,7 @@ test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, i
 	.venv-torch/bin/python -m pytest tests/torch
 
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
-	.venv-jax/bin/python -m pytest --timeout 600 tests/jax
+	.venv-jax/bin/python -m pytest --timeout 600 -o faulthandler_timeout=900 tests/jax
 
 test-all: test test-deep test-samples test-torch test-jax  ## All of these
 

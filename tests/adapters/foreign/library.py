@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,10 +19,11 @@ import numpy as np
 
 
 def _serve(commands: Any, replies: Any) -> None:
-    """The other process: carries out commands in order.
+    """The other process: carries out commands in order, until nobody can give it any more.
 
     What fails is noticed by who fetches it, or what was made of it.
     """
+    _close_all_but(commands.fileno(), replies.fileno())
     np.seterr(all="ignore")
     held: dict[int, Any] = {}
 
@@ -31,7 +33,10 @@ def _serve(commands: Any, replies: Any) -> None:
         return held[handle]
 
     while True:
-        number, what, arguments = commands.recv()
+        try:
+            number, what, arguments = commands.recv()
+        except EOFError:
+            return
         if what == "end":
             return
         answer: Any = None
@@ -60,6 +65,13 @@ def _serve(commands: Any, replies: Any) -> None:
                 held[arguments[0]] = error
         if number:
             replies.send((number, answer))
+
+
+def _close_all_but(*kept: int) -> None:
+    """Close what the program has open: who waits for its end would wait for ours, too."""
+    numbers = [2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
+    for before, after in itertools.pairwise(numbers):
+        os.closerange(before + 1, after)
 
 
 def _described(array: Any) -> dict[str, Any]:
