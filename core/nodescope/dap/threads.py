@@ -5,9 +5,10 @@ Invariant: a number names one thread for the whole session; threads of nodescope
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any, NamedTuple
+
+from nodescope.thread_frames import thread_frames
 
 _OURS = "nodescope-"
 
@@ -64,7 +65,7 @@ class Threads:
         return number
 
     def _living(self) -> set[int]:
-        running = sys._current_frames()
+        running = thread_frames()
         named = {thread.ident for thread in threading.enumerate()}
         return {
             number

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from nodescope.events import HostKind, HostSpan
 from nodescope.interactive import cell_name, is_interactive
 from nodescope.origins import OURS, origin
+from nodescope.thread_frames import thread_frames_once
 
 INTERVAL_S: Final = 0.008
 _LEAST_SAMPLES: Final = 2
@@ -242,7 +243,7 @@ def frames_of(ident: int) -> Frames:
                 _SEEN,
                 accumulate(
                     chain(
-                        islice(map(itemgetter(ident), iter(sys._current_frames, None)), 1),
+                        map(itemgetter(ident), thread_frames_once()),
                         repeat("f_back", _DEPTH),
                     ),
                     getattr,

@@ -10,7 +10,6 @@ present or expected. KeyboardInterrupt always gets through. Arrays are held only
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
@@ -104,6 +103,7 @@ from nodescope.protocol import (
     WatchStatus,
     When,
 )
+from nodescope.thread_frames import thread_frames
 
 # The longest that a waiting thread sleeps before it looks at the clock again.
 TICK_S: Final = 0.25
@@ -396,7 +396,7 @@ class Gate:
                 alone = self._state.alone
                 if self._state.lost_at is not None or alone:
                     # Notice a lost page, and the end of the threads that run alone.
-                    ended = sys._current_frames().keys().isdisjoint(alone)
+                    ended = thread_frames().keys().isdisjoint(alone)
                     self._take(partial(self._give, Tick(self._clock(), ended)))
         finally:
             self._standing.pop(thread, None)

@@ -16,6 +16,7 @@ from typing import Final
 from nodescope.interactive import cell_name, is_machinery
 from nodescope.origins import folders_of, is_internal, is_ours
 from nodescope.protocol import Frame
+from nodescope.thread_frames import thread_frames
 
 MAX_FRAMES: Final = 100
 MAX_CODE: Final = 500
@@ -43,7 +44,7 @@ def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
     """
     frames: list[Frame] = []
     frame: FrameType | None
-    frame = sys._getframe(1) if thread is None else sys._current_frames().get(thread)
+    frame = sys._getframe(1) if thread is None else thread_frames().get(thread)
     while frame is not None and len(frames) < MAX_FRAMES:
         code = frame.f_code
         if code.co_filename.startswith(_LAUNCHER):

@@ -1,0 +1,80 @@
+"""Frames of all threads are had even where a garbage collection begins in the middle."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections import deque
+
+import pytest
+
+from nodescope import thread_frames as module
+from nodescope.thread_frames import thread_frames, thread_frames_once
+
+# Each collection frees a `threading.local`, which takes a lock of the interpreter, and leaves
+# garbage for the next; the threads are such as have no frame objects yet.
+COLLECTED = """\
+import faulthandler, gc, os, threading
+faulthandler.dump_traceback_later(20, exit=True)
+from nodescope.thread_frames import thread_frames
+
+class Again:
+    def __init__(self):
+        self.local, self.me = threading.local(), self
+        self.local.x = 1
+    def __del__(self):
+        Again()
+
+leave, began = threading.Event(), threading.Semaphore(0)
+
+def wait():
+    began.release()
+    leave.wait()
+
+Again()
+gc.set_threshold(1)
+for _ in range(50):
+    threading.Thread(target=wait, daemon=True).start()
+    began.acquire()
+    thread_frames()
+os.write(1, str(gc.isenabled()).encode())
+os._exit(0)
+"""
+
+
+def test_a_collection_that_begins_meanwhile_does_not_stop_the_process() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", COLLECTED], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.stdout, ended.stderr) == ("True", "")
+
+
+@pytest.mark.parametrize("deadlocks", [False, True])
+@pytest.mark.parametrize("collects", [False, True])
+def test_collections_are_on_or_off_as_before(
+    deadlocks: bool, collects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_DEADLOCKS", deadlocks)
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        frames = thread_frames()
+        assert gc.isenabled() == collects
+        assert next(iter(thread_frames_once())).keys() == frames.keys()
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert frames[threading.get_ident()].f_code.co_name == "thread_frames"
+
+
+@pytest.mark.parametrize("deadlocks", [False, True])
+def test_what_it_gave_is_kept_by_nobody_else(
+    deadlocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_DEADLOCKS", deadlocks)
+    once = thread_frames_once()
+    (frames,) = once
+    assert sys.getrefcount(frames) == 2
+    assert deque(once) == deque()
