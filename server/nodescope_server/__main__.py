@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import uvicorn
@@ -87,14 +88,37 @@ class _Server(uvicorn.Server):
     def __init__(self, app: App) -> None:
         super().__init__(uvicorn_config(app))
         self._app = app
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Until it is to end: uvicorn looks ten times a second, a signal ends it at once."""
+        self._loop = asyncio.get_running_loop()
+        looking = asyncio.ensure_future(super().main_loop())
+        told = asyncio.ensure_future(self._told.wait())
+        await asyncio.wait((looking, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not looking.cancel():
+            looking.result()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """On a signal."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._told.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell what is known; then close the connections, with 1012.
 
         A page may just be sending. A socket that is closed before it has been read is reset, and
-        the page then sees a broken connection instead of the 1012.
+        the page then sees a broken connection instead of the 1012. Where no page is open, nobody
+        is waited for: commands wait for this end.
         """
+        watched = self._app.runs.watched
         await self._app.farewell()
+        if not watched:
+            await self.lifespan.shutdown()
+            return
         try:
             async with asyncio.timeout(GOODBYE_S):
                 await asyncio.sleep(_LOOK_S)

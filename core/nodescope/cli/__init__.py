@@ -7,6 +7,7 @@ traceback of ours. The exit status of ``run`` is the program's.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -97,9 +98,15 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     # Only this command's module is imported: a program waits for it, and for no other.
     module, function = _COMMANDS[name]
-    command: Callable[[argparse.Namespace], int] = getattr(
-        importlib.import_module(f"nodescope.cli.{module}"), function
-    )
+    collects = gc.isenabled()
+    gc.disable()  # of what is imported, all stays
+    try:
+        command: Callable[[argparse.Namespace], int] = getattr(
+            importlib.import_module(f"nodescope.cli.{module}"), function
+        )
+    finally:
+        if collects:
+            gc.enable()
     return command
 
 
