@@ -1,7 +1,8 @@
-"""What all tests share: the options ``--depth``, ``--planted``, ``--forked`` and ``--slow-page``.
+"""What all tests share: the options ``--depth``, ``--planted``, ``--slow-page`` and others.
 
 ``--depth`` says how much is run (see `tests.depth`); ``--planted NAME`` puts a fault into the
-compiler for a whole run; ``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`).
+compiler for a whole run; ``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`);
+``--new-interpreters`` is for commands that tests start (see `tests.forked`).
 
 Invariant: no test leaves the program's mode other than it found it.
 """
@@ -41,8 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run with a fault planted into the compiler; see tests/conformance/planted",
     )  # fmt: skip
     parser.addoption(
-        "--forked", action="store_true",
-        help="fork commands of nodescope from a process that has imported it; see tests/forked",
+        "--new-interpreters", action="store_true",
+        help="start commands of nodescope anew instead of forking them; see tests/forked",
     )  # fmt: skip
     parser.addoption(
         "--slow-page", metavar="FACTOR", type=float, default=1,
@@ -54,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
     depth.choose(config.getoption("--depth"))
-    forked.choose(sys.platform == "linux" and config.getoption("--forked"))
+    forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))
     # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,9 +5,9 @@ not new interpreters. A process that holds nodescope, the server and NumPy is st
 of them, and forks each, also on behalf of these commands. What a test says of imports, of Python's
 own options or of what the command line looks like from outside needs `subprocess`.
 
-Without ``pytest --forked``, and where the system is not Linux, `Popen` is `subprocess.Popen`. That
-new interpreters work is tested by those tests that use `subprocess`, such as
-`tests/core/cli/test_as_plain.py`, `tests/core/test_processes.py`, `tests/server/test_main.py` and
+With ``pytest --new-interpreters``, and where the system is not Linux, `Popen` is
+`subprocess.Popen`. That new interpreters work is tested by those tests that use `subprocess`, such
+as `tests/core/cli/test_as_plain.py`, `tests/core/test_processes.py`, `tests/server/test_main.py` and
 `tests/samples/test_broken.py`.
 
 Invariant: what runs is what would run in a new interpreter.
@@ -244,7 +244,7 @@ def serve(channel_fd: int) -> None:
 
 
 def _tell(reply: socket.socket, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # who asked is gone
+    with contextlib.suppress(ConnectionError):  # who asked is gone
         reply.send(str(number).encode())
 
 

@@ -16,6 +16,7 @@ from nodescope import nn, optim
 from nodescope.api import Run
 from nodescope.errors import ShapeError
 from nodescope.protocol import Breakpoint
+from nodescope.record.governor import governor
 from nodescope.record.governor.governor import Governor
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.recording import Recording
@@ -215,7 +216,11 @@ def test_an_error_in_a_call_that_was_left_out_is_told(tmp_path: Path) -> None:
     assert any("or after it, and what ran there was not observed" in line for line in lines)
 
 
-def test_a_short_run_is_kept_whole_by_default(tmp_path: Path) -> None:
+def test_a_run_that_costs_little_is_kept_whole_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    little = governor._UNASKED._replace(unnoticed_ns=60e9)  # whatever this machine takes
+    monkeypatch.setattr(governor, "_UNASKED", little)
     run = Run(tmp_path / "r.nscope", newest=True, max_slowdown=1.01, explicit=False,
               level="summary", say=lambda _: None)  # fmt: skip
     run.start()
