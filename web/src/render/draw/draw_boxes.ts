@@ -18,7 +18,7 @@ import {
   SMALL_MONO,
   TITLE_FONT,
 } from "@/layout/sizes";
-import { BOX_FOLD, BOX_INPUT, BOX_SCOPE, BOX_STUB } from "@/layout/types";
+import { BOX_FOLD, BOX_INPUT, BOX_NODE, BOX_SCOPE, BOX_STUB } from "@/layout/types";
 import { foldColour, hiddenBySmallScope, nodeColour, stripOf } from "@/render/draw/box_style";
 import { DIMMED, type Drawing, detailAt, drawChevron, drawNabla } from "@/render/draw/draw";
 import { SKIPPED_ALPHA, skipped } from "@/render/draw/draw_changes";
@@ -26,6 +26,9 @@ import { drawFarBoxes } from "@/render/draw/draw_far";
 import { rightText } from "@/render/draw/draw_scopes";
 import { formatTime } from "@/render/draw/format";
 import { quietInk, tinted } from "@/render/draw/palette";
+
+/** Where the bar in the family's colour ends, from the left edge of its box. */
+const BAR_END = 4.5;
 
 /** Nodes, inputs, stubs and folded scopes. */
 export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
@@ -64,7 +67,7 @@ function drawNode(drawing: Drawing, box: number): void {
   const pill = lines.length === 0;
   painter.alpha(currentAlpha(drawing, box) * (done ? 1 : 0.55));
   if (pill && near) painter.rect(x + 8, y + 8, 6, 6, 1.5, hue);
-  else painter.rect(x + 2, y + 5, 2.5, height - 10, 1.2, hue);
+  else painter.rect(x + 2, y + 5, BAR_END - 2, height - 10, 1.2, hue);
   painter.alpha(currentAlpha(drawing, box));
   const ink = done ? palette.text : palette["text-3"];
   const quiet = quietInk(palette, tint !== undefined && done);
@@ -151,7 +154,9 @@ function drawMidName(
   const height = scene.height[box]!;
   const size = Math.min(PILL_HEIGHT * 1.1, height * 1.1, 10 / zoom);
   const font = { ...NAME_FONT, size };
-  const left = scene.x[box]! + 8;
+  // Beside the family bar, with a gap that is seen at this zoom.
+  const inset = scene.kind[box] === BOX_NODE ? Math.max(8, BAR_END + 3 / zoom) : 8;
+  const left = scene.x[box]! + inset;
   const strip = scene.kind[box] === BOX_FOLD ? 1 : 0;
   const base = scene.y[box]! + height / 2 + size * 0.36 - strip;
   const mark = nabla ? size * 1.05 : 0;
@@ -159,7 +164,7 @@ function drawMidName(
   painter.text(
     left + mark,
     base,
-    truncate(printable(label, 60), font, scene.width[box]! - 12 - mark),
+    truncate(printable(label, 60), font, scene.width[box]! - inset - 4 - mark),
     font,
     ink,
   );

@@ -57,7 +57,11 @@ export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): Sc
     const name = printable(hierarchy.groups[scene.ref[box]!]!.name, 120);
     const text = truncateMiddle(name, font, (room - 2 * PAD) / zoom);
     if (text.length < Math.min(3, name.length)) continue;
-    const rect = freeRect(drawing, box, textWidth(text, font) + (2 * PAD) / zoom, placed);
+    const width = textWidth(text, font) + (2 * PAD) / zoom;
+    // Far away a name may lie over bars without names, but rather lies beside them.
+    const rect =
+      freeRect(drawing, box, width, placed, true) ??
+      (far ? freeRect(drawing, box, width, placed, false) : undefined);
     if (rect !== undefined) placed.push({ box, text, rect });
   }
   return placed;
@@ -91,12 +95,17 @@ function lineHeight({ zoom }: Drawing, far: boolean): number {
   return far ? LINE / zoom : Math.min(LINE / zoom, room);
 }
 
-/** In the box's left top corner, or a line further down inside it. */
+/**
+ * In the box's left top corner, or a line further down inside it, or in its right top corner.
+ *
+ * Args: clear: It covers no other box that is drawn with what is in it.
+ */
 function freeRect(
   drawing: Drawing,
   box: number,
   width: number,
   placed: readonly ScopeLabel[],
+  clear: boolean,
 ): Rect | undefined {
   const { model, zoom, view } = drawing;
   const own = model.rect(box);
@@ -108,6 +117,8 @@ function freeRect(
     ? Math.max(own.y + 1 / zoom, Math.min(view.y + 2 / zoom, own.y + own.height - height))
     : own.y + (own.height - height) / 2;
   const lines = open ? 3 : 1;
+  const free = (at: Rect) =>
+    !clear || !model.boxesIn(at).some((other) => other !== box && hasName(drawing, other));
   for (let line = 0; line < lines; line++) {
     const y = top + line * height;
     if (line > 0 && y + height > own.y + own.height) return undefined;
@@ -115,7 +126,6 @@ function freeRect(
     // Two names with nothing between them read as one.
     const apart = { ...rect, x: x - GAP / zoom, width: width + (2 * GAP) / zoom };
     const blocking = placed.find((other) => overlaps(other.rect, apart));
-    const free = (at: Rect) => far || !model.boxesIn(at).some((box) => hasName(drawing, box));
     if (blocking === undefined) {
       if (free(rect)) return rect;
       continue;
@@ -125,6 +135,11 @@ function freeRect(
     if (inside && !placed.some((other) => overlaps(other.rect, beside)) && free(beside)) {
       return beside;
     }
+  }
+  const corner = { x: own.x + own.width - width - 1 / zoom, y: top, width, height };
+  const reachable = corner.x > x && corner.x + width <= view.x + view.width;
+  if (open && clear && far && reachable && free(corner)) {
+    if (!placed.some((other) => overlaps(other.rect, corner))) return corner;
   }
   if (!open || far) return undefined;
   // Nearer, a scope of one node has no room above it: the name stands on the scope's upper border.

@@ -251,7 +251,11 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   });
   const own = scene.kind[box] === BOX_NODE && detailAt(zoom) === "near";
   const ground = own ? palette["bg-overlay"] : undefined;
-  painter.rect(x + 0.5, y + 0.5, width - 1, height - 1, 6, ground, {
+  // Around a name that takes all of the height, the border stands outside of the box.
+  const border = own
+    ? { x: x + 0.5, y: y + 0.5, width: width - 1, height: height - 1 }
+    : grow(rect, 0.75 * thick);
+  painter.rect(border.x, border.y, border.width, border.height, 6, ground, {
     colour: palette.now,
     width: 1.5 * thick,
     dash: current.live ? "solid" : "dashed",

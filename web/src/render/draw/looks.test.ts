@@ -7,10 +7,12 @@ import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { Tween } from "@/render/camera/tween";
 import { foldColour, heatMost, nodeColour, stripOf } from "@/render/draw/box_style";
 import type { Drawing } from "@/render/draw/draw";
+import { drawBoxes } from "@/render/draw/draw_boxes";
 import { linkPoints, savedWords } from "@/render/draw/draw_edges";
 import { placeScopeLabels } from "@/render/draw/draw_far_labels";
 import { liveState } from "@/render/draw/execution_overlay";
 import { literalPalette, quietInk, sequential, tinted } from "@/render/draw/palette";
+import type { Painter } from "@/render/paint/painter";
 import { SceneModel } from "@/render/scene/model";
 import type { ColourBy, GraphNode } from "@/render/scene/types";
 import { node } from "@/render/testing";
@@ -128,6 +130,18 @@ describe("names of scopes from far away", () => {
     expect(seen).toBeGreaterThan(0);
   });
 
+  it("lie beside what is in their scopes where there is room, though it has no names", () => {
+    const wide = Array.from({ length: 9 }, (_, k) =>
+      node(k + 1, { scope: "s", inputs: k > 0 ? [101] : [] }),
+    );
+    const model = modelOf(wide, "all");
+    const drawing = drawingOf(model, 0.2, "family");
+    const [label] = placeScopeLabels(drawing, model.boxesIn(drawing.view));
+    expect(label?.text).toBe("s");
+    const below = model.boxesIn(label!.rect).filter((box) => model.scene.kind[box] !== BOX_SCOPE);
+    expect(below).toEqual([]);
+  });
+
   it("near by, the headers are enough", () => {
     const model = modelOf(nodes, "all");
     const drawing = drawingOf(model, 0.8, "family");
@@ -139,6 +153,23 @@ describe("names of scopes from far away", () => {
     const drawing = drawingOf(model, 0.2, "family");
     const labels = placeScopeLabels(drawing, model.boxesIn(drawing.view));
     expect(model.scene.kind[labels[0]!.box]).toBe(BOX_FOLD);
+  });
+});
+
+describe("names at middle distance", () => {
+  it.each([0.65, 0.46, 0.36])("stand off the bar of their family at %s", (zoom) => {
+    const model = modelOf(NODES, "all");
+    const texts: number[] = [];
+    const bars: number[] = [];
+    const painter = new Proxy({} as Painter, {
+      get: (_, name) => (x: number, _y: number, wide: unknown) => {
+        if (name === "text") texts.push(x);
+        if (name === "rect" && typeof wide === "number" && wide < 3) bars.push(x + wide);
+      },
+    });
+    drawBoxes({ ...drawingOf(model, zoom, "family"), painter }, [model.nodeBox[0]!]);
+    expect([texts.length, bars.length]).toEqual([1, 1]);
+    expect((texts[0]! - bars[0]!) * zoom).toBeGreaterThanOrEqual(2.2);
   });
 });
 
