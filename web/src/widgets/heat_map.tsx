@@ -10,8 +10,10 @@ import { shownPlane } from "@/base/fold";
 import { formatNumber } from "@/base/numbers";
 import { Canvas, type Surface } from "@/widgets/canvas";
 
-// How far from square a cell may be drawn, so that a narrow matrix still fills its place.
+// How far from square a cell may be drawn, so that a narrow matrix is still seen.
 const STRETCH = 4;
+/** As wide and as high as this, a picture keeps its proportions, px. */
+const ENOUGH = 64;
 /** Greatest width and height of the picture, and of a cell of a small tensor, px. */
 const ROOM = 192;
 const LARGEST_CELL = 28;
@@ -37,22 +39,26 @@ export interface HeatMapProps {
   onPick?(row: number, col: number): void;
 }
 
+/** How large a picture of elements is: in their proportions, unless it would be a mere stripe. */
+export function pictureSize(
+  rows: number,
+  cols: number,
+): { readonly width: number; readonly height: number } {
+  const side = Math.min(ROOM / Math.max(1, cols), ROOM / Math.max(1, rows), LARGEST_CELL);
+  const length = (cells: number): number =>
+    side === LARGEST_CELL
+      ? cells * side
+      : Math.max(cells * side, Math.min(ENOUGH, cells * side * STRETCH));
+  return { width: Math.round(length(cols)), height: Math.round(length(rows)) };
+}
+
 export function HeatMap(props: HeatMapProps): JSX.Element {
   /** Index into the window's elements. */
   const [cursor, setCursor] = createSignal<number | undefined>();
   const range = createMemo(() => props.range ?? finiteRange(props.data));
   const plane = createMemo(() => shownPlane(props.rows, props.cols));
   const count = () => Math.min(props.rows * props.cols, props.data.length);
-  const size = createMemo(() => {
-    const { rows, cols } = plane();
-    const side = Math.min(ROOM / Math.max(1, cols), ROOM / Math.max(1, rows), LARGEST_CELL);
-    const length = (cells: number) => cells * Math.min(ROOM / Math.max(1, cells), side * STRETCH);
-    const square = side === LARGEST_CELL;
-    return {
-      width: Math.round(square ? cols * side : length(cols)),
-      height: Math.round(square ? rows * side : length(rows)),
-    };
-  });
+  const size = createMemo(() => pictureSize(plane().rows, plane().cols));
 
   const draw = (surface: Surface): void => {
     void props.theme;

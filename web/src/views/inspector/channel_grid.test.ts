@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { channelAxis } from "@/views/inspector/channel_grid";
+import { channelAxis, shapeOf } from "@/views/inspector/channel_grid";
 
 test.each([
   [[64, 16, 8, 8], 1],
@@ -9,4 +9,14 @@ test.each([
   [[8, 8], -1],
 ])("the axis of %j that is spread out is %i", (shape, axis) => {
   expect(channelAxis(shape)).toBe(axis);
+});
+
+test.each([
+  [[32, 64], "2.000"],
+  [[12, 12], "1.000"],
+  [[64, 2], "1.000"],
+  [[2, 64], "3.000"],
+  [[0, 0], "1.000"],
+] as const)("a picture of %j has the proportions %s", (grid, shape) => {
+  expect(shapeOf(grid)).toBe(shape);
 });

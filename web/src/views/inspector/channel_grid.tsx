@@ -36,6 +36,12 @@ export function channelAxis(shape: readonly number[]): number {
   return shape.slice(0, -2).findLastIndex((size) => size > 1);
 }
 
+/** The proportions of a channel's picture; of one that is narrow, no more than 3 to 1. */
+export function shapeOf([rows, cols]: readonly [number, number]): string {
+  const ratio = Math.max(1, cols) / Math.max(1, rows);
+  return Math.min(3, Math.max(1, ratio)).toFixed(3);
+}
+
 export function ChannelGrid(props: ChannelGridProps): JSX.Element {
   const [contrast, setContrast] = createSignal<Contrast>("shared");
   const [first, setFirst] = createSignal(0);
@@ -73,7 +79,7 @@ export function ChannelGrid(props: ChannelGridProps): JSX.Element {
           onSelect={setContrast}
         />
       </div>
-      <div class="channel-grid">
+      <div class="channel-grid" style={{ "--channel-shape": shapeOf(props.slice.grid) }}>
         <For each={shown()}>
           {(channel) => (
             <Channel {...props} axis={axis()} channel={channel} contrast={contrast()} />

@@ -15,7 +15,7 @@ import {
   on,
   Show,
 } from "solid-js";
-import { formatCount, formatNumber } from "@/base/numbers";
+import { formatCount, formatNumber, MINUS } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import {
   type Moment,
@@ -311,13 +311,18 @@ function Place(props: { readonly name: string; readonly pair: ElementPair | null
   );
 }
 
+/** A number as Python writes it, in the page's own form: `-6.3e-06` as `−6.3e−6`. */
+export function numeralText(text: string): string {
+  return text.replace(/e\+?(-?)0*(\d)/g, "e$1$2").replaceAll("-", MINUS);
+}
+
 /** A number as it is read out; NaN and Inf by name and in their colour. */
 function Numeral(props: { readonly text: string }): JSX.Element {
   const named = () => {
     if (props.text === "nan") return { text: "NaN", tone: "nan" };
     const infinite = /^([+-]?)inf$/.exec(props.text);
-    if (infinite === null) return { text: props.text.replace(/^-/, "\u2212"), tone: "" };
-    return { text: `${infinite[1] === "-" ? "\u2212" : "+"}Inf`, tone: "inf" };
+    if (infinite === null) return { text: numeralText(props.text), tone: "" };
+    return { text: `${infinite[1] === "-" ? MINUS : "+"}Inf`, tone: "inf" };
   };
   return <span class={named().tone}>{named().text}</span>;
 }

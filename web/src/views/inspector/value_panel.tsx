@@ -260,7 +260,8 @@ function Elements(
         : new Float64Array(0);
     return { row, col, rows, cols, data };
   });
-  const scalar = () => elementCount(props.slice.shape) === 1;
+  const count = () => elementCount(props.slice.shape);
+  const scalar = () => count() === 1;
   /** All elements are this number. */
   const constant = (): number | undefined => {
     const summary = props.slice.summary;
@@ -273,7 +274,7 @@ function Elements(
     props.reasons.ask(props.value, at, props.slice.seq);
   };
   const vector = () => props.slice.grid[0] === 1 || props.slice.grid[1] === 1;
-  const small = () => elementCount(props.slice.shape) <= SMALL;
+  const small = () => count() <= SMALL;
   const form = () => (small() ? props.ui.smallForm() : props.ui.valueForm());
   const range = createMemo((): readonly [number, number] | undefined => {
     const { summary } = props.slice;
@@ -296,23 +297,26 @@ function Elements(
         </div>
       }
     >
+      <Show when={count() === 0}>
+        <p class="constant t3">No elements: a dimension is 0.</p>
+      </Show>
       <Show
         when={constant() === undefined}
         fallback={
           <>
             <div class="scalar m">{formatNumber(constant(), 7)}</div>
-            <p class="constant t3">
-              in all {formatCount(elementCount(props.slice.shape))} elements
-            </p>
+            <p class="constant t3">in all {formatCount(count())} elements</p>
             <Statistics summary={props.slice.summary} wide={true} />
           </>
         }
       >
         <Show
-          when={props.slice.available}
+          when={props.slice.available && count() > 0}
           fallback={
             <div class="unkept">
-              <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
+              <Show when={count() > 0}>
+                <p class="t2">{props.slice.reason || "The elements were not kept."}</p>
+              </Show>
               <Show when={(props.slice.summary?.preview.length ?? 0) > 0}>
                 <p class="mi t3 ell">
                   {props.slice.summary?.preview.map((number) => formatNumber(number, 4)).join("  ")}{" "}
