@@ -60,8 +60,9 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     page.evaluate("seq => window.__nodescope.store.seek(seq)", end)
     words = by(page, "timeline-words")
     took = r"[\d.]+\s(ms|s)"
-    expect(words).to_have_text(
-        re.compile(rf"step 2 · {took}: data loading {took}, .*; held by the debugger for {took}")
+    expect(words).to_have_attribute(
+        "title",
+        re.compile(rf"step 2 · {took}: data loading {took}, .*; held by the debugger for {took}"),
     )
     timeline = page.get_by_label("Timeline. Arrow keys")
     tip = by(page, "timeline-tip")

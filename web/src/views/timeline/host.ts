@@ -192,15 +192,15 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
 }
 
 /** Where the time went, the most first: `data loading 99 ms, operations 1.1 ms`. */
-export function partWords(parts: Readonly<Record<TimePart, number>>): string {
+export function partWords(parts: Readonly<Record<TimePart, number>>, short = false): string {
   const rest = parts.between;
   const sums: readonly (readonly [string, number])[] = [
     ["operations", parts.forward + parts.backward + parts.optimizer + parts.other],
-    ["data loading", parts.data],
+    [short ? "data" : "data loading", parts.data],
     ["waiting", parts.waiting],
     ["Python", parts.python],
     ["compiling", parts.compiling],
-    ["between operations", rest],
+    [short ? "between" : "between operations", rest],
   ];
   const whole = sums.reduce((sum, [, ns]) => sum + ns, 0);
   return sums

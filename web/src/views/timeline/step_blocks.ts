@@ -90,13 +90,22 @@ export function blockName(block: StepBlock): string {
     : `steps ${formatCount(block.first)}–${formatCount(block.last)}`;
 }
 
-/** `step 12 · 101 ms: data loading 99 ms, operations 1.1 ms`. */
-export function blockWords(block: StepBlock, { running = false, partial = false } = {}): string {
+/**
+ * `step 12 · 101 ms: data loading 99 ms, operations 1.1 ms`.
+ *
+ * Args:
+ *   timed: The times of operations are known, and so is what lies between them.
+ *   short: In the words of the key above, for where there is less room.
+ */
+export function blockWords(
+  block: StepBlock,
+  { running = false, partial = false, timed = true, short = false } = {},
+): string {
   const took = `${blockName(block)} · ${formatDuration(block.end - block.start)}${running ? " so far" : ""}`;
   if (block.leftOut > 0 && block.first === block.last) return `${took}, not observed`;
-  const heldText =
-    block.parts.held > 0 ? `; held by the debugger for ${formatDuration(block.parts.held)}` : "";
+  const holder = short ? "held" : "held by the debugger for";
+  const heldText = block.parts.held > 0 ? `; ${holder} ${formatDuration(block.parts.held)}` : "";
   const missing = partial ? " (not every operation is recorded)" : "";
-  const parts = partWords(block.parts);
+  const parts = timed ? partWords(block.parts, short) : "";
   return `${took}${parts === "" ? "" : `: ${parts}`}${missing}${heldText}`;
 }

@@ -9,13 +9,24 @@
  * taken out of the axis.
  */
 
-import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  on,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
 import { formatDuration } from "@/base/numbers";
 import { remembering } from "@/store/page/cached_query";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Item } from "@/store/page/url";
+import { offers, withoutFalseTimes } from "@/store/run/capabilities";
 import { isAfter, raisedIn, seenWhileRunning, stepAt, stepNumbered } from "@/store/run/run_model";
 import { axisOf, mapRows } from "@/views/timeline/axis";
 import { drawTimeline, hitBar, hitHold, hitStep, type Placed } from "@/views/timeline/draw";
@@ -45,6 +56,10 @@ const ASK_MS = 1000;
 const MOST_STEPS = 30;
 const FEW_STEPS = 3;
 const MOST_BLOCKS = 800;
+/** Empty at the end of the line above, px. */
+const BAR_END = 12;
+/** Width of a character of the line above, px. */
+const CHARACTER = 6;
 /** Of the words at the pointer with their distance from the edge, px. */
 const TIP_WIDTH = 256;
 
@@ -63,6 +78,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   /** The step that was gone to by a click in here. */
   let chosenStep: number | undefined;
 
+  const timed = () => offers(store, "timing");
   const beat = throttled(store.tick, LIVE_MS);
   const askBeat = throttled(store.tick, ASK_MS);
   const running = () =>
@@ -198,7 +214,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const rows = createMemo((): TimelineRows => {
     const now = detail();
     if (!following() && now !== undefined) {
-      return mapRows(decodeExecutions(now.executions), axis());
+      return mapRows(withoutFalseTimes(decodeExecutions(now.executions), store.model()), axis());
     }
     if (following()) beat();
     return mapRows(ringRows(store, near().from), axis());
@@ -215,7 +231,12 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const lanes = createMemo(() =>
     lanesOf(store.model()?.graph, rows(), {
       host: host(),
-      gaps: !following() && detail() !== undefined && !thinned() && times()?.partial === false,
+      gaps:
+        timed() &&
+        !following() &&
+        detail() !== undefined &&
+        !thinned() &&
+        times()?.partial === false,
       stepEnd,
     }),
   );
@@ -282,18 +303,21 @@ export function Timeline(props: TimelineProps): JSX.Element {
       chosenStep = undefined;
     }),
   );
-  const words = () => {
+  /** What the moment shown is part of, or what is below the pointer. */
+  const words = (short = false) => {
     const now = under();
     const bar = now?.kind === "bar" ? now.bar : undefined;
     if (bar !== undefined && bar.host === undefined && bar.between === undefined) {
-      return `${bar.scope || bar.label} · ${formatDuration(bar.end - bar.start)}`;
+      const took = bar.end > bar.start ? ` · ${formatDuration(bar.end - bar.start)}` : "";
+      return `${bar.scope || bar.label}${took}`;
     }
     const block = position();
     if (block !== undefined) {
       const now = steps().now;
       const live = store.model()?.info.state === "live";
       const open = live && now?.end_ns === null && block.first === now.step;
-      const words = blockWords(block, { running: open, partial: times()?.partial });
+      const how = { running: open, partial: times()?.partial, timed: timed(), short };
+      const words = blockWords(block, how);
       const { ahead } = steps();
       return ahead === undefined
         ? words
@@ -373,9 +397,21 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (tip() === undefined || tipBox === undefined) return;
     setLowest((tipBox.parentElement?.clientHeight ?? 0) - tipBox.offsetHeight - 2);
   });
+  let bar!: HTMLDivElement;
+  let wordsBox!: HTMLSpanElement;
+  /** For the line above, px. */
+  const [room, setRoom] = createSignal(Number.POSITIVE_INFINITY);
+  onMount(() => {
+    const resize = new ResizeObserver(() => {
+      const { right } = bar.getBoundingClientRect();
+      setRoom(right - wordsBox.getBoundingClientRect().left - BAR_END);
+    });
+    resize.observe(bar);
+    onCleanup(() => resize.disconnect());
+  });
   return (
     <div class="timeline-pane">
-      <div class="timeline-bar">
+      <div class="timeline-bar" ref={bar}>
         <button
           type="button"
           class="btn small"
@@ -395,8 +431,13 @@ export function Timeline(props: TimelineProps): JSX.Element {
         >
           This step
         </button>
-        <span class="mi t2 ell timeline-words" data-testid="timeline-words" title={words()}>
-          {words()}
+        <span
+          class="mi t2 ell timeline-words"
+          data-testid="timeline-words"
+          title={words()}
+          ref={wordsBox}
+        >
+          {words(words().length * CHARACTER > room())}
         </span>
       </div>
       <Canvas

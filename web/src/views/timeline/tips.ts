@@ -44,7 +44,7 @@ export function tipOf(
   }
   if (under.kind === "step") return stepTip(under.block);
   const { bar } = under;
-  const at = `at ${formatDuration(bar.start - zero)}`;
+  const at = bar.start === zero ? "at its start" : `at ${formatDuration(bar.start - zero)}`;
   const step = stepWords(bar.step, bar.after);
   const took = formatDuration(bar.end - bar.start);
   if (bar.host !== undefined) {
@@ -68,7 +68,8 @@ export function tipOf(
   }
   return {
     title: graph?.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
-    rows: [`${took}, ${bar.phase}`, `${step}, ${at}`],
+    // No time is known of what some libraries run.
+    rows: [bar.end > bar.start ? `${took}, ${bar.phase}` : bar.phase, `${step}, ${at}`],
   };
 }
 
