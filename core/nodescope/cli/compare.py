@@ -141,7 +141,6 @@ def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
     functions = timings(measured[SIDES[0]], measured[SIDES[1]])
     if not functions:
         say(f"not timed: no compiled function was called more than {WARM_UP + 1} times")
-        return None
     return Timings(functions, PAIRS, WARM_UP, cuts[0] if cuts else "")
 
 

@@ -12,6 +12,22 @@ import type { Stage } from "@/wire/types.gen";
 // What the name of a pass needs; with less room for each, the one that is shown has its name alone.
 const NAME_WIDTH = 68;
 
+function stageName(stage: Stage | undefined): string {
+  return stage?.name === "final" ? "final graph" : (stage?.name ?? "");
+}
+
+/** `final graph · 6 rewrites · 905 µs · 30 nodes`, without what is no news. */
+export function stageWords(stage: Stage, final: boolean): string {
+  return [
+    final && stage.name !== "final" ? "final graph" : "",
+    plural(stage.changes.length, "rewrite"),
+    stage.took_ns > 0 ? formatDuration(stage.took_ns) : "",
+    plural(stage.nodes, "node"),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
 export function PassSlider(props: {
   readonly stages: readonly Stage[];
   readonly index: number;
@@ -30,10 +46,8 @@ export function PassSlider(props: {
   const words = (): string => {
     const stage = now();
     if (stage === undefined) return "";
-    const nodes = plural(stage.nodes, "node");
-    if (props.index === 0) return `as traced · ${nodes}`;
-    const final = props.index === last() ? "final graph · " : "";
-    return `${final}${plural(stage.changes.length, "rewrite")} · ${formatDuration(stage.took_ns)} · ${nodes}`;
+    if (props.index === 0) return `as traced · ${plural(stage.nodes, "node")}`;
+    return stageWords(stage, props.index === last());
   };
   return (
     <div class="cmp-passes" data-testid="passes">
@@ -86,7 +100,7 @@ export function PassSlider(props: {
         onClick={() => props.onSelect(props.index + 1)}
       />
       <span class="cmp-pass-words ell" data-testid="pass-words">
-        <b>{now()?.name ?? ""}</b> <span class="t3">{words()}</span>
+        <b>{stageName(now())}</b> <span class="t3">{words()}</span>
       </span>
     </div>
   );

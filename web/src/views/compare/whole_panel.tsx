@@ -10,7 +10,7 @@ import { printable } from "@/base/printable";
 import { badness, errorWords, worstOf } from "@/store/history/compare";
 import { Fact, Name, ratio } from "@/views/compare/facts";
 import type { CompareState } from "@/views/compare/state";
-import { timeRows, timingOf, WholeTimes } from "@/views/compare/whole_times";
+import { seldomWords, timeRows, timingOf, WholeTimes } from "@/views/compare/whole_times";
 import { isLeaf } from "@/wire/roles";
 import type { ComparedFunction } from "@/wire/types.gen";
 
@@ -52,7 +52,17 @@ export function Whole(props: {
         </p>
         <Show when={timing() === undefined && props.fn.kernels.length > 0}>
           <p class="t3 small">
-            <code>nodescope compare train.py</code> times them; these recordings were made without.
+            <Show
+              when={timings()}
+              fallback={
+                <>
+                  <code>nodescope compare train.py</code> times them; these recordings were made
+                  without.
+                </>
+              }
+            >
+              {(tried) => seldomWords(tried())}
+            </Show>
           </p>
         </Show>
         <WholeTimes rows={timeRows(props.fn, timings())} />
@@ -83,7 +93,11 @@ export function Whole(props: {
             : `${plural(props.fn.unmatched.length, "eager node")} of the step ${props.fn.unmatched.length === 1 ? "lies" : "lie"} outside it.`}
         </p>
         <p class="t3 small">
-          Pick a node on either side, or press <kbd>N</kbd> for the largest error.
+          Pick a node on either side
+          <Show when={off().length > 0}>
+            , or press <kbd>N</kbd> for the largest error
+          </Show>
+          .
         </p>
         <Show when={props.fn.unfused.length > 0}>
           <h3 class="lab cmp-apart">Not fused</h3>

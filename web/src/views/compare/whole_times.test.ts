@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { timeRows } from "@/views/compare/whole_times";
+import { seldomWords, timeRows } from "@/views/compare/whole_times";
 import type { Timings } from "@/wire/types.gen";
 
 const fn = { owner: "train_step#2", eager_ns: 910e3, compiled_ns: 275e3 };
@@ -36,4 +36,10 @@ test("without timed calls only the nodes' times are told", () => {
   expect(timeRows({ ...fn, owner: "other" }, timings).map((row) => row.name)).toEqual([
     "sum of nodes",
   ]);
+});
+
+test("a function that was called too seldom says so", () => {
+  expect(seldomWords(timings)).toBe(
+    "No run called it more than 4 times; the first 3 calls, which trace, do not count.",
+  );
 });

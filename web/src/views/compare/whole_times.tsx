@@ -57,6 +57,14 @@ export function timingOf(
   return timings?.functions.find((timing) => timing.name === owner);
 }
 
+/** Why a function was not timed though others may have been. */
+export function seldomWords({ warm_up: first }: Pick<Timings, "warm_up">): string {
+  return (
+    `No run called it more than ${formatCount(first + 1)} times; ` +
+    `the first ${formatCount(first)} calls, which trace, do not count.`
+  );
+}
+
 /** The range over pairs of runs: one eager, one compiled. */
 export function spread(pairs: readonly number[]): string {
   if (pairs.length < 2) return "";
