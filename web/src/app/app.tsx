@@ -47,7 +47,7 @@ import { type KeyGroup, KeysHelp } from "@/views/keys_help";
 import { LinkBanner, LostRun, NewRunOffer, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
-import { createProblems, Problems } from "@/views/problems";
+import { createProblems, Problems, problemCount } from "@/views/problems";
 import { RunList, RunSelect } from "@/views/runs";
 import { Scrubber } from "@/views/scrubber";
 import { SearchBox } from "@/views/search_box";
@@ -194,7 +194,7 @@ export function App(props: AppProps): JSX.Element {
   const dockTabs = (): readonly Tab<DockTab>[] => [
     { id: "timeline", title: "Timeline" },
     { id: "console", title: "Console" },
-    { id: "problems", title: "Problems", count: problems()?.nodes ?? 0, tone: "nan" },
+    { id: "problems", title: "Problems", count: problemCount(store, problems()), tone: "nan" },
     { id: "watches", title: "Watches", count: watches.statuses().length },
     ...(offers(store, "rerun")
       ? [{ id: "branches" as const, title: "What if", count: branches.rows().length }]
@@ -378,7 +378,12 @@ export function App(props: AppProps): JSX.Element {
           changes={changes()}
           marked={watches.marked()}
           path={reasons.path() ?? branches.cone()}
-          hint={<NextHint store={store} />}
+          notes={
+            <>
+              <NextHint store={store} />
+              <Notices store={store} />
+            </>
+          }
           toggleBreakpoint={toggleBreakpoint}
           onView={(made) => {
             setView(() => made);
@@ -518,7 +523,6 @@ export function App(props: AppProps): JSX.Element {
       </section>
 
       <StatusBar store={store} kept={<Kept store={store} />} onKeys={() => ui.setOverlay("keys")} />
-      <Notices store={store} />
       <Show when={ui.overlay() === "palette"}>
         <Palette store={store} ui={ui} commands={commands} go={go} />
       </Show>

@@ -1,7 +1,7 @@
 import { createRoot } from "solid-js";
 import { expect, test } from "vitest";
 import { type Requests, Store } from "@/store/page/store";
-import { createProblems, unobservedWords } from "@/views/problems";
+import { createProblems, errorBesides, problemCount, unobservedWords } from "@/views/problems";
 import { node, runInfo, snapshot } from "@/wire/fixtures";
 import { LineError } from "@/wire/socket";
 import type { Governed, NodeProblem } from "@/wire/types.gen";
@@ -54,4 +54,16 @@ test("of a run of which not all steps were observed, the rows say so", () => {
       "have gone on in the others.",
   );
   expect([words(40, 0), unobservedWords(undefined)]).toEqual(["", ""]);
+});
+
+test("an error that stops the program is a problem, unless a node's line says it", () => {
+  const store = (error: string, stop: string) =>
+    ({ model: () => ({ info: runInfo({ error }) }), stop: () => ({ error: stop }) }) as never;
+  const list = { rows: [PROBLEM], nodes: 1, count: 1, broken_loss: null } as never;
+  expect(problemCount(store("", ""), list)).toBe(1);
+  expect(errorBesides(store("", "ValueError: no"), list)).toBe("ValueError: no");
+  expect(problemCount(store("", "ValueError: no"), list)).toBe(2);
+  expect(problemCount(store("ValueError: no", ""), undefined)).toBe(1);
+  const raised = { ...PROBLEM, failed: true, error: "ValueError: no" };
+  expect(problemCount(store("ValueError: no", ""), { rows: [raised], nodes: 1 } as never)).toBe(1);
 });

@@ -41,6 +41,23 @@ export function createProblems(store: Store): () => ProblemList | undefined {
   });
 }
 
+/** What the program raised, and where it stops by that or has ended, unless a node's line says so. */
+export function errorBesides(
+  store: Pick<Store, "model" | "stop">,
+  problems: ProblemList | undefined,
+): string {
+  const error = store.model()?.info.error || store.stop()?.error || "";
+  return problems?.rows.some((row) => row.failed && row.error === error) ? "" : error;
+}
+
+/** Nodes with a problem, and an error of none of them. */
+export function problemCount(
+  store: Pick<Store, "model" | "stop">,
+  problems: ProblemList | undefined,
+): number {
+  return (problems?.nodes ?? 0) + (errorBesides(store, problems) === "" ? 0 : 1);
+}
+
 export function Problems(props: {
   readonly store: Store;
   readonly problems: ProblemList | undefined;
@@ -50,11 +67,7 @@ export function Problems(props: {
   why(node: number, seq: number): void;
 }): JSX.Element {
   const rows = () => props.problems?.rows ?? [];
-  /** What ended the program, unless the line of its node says so. */
-  const ended = () => {
-    const error = props.store.model()?.info.error ?? "";
-    return rows().some((row) => row.failed && row.error === error) ? "" : error;
-  };
+  const ended = () => errorBesides(props.store, props.problems);
   const cut = () => (props.problems?.nodes ?? 0) - rows().length;
   const nameOf = (node: number) =>
     printable(props.store.model()?.graph.nodes[node]?.name ?? `node ${node}`, 200);
@@ -140,7 +153,7 @@ export function Problems(props: {
           props.problems?.nodes === 0 &&
           !props.problems.broken_loss &&
           losses().length === 0 &&
-          !props.store.model()?.info.error
+          ended() === ""
         }
       >
         <p class="empty">No NaN, no Inf, no failed node, nothing lost.</p>

@@ -27,18 +27,25 @@ function newestFirst(runs: readonly RunInfo[]): readonly RunInfo[] {
   return [...runs].sort((a, b) => b.started_unix_ns - a.started_unix_ns);
 }
 
+/** How a run ended; of one that lives, the strip beside says whether it runs or stands. */
+function ended(run: RunInfo): string {
+  return run.state === "live" ? "" : runWords(run);
+}
+
 export function RunSelect(props: { readonly store: Store }): JSX.Element {
   const current = () => props.store.runs().find((run) => run.id === props.store.runId());
+  const title = () => {
+    const run = current();
+    return run === undefined ? "" : printable(`${run.name} ${argumentsOf(run)}`.trim(), 10_000);
+  };
   return (
-    <label class="runsel" title={current()?.argv.join(" ") ?? ""}>
+    <label class="runsel" title={title()}>
       <span class={`lamp ${current() ? tone(current() as RunInfo) : "off"}`} aria-hidden="true" />
       <span class="runsel-name ell">{current()?.name ?? "no run"}</span>
       <Show when={current()}>
         {(run) => <span class="m t3 ell runsel-args">{printable(argumentsOf(run()), 60)}</span>}
       </Show>
-      <Show when={current()}>
-        {(run) => <span class="t3 runsel-state">{runWords(run())}</span>}
-      </Show>
+      <Show when={current()}>{(run) => <span class="t3 runsel-state">{ended(run())}</span>}</Show>
       <span class="runsel-arrow" aria-hidden="true">
         ⌄
       </span>
@@ -58,6 +65,21 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
         </For>
       </select>
     </label>
+  );
+}
+
+/** Arguments, of which none is broken where it has a hyphen. */
+function Words(props: { readonly text: string }): JSX.Element {
+  return (
+    <span class="m t2">
+      <For each={props.text.split(" ")}>
+        {(word) => (
+          <>
+            <span class="run-word">{word}</span>{" "}
+          </>
+        )}
+      </For>
+    </span>
   );
 }
 
@@ -94,12 +116,12 @@ export function RunList(props: {
           >
             <span class={`lamp ${tone(run)}`} aria-hidden="true" />
             <span class="run-name" title={run.argv.join(" ")}>
-              {printable(run.name, 80)} <span class="m t2">{printable(argumentsOf(run), 120)}</span>
+              {printable(run.name, 80)} <Words text={printable(argumentsOf(run), 120)} />
             </span>
             <span class="mi t3">{startedAt(run)}</span>
             <span class="run-more mi t3">
               {runWords(run)} · {run.level}
-              {run.pid > 0 ? ` · pid ${run.pid}` : ""}
+              {run.pid > 0 ? ` · pid\u00a0${run.pid}` : ""}
             </span>
             <Show when={outcomeOf(run) === "interrupted" ? "" : run.error}>
               <span class="run-more small brk ell" title={run.error}>

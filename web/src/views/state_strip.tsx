@@ -74,9 +74,8 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     props.store.cursor();
     props.store.stop();
     const graph = props.store.model()?.graph;
-    return graph === undefined
-      ? undefined
-      : progressOf(graph, props.store.shown(), seenStep(props.store));
+    const now = graph && progressOf(graph, props.store.shown(), seenStep(props.store));
+    return now !== undefined && now.total > 0 ? now : undefined;
   });
   const after = createMemo(() => {
     beat();
@@ -137,7 +136,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
           <span class="vr wide" aria-hidden="true" />
           <span class="k lcd-phase">{phase()}</span>
         </Show>
-        <Show when={(progress()?.total ?? 0) > 0}>
+        <Show when={progress()}>
           <span class="lcd-strip wide" aria-hidden="true">
             <For each={progress()?.phases ?? []}>
               {(phase) => (

@@ -161,6 +161,8 @@ export function BreakpointForm(props: {
       <input
         ref={target}
         class="m bp-target"
+        classList={{ bad: fault() !== "" && faulty() !== undefined }}
+        aria-invalid={fault() !== "" && faulty() !== undefined}
         aria-label="Where"
         list="bp-names"
         spellcheck={false}
@@ -195,8 +197,8 @@ export function BreakpointForm(props: {
         spellcheck={false}
         value={condition()}
         data-testid="breakpoint-condition"
-        classList={{ bad: fault() !== "" }}
-        aria-invalid={fault() !== ""}
+        classList={{ bad: fault() !== "" && faulty() === undefined }}
+        aria-invalid={fault() !== "" && faulty() === undefined}
         onInput={(event) => setCondition(event.currentTarget.value)}
       />
       <span class="form-does">
@@ -214,6 +216,7 @@ export function BreakpointForm(props: {
         </button>
         <IconButton small icon="close" label="Cancel" onClick={() => props.onClose()} />
       </span>
+      <FieldError text={fault()} condition={faulty() ?? condition()} />
       <Show when={more()}>
         <div class="bp-more">
           <label>
@@ -248,7 +251,6 @@ export function BreakpointForm(props: {
           />
         </div>
       </Show>
-      <FieldError text={fault()} condition={faulty() ?? condition()} />
     </form>
   );
 }

@@ -63,8 +63,8 @@ export interface GraphPaneProps {
   readonly path: GraphPath | undefined;
   /** What watches have found, by node. */
   readonly marked: MarkedNodes;
-  /** Lies over the graph, above the legend. */
-  readonly hint?: JSX.Element;
+  /** What lies over the graph, above the legend. */
+  readonly notes?: JSX.Element;
   toggleBreakpoint(node: number): void;
   onView(view: GraphView | undefined): void;
 }
@@ -148,7 +148,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <div class="graph-column">
           <div class="graph-room">
             <div class="graph-host" ref={host} data-testid="graph" />
-            {props.hint}
+            {props.notes}
           </div>
           <Show when={props.ui.legend()}>
             <Legend

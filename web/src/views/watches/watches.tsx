@@ -7,7 +7,7 @@
 
 import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
-import { formatCount } from "@/base/numbers";
+import { plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { type Watches as Model, shortText } from "@/store/debugger/watches";
 import { AnswerPane } from "@/views/watches/answer";
@@ -211,9 +211,7 @@ function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): voi
           </button>
         </Show>
       </span>
-      <span class="m r watch-hits" title="Number of hits">
-        {formatCount(status().hits)}
-      </span>
+      <span class="mi t2 r watch-hits">{plural(status().hits, "hit")}</span>
       <span class="bp-acts">
         <IconButton
           small
