@@ -257,6 +257,8 @@ def test_the_search_says_what_it_is(start: Start, page: Page) -> None:
     page.goto(start("run", "--no-browser", SAMPLE, "--epochs", "1").address)
     expect(by(page, "state")).to_contain_text("Stopped")
     expect(page.locator(".palette-open")).to_contain_text("Find", use_inner_text=True)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    eventually(page, INSIDE, True, [".palette-open .icon", ".palette-open"])
     page.keyboard.press("Control+k")
     expect(by(page, "palette-input")).to_have_accessible_name("Find a node, a scope or a command")
 

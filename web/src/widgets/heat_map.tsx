@@ -13,7 +13,7 @@ import { Canvas, type Surface } from "@/widgets/canvas";
 // How far from square a cell may be drawn, so that a narrow matrix is still seen.
 const STRETCH = 4;
 /** As wide and as high as this, a picture keeps its proportions, px. */
-const ENOUGH = 64;
+const ENOUGH = 96;
 /** Greatest width and height of the picture, and of a cell of a small tensor, px. */
 const ROOM = 192;
 const LARGEST_CELL = 28;

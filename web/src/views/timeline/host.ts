@@ -194,8 +194,9 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
 /** Where the time went, the most first: `data loading 99 ms, operations 1.1 ms`. */
 export function partWords(parts: Readonly<Record<TimePart, number>>, short = false): string {
   const rest = parts.between;
+  const operations = short ? "ops" : "operations";
   const sums: readonly (readonly [string, number])[] = [
-    ["operations", parts.forward + parts.backward + parts.optimizer + parts.other],
+    [operations, parts.forward + parts.backward + parts.optimizer + parts.other],
     [short ? "data" : "data loading", parts.data],
     ["waiting", parts.waiting],
     ["Python", parts.python],
@@ -204,7 +205,7 @@ export function partWords(parts: Readonly<Record<TimePart, number>>, short = fal
   ];
   const whole = sums.reduce((sum, [, ns]) => sum + ns, 0);
   return sums
-    .filter(([name, ns]) => ns > whole * 0.001 || (name === "operations" && ns > 0))
+    .filter(([name, ns]) => ns > whole * (short ? 0.01 : 0.001) || (name === operations && ns > 0))
     .sort((a, b) => b[1] - a[1])
     .map(([name, ns]) => `${name} ${formatDuration(ns)}`)
     .join(", ");

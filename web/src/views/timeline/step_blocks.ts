@@ -101,7 +101,7 @@ export function blockWords(
   block: StepBlock,
   { running = false, partial = false, timed = true, short = false } = {},
 ): string {
-  const took = `${blockName(block)} · ${formatDuration(block.end - block.start)}${running ? " so far" : ""}`;
+  const took = `${blockName(block)} · ${formatDuration(block.end - block.start)}${running && !short ? " so far" : ""}`;
   if (block.leftOut > 0 && block.first === block.last) return `${took}, not observed`;
   const holder = short ? "held" : "held by the debugger for";
   const heldText = block.parts.held > 0 ? `; ${holder} ${formatDuration(block.parts.held)}` : "";

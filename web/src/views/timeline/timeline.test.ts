@@ -251,9 +251,8 @@ test("a step says where its time went, the most first", () => {
     "step 12 · 101\u202fms: data loading 99.0\u202fms, operations 1.10\u202fms, " +
       "Python 900\u202fµs; held by the debugger for 12.3\u202fs",
   );
-  expect(blockWords(block, { short: true })).toBe(
-    "step 12 · 101\u202fms: data 99.0\u202fms, operations 1.10\u202fms, Python 900\u202fµs; " +
-      "held 12.3\u202fs",
+  expect(blockWords(block, { short: true, running: true })).toBe(
+    "step 12 · 101\u202fms: data 99.0\u202fms, ops 1.10\u202fms; held 12.3\u202fs",
   );
   // Of what a library runs without telling its time, no share is told.
   expect(blockWords({ ...block, parts: { ...parts, held: 0 } }, { timed: false })).toBe(
