@@ -472,3 +472,16 @@ def test_a_value_without_elements_says_so(start: Start, page: Page, tmp_path: Pa
     go_to(page, "tanh")
     expect(by(page, "inspector-value")).to_contain_text("No elements")
     expect(page.get_by_role("radio", name="Numbers")).to_have_count(0)
+
+
+def test_the_state_of_a_run_without_operations_is_whole(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / "unseen.py"
+    path.write_text("import numpy as np\nprint(np.ones(3).sum())\n")
+    page.goto(start("run", "--no-browser", path).address)
+    expect(by(page, "state")).to_have_text("Finished")
+    for width in (1280, 1600):
+        page.set_viewport_size({"width": width, "height": 800})
+        eventually(page, CUT_TEXTS, [], ".lcd-state")
+    expect(by(page, "summary")).to_contain_text("Nothing: no operation was observed.")

@@ -9,6 +9,7 @@ import {
   measureWords,
   readCompare,
   ruleWords,
+  worseFirst,
   writeCompare,
 } from "@/store/history/compare";
 import { node, tensor } from "@/wire/fixtures";
@@ -104,6 +105,13 @@ describe("links", () => {
   it("name each kernel once", () => {
     expect(kernelsOf(links, FUNCTION.nodes).map((node) => node.id)).toEqual([9, 4]);
   });
+});
+
+it("the largest of errors that are alike otherwise comes first", () => {
+  const measure = (mismatched: number, max_abs: number, nan = 0) =>
+    ({ nan: [0, nan], inf: [0, 0], mismatched, max_abs }) as unknown as Measure;
+  const sorted = [measure(1, 6.58), measure(0, 90), measure(1, 51.4), measure(0, 0, 1)];
+  expect(sorted.sort(worseFirst).map((each) => each.max_abs)).toEqual([0, 51.4, 6.58, 90]);
 });
 
 describe("words", () => {

@@ -99,16 +99,21 @@ export function worstOf(node: ComparedNode): Measure | undefined {
   let worstSoFar: Measure | undefined;
   for (const { worst } of node.values) {
     if (worst === null || worst.source === "none") continue;
-    if (worstSoFar === undefined || badness(worst) > badness(worstSoFar)) worstSoFar = worst;
+    if (worstSoFar === undefined || worseFirst(worst, worstSoFar) < 0) worstSoFar = worst;
   }
   return worstSoFar;
 }
 
-/** For putting errors in order: what is beyond the tolerance first, then by size. */
-export function badness(measure: Measure): number {
+/** The order of errors: by other NaN and Inf, by the share beyond the tolerance, by size. */
+export function worseFirst(a: Measure, b: Measure): number {
+  const [one, other] = [badness(a), badness(b)];
+  const at = one.findIndex((number, i) => number !== other[i]);
+  return at < 0 ? 0 : (other[at] ?? 0) - (one[at] ?? 0);
+}
+
+function badness(measure: Measure): readonly number[] {
   const odd = measure.nan[0] !== measure.nan[1] || measure.inf[0] !== measure.inf[1];
-  const share = measure.mismatched ?? 0;
-  return (odd ? 1e300 : 0) + (share > 0 ? 1e100 * (1 + share) : 0) + (measure.max_abs ?? 0);
+  return [odd ? 1 : 0, measure.mismatched ?? 0, measure.max_abs ?? 0];
 }
 
 /** NaN and Inf that are not the same in both, in words; empty if they are. */

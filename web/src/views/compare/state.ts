@@ -6,11 +6,11 @@
 
 import { type Accessor, createEffect, createMemo, createSignal, on } from "solid-js";
 import {
-  badness,
   type CompareAddress,
   type Links,
   linksOf,
   type Picked,
+  worseFirst,
   worstOf,
 } from "@/store/history/compare";
 import { get } from "@/wire/rest";
@@ -170,7 +170,7 @@ export function createCompare(first: CompareAddress): CompareState {
           const worst = worstOf(node);
           return worst === undefined || worst.equal || node.eager === 0 ? [] : [{ node, worst }];
         })
-        .sort((a, b) => badness(b.worst) - badness(a.worst));
+        .sort((a, b) => worseFirst(a.worst, b.worst));
       const now = picked();
       const at = ranked.findIndex(({ node }) => now?.side === "eager" && node.eager === now.id);
       const next = ranked[(at + 1) % Math.max(1, ranked.length)];

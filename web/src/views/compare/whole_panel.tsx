@@ -7,7 +7,7 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { badness, errorWords, worstOf } from "@/store/history/compare";
+import { errorWords, worseFirst, worstOf } from "@/store/history/compare";
 import { Fact, Name, ratio } from "@/views/compare/facts";
 import type { CompareState } from "@/views/compare/state";
 import { seldomWords, timeRows, timingOf, WholeTimes } from "@/views/compare/whole_times";
@@ -27,7 +27,7 @@ export function Whole(props: {
         const worst = worstOf(node);
         return worst === undefined ? [] : [{ node, worst }];
       })
-      .sort((a, b) => badness(b.worst) - badness(a.worst)),
+      .sort((a, b) => worseFirst(a.worst, b.worst)),
   );
   const off = () => errors().filter(({ worst }) => !worst.equal);
   const slow = createMemo(() =>

@@ -17,6 +17,7 @@ test.each([
   [[64, 2], "1.000"],
   [[2, 64], "3.000"],
   [[0, 0], "1.000"],
+  [[64, 96], "1.000"],
 ] as const)("a picture of %j has the proportions %s", (grid, shape) => {
   expect(shapeOf(grid)).toBe(shape);
 });

@@ -36,9 +36,10 @@ export function channelAxis(shape: readonly number[]): number {
   return shape.slice(0, -2).findLastIndex((size) => size > 1);
 }
 
-/** The proportions of a channel's picture; of one that is narrow, no more than 3 to 1. */
+/** The proportions of what is shown of a channel; where it is narrow, no more than 3 to 1. */
 export function shapeOf([rows, cols]: readonly [number, number]): string {
-  const ratio = Math.max(1, cols) / Math.max(1, rows);
+  const side = (cells: number) => Math.max(1, Math.min(SIDE, cells));
+  const ratio = side(cols) / side(rows);
   return Math.min(3, Math.max(1, ratio)).toFixed(3);
 }
 

@@ -57,7 +57,7 @@ const MOST_STEPS = 30;
 const FEW_STEPS = 3;
 const MOST_BLOCKS = 800;
 /** Empty at the end of the line above, px. */
-const BAR_END = 12;
+const BAR_END = 4;
 /** Width of a character of the line above, px. */
 const CHARACTER = 6;
 /** Of the words at the pointer with their distance from the edge, px. */
