@@ -106,8 +106,9 @@ class Popen(subprocess.Popen[Any]):
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if self._reply is None:
             return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]
-        wait_s = 0 if wait_flags & os.WNOHANG else None
-        if not select.select([self._reply], [], [], wait_s)[0]:
+        answered = select.poll()  # `select.select` takes no high numbers
+        answered.register(self._reply, select.POLLIN)
+        if not answered.poll(0 if wait_flags & os.WNOHANG else None):
             return 0, 0
         status = self._reply.recv(64)
         self._reply.close()

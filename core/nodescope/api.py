@@ -131,10 +131,9 @@ class Run:
         self._say = say or telling.say
         self._link: Link | None = None
         self._controller: Controller | None = None
-        self._active = False
+        self._active, self._unsaved = False, ""
         self._saved: ProjectSettings | None = None
         self._sampler: Sampler | None = None
-        self._unsaved = ""
         self._faults: list[str] = []
         self.advice: Advice | None = None
         """Once it has finished: what to do, if nothing was seen of the program."""
@@ -165,7 +164,8 @@ class Run:
         )  # fmt: skip
         self.gate: Gate | None = None
         self.watching: LiveWatches | None = None
-        self.uncaught = Uncaught(self.recorder.thread_seq, self._readable, self._say)
+        self.uncaught = Uncaught(self.recorder.thread_seq, lambda: self.step,
+                                 self._readable, self._say)  # fmt: skip
         self.bus.add(self.recorder)
         levels = {level, *(chosen for _, chosen in self._selected.selections)}
         arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))

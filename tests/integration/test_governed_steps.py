@@ -20,6 +20,7 @@ from nodescope.record.governor import governor
 from nodescope.record.governor.governor import Governor
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.recording import Recording
+from nodescope.record.rows import FAILED
 
 STEPS = 120
 STRICT = 1.05
@@ -233,3 +234,48 @@ def test_a_run_that_costs_little_is_kept_whole_by_default(
     assert result is not None
     assert (result.lowered, result.steps_left_out, result.summaries) == (0, 0, 0)
     assert summaries == ran
+
+
+def test_an_operation_that_raises_in_a_step_that_was_left_out_is_seen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    model = nn.Sequential(nn.Linear(6, 8, rng=rng), nn.Linear(8, 4, rng=rng))
+
+    def run_until_it_raises() -> None:
+        for step in ns.steps(range(1, 5)):
+            x = ns.tensor(np.ones((5, 6 if step < 3 else 7)), name="x")
+            with ns.name_scope("model"):
+                model(x)
+
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
+        run.bus.leaves_out = lambda step: step > 1
+        with pytest.raises(ShapeError) as raised:
+            run_until_it_raises()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        nodes = {node.node.id: node.node for node in recording.nodes()}
+        (failed,) = [row for row in recording.executions() if row.flags & FAILED]
+        text = recording.failure(failed.seq)
+        observed = {row.node for row in recording.executions() if row.step == 1}
+    assert (nodes[failed.node].op, failed.step) == ("matmul", 3)
+    assert failed.node == min(node.id for node in nodes.values() if node.op == "matmul")
+    assert text == f"ShapeError: {raised.value}"
+    assert set(nodes) == observed  # none is new
+
+
+def test_of_several_operations_in_a_line_the_one_with_the_same_parameter_raised(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(3)
+    q, k = (ns.parameter(rng.standard_normal(shape), name=name)
+            for name, shape in (("q", (6, 6)), ("k", (6, 6))))  # fmt: skip
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
+        run.bus.leaves_out = lambda step: step > 1
+        for step in ns.steps(range(1, 3)):
+            x = ns.tensor(np.ones((5, 6)), name="x")
+            y = x if step == 1 else ns.tensor(np.ones((5, 7)))
+            with contextlib.suppress(ShapeError):
+                _ = x @ q, y @ k
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        nodes = {node.node.id: node.node for node in recording.nodes()}
+        (failed,) = [row for row in recording.executions() if row.flags & FAILED]
+        (with_k,) = [node.outputs[0] for node in nodes.values() if node.name == "k"]
+    assert with_k in nodes[failed.node].inputs

@@ -39,6 +39,9 @@ _asarray = np.asarray
 # None while nobody observes and no thread has the tape switched off; else what runs every op.
 _slow: Run | None = None
 
+# While a step is left out: takes an op that raised, with its inputs and attributes, and the error.
+_left_out: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None = None
+
 operators: dict[str, Op] = {}
 """The binary operators that are methods of `Tensor`, by method name."""
 
@@ -47,6 +50,14 @@ def set_slow(run: Run | None) -> None:
     """Send every op through ``run``, or none with None. Only `engine.dispatch_mode` calls this."""
     global _slow
     _slow = run
+
+
+def set_left_out(
+    raised: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None,
+) -> None:
+    """Who is told of ops that raise, until None. Only `engine.dispatch_mode` calls this."""
+    global _left_out
+    _left_out = raised
 
 
 def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
@@ -72,7 +83,7 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tenso
     try:
         data = op.impl(*arrays, **attrs)
     except Exception as error:
-        raise explained(op, inputs, attrs, error) from cause(error)
+        raise _raised(op, inputs, attrs, error) from cause(error)
     if data.__class__ is not _ndarray:
         if data.__class__ is tuple:
             return several(op, inputs, attrs, data, tracked)  # type: ignore[no-any-return]
@@ -103,6 +114,14 @@ def several(
         for result in results:
             result.edge = None
     return results
+
+
+def _raised(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
+    """The error to raise for a failed impl; whoever leaves this step out is told."""
+    message = explained(op, inputs, attrs, error)
+    if _left_out is not None:
+        _left_out(op, inputs, attrs, message)
+    return message
 
 
 def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
@@ -164,7 +183,7 @@ def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
             try:
                 data = impl(self.data, other.data)
             except Exception as error:
-                raise explained(op, (self, other), NO_ATTRS, error) from cause(error)
+                raise _raised(op, (self, other), NO_ATTRS, error) from cause(error)
             if data.__class__ is not _ndarray:
                 data = _asarray(data)
             result = _new(Tensor)

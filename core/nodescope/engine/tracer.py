@@ -13,6 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -286,6 +287,38 @@ class Tracer:
     ) -> None:  # fmt: skip
         """Emit that a node raised."""
         self.emitter.failed(entry, live, step, state.thread, start, error)
+
+    def raised(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> None:
+        """Emit that an op raised in a step that is left out, as an execution in that step.
+
+        Its node is that of the same line, where an observed step had one; else a new one.
+        """
+        state, emitter = current(), self.emitter
+        if state.builder is not None:
+            return
+        start = _now()
+        inputs = tuple(map(settled, inputs))
+        tensors = [value for value in inputs if value.__class__ is Tensor]
+        live = tuple(tensor.data for tensor in tensors)
+        cursor = emitter.cursor(state, emitter.token(state))
+        nth, entries = slot = cursor.slots.get(op.name) or cursor.slot(op.name)
+        source = state.source or user_source()
+
+        def same_inputs(entry: Entry) -> int:
+            ids = (getattr(tensor, "_vid", 0) for tensor in tensors)
+            return sum(map(eq, entry.inputs, ids))
+
+        at_line = [
+            entry
+            for entry in entries
+            if entry.node.source == source and len(entry.inputs) == len(tensors)
+        ]
+        entry = max(at_line, key=same_inputs, default=None)
+        if entry is None:
+            key, live, _, _ = self._inputs(inputs)
+            slot[0] = nth + 1
+            entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
+        self.failed(entry, live, emitter.step, state, start, error)
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
         """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge.

@@ -38,6 +38,7 @@ class Uncaught:
 
     Args:
         seq_source: Gives the calling thread's last recorded seq.
+        step_source: Gives the number of the current step.
         recording: Opens the recording, written up to now; None if there is none.
         say: Takes a line for the user.
     """
@@ -45,11 +46,13 @@ class Uncaught:
     def __init__(
         self,
         seq_source: Callable[[], int],
+        step_source: Callable[[], int],
         recording: Callable[[], Recording | None],
         say: Callable[[str], None],
     ) -> None:
         self.gate: Gate | None = None
-        self._seq_source, self._recording, self._say = seq_source, recording, say
+        self._seq_source, self._step_source = seq_source, step_source
+        self._recording, self._say = recording, say
         self._hooks: list[tuple[Any, str, Any, Any]] = []
 
     def raised(self, error: BaseException | None) -> None:
@@ -66,9 +69,11 @@ class Uncaught:
             last = self._last(seq, thread)
             if last is None or last.error == error_line(error):
                 return  # nothing to show, or the node that raised has stopped already
+            step = max(self._step_source(), last.step)  # it may have been left out
             gate.raised(
-                Raised(last.node, last.step, last.seq, thread, error_line(error), frames_of(error))
-            )
+                Raised(last.node, last.step, last.seq, thread, error_line(error), frames_of(error),
+                       in_step=step)
+            )  # fmt: skip
         except KeyboardInterrupt:
             pass
         except Exception as fault:

@@ -150,6 +150,7 @@ class Raised(msgspec.Struct, frozen=True):
         node, step, seq: The last execution before it.
         error: As text, ``ValueError: no``.
         stack: Where it was raised, innermost frame first.
+        in_step: The step that it was raised in, or after.
     """
 
     node: Node
@@ -158,6 +159,7 @@ class Raised(msgspec.Struct, frozen=True):
     thread: int
     error: str
     stack: tuple[Frame, ...] = ()
+    in_step: int = 0
 
 
 class StackRead(msgspec.Struct, frozen=True):

@@ -262,6 +262,10 @@ def _raised(state: SessionState, at: Raised) -> Result:
     if state.phase != "running" or not may_stop(state) or not state.stop_on_exception:
         return state, ()
     where = f" at {os.path.basename(at.stack[0].file)}:{at.stack[0].line}" if at.stack else ""
+    ran = f"{at.node.name} ran last"
+    if at.in_step > at.step:
+        where += f" in step {at.in_step} or after it, where nothing was observed"
+        ran += f", in step {at.step}"
     stop = Stop(
         reason="exception",
         node=at.node.id,
@@ -271,7 +275,7 @@ def _raised(state: SessionState, at: Raised) -> Result:
         step=at.step,
         seq=at.seq,
         thread=at.thread,
-        text=f"The program raises {at.error}{where}; {at.node.name} ran last",
+        text=f"The program raises {at.error}{where}; {ran}",
         error=at.error,
     )
     after = msgspec.structs.replace(state, phase="stopped", stop=stop, goal=None, alone=())

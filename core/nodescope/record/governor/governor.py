@@ -221,7 +221,7 @@ class Governor:
                 return
             self._concluded = True
             if error and self.steps.in_the_dark:
-                self._tell(raised(self.steps.step))
+                self._tell_end(raised(self.steps.step))
             self.steps.end()
             self._due_ns = _NEVER
             self._nodes.look(self._window(self._bus.ran_ns()))

@@ -77,11 +77,11 @@ def forbidden(slowdown: float, limit: float, reason: str) -> str:
 
 
 def raised(step: int) -> str:
-    """One line about a program that raised where nobody looked."""
+    """One line about a program that raised in a step that was left out."""
     return (
         f"the program raised in step {step} or after it, and what ran there was not observed, to "
-        "stay within the limit: if it raised there, none of its nodes was recorded; run again with "
-        "--max-slowdown 0 to see which one it was"
+        "stay within the limit, except for an operation that raised; --max-slowdown 0 observes "
+        "every step"
     )
 
 
