@@ -423,6 +423,7 @@ class Bus:
             raises.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         held_ns: How long the debugger has held the program so far; the gate adds to it.
+        watched_ns: What watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
     """
 
@@ -437,6 +438,7 @@ class Bus:
         "on_fault",
         "origin_ns",
         "probes",
+        "watched_ns",
     )
 
     def __init__(self) -> None:
@@ -445,7 +447,7 @@ class Bus:
         self.leaves_out: Callable[[int], bool] | None = None
         self.leaves_out_call: Callable[[int], bool] | None = None
         self.origin_ns = time.perf_counter_ns()
-        self.held_ns = 0
+        self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
         self._lock = threading.RLock()  # a signal handler may stop the program here, too
         self._wanted: dict[int, tuple[object, Demand]] = {}
@@ -463,7 +465,7 @@ class Bus:
     def begin(self) -> int:
         """The run begins now; the wall time, in nanoseconds since 1970."""
         self.origin_ns = time.perf_counter_ns()
-        self.held_ns = 0
+        self.held_ns = self.watched_ns = 0
         return time.time_ns()
 
     def now_ns(self) -> int:

@@ -9,6 +9,7 @@ nothing except through its actions.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -70,6 +71,7 @@ class LiveWatches:
 
     def emit(self, event: Event) -> None:
         """Take one event: ask the watches of it."""
+        began = time.perf_counter_ns()
         try:
             if type(event) is NodeFinished:
                 while self._missed:
@@ -79,6 +81,7 @@ class LiveWatches:
             self._watcher.emit(event)
         finally:
             self._here.event = None
+            self._bus.watched_ns += time.perf_counter_ns() - began
 
     def replace(self, texts: Iterable[str]) -> None:
         """Make these the whole set, as they are written.

@@ -228,7 +228,7 @@ class Governor:
             governed = self.governed()
             self._recorder.add(governed)
         if self._accounts:
-            if self._chosen:
+            if self._chosen or (governed.because and governed.slowdown > governed.limit):
                 self._tell_end(ended(governed))
             elif governed.lowered or governed.steps_left_out:
                 self._tell_end(kept(self._recorder.keeping(), governed))
@@ -268,7 +268,8 @@ class Governor:
 
     def _spent(self) -> Spent:
         written_ns = self._recorder.writer_ns()
-        return Spent(self._spent_ns, self._traced_ns, self._fresh_nodes, written_ns)
+        observing_ns = self._spent_ns + self._bus.watched_ns
+        return Spent(observing_ns, self._traced_ns, self._fresh_nodes, written_ns)
 
     # ------------------------------------------------------------ nodes, without steps
 

@@ -248,6 +248,8 @@ def at_an_exception() -> None:
     raised = play(session()).give(RAISED)
     raised.expect(effect(Hold), stopped("exception", MEAN, text="ValueError: no at train.py:12"))
     assert raised.state.stop.error == "ValueError: no"
+    unseen = msgspec.structs.replace(RAISED, in_step=5)  # which was left out
+    play(session()).give(unseen).expect(stopped("exception", MEAN, text="in step 5 or after it"))
     raised.give(StepNode()).expect(running, effect(Release))
     play(session(expects_controller=False)).expect(running).give(RAISED)
     alone = play(session()).give(ControllersChanged(0, 0.0), Tick(CONTROLLER_GRACE_S))
