@@ -96,9 +96,10 @@ def outcome_word(run: Glance) -> str:
 
 def _duration(ns: int) -> str:
     seconds = ns / 1e9
-    if seconds >= 60:
+    if seconds >= 59.995:  # what would be rounded up to the next unit has that unit
+        seconds = max(seconds, 60.0)
         return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.2f} s" if seconds >= 0.9995 else f"{seconds * 1e3:.0f} ms"
 
 
 def _size(nbytes: float) -> str:

@@ -10,6 +10,7 @@ import pytest
 import nodescope as ns
 from nodescope.api import Run
 from nodescope.cli import main
+from nodescope.cli.runs import _duration
 
 
 def record(path: Path, *argv: str, status: int = 0, error: str = "") -> None:
@@ -61,3 +62,14 @@ def test_what_is_here_and_elsewhere(
     assert "status 7" in shown
     assert main(["runs", "-n", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "and 2 older; -n lists more"
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (999_400_000, "999 ms"), (999_600_000, "1.00 s"), (59_994_000_000, "59.99 s"),
+        (59_996_000_000, "1 min 00 s"), (125_000_000_000, "2 min 05 s"),
+    ],
+)  # fmt: skip
+def test_times_have_the_unit_that_they_are_rounded_to(nanoseconds: int, text: str) -> None:
+    assert _duration(nanoseconds) == text

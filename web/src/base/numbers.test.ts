@@ -50,6 +50,13 @@ describe("units", () => {
     [2.5e9, "2.50\u202fs"],
     [125e9, "2\u202fmin 05\u202fs"],
     [-100e6, "−100\u202fms"],
+    [999_600_000, "1.00\u202fs"],
+    [999_499_999, "999\u202fms"],
+    [999_999, "1.00\u202fms"],
+    [999.7, "1.00\u202fµs"],
+    [9_996, "10.0\u202fµs"],
+    [99_960_000, "100\u202fms"],
+    [59_960_000_000, "1\u202fmin 00\u202fs"],
   ])("%d ns reads %s", (ns, text) => expect(formatDuration(ns)).toBe(text));
 
   test.each([
@@ -57,6 +64,8 @@ describe("units", () => {
     [2 * 1024 ** 2, "2.00\u202fMiB"],
     [256 * 1024, "256\u202fKiB"],
     [48.2 * 1024 ** 2, "48.2\u202fMiB"],
+    [1023, "1023\u202fB"],
+    [1024 ** 2 - 1, "1.00\u202fMiB"],
   ])("%d bytes read %s", (bytes, text) => expect(formatBytes(bytes)).toBe(text));
 
   test("shapes, counts and words", () => {

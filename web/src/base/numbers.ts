@@ -44,11 +44,11 @@ export function formatBytes(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let rest = bytes;
   let unit = 0;
-  while (rest >= 1024 && unit < units.length - 1) {
+  while (rest >= 1023.5 && unit < units.length - 1) {
     rest /= 1024;
     unit += 1;
   }
-  const text = unit === 0 ? String(rest) : rest.toFixed(rest >= 100 ? 0 : rest >= 10 ? 1 : 2);
+  const text = unit === 0 ? String(rest) : rest.toFixed(rest >= 99.95 ? 0 : rest >= 9.995 ? 1 : 2);
   return `${text}${THIN}${units[unit]}`;
 }
 
@@ -56,18 +56,25 @@ export function formatBytes(bytes: number): string {
 export function formatDuration(ns: number): string {
   if (!Number.isFinite(ns)) return "–";
   const size = Math.abs(ns);
-  if (size >= 60e9) {
+  // What would be rounded up to the next unit has that unit: never "1000 ms".
+  if (size >= 59.95e9) {
     const seconds = Math.round(size / 1e9);
     const rest = String(seconds % 60).padStart(2, "0");
     return `${ns < 0 ? MINUS : ""}${Math.floor(seconds / 60)}${THIN}min ${rest}${THIN}s`;
   }
   const [scale, unit] =
-    size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"] : size >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+    size >= 999.5e6
+      ? [1e9, "s"]
+      : size >= 999.5e3
+        ? [1e6, "ms"]
+        : size >= 999.5
+          ? [1e3, "µs"]
+          : [1, "ns"];
   const amount = size / scale;
   const text =
-    scale === 1 || amount >= 100
+    scale === 1 || amount >= 99.95
       ? amount.toFixed(0)
-      : amount >= 10
+      : amount >= 9.995
         ? amount.toFixed(1)
         : amount.toFixed(2);
   return `${ns < 0 ? MINUS : ""}${text}${THIN}${unit}`;
