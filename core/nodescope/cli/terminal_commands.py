@@ -175,10 +175,9 @@ class Console:
             frame = self._controller.frames()[0]
             code = f"  {clean(frame.code)}" if frame.code else ""
             self._say(self._paint(f"  {place(frame.file, frame.line)}{code}", "dim"))
-        values = self._controller.outputs(at)
-        if at.when == "before":
-            values = self._controller.inputs(at)
-        for value in values:
+        # A node that raised has no results; what it was given is what is wrong.
+        inputs = at.when == "before" or at.error != ""
+        for value in self._controller.inputs(at) if inputs else self._controller.outputs(at):
             self._value(value, at)
         for number, text in self._watches.items():
             self._say(f"  w{number} {text} = {self._watched(text)}")

@@ -230,6 +230,7 @@ def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     assert done.returncode == 1
     replies = answers(done)
     assert replies[0][1][0].startswith("inv raises MatrixError: inv: singular")
+    assert any("inputs[0] tensor: float64 2×2" in line for line in replies[0][1])
     assert any("the node raised MatrixError" in line for line in replies[1][1])
     plain = nodescope(tmp_path, *UNSTOPPED, "script.py")
     assert plain.returncode == 1
