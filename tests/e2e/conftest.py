@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, ViewportSize, expect, sync_playwright
 
 from tests import forked
 from tests.e2e import chromium, slowness
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "digits_mlp.py"
 # A busy machine is slow to paint; what never comes fails all the same.
 expect.set_options(timeout=TIMEOUT_S * 1000)
+SIZE: ViewportSize = {"width": 1600, "height": 1000}
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 
@@ -118,19 +119,91 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture
-def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A fresh page, 1600 x 1000, dark. A script error on it fails the test."""
-    slow = request.config.getoption("--slow-page")
-    context = browser.new_context(
-        viewport={"width": 1600, "height": 1000}, color_scheme="dark", accept_downloads=True
-    )
-    if slow > 1:
-        slowness.delay_answers(context, slow)
-        context.on("page", lambda page: slowness.throttle(page, slow))
-    opened = context.new_page()
-    faults: list[str] = []
-    opened.on("pageerror", lambda error: faults.append(str(error)))
+class Window:
+    """A window of the browser, kept for the next test: a new one costs a second of a processor.
+
+    Invariant: what `cleared` returns is as in a new window: no cookie, nothing stored, no route.
+    """
+
+    def __init__(self, browser: Browser, slow: float) -> None:
+        self._browser = browser
+        self._slow = slow
+        self._page: Page | None = None
+
+    def cleared(self) -> Page:
+        """Its page, 1600 x 1000, dark and empty, with the mouse outside."""
+        if self._page is not None and self._page.is_closed():
+            self.close()
+        if self._page is None:
+            self._page = self._opened()
+        page = self._page
+        for other in page.context.pages:
+            if other is not page:
+                other.close()
+        page.unroute_all()
+        page.set_viewport_size(SIZE)
+        page.mouse.move(-1, -1)
+        page.context.clear_cookies()
+        return page
+
+    def leave(self) -> None:
+        """Leave what is shown; the server and the page forget each other."""
+        page = self._page
+        if page is None or page.is_closed():
+            return
+        if page.url.startswith("http"):
+            page.evaluate("try { localStorage.clear() } catch {}")
+        page.goto("about:blank")
+
+    def close(self) -> None:
+        """Close it; the next test gets a new one."""
+        if self._page is not None:
+            self._page.context.close()
+        self._page = None
+
+    def _opened(self) -> Page:
+        context = self._browser.new_context(
+            viewport=SIZE, color_scheme="dark", accept_downloads=True
+        )
+        if self._slow > 1:
+            slowness.delay_answers(context, self._slow)
+            context.on("page", lambda page: slowness.throttle(page, self._slow))
+        return context.new_page()
+
+
+@pytest.fixture(scope="package")
+def window(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Window]:
+    opened = Window(browser, request.config.getoption("--slow-page"))
     yield opened
-    context.close()
+    opened.close()
+
+
+@pytest.fixture
+def page(window: Window, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """An empty page, 1600 x 1000, dark. A script error on it fails the test.
+
+    Its window is closed after a test that failed; a test that adds scripts to it asks for
+    `page_of_its_own`.
+    """
+    failed = request.session.testsfailed
+    cleared = window.cleared()
+    faults: list[str] = []
+
+    def note(error: Error) -> None:
+        faults.append(str(error))
+
+    cleared.on("pageerror", note)
+    yield cleared
+    if request.session.testsfailed > failed:
+        window.close()
+    else:
+        window.leave()
+        cleared.remove_listener("pageerror", note)
     assert not faults, faults
+
+
+@pytest.fixture
+def page_of_its_own(page: Page, window: Window) -> Iterator[Page]:
+    """A page whose window no other test uses."""
+    yield page
+    window.close()

@@ -39,7 +39,10 @@ WebSocket.prototype.send = function (data) {
 """
 
 
-def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(start: Start, page: Page) -> None:
+def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(
+    start: Start, page_of_its_own: Page
+) -> None:
+    page = page_of_its_own
     page.add_init_script(CUTTABLE)
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)
@@ -59,7 +62,8 @@ def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(start: Start, page:
     expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
 
 
-def test_a_page_of_another_version_is_told_so(start: Start, page: Page) -> None:
+def test_a_page_of_another_version_is_told_so(start: Start, page_of_its_own: Page) -> None:
+    page = page_of_its_own
     page.add_init_script(OTHER_VERSION)
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)
