@@ -1,8 +1,9 @@
-"""What all tests share: the options ``--depth``, ``--planted``, ``--slow-page`` and others.
+"""What all tests share: the options ``--depth``, ``--each``, ``--planted`` and others.
 
-``--depth`` says how much is run (see `tests.depth`); ``--planted NAME`` puts a fault into the
-compiler for a whole run; ``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`);
-``--new-interpreters`` is for commands that tests start (see `tests.forked`).
+``--depth`` says how much is run (see `tests.depth`); ``--each`` makes a test of each case (see
+`tests.parts`); ``--planted NAME`` puts a fault into the compiler for a whole run; ``--slow-page
+FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` is for commands that
+tests start (see `tests.forked`).
 
 Invariant: no test leaves the program's mode other than it found it.
 """
@@ -21,7 +22,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.debug.project_settings import VARIABLE
-from tests import depth, forked, order
+from tests import depth, forked, order, parts
 
 TESTS = Path(__file__).parent
 
@@ -36,6 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--depth", choices=depth.DEPTHS, default="usual",
         help="how much of what is drawn at random is run; deep: all of it, and the marked tests",
+    )  # fmt: skip
+    parser.addoption(
+        "--each", action="store_true",
+        help="make a test of each case, where one test runs many; see tests/parts",
     )  # fmt: skip
     parser.addoption(
         "--planted", metavar="NAME",
@@ -55,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
     depth.choose(config.getoption("--depth"))
+    parts.choose(config.getoption("--each"))
     forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))
     # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

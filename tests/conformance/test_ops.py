@@ -28,6 +28,7 @@ from tests.conformance.op_cases import (
     takes,
 )
 from tests.depth import examples
+from tests.parts import in_parts
 
 ALL = list(ops.all_ops())
 PICKY = {"where", "isclose", "round", "nan_to_num"}  # elementwise, but sampled
@@ -169,6 +170,7 @@ def agrees(op: Op, sample: Sample) -> None:
         assert "depends on" in error.message  # noqa: PT017
 
 
+@in_parts(8)
 @pytest.mark.parametrize("op", SAMPLED, ids=name)
 def test_op(op: Op) -> None:
     result = samples(op)
@@ -177,6 +179,7 @@ def test_op(op: Op) -> None:
         check(op, sample)
 
 
+@in_parts(8)
 @pytest.mark.parametrize("op", SAMPLED_ANY, ids=name)
 def test_op_in_complex_numbers(op: Op) -> None:
     for given_sample in samples(op):
@@ -192,6 +195,7 @@ def test_op_in_complex_numbers(op: Op) -> None:
             check(op, sample)
 
 
+@in_parts(4)
 @pytest.mark.parametrize("op", SAMPLED_ANY, ids=name)
 def test_op_dtypes(op: Op) -> None:
     for sample in op.samples(np.random.default_rng(5)):
@@ -209,6 +213,7 @@ def smooth_ports(op: Op, sample: Sample) -> list[int]:
     ]  # fmt: skip
 
 
+@in_parts(4)
 @pytest.mark.parametrize("op", SMOOTH, ids=name)
 def test_second_derivative(op: Op) -> None:
     rng = np.random.default_rng(3)

@@ -20,6 +20,7 @@ from nodescope.ops.lowprecision import promote
 from nodescope.ops.op import Op, Sample
 from nodescope.record.recording import Recording
 from tests.conformance.op_cases import samples
+from tests.parts import in_parts
 
 BF = bfloat16()
 # One rounding of 8 or 11 significant bits, and what a few roundings inside of an op make of it.
@@ -82,6 +83,7 @@ def outputs(op: Op, sample: Sample, dtype: Any) -> Any:
 ALL = [op for op in ops.all_ops() if op.family not in ("control", "kernel", "leaf", "random")]
 
 
+@in_parts(6)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("op", ALL, ids=lambda op: op.name)
 def test_op(op: Op, dtype: str) -> None:

@@ -15,12 +15,14 @@ import nodescope as ns
 from nodescope import array_api
 from nodescope.errors import UsageError
 from tests.core.array_api.oracle import EXTENSIONS, FUNCTIONS, signature
+from tests.parts import in_parts
 
 EXTENDED = [f"{space}.{name}" for space, known in EXTENSIONS.items() for name in known]
 # Ours beyond the standard: they stand beside its dtypes.
 BEYOND = {"float16"}
 
 
+@in_parts(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_signature(name: str) -> None:
     assert signature(getattr(ns, name)) == signature(FUNCTIONS[name])

@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from nodescope.compare.measure import _measured, measure_arrays, measure_summaries
 from nodescope.record.summary import summarise
+from tests.parts import in_parts
 
 FLOATS = (np.float16, np.float32, np.float64)
 
@@ -45,6 +46,7 @@ def test_what_is_not_finite_is_counted() -> None:
     assert measure_arrays(a, a.copy()).equal
 
 
+@in_parts(2)
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint64", "float16", "float32", "float64", "longdouble", "complex64"]
 )

@@ -9,6 +9,7 @@ import pytest
 from nodescope import ops
 from nodescope.errors import RegistryError
 from nodescope.ops.op import Family
+from tests.parts import in_parts
 
 
 def test_ops_are_found_and_near_names_suggested() -> None:
@@ -19,6 +20,7 @@ def test_ops_are_found_and_near_names_suggested() -> None:
         ops.register(ops.get("add"))
 
 
+@in_parts(1)
 @pytest.mark.parametrize("op", list(ops.all_ops()), ids=lambda op: op.name)
 def test_every_op_is_described(op: ops.Op) -> None:
     assert op.family in get_args(Family)

@@ -16,6 +16,7 @@ from nodescope.passes.simplify import direct
 from nodescope.passes.simplify_rules import RULES
 from tests.core.passes.checking import check, lowered, nasty, ops_of, rules
 from tests.depth import is_deep
+from tests.parts import in_parts
 
 DTYPES = {
     "b": ["bool"],
@@ -68,6 +69,7 @@ def filled(dtype):
     return constant
 
 
+@in_parts(8)
 @pytest.mark.parametrize("rule", RULES, ids=lambda item: f"{item.name}: {item.before}")
 def test_a_pattern_is_found_and_nobody_can_tell(rule):
     fired = 0

@@ -29,6 +29,7 @@ from nodescope.debug.expressions.builtins import (
 from nodescope.debug.expressions.compiler import compile_condition, compile_expression
 from nodescope.errors import ConditionError
 from tests.depth import examples
+from tests.parts import in_parts
 
 DTYPES = (
     "bool", "int8", "uint8", "int64", "uint64", "float16", "float32", "float64", ">f4",
@@ -163,6 +164,7 @@ SIGNALLING = {
 }
 
 
+@in_parts(3)
 @pytest.mark.parametrize("dtype", SIGNALLING)
 @pytest.mark.parametrize("count", [1, 3, 40])
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from nodescope.debug.watch.rule import TARGETS, Example, Setting
 from nodescope.debug.watch.watch import Watch, describe, parse_watch
 from nodescope.ops import get as op
 from tests.core.debug.watch.driving import Program, events_of, watched
+from tests.parts import in_parts
 
 RULES = all_rules()
 EXAMPLES = [
@@ -107,6 +108,7 @@ def many(rule: Rule) -> list[dict[str, Setting]]:
 TESTABLE = [rule for rule in RULES if rule.name != "similar_across_runs"]  # which needs a file
 
 
+@in_parts(4)
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_examples_are_decided_as_they_say(rule: Rule, example: Example) -> None:
     watch = Watch(rule.name, params=dict(example.params))

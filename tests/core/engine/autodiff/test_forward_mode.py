@@ -13,6 +13,7 @@ from nodescope.engine.run import apply
 from nodescope.errors import DtypeError, GradientError, ShapeError
 from nodescope.ops import Sample
 from tests.core.engine.events_of import observed
+from tests.parts import in_parts
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((3, 2)), RNG.standard_normal((2, 4))
@@ -212,6 +213,7 @@ def test_refusals() -> None:
 DIFFERENTIABLE = [op for op in ops.all_ops() if op.vjp is not None and not op.inline]
 
 
+@in_parts(4)
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_every_op_pushes_what_its_gradient_pulls(op: Any) -> None:
     """<ct, push(t)> == <pull(ct), t>, so no rule loses its cotangent on the way."""

@@ -24,6 +24,7 @@ from nodescope.ops.control import constants_of
 from nodescope.ops.op import Op, Sample, port_name
 from nodescope.passes.pipeline import Lowered, lower
 from tests.core.engine.codegen import numpy_programs
+from tests.parts import in_parts
 
 Arrays = Sequence[Any]
 
@@ -108,6 +109,7 @@ def _outcome(runner: Runner, feeds: Arrays) -> Any:
         return type(error), str(error)
 
 
+@in_parts(8)
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("op", list(ops.all_ops()), ids=lambda op: op.name)
 def test_each_op_in_every_layout(op: Op, copied: bool) -> None:

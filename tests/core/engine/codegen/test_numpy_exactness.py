@@ -11,6 +11,7 @@ import pytest
 
 from nodescope import ops
 from nodescope.engine.codegen.numpy_backend.steps import ProgramArray, boxed
+from tests.parts import in_parts
 
 UFUNCS = {
     op.name: op.impl for op in ops.all_ops()
@@ -62,6 +63,7 @@ def equal(first: Any, other: Any) -> bool:
     return bool(np.all(both | ((first == other) & (np.signbit(first) == np.signbit(other)))))
 
 
+@in_parts(8)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "dtype"), [p for p in PAIRS if defined(*p)])
 def test_pieces_and_places_change_no_bit(name: str, dtype: str) -> None:
@@ -84,6 +86,7 @@ def test_pieces_and_places_change_no_bit(name: str, dtype: str) -> None:
                 assert equal(over, whole)
 
 
+@in_parts(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", sorted(n for n, u in UFUNCS.items() if u.nin == 2))

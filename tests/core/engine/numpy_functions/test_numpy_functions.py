@@ -18,6 +18,7 @@ from tests.core.engine.numpy_functions.numpy_programs import (
     SUMS,
     A,
 )
+from tests.parts import in_parts
 
 RNG = np.random.default_rng(1)
 
@@ -38,6 +39,7 @@ def check(program: Any, data: np.ndarray) -> None:
         np.testing.assert_allclose(first.numpy(), wanted, rtol=rough, atol=rough)
 
 
+@in_parts(4)
 @pytest.mark.parametrize("name", [*SHAPES, *SUMS])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
 def test_functions(name: str, dtype: str) -> None:
@@ -45,6 +47,7 @@ def test_functions(name: str, dtype: str) -> None:
     check(program, A.astype(dtype) * (1 + 0.5j) if dtype == "complex128" else A.astype(dtype))
 
 
+@in_parts(2)
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_functions_of_real_numbers(name: str, dtype: str) -> None:
@@ -67,11 +70,13 @@ SMOOTH = {
 COMPLEX = {name: f for name, f in SMOOTH.items() if name not in REAL}
 
 
+@in_parts(4)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients_against_differences(name: str) -> None:
     check_slope(SMOOTH[name], A, RNG.standard_normal(A.shape))
 
 
+@in_parts(6)
 @pytest.mark.parametrize("name", COMPLEX)
 @pytest.mark.parametrize("part", [1.0, 1j])
 def test_complex_gradients_against_differences(name: str, part: complex) -> None:
@@ -109,6 +114,7 @@ EVERY = [(name, f, A) for table in (SHAPES, SUMS, REAL) for name, f in table.ite
 EVERY += [(name, f, NUMBERS) for name, f in INTEGERS.items()]
 
 
+@in_parts(6)
 @pytest.mark.parametrize(("name", "program", "data"), EVERY, ids=[item[0] for item in EVERY])
 def test_graphs_give_the_same(name: str, program: Any, data: np.ndarray) -> None:
     compiled = ns.compile(lambda x: program(x))

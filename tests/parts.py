@@ -1,0 +1,133 @@
+"""Cases by the hundred in a few tests: pytest's own work for a test is more than that of a case.
+
+Above the `parametrize` of a test, ``@in_parts(8)`` makes eight tests of it, each of which runs
+every eighth case. All cases of a part are run, and each that fails is named, with its traceback.
+``pytest --each`` makes a test of each case again, so that ``-k`` finds one.
+
+A fixture is made once for a part: what a case leaves in it must not matter to the next.
+
+Invariant: the same cases, each once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+_each = False
+_ParameterSet: type[Any] = type(pytest.param())
+_SHORT = (str, int, float, complex, bool, type(None))
+
+
+def choose(each: bool) -> None:
+    """Whether each case is a test of its own; set before any test module is imported."""
+    global _each
+    _each = each
+
+
+def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make so many tests of all that `parametrize` made of one."""
+
+    def divided(test: Callable[..., None]) -> Callable[..., None]:
+        if _each:
+            return test
+        marks = getattr(test, "pytestmark", [])
+        made = [mark for mark in marks if mark.name == "parametrize"]
+        cases = dict(_named(_cases(mark) for mark in made))
+        if not made or not cases:
+            raise ValueError(f"{test.__name__}: there is nothing to divide")
+        parts = min(count, len(cases))
+
+        @functools.wraps(test)
+        def run(part: int, **fixtures: Any) -> None:
+            _run_all(test, dict(itertools.islice(cases.items(), part, None, parts)), fixtures)
+
+        given = set().union(*cases.values())
+        parameters = inspect.signature(test).parameters.values()
+        rest = [
+            item.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for item in parameters
+            if item.name not in given
+        ]
+        part = inspect.Parameter("part", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = inspect.Signature([part, *rest])  # type: ignore[attr-defined]
+        del run.__wrapped__  # type: ignore[attr-defined]
+        others = [mark for mark in marks if mark.name != "parametrize"]
+        run.pytestmark = others  # type: ignore[attr-defined]
+        return pytest.mark.parametrize("part", range(parts))(run)
+
+    return divided
+
+
+def _run_all(
+    test: Callable[..., None],
+    cases: Mapping[str, Mapping[str, Any]],
+    fixtures: Mapping[str, Any],
+) -> None:
+    """Run every case; raise what failed, each with the name of its case."""
+    failures: list[Exception] = []
+    skipped: list[pytest.skip.Exception] = []
+    for name, values in cases.items():
+        try:
+            test(**fixtures, **values)
+        except Exception as error:
+            error.add_note(f"in the case {name}")
+            failures.append(error)
+        except pytest.fail.Exception as failure:
+            failures.append(AssertionError(f"{failure}, in the case {name}"))
+        except pytest.skip.Exception as skip:
+            skipped.append(skip)
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {len(cases)} cases", failures)
+    if len(skipped) == len(cases):
+        raise skipped[0]
+
+
+def _cases(mark: pytest.Mark) -> list[tuple[str, dict[str, Any]]]:
+    """The name of each case of a `parametrize`, and its arguments."""
+    names, all_values = mark.args
+    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    ids = mark.kwargs.get("ids")
+    cases = []
+    for i, values in enumerate(all_values):
+        own_id = None
+        if isinstance(values, _ParameterSet):
+            if values.marks:
+                raise ValueError(f"{names}: cases with marks of their own cannot be divided")
+            own_id, values = values.id, values.values
+        elif len(names) == 1:
+            values = [values]
+        one = dict(zip(names, values, strict=True))
+        if own_id is not None:
+            words = [str(own_id)]
+        elif callable(ids):
+            words = [str(ids(value)) for value in one.values()]
+        elif ids is not None:
+            words = [str(list(ids)[i])]
+        else:
+            words = [_word(value, f"{name}{i}") for name, value in one.items()]
+        cases.append(("-".join(words), one))
+    return cases
+
+
+def _word(value: object, otherwise: str) -> str:
+    return str(value) if isinstance(value, _SHORT) else getattr(value, "__name__", otherwise)
+
+
+def _named(
+    made: Iterable[list[tuple[str, dict[str, Any]]]],
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every case of several `parametrize`, under a name that no other has."""
+    seen: dict[str, int] = {}
+    for combined in itertools.product(*made):
+        values = {name: value for _, one in combined for name, value in one.items()}
+        name = "-".join(word for word, _ in combined)
+        seen[name] = seen.get(name, 0) + 1
+        yield (name if seen[name] == 1 else f"{name} ({seen[name]})"), values
