@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import nodescope as ns
+from nodescope import cli
 from nodescope.cli import main, read
 from nodescope.cli.grammar import parser
 
@@ -67,6 +68,16 @@ def cases() -> Iterator[tuple[str, str]]:
                 yield name, action.option_strings[-1]
 
 
+@pytest.fixture(scope="module")
+def one_parser() -> Iterator[None]:
+    """Made anew for each of thousands of command lines, it would be most of the time."""
+    made = parser()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "parser", lambda: made)
+        yield
+
+
+@pytest.mark.usefixtures("one_parser")
 @pytest.mark.parametrize(("command", "option"), list(cases()))
 def test_any_value_is_taken_or_refused_in_words(
     command: str,
