@@ -14,11 +14,12 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
+Item = TypeVar("Item")
 _each = False
 _ParameterSet: type[Any] = type(pytest.param())
 _SHORT = (str, int, float, complex, bool, type(None))
@@ -45,7 +46,7 @@ def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
         @functools.wraps(test)
         def run(part: int, **fixtures: Any) -> None:
-            _run_all(test, dict(itertools.islice(cases.items(), part, None, parts)), fixtures)
+            run_all(test, dict(itertools.islice(cases.items(), part, None, parts)), fixtures)
 
         given = set().union(*cases.values())
         parameters = inspect.signature(test).parameters.values()
@@ -64,7 +65,13 @@ def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
     return divided
 
 
-def _run_all(
+def every(count: int, items: Sequence[Item]) -> list[Sequence[Item]]:
+    """The items in so many parts, for a fixture that is made for each part."""
+    parts = len(items) if _each else min(count, len(items))
+    return [items[part::parts] for part in range(parts)]
+
+
+def run_all(
     test: Callable[..., None],
     cases: Mapping[str, Mapping[str, Any]],
     fixtures: Mapping[str, Any],

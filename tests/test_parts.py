@@ -92,3 +92,9 @@ def test_each_case_may_be_a_test_again(monkeypatch):
     monkeypatch.setattr(parts, "_each", True)
     test, _ = of(2, LETTERS, NUMBERS)
     assert len(test.pytestmark) == 2
+    assert parts.every(2, "abc") == ["a", "b", "c"]
+
+
+def test_items_are_dealt_to_parts():
+    assert parts.every(2, "abc") == ["ac", "b"]
+    assert parts.every(9, "abc") == ["a", "b", "c"]

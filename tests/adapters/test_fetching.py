@@ -23,6 +23,7 @@ from tests.adapters.cases import Case
 from tests.adapters.driving import Debugged, debugged
 from tests.adapters.foreign import adapter as foreign
 from tests.adapters.foreign import library as lib
+from tests.parts import in_parts
 
 LARGE = np.arange(400.0 * 300).reshape(400, 300)
 BENT = np.tanh(LARGE)
@@ -233,6 +234,7 @@ ARRAYS = {
 }
 
 
+@in_parts(4)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("text", EXPRESSIONS)

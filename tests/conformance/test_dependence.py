@@ -14,6 +14,7 @@ from nodescope.ops.dependence import ElementDependence, kind_of, made_from
 from nodescope.ops.op import Op, Sample
 from nodescope.ops.reading import KINDS, flat
 from tests.conformance.op_cases import values
+from tests.parts import every, run_all
 
 ALL = list(ops.all_ops())
 # They compute nothing: they order nodes, or are the two ends of a wire.
@@ -88,16 +89,22 @@ class Case:
     samples: list[tuple[Sample, tuple[np.ndarray, ...], list[list[ElementDependence]]]]
 
 
-@pytest.fixture(
-    scope="module", params=[op for op in ALL if op.name not in SIGNALS], ids=lambda op: op.name
-)
-def case(request: pytest.FixtureRequest) -> Case:
-    op: Op = request.param
-    made = [(sample, run(op, *sample)) for sample in samples(op)]
-    return Case(op, [(sample, outs, table(op, sample, outs)) for sample, outs in made])
+@pytest.fixture(scope="module", params=every(16, [op for op in ALL if op.name not in SIGNALS]))
+def cases(request: pytest.FixtureRequest) -> dict[str, dict[str, Case]]:
+    """By the name of the op, what `run_all` gives to a check."""
+    result = {}
+    for op in request.param:
+        made = [(sample, run(op, *sample)) for sample in samples(op)]
+        triples = [(sample, outs, table(op, sample, outs)) for sample, outs in made]
+        result[op.name] = {"case": Case(op, triples)}
+    return result
 
 
-def test_what_changes_is_listed(case: Case) -> None:
+def test_what_changes_is_listed(cases: dict[str, dict[str, Case]]) -> None:
+    run_all(check_what_changes, cases, {})
+
+
+def check_what_changes(case: Case) -> None:
     op = case.op
     assert kind_of(op) in {*KINDS, "body", "branch"}
     for sample, outs, dependence in case.samples:
@@ -155,7 +162,11 @@ def check_tight(
                 )  # fmt: skip
 
 
-def test_terms_make_the_element(case: Case) -> None:
+def test_terms_make_the_element(cases: dict[str, dict[str, Case]]) -> None:
+    run_all(check_terms, cases, {})
+
+
+def check_terms(case: Case) -> None:
     for _, outs, dependence in case.samples:
         for out, rows in zip(outs, dependence, strict=True):
             for i, row in enumerate(rows):

@@ -10,6 +10,7 @@ import pytest
 import nodescope as ns
 from nodescope.errors import ShapeError
 from tests.core.array_api.oracle import EXTENSIONS, check
+from tests.parts import in_parts
 
 NEAR = {"float32": 2e-4, "float64": 1e-10, "complex64": 2e-4, "complex128": 1e-10}
 RNG = np.random.default_rng(8)
@@ -68,6 +69,7 @@ def linalg(dtype: str) -> dict[str, Cases]:
 FACTORS = {"eigh", "qr", "svd"}
 
 
+@in_parts(2)
 @pytest.mark.parametrize("dtype", NEAR)
 @pytest.mark.parametrize("name", [item for item in EXTENSIONS["linalg"] if item not in FACTORS])
 def test_linalg(name: str, dtype: str) -> None:

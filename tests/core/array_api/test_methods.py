@@ -10,6 +10,7 @@ import pytest
 import nodescope as ns
 from nodescope.engine.methods import _MISSING
 from nodescope.errors import BoundsError, DtypeError, MissingError, ShapeError, UsageError
+from tests.parts import in_parts
 
 A = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.0]])
 METHODS: dict[str, Any] = {
@@ -82,6 +83,7 @@ def test_mistakes() -> None:
 ABSENT = sorted(name for name in _MISSING if not hasattr(ns.tensor(A), name))
 
 
+@in_parts(1)
 @pytest.mark.parametrize("name", ABSENT)
 def test_missing(name: str) -> None:
     x = ns.tensor(A)

@@ -10,6 +10,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError, UsageError
+from tests.parts import in_parts
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((3, 4))
@@ -53,6 +54,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@in_parts(2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_tensors_compute_what_arrays_do(program: Any) -> None:
     same(program(ns.tensor(A), ns.tensor(B)), program(A, B))

@@ -8,6 +8,7 @@ import pytest
 from nodescope import ops
 from nodescope.ops.reading import KINDS
 from nodescope.ops.traits import names, traits_of
+from tests.parts import in_parts
 
 # In the vocabulary of other libraries, or the effect of a compiler's rewrite.
 _NOT_OPS = {"keep", "choose"}
@@ -19,6 +20,7 @@ def test_every_name_is_an_ops() -> None:
     assert traits_of("an op that there is not") == traits_of("") == type(traits_of(""))()
 
 
+@in_parts(1)
 @pytest.mark.parametrize("name", sorted(name for name in names() if traits_of(name).reads))
 def test_kinds_are_known(name: str) -> None:
     assert traits_of(name).reads in {*KINDS, "branch"}

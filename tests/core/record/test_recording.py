@@ -17,6 +17,7 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.schema import APPLICATION_ID
 from tests.core.record.runs import chain, finished, recorded
+from tests.parts import in_parts
 
 
 @pytest.fixture
@@ -66,6 +67,7 @@ def test_the_past_is_as_it_was(path: Path) -> None:
         assert recording.state_at(1 << 80) == []
 
 
+@in_parts(2)
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 @pytest.mark.parametrize("dtype", ["f4", "i8", "?", "c16", ">f8"])
 @pytest.mark.parametrize("shape", [(), (5,), (4, 7), (2, 3, 4, 7), (2, 0, 3), (0,)])

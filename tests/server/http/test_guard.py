@@ -14,6 +14,7 @@ from websockets.exceptions import InvalidStatus
 
 from nodescope.link import proof
 from nodescope_server.http.guard import MAX_TOKENS, Guard, Secrets
+from tests.parts import in_parts
 from tests.server.support import BEARER, Live, serving
 
 PORT = 7711
@@ -93,6 +94,7 @@ def test_cookie_and_bearer_let_in(door: Door) -> None:
         assert door.ask("/", door.cookie, host=f"{name}:{PORT}").status_code == 200
 
 
+@in_parts(1)
 @pytest.mark.parametrize(
     "headers",
     [

@@ -21,6 +21,7 @@ from nodescope_server import __version__
 from nodescope_server.http import rest
 from nodescope_server.http.exports import AT_ONCE, MAX_WAITING, Exports
 from tests.depth import examples
+from tests.parts import in_parts
 from tests.server.support import WAIT_S, Live, Page, Program, serving
 
 ROUTES = (
@@ -180,6 +181,7 @@ def idle() -> Iterator[Live]:
         yield running
 
 
+@in_parts(2)
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(
     "run", ["0123456789abcdef", "x", "..%2f..%2fetc", "%00", "<b>", "a" * 9000]

@@ -125,6 +125,7 @@ def test_examples_are_decided_as_they_say(rule: Rule, example: Example) -> None:
         assert hit.configured == rule.settings(example.params)
 
 
+@in_parts(1)
 @pytest.mark.parametrize("rule", TESTABLE, ids=lambda rule: rule.name)
 def test_examples_show_hits_and_none(rule: Rule) -> None:
     steps = [(len(example.steps), set(example.hits)) for example in rule.examples]
@@ -132,6 +133,7 @@ def test_examples_show_hits_and_none(rule: Rule) -> None:
     assert any(len(hits) < count for count, hits in steps)
 
 
+@in_parts(1)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_is_documented(rule: Rule) -> None:
     assert rule.about
@@ -147,6 +149,7 @@ def test_a_rule_is_documented(rule: Rule) -> None:
     assert set(rule.any_of) <= {parameter.name for parameter in rule.parameters}
 
 
+@in_parts(8)
 @pytest.mark.parametrize("rule", TESTABLE, ids=lambda rule: rule.name)
 def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
     """No fault, nothing changed, and the same hits each time."""

@@ -16,6 +16,7 @@ from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 from tests.core.debug.watch import programs
 from tests.core.debug.watch.programs import Train, Watched
+from tests.parts import in_parts
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "watches.md"
 
@@ -120,6 +121,7 @@ CATALOGUE = (
 )
 
 
+@in_parts(1)
 @pytest.mark.parametrize("name", CATALOGUE.split())
 def test_the_whole_catalogue_is_there(name: str) -> None:
     assert get(name).origin != "nodescope"

@@ -128,6 +128,7 @@ def test_each_op_in_every_layout(op: Op, copied: bool) -> None:
                 assert all(map(same, result, expected)), (sample.attrs, fast.source)
 
 
+@in_parts(2)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64", "bool"])
 @pytest.mark.parametrize("name", sorted(numpy_programs.CHAINS))
 def test_chains_of_other_dtypes(name: str, dtype: str) -> None:
@@ -139,6 +140,7 @@ def test_chains_of_other_dtypes(name: str, dtype: str) -> None:
 # Programs
 
 
+@in_parts(4)
 @pytest.mark.parametrize("passes", [(), None], ids=["as traced", "all passes"])
 @pytest.mark.parametrize("name", sorted(numpy_programs.PROGRAMS))
 def test_programs(name: str, passes: Any) -> None:
@@ -207,6 +209,7 @@ def test_a_rate_that_promotes_weakly() -> None:
 # Whose memory it is
 
 
+@in_parts(2)
 @pytest.mark.parametrize("name", sorted(numpy_programs.PROGRAMS))
 def test_results_are_the_callers(name: str) -> None:
     function, inputs = numpy_programs.PROGRAMS[name]
@@ -253,6 +256,7 @@ def test_an_error_is_the_impls_own_and_leaves_the_plan_usable() -> None:
 # Kernels, times, text
 
 
+@in_parts(2)
 @pytest.mark.parametrize("name", sorted(numpy_programs.PROGRAMS))
 def test_kernels_give_what_a_run_gives(name: str) -> None:
     function, inputs = numpy_programs.PROGRAMS[name]

@@ -29,6 +29,7 @@ from tests.core.engine.numpy_functions.numpy_arguments import (
 )
 from tests.core.engine.numpy_functions.numpy_table import Call, Outcome
 from tests.depth import count, is_deep
+from tests.parts import in_parts
 
 
 @functools.cache
@@ -95,6 +96,7 @@ def test_the_table_notices(monkeypatch: pytest.MonkeyPatch) -> None:
         assert any(problem in fault for fault in numpy_table.faults(outcomes))
 
 
+@in_parts(1)
 @pytest.mark.parametrize("name", [name[1:] for name in numpy_table.names() if name[0] == "."])
 def test_methods_have_the_arguments_of_numpys(name: str) -> None:
     ours = inspect.getattr_static(ns.Tensor, name, None)
