@@ -26,8 +26,12 @@ WATCHED: Final = ("-m", "nodescope", "run", "--exit", "--no-stop-on-entry", "--n
 
 
 def rows() -> Iterator[Row]:
-    for name, options in PROGRAMS:
-        yield row(name, [str(SAMPLES / f"{name}.py"), *options], PAIRS)
+    """The samples as they are, then those that the other benchmarks shorten."""
+    for name, options in sorted(PROGRAMS, key=lambda program: bool(program[1])):
+        yield row(name, [str(SAMPLES / f"{name}.py")], PAIRS)
+        if options:
+            shorter = f"{name} {' '.join(options)}"
+            yield row(shorter, [str(SAMPLES / f"{name}.py"), *options], PAIRS)
 
 
 def row(name: str, script: list[str], pairs: int) -> Row:
