@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { timeWords, unsummed } from "@/store/run/summary";
+import { observedWords, timeWords, unsummed } from "@/store/run/summary";
 
 test("a run that ended with nodescope is no fault of the summary", () => {
   const away = "The server does not answer. is nodescope still running?";
@@ -20,5 +20,13 @@ test("the run time says what it is made of, and what is no part of it", () => {
   );
   expect(timeWords({ time: { ...time, held_ns: 12e9 }, before_ns: null, after_ns: null })).toBe(
     "From the program's start to its end; not counted: 12.0\u202fs held by the debugger.",
+  );
+});
+
+test("what is slow says of which steps, where some were left out", () => {
+  expect(observedWords(undefined)).toBe("");
+  expect(observedWords({ steps: 276, steps_left_out: 0 })).toBe("");
+  expect(observedWords({ steps: 1276, steps_left_out: 257 })).toBe(
+    "In 1,019 observed steps of 1,276, and outside of steps.",
   );
 });

@@ -5,11 +5,11 @@
  */
 
 import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
-import { formatDuration } from "@/base/numbers";
+import { formatCount, formatDuration } from "@/base/numbers";
 import type { Store } from "@/store/page/store";
 import { get } from "@/wire/rest";
 import { inWords, type Link } from "@/wire/socket";
-import type { RunSummary, Summary } from "@/wire/types.gen";
+import type { Governed, RunSummary, Summary } from "@/wire/types.gen";
 
 export interface Summing {
   /** Whether the run shown has ended. */
@@ -36,6 +36,16 @@ export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">)
   const heldText =
     time.held_ns > 0 ? `; not counted: ${formatDuration(time.held_ns)} held by the debugger` : "";
   return `${parts.join(", ")}${heldText}.`;
+}
+
+/** Of which steps the operations are; "" if of all. */
+export function observedWords(
+  governed: Pick<Governed, "steps" | "steps_left_out"> | undefined,
+): string {
+  const left = governed?.steps_left_out ?? 0;
+  if (governed === undefined || left === 0) return "";
+  const all = formatCount(governed.steps);
+  return `In ${formatCount(governed.steps - left)} observed steps of ${all}, and outside of steps.`;
 }
 
 /** What stands in the place of a summary that there is not. */

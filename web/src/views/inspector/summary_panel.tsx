@@ -20,7 +20,7 @@ import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
 import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
-import { type Summing, timeWords, unsummed } from "@/store/run/summary";
+import { observedWords, type Summing, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -175,6 +175,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
       <Show when={offers(props.store, "timing") && sum().slow_scopes.length > 0}>
         <Slow
           title="Slowest scopes"
+          of={observedWords(props.store.model()?.governed)}
           costs={sum().slow_scopes}
           total={sum().operations_ns}
           pick={(cost) => props.go({ kind: "scope", path: cost.name })}
@@ -183,6 +184,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
       <Show when={offers(props.store, "timing") && sum().slow_nodes.length > 0}>
         <Slow
           title="Slowest nodes"
+          of=""
           costs={sum().slow_nodes}
           total={sum().operations_ns}
           pick={(cost) => props.go({ kind: "node", id: cost.node })}
@@ -244,6 +246,7 @@ function Shares(props: { readonly shares: readonly StepShare[] }): JSX.Element {
   const shares = () => steps().filter((step) => step.ns / total() >= LEAST_SHARE);
   return (
     <div class="sum-share" data-testid="summary-shares">
+      <p class="t2">Time of all training steps:</p>
       <div class="sum-bar" role="img" aria-label="Where the time of the training steps went">
         <For each={shares()}>
           {(share) => (
@@ -398,6 +401,8 @@ function TroubleRow(props: {
 
 function Slow(props: {
   readonly title: string;
+  /** Of which steps these are the costs, where it is not all. */
+  readonly of: string;
   readonly costs: readonly Cost[];
   readonly total: number;
   pick(cost: Cost): void;
@@ -410,6 +415,9 @@ function Slow(props: {
         <span class="sp" />
         <span class="mi t3">total · share of operations</span>
       </h3>
+      <Show when={props.of}>
+        <p class="t2 sum-of">{props.of}</p>
+      </Show>
       <For each={props.costs}>
         {(cost) => (
           <button
