@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { observedWords, timeWords, unsummed } from "@/store/run/summary";
+import { observedWords, sharesWords, timeWords, unsummed } from "@/store/run/summary";
 
 test("a run that ended with nodescope is no fault of the summary", () => {
   const away = "The server does not answer. is nodescope still running?";
@@ -26,6 +26,10 @@ test("the run time says what it is made of, and what is no part of it", () => {
 test("what is slow says of which steps, where some were left out", () => {
   expect(observedWords(undefined)).toBe("");
   expect(observedWords({ steps: 276, steps_left_out: 0 })).toBe("");
+  expect(sharesWords(undefined)).toBe("Time of the training steps:");
+  expect(sharesWords({ steps: 276, steps_left_out: 257 })).toBe(
+    "Time of the 19 observed training steps:",
+  );
   expect(observedWords({ steps: 1276, steps_left_out: 257 })).toBe(
     "In 1,019 observed steps of 1,276, and outside of steps.",
   );

@@ -48,6 +48,15 @@ export function observedWords(
   return `In ${formatCount(governed.steps - left)} observed steps of ${all}, and outside of steps.`;
 }
 
+/** Of which steps the shares of time are. */
+export function sharesWords(
+  governed: Pick<Governed, "steps" | "steps_left_out"> | undefined,
+): string {
+  const left = governed?.steps_left_out ?? 0;
+  if (governed === undefined || left === 0) return "Time of the training steps:";
+  return `Time of the ${formatCount(governed.steps - left)} observed training steps:`;
+}
+
 /** What stands in the place of a summary that there is not. */
 export function unsummed(problem: string, link: Link["kind"]): string {
   if (link === "ended") return "nodescope has ended. The summary comes with the recording:";

@@ -20,7 +20,7 @@ import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
 import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
-import { observedWords, type Summing, timeWords, unsummed } from "@/store/run/summary";
+import { observedWords, type Summing, sharesWords, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -133,7 +133,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
         when={sum().shares.length > 0}
         fallback={<Share within={sum().operations_ns} wall={sum().time.ran_ns} />}
       >
-        <Shares shares={sum().shares} />
+        <Shares shares={sum().shares} of={sharesWords(props.store.model()?.governed)} />
       </Show>
       <Show when={sum().curves.length > 0}>
         <section class="sec">
@@ -240,13 +240,16 @@ const PARTS: Readonly<Record<StepShare["part"], readonly [word: string, tone: st
 const LEAST_SHARE = 0.005;
 
 /** Where the time of the training steps went. */
-function Shares(props: { readonly shares: readonly StepShare[] }): JSX.Element {
+function Shares(props: {
+  readonly shares: readonly StepShare[];
+  readonly of: string;
+}): JSX.Element {
   const steps = () => props.shares.filter((share) => share.part !== "held");
   const total = () => steps().reduce((sum, share) => sum + share.ns, 0);
   const shares = () => steps().filter((step) => step.ns / total() >= LEAST_SHARE);
   return (
     <div class="sum-share" data-testid="summary-shares">
-      <p class="t2">Time of all training steps:</p>
+      <p class="t2">{props.of}</p>
       <div class="sum-bar" role="img" aria-label="Where the time of the training steps went">
         <For each={shares()}>
           {(share) => (
