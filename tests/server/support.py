@@ -26,6 +26,7 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope_server import listen, wire
 from nodescope_server.app import App, Config, create_app
+from tests.unencrypted import NO_CERTIFICATES
 
 T = TypeVar("T")
 
@@ -57,7 +58,9 @@ class Live:
     def get(self, path: str, **more: Any) -> httpx.Response:
         """A GET as a program."""
         headers = {"Authorization": f"Bearer {BEARER}"}
-        return httpx.get(self.base + path, headers=headers, timeout=WAIT_S, **more)
+        return httpx.get(
+            self.base + path, headers=headers, timeout=WAIT_S, verify=NO_CERTIFICATES, **more
+        )
 
     def socket(self, path: str, headers: dict[str, str], **more: Any) -> ClientConnection:
         """A WebSocket."""

@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 
 from nodescope_server.app import App, Config, create_app
 from tests.server.support import BEARER, Live, serving
+from tests.unencrypted import NO_CERTIFICATES
 
 PORT = 7711
 HERE = f"127.0.0.1:{PORT}"
@@ -155,12 +156,17 @@ def test_faults_are_answered_behind_the_guard_too(app: App) -> None:
 
 
 def test_the_printed_address_works_once(page_folder: Path) -> None:
-    with serving(page=page_folder) as live, httpx.Client(base_url=live.base) as browser:
+    with (
+        serving(page=page_folder) as live,
+        httpx.Client(base_url=live.base, verify=NO_CERTIFICATES) as browser,
+    ):
         link = f"/?token={live.app.keys.mint()}"
         assert browser.get(link, follow_redirects=True).text.endswith("the page</title>")
         assert browser.get("/").status_code == 200  # a reload
         assert browser.get("/api/runs").json() == {"runs": []}
-        refused = httpx.get(live.base + link)
+        refused = httpx.get(live.base + link, verify=NO_CERTIFICATES)
         assert refused.status_code == 403
         assert "used already" in refused.text
-        assert msgspec.json.decode(httpx.get(f"{live.base}/api/runs").content)["error"]
+        assert msgspec.json.decode(
+            httpx.get(f"{live.base}/api/runs", verify=NO_CERTIFICATES).content
+        )["error"]

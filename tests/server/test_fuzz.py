@@ -27,6 +27,7 @@ from nodescope.link import messages
 from nodescope_server import wire
 from tests.depth import examples
 from tests.server.support import BEARER, WAIT_S, Live, Page, serving
+from tests.unencrypted import NO_CERTIFICATES
 
 LARGE = 1 << 63
 NUMBERS = st.sampled_from(
@@ -77,7 +78,9 @@ def test_any_parameter_and_body_is_answered(live: Live, run: str) -> None:
     assert len(routes) > 12
     answered: set[int] = set()
     headers = {"Authorization": f"Bearer {BEARER}"}
-    with httpx.Client(base_url=live.base, headers=headers, timeout=WAIT_S) as client:
+    with httpx.Client(
+        base_url=live.base, headers=headers, timeout=WAIT_S, verify=NO_CERTIFICATES
+    ) as client:
 
         @SETTINGS
         @given(st.data())
@@ -259,7 +262,9 @@ def test_any_method_and_any_json_is_answered(
         ["%ed%a0%80", "%00", "..%2f..", "%", "%ff", "a" * 3000, run, "__proto__"]
     )
     headers = {"Authorization": f"Bearer {BEARER}"}
-    with httpx.Client(base_url=live.base, headers=headers, timeout=WAIT_S) as client:
+    with httpx.Client(
+        base_url=live.base, headers=headers, timeout=WAIT_S, verify=NO_CERTIFICATES
+    ) as client:
 
         @settings(SETTINGS, max_examples=examples(600))
         @given(

@@ -25,6 +25,7 @@ from nodescope_server.sockets.endpoint import HELLO_DEADLINE_S
 from tests.core.record.files.endless import endless_schema
 from tests.core.record.runs import recorded
 from tests.server.support import WAIT_S, Live, Page, Program, serving
+from tests.unencrypted import NO_CERTIFICATES
 
 BEARER = "a-secret-bearer"
 
@@ -59,7 +60,7 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
         port = address["port"]
         assert address["pid"] == process.pid
         assert address["link"] == f"ws://127.0.0.1:{port}/link"
-        with httpx.Client() as browser:
+        with httpx.Client(verify=NO_CERTIFICATES) as browser:
             assert address["url"].startswith(f"http://127.0.0.1:{port}/?token=")
             assert browser.get(address["url"]).status_code == 303
             assert browser.get(f"http://127.0.0.1:{port}/api/runs").json() == {"runs": []}
@@ -98,7 +99,7 @@ def open_files(pid: int) -> set[str]:
 
 def test_a_page_has_time_to_hear_that_the_server_ends() -> None:
     """Otherwise a page that just sends something sees a reset connection, and reconnects."""
-    with started("--port", "0") as process, httpx.Client() as browser:
+    with started("--port", "0") as process, httpx.Client(verify=NO_CERTIFICATES) as browser:
         address = ready(process)
         origin = f"http://127.0.0.1:{address['port']}"
         browser.get(address["url"])
@@ -210,9 +211,11 @@ def test_a_recording_is_opened_and_read(tmp_path: Path) -> None:
         port = ready(process)["port"]
         headers = {"Authorization": f"Bearer {BEARER}"}
         base = f"http://127.0.0.1:{port}/api/runs"
-        (run,) = httpx.get(base, headers=headers).json()["runs"]
+        (run,) = httpx.get(base, headers=headers, verify=NO_CERTIFICATES).json()["runs"]
         assert (run["id"], run["state"]) == (program.run.id, "recorded")
-        value = httpx.get(f"{base}/{run['id']}/values/101", headers=headers).json()
+        value = httpx.get(
+            f"{base}/{run['id']}/values/101", headers=headers, verify=NO_CERTIFICATES
+        ).json()
         assert value["elements"] == [[0, 1, 2], [3, 4, 5]]
 
 

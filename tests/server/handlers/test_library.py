@@ -13,6 +13,7 @@ import pytest
 
 import nodescope as ns
 from tests.server.support import WAIT_S, Live, Program, serving
+from tests.unencrypted import NO_CERTIFICATES
 
 
 @pytest.fixture
@@ -59,7 +60,9 @@ def ask(live: Live, method: str, path: str, origin: str | None = "") -> httpx.Re
     headers = dict(live.cookie)
     if origin is not None:
         headers["Origin"] = origin or live.base
-    return httpx.request(method, live.base + path, headers=headers, timeout=WAIT_S)
+    return httpx.request(
+        method, live.base + path, headers=headers, timeout=WAIT_S, verify=NO_CERTIFICATES
+    )
 
 
 def test_what_is_listed(listing: Live) -> None:

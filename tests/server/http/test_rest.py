@@ -23,6 +23,7 @@ from nodescope_server.http.exports import AT_ONCE, MAX_WAITING, Exports
 from tests.depth import examples
 from tests.parts import in_parts
 from tests.server.support import WAIT_S, Live, Page, Program, serving
+from tests.unencrypted import NO_CERTIFICATES
 
 ROUTES = (
     "/api/runs/{run}",
@@ -230,9 +231,11 @@ def test_a_program_can_let_another_browser_in(live: Live) -> None:
     import httpx
 
     bearer = {"Authorization": "Bearer bearer-of-the-test"}
-    url = httpx.post(f"{live.base}/api/tokens", headers=bearer).json()["url"]
-    assert httpx.get(url).status_code == 303
-    assert httpx.get(url).status_code == 403
+    url = httpx.post(f"{live.base}/api/tokens", headers=bearer, verify=NO_CERTIFICATES).json()[
+        "url"
+    ]
+    assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 303
+    assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403
 
 
 @given(
