@@ -428,18 +428,9 @@ class Bus:
     """
 
     __slots__ = (
-        "_lock",
-        "_wanted",
-        "demand",
-        "edits",
-        "held_ns",
-        "leaves_out",
-        "leaves_out_call",
-        "on_fault",
-        "origin_ns",
-        "probes",
-        "watched_ns",
-    )
+        "_lock", "_wanted", "demand", "edits", "held_ns", "leaves_out", "leaves_out_call",
+        "on_fault", "origin_ns", "probes", "watched_ns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()

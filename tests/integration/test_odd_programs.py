@@ -64,6 +64,7 @@ def both(
         "import os\nchild = os.fork()\nprint('child' if child == 0 else os.waitpid(child, 0)[1])\n",
         "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])\n",
         "import sys\nprint('\\udcff', file=sys.stderr)\nraise ValueError('\\udcff')\n",
+        "import gc\nprint(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count())\n",
         "from . import other\n",
         "x = (1,\n",
     ],

@@ -7,7 +7,6 @@ with the status that it would have without nodescope. Tracebacks show no frames 
 from __future__ import annotations
 
 import builtins
-import gc
 import importlib.machinery
 import os
 import sys
@@ -105,7 +104,6 @@ def run_script(
     out = Tee(sys.stdout, lambda line: log("stdout", line))
     err = Tee(sys.stderr, lambda line: log("stderr", line))
     sys.stdout, sys.stderr = out, err
-    gc.freeze()  # of what is there now, all stays: the program's collections need not look at it
     try:
         with at_user_lines(is_ours):
             ending = _guarded(code, module, raised)
