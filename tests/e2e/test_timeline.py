@@ -98,8 +98,15 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     page.mouse.up()  # it is gone to, and the columns stay
     expect(words).to_contain_text(f"step {pointed[1]} · ")
     expect(tip).to_contain_text(f"step {pointed[1]} · ")
-    page.mouse.dblclick(*at(0.8, -40))  # a step that is clicked twice is shown whole
-    hover(0.15, PHASES_Y, r"step \d\d, at")
+
+    def shown_whole() -> str:
+        """A step that is clicked twice; what is told in its first part."""
+        page.mouse.dblclick(*at(0.8, -40))
+        page.mouse.move(*at(0.15, PHASES_Y))
+        return "\n".join(tip.all_inner_texts())
+
+    # Clicks count one by one where columns are drawn in between, as on a busy machine.
+    eventually(page, shown_whole, re.compile(r"step \d\d, at").search)
     timeline.focus()
     page.keyboard.press("Home")
     hover(0.9, -40, r"^step \d\d · ")
