@@ -23,7 +23,7 @@ demo: setup  ## Set up, train the digits network, stop at its first node and ope
 
 test: setup browser .make/compiled  ## Set up, then test everything, in a browser too; minutes
 	$(BIN)/python web/build.py test
-	$(PYTEST) --ignore=tests/samples/test_learning.py
+	$(PYTEST) --ignore=tests/samples/test_learning.py --ignore=tests/e2e/test_samples.py
 
 test-quick: .make/compiled  ## Test what needs no other process, on fewer examples; a minute
 	$(PYTEST) --depth quick
@@ -32,8 +32,8 @@ test-deep: setup browser .make/compiled  ## What is drawn at random: all seeds, 
 	$(PYTEST) --depth deep tests/conformance tests/core tests/integration tests/server \
 	  --ignore=tests/core/cli --ignore=tests/core/dap
 
-test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; minutes
-	$(BIN)/python -m pytest tests/samples/test_learning.py
+test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; debug each on the page
+	$(BIN)/python -m pytest tests/samples/test_learning.py tests/e2e/test_samples.py
 
 test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, in a venv of its own
 	.venv-torch/bin/python -m pytest tests/torch

@@ -97,20 +97,23 @@ def test_nan_compares_as_ieee_says(text):
     ],
 )
 def test_refused(text, column, message):
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(ConditionError, match=message) as caught:
         compile_condition(text)(SCENE)
-    assert time.perf_counter() - start < 0.5
+    assert time.thread_time() - start < 0.5
     if message is not None:
         assert caught.value.column == column
     assert "\n" not in str(caught.value)
 
 
-def test_a_power_tower_is_refused_within_10_ms():
-    start = time.perf_counter()
-    with pytest.raises(ConditionError):
-        compile_condition("9**9**9")
-    assert time.perf_counter() - start < 0.010
+def test_a_power_tower_is_refused_within_10_ms_of_a_processor():
+    took = []
+    for _ in range(5):  # a garbage collection may fall into one of them
+        start = time.thread_time()
+        with pytest.raises(ConditionError):
+            compile_condition("9**9**9")
+        took.append(time.thread_time() - start)
+    assert min(took) < 0.010
 
 
 @pytest.mark.parametrize(
