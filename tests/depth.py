@@ -15,11 +15,16 @@ _PARTS: Final = {"quick": 20, "usual": 8, "deep": 1}
 _LEAST: Final = {"quick": 4, "usual": 10, "deep": 1}
 _NOT_QUICK: Final = {
     "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
-    "core/test_processes.py", "core/engine/codegen/c",
-    "conformance/test_dependence.py", "core/debug/watch/test_live_and_recorded.py",
-    "core/engine/autodiff/test_gradients_limits.py",
-    "core/engine/numpy_functions/test_numpy_table.py",
-    "core/record/files/test_page_checksums.py",
+    "core/test_processes.py", "core/test_refused.py", "core/test_as_unobserved.py",
+    "conformance/test_backends.py", "conformance/test_dependence.py", "conformance/test_passes.py",
+    "conformance/test_planted_bugs.py", "core/export/test_apart.py",
+    "core/debug/gate/test_interrupts.py", "core/debug/watch/test_live_and_recorded.py",
+    "core/debug/why/test_why.py",
+    "core/engine/autodiff/test_gradients_limits.py", "core/engine/codegen/c",
+    "core/engine/codegen/test_numpy_backend.py", "core/engine/codegen/test_numpy_shares.py",
+    "core/engine/numpy_functions/test_numpy_table.py", "core/engine/writing/test_inplace.py",
+    "core/record/files", "core/record/test_recorder.py", "core/record/test_recording.py",
+    "core/record/test_step_blocks.py",
 }  # fmt: skip
 """What starts commands, servers, browsers and compilers, and what takes many seconds."""
 _chosen = "usual"
