@@ -7,6 +7,7 @@ if no page can be served.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import signal
@@ -338,7 +339,9 @@ class Starting:
 
 def _without_page(observed: api.Run, reason: str) -> None:
     if observed.gate is not None:
-        observed.gate.command(Detach())  # nobody can come, so nothing waits for anybody
+        # Nobody can come, so nothing waits for anybody. The program may have ended meanwhile.
+        with contextlib.suppress(UsageError):
+            observed.gate.command(Detach())
     recording = observed.info.recording
     say(f"{reason}; the program runs without a page and is recorded to {recording}")
 

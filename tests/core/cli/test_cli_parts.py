@@ -196,3 +196,21 @@ def test_a_program_that_waits_for_no_page_does_not_wait_for_the_server(
     assert observed.gate is not None
     assert (observed.gate.info.phase == "detached") == bool(error)
     observed.finish()
+
+
+def test_a_server_that_does_not_start_after_the_end_of_the_program_is_said_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    observed = Run(tmp_path / "r.nscope", debugger=True)
+    monkeypatch.setattr(
+        "nodescope.cli.run.Server", lambda port, *, later: _Slow(port, later=later, error="broken")
+    )
+    starting = Starting(observed, argparse.Namespace(port=0, no_browser=True))
+    observed.start()
+    observed.end()
+    starting._server.ran.set()  # type: ignore[attr-defined]
+    assert starting.wait() is None
+    observed.finish()
+    said = capfd.readouterr().err
+    assert "the program runs without a page" in said
+    assert "Traceback" not in said
