@@ -20,22 +20,22 @@ from typing import Any, TypeVar
 import pytest
 
 Item = TypeVar("Item")
-_each = False
+_case_by_case = False
 _ParameterSet: type[Any] = type(pytest.param())
 _SHORT = (str, int, float, complex, bool, type(None))
 
 
-def choose(each: bool) -> None:
+def choose(case_by_case: bool) -> None:
     """Whether each case is a test of its own; set before any test module is imported."""
-    global _each
-    _each = each
+    global _case_by_case
+    _case_by_case = case_by_case
 
 
 def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make so many tests of all that `parametrize` made of one."""
 
     def divided(test: Callable[..., None]) -> Callable[..., None]:
-        if _each:
+        if _case_by_case:
             return test
         marks = getattr(test, "pytestmark", [])
         made = [mark for mark in marks if mark.name == "parametrize"]
@@ -67,7 +67,7 @@ def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 def every(count: int, items: Sequence[Item]) -> list[Sequence[Item]]:
     """The items in so many parts, for a fixture that is made for each part."""
-    parts = len(items) if _each else min(count, len(items))
+    parts = len(items) if _case_by_case else min(count, len(items))
     return [items[part::parts] for part in range(parts)]
 
 

@@ -30,7 +30,7 @@ NUMBERS = pytest.mark.parametrize("number", [1, 2, 3])
 
 @pytest.fixture(autouse=True)
 def _divided(monkeypatch):
-    monkeypatch.setattr(parts, "_each", False)
+    monkeypatch.setattr(parts, "_case_by_case", False)
 
 
 def test_each_case_is_run_once_in_one_part():
@@ -89,7 +89,7 @@ def test_a_part_is_skipped_if_all_of_it_is():
 
 
 def test_each_case_may_be_a_test_again(monkeypatch):
-    monkeypatch.setattr(parts, "_each", True)
+    monkeypatch.setattr(parts, "_case_by_case", True)
     test, _ = of(2, LETTERS, NUMBERS)
     assert len(test.pytestmark) == 2
     assert parts.every(2, "abc") == ["a", "b", "c"]

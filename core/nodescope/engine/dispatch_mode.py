@@ -32,7 +32,7 @@ def set_observer(observer: Any) -> None:
     global _observer, _resting
     with _lock:
         _observer, _resting = observer, None
-        run.set_left_out(None)
+        run.set_on_raise(None)
         _choose()
         _operators(observer)
 
@@ -48,7 +48,7 @@ def rest() -> None:
         if _observer is None:
             return
         _observer, _resting = None, _observer
-        run.set_left_out(_resting.raised)
+        run.set_on_raise(_resting.raised)
         _choose()
         if _unrolled:
             _operators(None)
@@ -60,7 +60,7 @@ def wake() -> None:
     with _lock:
         if _resting is not None:
             _observer, _resting = _resting, None
-            run.set_left_out(None)
+            run.set_on_raise(None)
             _choose()
 
 

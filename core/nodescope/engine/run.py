@@ -40,7 +40,7 @@ _asarray = np.asarray
 _slow: Run | None = None
 
 # While a step is left out: takes an op that raised, with its inputs and attributes, and the error.
-_left_out: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None = None
+_on_raise: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None = None
 
 operators: dict[str, Op] = {}
 """The binary operators that are methods of `Tensor`, by method name."""
@@ -52,12 +52,12 @@ def set_slow(run: Run | None) -> None:
     _slow = run
 
 
-def set_left_out(
-    raised: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None,
+def set_on_raise(
+    on_raise: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None,
 ) -> None:
     """Who is told of ops that raise, until None. Only `engine.dispatch_mode` calls this."""
-    global _left_out
-    _left_out = raised
+    global _on_raise
+    _on_raise = on_raise
 
 
 def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
@@ -119,8 +119,8 @@ def several(
 def _raised(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
     """The error to raise for a failed impl; whoever leaves this step out is told."""
     message = explained(op, inputs, attrs, error)
-    if _left_out is not None:
-        _left_out(op, inputs, attrs, message)
+    if _on_raise is not None:
+        _on_raise(op, inputs, attrs, message)
     return message
 
 
