@@ -78,7 +78,7 @@ HOSTILE: dict[str, np.ndarray] = {
 def required(rule: Rule) -> dict[str, Setting]:
     """Settings without which the rule cannot be watched, if there are any."""
     if rule.name in REQUIRED:
-        return REQUIRED[rule.name]
+        return dict(REQUIRED[rule.name])
     params: dict[str, Setting] = {
         parameter.name: 1.0
         for parameter in rule.parameters
