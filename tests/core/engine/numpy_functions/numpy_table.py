@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nodescope as ns
-from nodescope.engine.coverage import functions
 from nodescope.errors import NodescopeError
 from tests.core.engine.numpy_functions.numpy_arguments import (
     ALONE,
@@ -40,6 +39,7 @@ from tests.core.engine.numpy_functions.numpy_arguments import (
     Out,
     T,
 )
+from tools.ops_table import functions
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "numpy.md"
 MODULES = {"": np, "linalg.": np.linalg, "fft.": np.fft}

@@ -1,19 +1,22 @@
 """The table of all rules in `docs/watches.md`, generated from the registry.
 
-``python -m nodescope.debug.watch.rule_table docs/watches.md`` rewrites it; a test compares.
+    python -m tools.rule_table            fail if it is old
+    python -m tools.rule_table --write    bring it up to date
+
+Invariant: all of it is read from the registry.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from nodescope.debug.watch import all_rules
 from nodescope.debug.watch.rule import ORIGINS, Parameter, Rule
+from tools.generated import ROOT, asked_to_write, update, with_section
 
-BEGIN: Final = "<!-- rules: begin -->"
-END: Final = "<!-- rules: end -->"
+DOCUMENT: Final = ROOT / "docs" / "watches.md"
 
 
 def rule_table() -> str:
@@ -25,13 +28,6 @@ def rule_table() -> str:
         parts += [_row(rule) for rule in rules]
         parts.append("")
     return "\n".join(parts)
-
-
-def documented(text: str) -> str:
-    """The document with its table as the registry has it now."""
-    head, _, remainder = text.partition(BEGIN)
-    _, _, tail = remainder.partition(END)
-    return f"{head}{BEGIN}\n\n{rule_table()}\n{END}{tail}"
 
 
 def _row(rule: Rule) -> str:
@@ -62,6 +58,12 @@ def _setting(parameter: Parameter) -> str:
     return f"`{parameter.name}` {default}{unit}"
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    write = asked_to_write("rule_table", arguments)
+    text = with_section(DOCUMENT.read_text(encoding="utf-8"), "rules", rule_table())
+    return update(DOCUMENT, text, "rule_table", write=write)
+
+
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(documented(path.read_text()))
+    sys.exit(main())

@@ -1,19 +1,17 @@
 """What is there: ops by family, and NumPy's public functions that are traced or not, and why.
 
-    python -m nodescope.engine.coverage            print it; fail if the README's table is old
-    python -m nodescope.engine.coverage --write    bring the README's table up to date
+    python -m tools.ops_table            print it; fail if the README's table is old
+    python -m tools.ops_table --write    bring the README's table up to date
 
 Invariant: all of it is read from the registry and the dispatch tables.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import types
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -22,8 +20,9 @@ from nodescope import ops
 from nodescope.engine import dispatch
 from nodescope.engine.numpy_functions import plain, refused
 from nodescope.ops.op import Family
+from tools.generated import ROOT, asked_to_write, update, with_section
 
-BEGIN, END = "<!-- ops:begin -->", "<!-- ops:end -->"
+README = ROOT / "README.md"
 
 
 def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
@@ -112,29 +111,12 @@ def report() -> str:
     return "\n".join(lines)
 
 
-def current(readme: Path, *, write: bool = False) -> bool:
-    """Whether the README holds `table`; with ``write`` it does afterwards."""
-    text = readme.read_text(encoding="utf-8")
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    wanted = f"{text[:start]}\n{table()}\n{text[end:]}"
-    if write and wanted != text:
-        readme.write_text(wanted, encoding="utf-8")
-    return write or wanted == text
-
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m nodescope.engine.coverage")
-    parser.add_argument("--write", action="store_true", help="update the README")
-    parser.add_argument("--readme", type=Path, default=Path("README.md"))
-    options = parser.parse_args(argv)
+    write = asked_to_write("ops_table", arguments)
     print(report())
-    if not current(options.readme, write=options.write):
-        print(
-            f"{options.readme}: the table of ops is out of date: run with --write", file=sys.stderr
-        )
-        return 1
-    return 0
+    text = with_section(README.read_text(encoding="utf-8"), "ops", table())
+    return update(README, text, "ops_table", write=write)
 
 
 if __name__ == "__main__":

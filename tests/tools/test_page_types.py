@@ -6,14 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from nodescope import protocol
 from nodescope.record import rows
-from nodescope_server import typescript, wire
+from nodescope_server import wire
+from tools import page_types
+from tools.generated import ROOT
 
 
 def interface(text: str, name: str) -> str:
@@ -23,7 +24,7 @@ def interface(text: str, name: str) -> str:
 
 
 def test_the_committed_file_is_current() -> None:
-    assert typescript.main(["--check"]) == 0
+    assert page_types.main([]) == 0
 
 
 def test_output_does_not_depend_on_hash_order() -> None:
@@ -32,8 +33,9 @@ def test_output_does_not_depend_on_hash_order() -> None:
             [
                 sys.executable,
                 "-c",
-                "from nodescope_server import typescript;print(typescript.generate())",
+                "from tools import page_types; print(page_types.generate())",
             ],
+            cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
@@ -66,11 +68,11 @@ def test_output_does_not_depend_on_hash_order() -> None:
     ],
 )
 def test_a_field_becomes(name: str, line: str) -> None:
-    assert line in interface(typescript.generate(), name)
+    assert line in interface(page_types.generate(), name)
 
 
 def test_every_message_is_there_and_every_name_that_is_used_is_defined() -> None:
-    text = typescript.generate()
+    text = page_types.generate()
     for union in (wire.RequestBody, wire.ResponseBody, wire.Push, protocol.Command):
         for struct in union.__args__:
             assert f"type: {msgspec.json.encode(struct.__struct_config__.tag).decode()}" in (
@@ -89,27 +91,12 @@ def test_every_message_is_there_and_every_name_that_is_used_is_defined() -> None
 
 
 def test_flags_are_exported() -> None:
-    text = typescript.generate()
+    text = page_types.generate()
     for name in ("HAS_NAN", "HAS_INF", "FAILED", "HAS_SUMMARY"):
         assert f"export const {name} = {getattr(rows, name)};" in text
     assert f"export const PROTOCOL_VERSION = {protocol.PROTOCOL_VERSION};" in text
 
 
 def test_a_type_without_translation_is_refused() -> None:
-    with pytest.raises(TypeError, match="extend typescript"):
-        typescript._type(set[int])
-
-
-def test_check_names_the_file_that_is_not_current(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "src" / "wire" / "types.gen.ts"
-    target.parent.parent.mkdir()
-    monkeypatch.setattr(typescript, "TARGET", target)
-    assert typescript.main(["--check"]) == 1
-    assert capsys.readouterr().err == (
-        "types.gen.ts is not current; run: python -m nodescope_server.typescript\n"
-    )
-    assert typescript.main([]) == 0
-    assert typescript.main(["--check"]) == 0
-    assert typescript.main(["--wrong"]) == 2
+    with pytest.raises(TypeError, match="extend page_types"):
+        page_types._type(set[int])

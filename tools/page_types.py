@@ -1,4 +1,7 @@
-"""Generates the page's types from `wire`: ``python -m nodescope_server.typescript [--check]``.
+"""Generates the page's types from `wire`.
+
+    python -m tools.page_types            fail if they are old
+    python -m tools.page_types --write    bring them up to date
 
 Invariant: deterministic, and complete for what can travel: whatever `wire.Request`,
 `wire.ServerMessage` and the comparison's answers reach is in the output, and nothing else.
@@ -10,8 +13,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -26,11 +28,12 @@ from nodescope.record.step_times import step_rows
 from nodescope_server import wire
 from nodescope_server.http import compare, rest, start_page
 from nodescope_server.wire import why_messages
+from tools.generated import ROOT, asked_to_write, update
 
-TARGET = Path(__file__).resolve().parents[2] / "web" / "src" / "wire" / "types.gen.ts"
+TARGET = ROOT / "web" / "src" / "wire" / "types.gen.ts"
 
 _HEADER = """\
-// Generated from the Python types by `python -m nodescope_server.typescript`. Do not edit.
+// Generated from the Python types by `python -m tools.page_types --write`. Do not edit.
 //
 // Integers arrive as numbers; those beyond 2^53 (started_unix_ns) are rounded.
 """
@@ -171,7 +174,7 @@ def _type(kind: Any, *, inside: str = "") -> str:
         return f"Readonly<Record<string, {_type(args[1])}>>"
     if origin is dict and _is_choice(args[0]):  # of which any may be missing
         return f"Readonly<Partial<Record<{_type(args[0])}, {_type(args[1])}>>>"
-    raise TypeError(f"typescript: {kind!r} has no TypeScript type; extend typescript._type")
+    raise TypeError(f"{kind!r} has no TypeScript type: extend page_types._type")
 
 
 def _is_choice(kind: Any) -> bool:
@@ -196,27 +199,11 @@ def _comment(doc: str | None) -> list[str]:
     return ["/**", *(f" * {line}".rstrip() for line in lines), " */"]
 
 
-def main(arguments: list[str]) -> int:
-    """Write the file, or with ``--check`` only tell (exit status 1) that it is not current."""
-    if arguments not in ([], ["--check"]):
-        print("usage: python -m nodescope_server.typescript [--check]", file=sys.stderr)
-        return 2
-    text = generate()
-    if arguments:
-        if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
-            return 0
-        print(
-            f"{TARGET.name} is not current; run: python -m nodescope_server.typescript",
-            file=sys.stderr,
-        )
-        return 1
-    if not TARGET.parent.parent.is_dir():
-        print(f"no {TARGET.parent.parent}: run this in a source checkout", file=sys.stderr)
-        return 1
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(text, encoding="utf-8", newline="\n")
-    return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    write = asked_to_write("page_types", arguments)
+    return update(TARGET, generate(), "page_types", write=write)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(main())

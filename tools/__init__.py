@@ -1,0 +1,1 @@
+"""What generates sources and documents of this repository; no part of the wheel."""
