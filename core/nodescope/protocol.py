@@ -246,7 +246,11 @@ class Detach(msgspec.Struct, frozen=True, tag="detach"):
 
 
 class SetBreakpoints(msgspec.Struct, frozen=True, tag="set_breakpoints"):
-    """Replace the whole set, as in DAP. A breakpoint that keeps its id keeps its hits."""
+    """Replace the whole set, as in DAP.
+
+    A breakpoint that keeps its id keeps its hits; they begin anew when what it asks for changes:
+    its place, condition, phase, steps or which of its hits count.
+    """
 
     breakpoints: tuple[Breakpoint, ...]
 

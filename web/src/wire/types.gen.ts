@@ -131,7 +131,12 @@ export interface Detach {
   readonly type: "detach";
 }
 
-/** Replace the whole set, as in DAP. A breakpoint that keeps its id keeps its hits. */
+/**
+ * Replace the whole set, as in DAP.
+ *
+ * A breakpoint that keeps its id keeps its hits; they begin anew when what it asks for changes:
+ * its place, condition, phase, steps or which of its hits count.
+ */
 export interface SetBreakpoints {
   readonly type: "set_breakpoints";
   readonly breakpoints: readonly Breakpoint[];

@@ -63,6 +63,8 @@ def replace_breakpoints(
 ) -> tuple[Statuses, int]:
     """Make ``breakpoints`` the whole set; returns it and the next free id.
 
+    A breakpoint that keeps its id keeps its hits, unless it asks for something else now.
+
     Raises:
         BreakpointError, ConditionError: One of them makes no sense; nothing is changed.
     """
@@ -83,9 +85,15 @@ def replace_breakpoints(
         message = catalog.fate(breakpoint)
         if not message and not matched and catalog.nodes:
             message = catalog.near(breakpoint)
-        hits = previous.hits if previous is not None else 0
+        same = previous is not None and _asked(previous.breakpoint) == _asked(breakpoint)
+        hits = previous.hits if previous is not None and same else 0
         statuses.append(BreakpointStatus(breakpoint, verified=matched, hits=hits, message=message))
     return tuple(statuses), next_id
+
+
+def _asked(breakpoint: Breakpoint) -> Breakpoint:
+    """What a breakpoint's hits are hits of: all but whether it is on and what a hit does."""
+    return msgspec.structs.replace(breakpoint, enabled=True, log="", once=False, group="")
 
 
 def mark_verified(statuses: Statuses, nodes: tuple[Node, ...]) -> Statuses:

@@ -209,12 +209,48 @@ def test_disabled_breakpoints_do_not_stop():
 def test_replacing_keeps_ids_and_hits_and_gives_new_ids():
     first = play(session()).give(breakpoints("op:log", "op:relu")).run(*STEP).give(Continue())
     kept = first.state.breakpoints[1].breakpoint
-    first.give(breakpoints(msgspec.structs.replace(kept, condition="step > 3"), "mean", kept))
+    first.give(breakpoints(msgspec.structs.replace(kept, log="seen"), "mean", kept))
     assert [(item.breakpoint.id, item.hits) for item in first.state.breakpoints] == [
         (2, 1),
         (3, 0),
         (4, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"condition": "step > 3"}, {"target": "exp"}, {"hits": ">= 5"}, {"when": "before"},
+        {"phase": "forward"}, {"first_step": 1}, {"last_step": 9}, {"kind": "glob"},
+    ],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_what_asks_for_something_else_counts_its_hits_anew(change):
+    changed = play(session()).give(breakpoints("op:relu")).run(*STEP).give(Continue())
+    status = changed.state.breakpoints[0]
+    assert status.hits == 1
+    changed.give(breakpoints(msgspec.structs.replace(status.breakpoint, **change)))
+    [status] = changed.state.breakpoints
+    assert (status.breakpoint.id, status.hits) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "change", [{"enabled": False}, {"log": "x"}, {"once": True}, {"group": "g"}]
+)
+def test_what_only_does_something_else_keeps_its_hits(change):
+    kept = play(session()).give(breakpoints("op:relu")).run(*STEP).give(Continue())
+    status = kept.state.breakpoints[0]
+    kept.give(breakpoints(msgspec.structs.replace(status.breakpoint, **change)))
+    assert kept.state.breakpoints[0].hits == 1
+
+
+def test_of_which_hits_count_the_first_is_the_first_of_the_new_condition():
+    asked = play(session()).give(breakpoints("op:relu [hits >= 2]")).run(RELU)
+    [status] = asked.state.breakpoints
+    asked.give(breakpoints(msgspec.structs.replace(status.breakpoint, condition="step > 0")))
+    held = (ConditionResult(1, true=True),)
+    asked.give(reach(RELU, verdicts=held)).expect(running)
+    asked.give(reach(RELU, verdicts=held)).expect(stopped("breakpoint", RELU))
 
 
 def test_unknown_targets_stay_armed_and_are_verified_later():

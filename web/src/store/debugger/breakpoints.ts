@@ -1,7 +1,8 @@
 /**
  * Breakpoint sets, as pure functions: the page always sends the whole set, as in DAP.
  *
- * Invariant: a breakpoint that stays keeps its id, so that the session keeps its hits.
+ * Invariant: a breakpoint that stays keeps its id, so that the session keeps its hits; it counts them
+ * anew when what the breakpoint asks for changes.
  */
 
 import type { Breakpoint, BreakpointKind, BreakpointStatus } from "@/wire/types.gen";
