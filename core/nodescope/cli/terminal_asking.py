@@ -195,7 +195,9 @@ def target_at(controller: Controller, text: str) -> tuple[Target, ValueAtMoment 
     port = None
     if match := _PORT.fullmatch(text):
         port = seen_named(controller, match["name"])
-        if port.missing and (controller.moment.error or controller.moment.when == "before"):
+        error = controller.moment.error
+        explained = error and not match["rest"] and not port.role.startswith("inputs")
+        if port.missing and not explained and (error or controller.moment.when == "before"):
             raise UsageError(f"{port.name} is not available: {port.missing}")
         text = port.name + match["rest"]
     target = parse_target(text)

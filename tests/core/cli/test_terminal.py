@@ -226,9 +226,12 @@ def test_a_run_to_the_end_of_a_name_stops_at_a_node_that_has_not_run_yet(tmp_pat
 
 def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     text = "import numpy as np, nodescope as ns\nnp.linalg.inv(ns.tensor(np.zeros((2, 2))))\n"
-    done = scripted(tmp_path, "c\np\nc\n", text=text)
+    done = scripted(tmp_path, "c\np\nwhy\nwhy value[0, 0]\nc\n", text=text)
     assert done.returncode == 1
     replies = answers(done)
+    assert replies[2][1][0].startswith("inv (script.py:2) raised in step 0: MatrixError")
+    assert any(line.strip() == "tensor, float64 2×2, is 0 (4 zero of 4)" for line in replies[2][1])
+    assert "not available: the node raised" in replies[3][1][0]
     assert replies[0][1][0].startswith("inv raises MatrixError: inv: singular")
     assert any("inputs[0] tensor: float64 2×2" in line for line in replies[0][1])
     assert any("the node raised MatrixError" in line for line in replies[1][1])

@@ -2460,7 +2460,7 @@ export type Command =
   | SetExceptions
   | StepTwin;
 
-export type WhyKind = "leaf" | "birth" | "passed" | "computed" | "missing" | "limit";
+export type WhyKind = "leaf" | "birth" | "passed" | "computed" | "missing" | "limit" | "raised";
 
 export type Outcome = "running" | "finished" | "failed" | "interrupted" | "killed" | "unreadable";
 

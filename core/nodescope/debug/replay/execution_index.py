@@ -75,6 +75,7 @@ class ExecutionIndex:
         for edit in self.edits.values():
             self._edited_at.setdefault(edit.value, []).append(edit.seq)
         self._ran: dict[int, list[Execution]] = {}
+        self._failed: dict[int, list[Execution]] = {}
         self._known: dict[tuple[int, int], RecordedCall] = {}
         self._calls = recording.calls()
 
@@ -110,6 +111,7 @@ class ExecutionIndex:
             executions = self._ran[number] = [
                 execution for execution in rows if not execution.flags & FAILED
             ]
+            self._failed[number] = [execution for execution in rows if execution.flags & FAILED]
         return executions
 
     def latest(self, number: int, before: int) -> Execution | None:
@@ -117,6 +119,14 @@ class ExecutionIndex:
         rows = self.ran(number)
         at = bisect_left(rows, before, key=lambda execution: execution.seq)
         return rows[at - 1] if at else None
+
+    def raised(self, value: int, before: int) -> Execution | None:
+        """The execution that was to write a value before a seq and raised; None if one wrote it."""
+        writer = self.writer(value, before)
+        since = 0 if writer is None else writer.seq
+        failed = self._failed.get(self.producer.get(value, 0), [])
+        between = [execution for execution in failed if since < execution.seq < before]
+        return between[-1] if between else None
 
     def step_range(self, step: int) -> tuple[int, int]:
         """First and last seq of a training step. Raises `ReplayError` if it did not run.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from nodescope.debug.why.nonfinite_origins import Birth, state_of
 from nodescope.ir.graph import Phase, SourceLocation
 
-Kind = Literal["leaf", "birth", "passed", "computed", "missing", "limit"]
+Kind = Literal["leaf", "birth", "passed", "computed", "missing", "limit", "raised"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Cause:
     Attributes:
         kind: ``birth`` (NaN, Inf or zero of operands that are none), ``passed`` (on from an
             operand), ``computed`` (any other number), ``leaf`` (it entered here), ``missing`` (the
-            recording does not hold enough) or ``limit`` (followed no further).
+            recording does not hold enough), ``limit`` (followed no further) or ``raised`` (there
+            is no element: the operation raised).
         name: Of the value.
         op, phase: Of the node that made it.
         value, seq, step: Which value, written by which execution, in which step.
@@ -88,11 +89,12 @@ class Cause:
     def culprit(self) -> Cause:
         """The end of the chain: a birth, a leaf, or where nothing more is known.
 
-        A NaN that was born of an Inf is the fault of what made the Inf.
+        A NaN that was born of an Inf is the fault of what made the Inf. An operation that raised
+        is at fault itself, unless it was given NaN or Inf.
         """
-        best: Cause | None = None
+        best = self if self.kind == "raised" else None
         chain = self.chain()
-        for cause in chain:
+        for cause in chain[best is not None :]:
             if best is not None and state_of(cause.number) not in ("nan", "inf"):
                 return best
             if cause.birth is not None:

@@ -2,7 +2,7 @@
 
 NaN, Inf and zero are followed through operands of the same kind; other numbers through the operand
 with the largest share. Where a NaN, Inf or zero arises from other operands, the operand to blame is
-followed a few nodes further.
+followed a few nodes further. Of an operation that raised, the input to suspect is followed.
 
 Invariant: reads only, bounded, and deterministic. Missing data ends a chain, which says so.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
-from nodescope.debug.why import operand_ranking
+from nodescope.debug.why import operand_ranking, raised
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
 from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
 from nodescope.debug.why.target import Target, parse_target, positions, value_named
@@ -25,7 +25,7 @@ from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
 from nodescope.ops.reading import ElementDependence
 from nodescope.record.recording import Recording
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
 from nodescope.telling import index_text
 
 MOST_ELEMENTS = 16
@@ -80,9 +80,13 @@ def why(
     moment = replay.last if seq is None else seq
     source = book.source(value, moment + 1)
     name = book.values.get(value, f"value {value}")
+    points = ValueTracer(replay)
+    failed = book.raised(value, moment + 1) if index is None else None
+    if failed is not None:
+        cause = Follower(points, depth, width).raised(value, failed)
+        return Why(name, 1, 1, ((1, cause),), note)
     if source is None:
         raise ReplayError(f"{name} has not been computed yet at this point")
-    points = ValueTracer(replay)
     point = point_of(source)
     array = points.array(point)
     elements = positions(array, index, name)
@@ -174,6 +178,18 @@ class Follower:
         for link in reversed(links[:-1]):
             nested = replace(link, causes=(nested,))
         return replace(nested, causes=(*nested.causes, *sides)) if sides else nested
+
+    def raised(self, value: int, execution: Execution) -> Cause:
+        """Why an execution gave no value: what it raised, and the input to suspect."""
+        given = raised.inputs_of(self._points, execution)
+        cause = self._cause(Point(value, execution), "raised", "")
+        error = self._points.book.recording.failure(execution.seq) or "an exception"
+        return replace(
+            cause, words=raised.words_of(error, cause.source),
+            operands=given.operands[:MOST_OPERANDS],
+            others=max(len(given.operands) - MOST_OPERANDS, 0), ranges=given.ranges,
+            causes=() if given.follow is None else (self.follow(*given.follow),),
+        )  # fmt: skip
 
     def look(self, point: Point, position: int) -> tuple[Cause, list[tuple[Point, int]]]:
         """One element, and the operands' elements to follow, the first one first."""

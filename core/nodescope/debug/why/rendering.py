@@ -30,6 +30,8 @@ def place(name: str, at: tuple[int, ...] | None) -> str:
 
 def sentence(cause: Cause) -> str:
     """The answer in one or two sentences."""
+    if cause.kind == "raised":
+        return _raised(cause)
     end = cause.culprit()
     start = f"{place(cause.name, cause.at)} is {number_text(cause.number)} in step {cause.step}"
     location = f" ({line_of(end.source)})" if end.source is not None else ""
@@ -53,6 +55,18 @@ def sentence(cause: Cause) -> str:
         line = f" ({line_of(behind.source)})" if behind.source is not None else ""
         text += f"; {thing} comes from {place(behind.name, behind.at)}{line}: {behind.words}"
     return text
+
+
+def _raised(cause: Cause) -> str:
+    location = f" ({line_of(cause.source)})" if cause.source is not None else ""
+    error = cause.words.removeprefix("raised ")
+    text = f"{cause.name}{location} raised in step {cause.step}: {error}"
+    if cause.operands and state_of(cause.operands[0].number) in ("nan", "inf"):
+        return f"{text}. Its input {sentence(cause.causes[0])}"
+    if not cause.operands:
+        return text
+    count = len(cause.operands) + cause.others
+    return f"{text}. Its {'input has' if count == 1 else f'{count} inputs have'} no NaN and no Inf"
 
 
 def render(answer: Why) -> str:
@@ -85,9 +99,8 @@ def _link(cause: Cause, culprit: bool) -> list[str]:
     mark = "*" if culprit else " "
     number = "?" if cause.number is None else number_text(cause.number)
     origin = f", {cause.how}" if cause.how not in ("", "recorded") else ""
-    head = (
-        f"{mark} {place(cause.name, cause.at)} = {number}  [{cause.op}, step {cause.step}{origin}]"
-    )
+    equals = "" if cause.kind == "raised" else f" = {number}"
+    head = f"{mark} {place(cause.name, cause.at)}{equals}  [{cause.op}, step {cause.step}{origin}]"
     lines = [head, f"    {cause.words}"]
     if cause.kind == "limit":
         lines.append("    not traced further")

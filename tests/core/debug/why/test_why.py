@@ -20,7 +20,8 @@ from nodescope.debug.why import Why, render, why
 from nodescope.debug.why.nonfinite_origins import state_of
 from nodescope.debug.why.rendering import sentence
 from nodescope.engine.run import apply
-from nodescope.errors import ReplayError
+from nodescope.errors import ReplayError, ShapeError
+from nodescope.ops.matrices import MatrixError
 from nodescope.record.recording import Recording
 from tests.core.debug.replay.programs import recorded, without_arrays
 from tests.core.debug.why import programs as broken
@@ -36,6 +37,61 @@ def run(program: Callable[[], None], folder: Path, level: str = "values"):
 
 def names(result: Why) -> list[str]:
     return [item.name for item in result.root.chain()]
+
+
+def test_an_operation_that_raised_is_explained_by_its_inputs(tmp_path: Path) -> None:
+    def program() -> None:
+        for step in ns.steps(range(1, 3)):
+            matrix = ns.tensor(np.ones((2, 2), np.float32)) * (step + 1)
+            with pytest.raises(MatrixError):
+                np.linalg.inv(matrix)
+
+    with run(program, tmp_path) as recording, np.errstate(all="ignore"):
+        first = why(recording, "inv@1")
+        assert (first.root.kind, first.root.step) == ("raised", 1)
+        assert first.culprit is first.root
+        assert first.root.words.startswith("raised MatrixError: inv: singular matrix")
+        assert [item.number for item in first.root.operands] == [2.0]
+        assert first.root.ranges == ("multiply, float32 2×2, is 2",)
+        assert names(first)[1].endswith("multiply")  # what it was given is followed
+        assert sentence(first.root).endswith("Its input has no NaN and no Inf")
+        said = render(first)
+        assert "* inv  [inv, step 1]" in said
+
+        with pytest.raises(ReplayError):
+            why(recording, "inv[0, 0]@1")  # there is no element
+
+
+def test_a_raise_is_followed_to_the_nan_it_was_given(tmp_path: Path) -> None:
+    def program() -> None:
+        with ns.name_scope("head"):
+            bad = np.log(ns.tensor(np.array([-1.0, 2.0, 3.0], np.float32), name="x"))
+        with pytest.raises(ShapeError):
+            ns.tensor(np.ones((2, 2), np.float32), name="w") @ bad
+
+    with run(program, tmp_path) as recording, np.errstate(all="ignore"):
+        result = why(recording, "matmul")
+        assert [item.name for item in result.root.operands] == ["head/log", "w"]
+        assert result.culprit.name == "head/log"
+        assert "log of -1" in sentence(result.root)
+        assert "raised in step 0: ShapeError" in sentence(result.root)
+        assert result.root.ranges[0].startswith("w, float32 2×2")
+
+
+def test_what_ran_again_after_it_raised_is_explained_as_any(tmp_path: Path) -> None:
+    def program() -> None:
+        for step in ns.steps(range(1, 3)):
+            x = ns.tensor(np.full((2, 2), 3.0, np.float32) + step * np.eye(2, dtype=np.float32))
+            if step == 1:
+                x = x * 0
+            try:
+                np.linalg.inv(x)
+            except Exception:
+                pass
+
+    with run(program, tmp_path) as recording:
+        assert why(recording, "inv@1").root.kind == "raised"
+        assert why(recording, "inv").root.kind == "computed"
 
 
 def test_log_of_a_negative(tmp_path: Path) -> None:

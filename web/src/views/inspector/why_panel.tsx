@@ -91,12 +91,12 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
   );
 }
 
-/** Of a node that raised there is no value: what is explained is its last one. */
+/** Of a node that raised there is no value: an element that is asked about is of its last one. */
 export function raisedLater(store: Store, reasons: Reasons): string {
   const target = reasons.question()?.value;
   const raised = store.model()?.graph.nodes[store.raised()];
   const explained = reasons.group()?.links[0];
-  if (target === undefined || explained === undefined) return "";
+  if (target === undefined || explained === undefined || explained.kind === "raised") return "";
   if (raised === undefined || !raised.outputs.includes(target)) return "";
   return (
     `${printable(raised.name, 120)} raised an error and has no value there. ` +
@@ -162,7 +162,8 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
     ]
       .filter(Boolean)
       .join(", ");
-  const operands = () => (props.link.operands.length > 1 ? props.link.operands : []);
+  const operands = () =>
+    props.link.operands.length > 1 || props.link.kind === "raised" ? props.link.operands : [];
   const tone = () => {
     const path = props.reasons.path();
     return path === undefined || props.link.node === 0
@@ -191,7 +192,9 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
           {printable(props.link.name, 200)}
           <span class="m t3 why-place">{place(props.link.at)}</span>
         </span>
-        <b class={`m state-${props.link.state}`}>{spelled(props.link.number, props.link.state)}</b>
+        <b class={`m state-${props.link.state}`}>
+          {props.link.kind === "raised" ? "raised" : spelled(props.link.number, props.link.state)}
+        </b>
       </button>
       <div class="why-more">
         <Show when={props.link.culprit}>
@@ -283,6 +286,7 @@ function Operand(
 }
 
 function endWords(kind: WhyLink["kind"]): string {
+  if (kind === "raised") return "the error";
   if (kind === "missing") return "the trail ends here";
   return kind === "limit" ? "not followed further" : "it starts here";
 }
