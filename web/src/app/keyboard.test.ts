@@ -3,6 +3,7 @@ import type { CommandScope } from "@/app/commands";
 import { pageCommands } from "@/app/commands";
 import { keyName, listen } from "@/app/keyboard";
 import type { PageCommand } from "@/app/page_command";
+import { NoticeBoard } from "@/store/page/notices";
 
 const key = (name: string, change: KeyboardEventInit = {}) =>
   new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...change });
@@ -30,7 +31,7 @@ test("letters typed into a field stay there; the debugger's keys do not", () => 
     enabled: () => keys !== "F6",
     run: () => ran.push(keys),
   });
-  const page = { ui: { overlay: () => "none" }, store: { selection: () => undefined } };
+  const page = { ui: { overlay: () => "none" }, store: { selection: () => undefined, board: new NoticeBoard() } };
   const stop = listen(window, ["F", "F5", "F6"].map(command), page as unknown as CommandScope);
   const field = document.createElement("input");
   document.body.append(field);

@@ -50,6 +50,7 @@ export function listen(
     if (command !== undefined) {
       // F5 and its like must never reach the browser, even where they do nothing now.
       event.preventDefault();
+      page.store.board.commanded();
       if (command.enabled()) command.run();
       else if (command.why?.()) page.store.notify("info", `${command.title}: ${command.why()}.`);
       return;

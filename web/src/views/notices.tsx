@@ -147,7 +147,7 @@ export function Notices(props: { readonly store: Store }): JSX.Element {
               small
               icon="close"
               label="Dismiss"
-              onClick={() => props.store.dismiss(notice.id)}
+              onClick={() => props.store.board.dismiss(notice.id)}
             />
           </div>
         )}

@@ -89,6 +89,7 @@ export function Palette(props: {
   const choose = (entry: Entry | undefined): void => {
     if (entry === undefined) return;
     close();
+    props.store.board.commanded();
     entry.run();
   };
   return (

@@ -34,7 +34,7 @@ export function createNewRun(store: Store): NewRun {
       if (begun === undefined || shown === undefined || begun.id === shown.id) return;
       if (shown.state !== "live" && sameProgram(shown, begun) && !lookedAt(store)) {
         store.openRun(begun.id);
-        store.notify("ok", `A new run of ${printable(begun.name, 60)} began and is shown now.`);
+        store.board.announce(`A new run of ${printable(begun.name, 60)} began and is shown now.`);
       } else setOfferedId(begun.id);
     }),
   );

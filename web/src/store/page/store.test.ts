@@ -202,6 +202,43 @@ test("a command that is refused is said in words", async () => {
   expect(store.notices()[0]).toMatchObject({ tone: "error", text: "no such scope" });
 });
 
+describe("what a command came to goes with the next one", () => {
+  const moved = { type: "moved", seq: null, text: "no breakpoint is hit after this", node: 0 };
+  const past = { type: "state_at", steps: [], executions: columns([]), values: [], step: 1 };
+  const texts = () => store.notices().map((notice) => notice.text);
+  beforeEach(async () => {
+    store.linkChanged({ kind: "lost", since: 0, attempt: 1 });
+    store.linkChanged({ kind: "open", server: "test" });
+    const answers: Record<string, unknown> = { move: moved, get_state: past };
+    store.attach({
+      request: ((body: RequestBody) => {
+        if (body.type === "control") return Promise.reject(new Error("no such scope"));
+        return Promise.resolve(answers[body.type] ?? { type: "done" });
+      }) as unknown as Requests["request"],
+    });
+    await store.control({ type: "step_out" });
+    expect(texts()).toEqual(["Connection restored.", "no such scope"]);
+  });
+
+  const commands: Record<string, () => Promise<unknown>> = {
+    "another move": () => store.travel({ type: "continue" }, false),
+    "a moment on the slider": () => store.seek(4),
+    "back to live": () => Promise.resolve(store.backToLive()),
+  };
+  for (const [name, give] of Object.entries(commands)) {
+    test(name, async () => {
+      await give();
+      expect(texts()).not.toContain("no such scope");
+      expect(texts()).toContain("Connection restored.");
+    });
+  }
+
+  test("and what the next one comes to is said", async () => {
+    await store.travel({ type: "continue" }, false);
+    expect(texts().at(-1)).toBe("No breakpoint is hit after this.");
+  });
+});
+
 describe("a stop that is told before all that ran up to it is here", () => {
   const late = (seq: number) => {
     const info = session({ phase: "stopped", version: 5, stop: stopAt(3, "net/b/tanh", { seq }) });

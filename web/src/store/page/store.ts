@@ -102,7 +102,7 @@ export class Store {
   private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
   private seeking = false;
-  private readonly board = new NoticeBoard();
+  readonly board = new NoticeBoard();
 
   constructor(start: PageAddress = readAddress("")) {
     const [link, setLink] = createSignal<Link>({ kind: "connecting" });
@@ -165,7 +165,7 @@ export class Store {
   linkChanged(link: Link): void {
     const before = this.link();
     this.set.link(link);
-    if (before.kind === "lost" && link.kind === "open") this.notify("ok", "Connection restored.");
+    if (before.kind === "lost" && link.kind === "open") this.board.announce("Connection restored.");
   }
 
   runsChanged(runs: readonly RunInfo[]): void {
@@ -473,6 +473,7 @@ export class Store {
 
   /** Sends a command; "" when it was taken, else why not, for a person. */
   async refusal(command: Command): Promise<string> {
+    this.board.commanded();
     const run = this.runId();
     if (run === undefined) return "No run is open.";
     const pause = command.type === "pause" && this.session()?.phase === "running";
@@ -501,6 +502,7 @@ export class Store {
 
   /** Moves the page through the recording as a command says. */
   async travel(command: Command, back: boolean): Promise<void> {
+    this.board.commanded();
     const run = this.runId();
     const cursor = this.cursor();
     const seq = cursor.kind === "past" ? cursor.seq : (this.stop()?.seq ?? this.model()?.seq ?? 0);
@@ -537,6 +539,7 @@ export class Store {
 
   /** Moves the page to a past moment. Only the newest of several wishes is asked for. */
   async seek(seq: number): Promise<void> {
+    this.board.commanded();
     this.wantedSeq = seq;
     if (this.seeking) return;
     this.seeking = true;
@@ -574,6 +577,7 @@ export class Store {
   }
 
   backToLive(): void {
+    this.board.commanded();
     this.wantedSeq = undefined;
     batch(() => {
       this.set.cursor({ kind: "live" });
@@ -583,11 +587,7 @@ export class Store {
   }
 
   notify(tone: Notice["tone"], text: string): void {
-    this.board.add(tone, text);
-  }
-
-  dismiss(id: number): void {
-    this.board.dismiss(id);
+    this.board.answer(tone, text);
   }
 
   complain(error: unknown): void {
