@@ -31,7 +31,10 @@ test("letters typed into a field stay there; the debugger's keys do not", () => 
     enabled: () => keys !== "F6",
     run: () => ran.push(keys),
   });
-  const page = { ui: { overlay: () => "none" }, store: { selection: () => undefined, board: new NoticeBoard() } };
+  const page = {
+    ui: { overlay: () => "none" },
+    store: { selection: () => undefined, board: new NoticeBoard() },
+  };
   const stop = listen(window, ["F", "F5", "F6"].map(command), page as unknown as CommandScope);
   const field = document.createElement("input");
   document.body.append(field);
