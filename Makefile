@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: format clean
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 24
 
 demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger
 	$(BIN)/nodescope run $(if $(HEADLESS),--no-browser) samples/digits_mlp.py

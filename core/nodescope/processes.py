@@ -19,6 +19,7 @@ import sys
 _NEEDED = (
     "nodescope_server", "numpy", "msgspec", "ml_dtypes", "fastapi", "starlette", "pydantic",
     "pydantic_core", "anyio", "uvicorn", "h11", "click", "websockets", "graphviz", "py_mini_racer",
+    "re2",
 )  # fmt: skip
 _SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_")
 _WITH_PROGRAM = ("run", "check")  # in their own process

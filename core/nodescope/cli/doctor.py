@@ -16,7 +16,9 @@ from nodescope.adapters.attached import known_adapters
 from nodescope.adapters.protocol import Adapter
 from nodescope.cli.server import has_screen
 
-PACKAGES: Final = ("numpy", "msgspec", "fastapi", "uvicorn", "websockets", "graphviz", "mini-racer")
+PACKAGES: Final = (
+    "numpy", "msgspec", "google-re2", "fastapi", "uvicorn", "websockets", "graphviz", "mini-racer",
+)  # fmt: skip
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 

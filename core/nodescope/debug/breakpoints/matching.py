@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from nodescope.debug.breakpoints.regular_expressions import MAX_LENGTH, Pattern
+from nodescope.debug.breakpoints import regular_expressions
 from nodescope.debug.expressions.compiler import Condition, compile_condition
 from nodescope.debug.expressions.logpoints import LogMessage, compile_message
 from nodescope.errors import BreakpointError, ConditionError
@@ -26,6 +26,7 @@ from nodescope.registry import did_you_mean
 
 KINDS: Final[tuple[BreakpointKind, ...]] = get_args(BreakpointKind)
 _MAX_TARGET: Final = 1000
+_MAX_GLOB: Final = 200
 _MAX_HITS: Final = 40
 _MOST_WEIGHED: Final = 200
 _LINE: Final = re.compile(r"(?P<file>.+):(?P<line>\d+)")
@@ -46,7 +47,7 @@ def covers(breakpoint: Breakpoint, node: Node) -> bool:
         case "glob":
             return _glob(breakpoint.target).match(node.name) is not None
         case "regex":
-            return _regex(breakpoint.target).matches(node.name)
+            return regular_expressions.matches(breakpoint.target, node.name)
         case "source":
             return node.source is not None and not node.is_leaf and _at(breakpoint.target, node)
 
@@ -77,11 +78,6 @@ def line_of(target: str) -> tuple[str, int]:
 @lru_cache(maxsize=256)
 def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
-
-
-@lru_cache(maxsize=256)
-def _regex(pattern: str) -> Pattern:
-    return Pattern(pattern)
 
 
 @lru_cache(maxsize=256)
@@ -154,9 +150,9 @@ def validate(breakpoint: Breakpoint) -> None:
     if len(breakpoint.target) > _MAX_TARGET:
         raise BreakpointError(f"the breakpoint's name is longer than {_MAX_TARGET} characters")
     if breakpoint.kind == "regex":
-        _regex(breakpoint.target)
-    if breakpoint.kind == "glob" and len(breakpoint.target) > MAX_LENGTH:
-        raise BreakpointError(f"the pattern is longer than {MAX_LENGTH} characters")
+        regular_expressions.check(breakpoint.target)
+    if breakpoint.kind == "glob" and len(breakpoint.target) > _MAX_GLOB:
+        raise BreakpointError(f"the pattern is longer than {_MAX_GLOB} characters")
     if breakpoint.kind == "source":
         line_of(breakpoint.target)
     first, last = breakpoint.first_step, breakpoint.last_step
