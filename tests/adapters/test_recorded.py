@@ -24,6 +24,7 @@ from tests.adapters.cases import ROWS, WEIGHTS, Case
 from tests.adapters.driving import recorded
 from tests.adapters.foreign.rerun import RERUN
 from tests.adapters.test_conformance import nodes_of
+from tests.core.debug.replay.checking import check
 from tests.server.support import Page, seqs, serving
 
 
@@ -98,7 +99,7 @@ def test_replay_gives_what_is_recorded(case: Case, tmp_path: Path) -> None:
         replay = Replay(recording)
         for row in recording.values():
             assert replay.value(row.value.id).how == "recorded"
-        checked = replay.check()
+        checked = check(replay)
         assert checked.differences == ()
         assert bool(checked.compared) != bool(checked.missing)
 
@@ -137,7 +138,7 @@ def test_values_that_were_not_kept_are_computed_again(
         value = replay.value(bend)
         assert value.how == "recomputed"
         np.testing.assert_allclose(value.array, distant.loop(3))
-        assert replay.check().missing == {}
+        assert check(replay).missing == {}
 
 
 def test_what_if_in_another_library(distant: Case, rerun: None, tmp_path: Path) -> None:

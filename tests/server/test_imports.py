@@ -17,10 +17,11 @@ from nodescope.compare.result import compare
 from nodescope.debug.replay import Replay
 from nodescope.debug.why import why
 from nodescope.record.recording import Recording
+from tests.core.debug.replay.checking import check
 
 with Recording.open(sys.argv[1]) as recording:
     assert {"scan", "cond"} <= {row.node.op for row in recording.nodes()}
-    checked = Replay(recording, 1).check()
+    checked = check(Replay(recording, 1))
     assert checked.compared and not checked.missing and not checked.differences, checked
     assert why(recording, "sum").root.chain()
     assert compare(recording, recording).functions

@@ -75,11 +75,6 @@ def tracer() -> Any:
     return None if _builders and current().builder is not None else _observer
 
 
-def observing() -> bool:
-    """Whether ops are sent to an observer now, and not left out."""
-    return _observer is not None
-
-
 def _operators(observer: Any) -> None:
     global _unrolled
     _unrolled = observer is not None

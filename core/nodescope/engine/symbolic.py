@@ -29,12 +29,12 @@ class Abstract:
     Attributes:
         graph: What builds the graph.
         value: The value's id there.
-        base: What this is a view of, or None.
+        base: None, as of an array that is no view.
     """
 
     __slots__ = ("base", "dtype", "graph", "ndim", "shape", "size", "value")
 
-    def __init__(self, spec: TensorSpec, graph: Any, value: int, base: Any = None) -> None:
+    def __init__(self, spec: TensorSpec, graph: Any, value: int) -> None:
         self.shape = spec.shape
         self.dtype = np.dtype(spec.dtype)
         self.ndim = len(spec.shape)
@@ -44,7 +44,7 @@ class Abstract:
         self.size = size
         self.graph = graph
         self.value = value
-        self.base = base
+        self.base = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # probed by NumPy and others: it is no array

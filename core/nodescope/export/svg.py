@@ -11,14 +11,14 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.etree import ElementTree
 
 import graphviz
 import numpy as np
 
 from nodescope.errors import ExportError
-from nodescope.export import Engine, ExportOptions, Theme, _write, exporter, graph_and_title
+from nodescope.export import ExportOptions, exporter, graph_and_title
 from nodescope.export.dot import FAMILIES, dot_for
 from nodescope.export.folding import opened, within
 from nodescope.export.words import detail, label, visible
@@ -65,22 +65,6 @@ def render_svg(recording: Recording, options: ExportOptions) -> bytes:
     content = (_by_dot if by_dot else _by_page)(graph, title, options)
     check_svg(content)
     return content
-
-
-def export_svg(
-    recording: Recording,
-    out: str | Path,
-    *,
-    engine: Engine = "page",
-    theme: Theme = "light",
-    expand: Literal["all", "fit"] | int = "fit",
-) -> None:
-    """Write the graph of an open recording as SVG.
-
-    Raises:
-        ExportError: What the engine needs is missing, or the target cannot be written.
-    """
-    _write(Path(out), render_svg(recording, ExportOptions(engine, theme, expand)))
 
 
 def check_svg(content: bytes) -> None:

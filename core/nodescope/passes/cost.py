@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ir.provenance import Bound
 from nodescope.ops.calls import Scalar, call_of
@@ -80,14 +81,11 @@ class Roof:
         bound: ``memory`` or ``compute``.
         attainable: Flops per second that the roofline allows.
         least_s: Seconds that it needs at least by this estimate.
-        reached: Share of the roof that a measured time reaches; None without one. Above 1 where
-            data stays in caches, for the bandwidth is that of a large copy.
     """
 
     bound: Bound
     attainable: float
     least_s: float
-    reached: float | None = None
 
 
 def nbytes(spec: TensorSpec) -> int:
@@ -97,11 +95,9 @@ def nbytes(spec: TensorSpec) -> int:
 
 @functools.cache
 def itemsize(dtype: str) -> int:
-    """Bytes of an element; bfloat16 and the like, which NumPy may not know by name, count 2."""
-    try:
-        return np.dtype(dtype).itemsize
-    except TypeError:
-        return 2
+    """Bytes of an element."""
+    size: int = as_dtype(dtype).itemsize
+    return size
 
 
 def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
@@ -133,19 +129,17 @@ def graph_work(graph: Graph) -> Work:
     )
 
 
-def roof(work: Work, machine: Machine | None = None, seconds: float | None = None) -> Roof:
+def roof(work: Work, machine: Machine | None = None) -> Roof:
     """Where work stands under the roofline.
 
     Args:
         machine: Speeds; those of this machine if None.
-        seconds: How long it took, if that was measured.
     """
     machine = machine or this_machine()
     compute, memory = work.flops / machine.flops, work.moved / machine.bandwidth
     least = max(compute, memory)
     attainable = min(machine.flops, work.intensity * machine.bandwidth)
-    reached = None if seconds is None else least / seconds if seconds > 0 else math.inf
-    return Roof("compute" if compute > memory else "memory", attainable, least, reached)
+    return Roof("compute" if compute > memory else "memory", attainable, least)
 
 
 def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:

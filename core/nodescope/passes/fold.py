@@ -17,6 +17,7 @@ from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array
 from nodescope.passes import Rule, graph_pass
+from nodescope.passes.cost import nbytes
 from nodescope.passes.draft import Draft
 from nodescope.passes.layouts import Layouts, layouts_of
 
@@ -62,11 +63,7 @@ def _constant(draft: Draft, node: Node) -> bool:
     result_specs = [draft.spec(value) for value in node.outputs]
     if any(not math.prod(spec.shape) for spec in operand_specs):
         return False
-    return sum(map(_bytes, result_specs)) <= most and sum(map(_bytes, operand_specs)) <= 8 * most
-
-
-def _bytes(spec: TensorSpec) -> int:
-    return math.prod(spec.shape) * int(as_dtype(spec.dtype).itemsize)
+    return sum(map(nbytes, result_specs)) <= most and sum(map(nbytes, operand_specs)) <= 8 * most
 
 
 def _fold(draft: Draft, node: Node) -> None:
@@ -112,7 +109,7 @@ def _like(draft: Draft, layouts: Layouts, node: Node) -> None:
     if node.control_inputs:
         return
     number = np.full((), node.op == "ones_like", as_dtype(spec.dtype))
-    if _bytes(spec) <= min(_SMALL, draft.options.fold_bytes):
+    if nbytes(spec) <= min(_SMALL, draft.options.fold_bytes):
         if layouts.harmless(out, "rows"):
             _stand_for(draft, "like", node, [np.full(spec.shape, number)])
         return

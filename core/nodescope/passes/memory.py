@@ -14,9 +14,6 @@ import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodescope.ir.dtypes import as_dtype
-from nodescope.ir.graph import TensorSpec
-
 ALIGNMENT = 64
 _SORTED_MOST = 384  # values up to which each is compared with each
 
@@ -228,11 +225,3 @@ def _peak(live: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], end: in
         now += delta
         most = max(most, now)
     return most
-
-
-def nbytes(spec: TensorSpec) -> int:
-    """How many bytes the elements of a spec take."""
-    size = as_dtype(spec.dtype).itemsize
-    for size_of_axis in spec.shape:
-        size *= size_of_axis
-    return size

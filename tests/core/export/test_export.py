@@ -18,7 +18,7 @@ from nodescope.errors import ExportError
 from nodescope.events import GraphExtended, StepFinished, StepStarted
 from nodescope.export import ExportOptions, export, svg
 from nodescope.export.dot import dot_for, dot_of
-from nodescope.export.svg import check_svg, export_svg, page_input
+from nodescope.export.svg import check_svg, page_input, render_svg
 from nodescope.export.words import visible
 from nodescope.ir.graph import Graph, Node, TensorSpec, Value, usual_role
 from nodescope.record.recorder import Recorder
@@ -106,7 +106,7 @@ def test_hostile_names_by_the_page(
     }};"""
     monkeypatch.setattr(svg, "_bundle", lambda: bundle)
     with Recording.open(hostile) as recording:
-        export_svg(recording, tmp_path / "g.svg", theme="dark")
+        (tmp_path / "g.svg").write_bytes(render_svg(recording, ExportOptions(theme="dark")))
     assert labels(tmp_path / "g.svg") == [visible(item) for item in HOSTILE]
 
 

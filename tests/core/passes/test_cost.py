@@ -77,13 +77,11 @@ def test_roof() -> None:
     assert low.attainable == pytest.approx(0.1 * 1e8)
     assert high.attainable == 1e9
     assert low.least_s == pytest.approx(1000 / 1e8)
-    assert low.reached is None
-    assert roof(few, FAST, 2 * low.least_s).reached == pytest.approx(0.5)
     assert FAST.ridge == 10
 
 
 def test_nothing_to_do() -> None:
-    nothing = roof(Work(0, 0, 0), FAST, 0.0)
+    nothing = roof(Work(0, 0, 0), FAST)
     assert nothing.least_s == 0
     assert Work(0, 0, 0).intensity == 0
     assert Work(8, 0, 0).intensity == math.inf

@@ -100,10 +100,6 @@ export function stubOf(key: number): number {
   return key - STUBS;
 }
 
-export function portValue(key: number): number {
-  return Math.floor((key - PORTS) / 2);
-}
-
 const COLUMN_NAMES: ReadonlyMap<string, number> = new Map([
   ["backward", COLUMN_BACKWARD],
   ["optimizer", COLUMN_OPTIMIZER],

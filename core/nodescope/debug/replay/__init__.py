@@ -7,14 +7,13 @@ an edited value. See `nodescope.debug.replay.replay`.
 from nodescope.debug.replay.arrays import Difference
 from nodescope.debug.replay.branch import Blocked, Branch, ChangedValue
 from nodescope.debug.replay.execution_index import ExecutionIndex
-from nodescope.debug.replay.replay import Checked, Replay
+from nodescope.debug.replay.replay import Replay
 from nodescope.debug.replay.replay_view import ReplayedValue
 
 __all__ = [
     "Blocked",
     "Branch",
     "ChangedValue",
-    "Checked",
     "Difference",
     "ExecutionIndex",
     "Replay",

@@ -14,9 +14,9 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from nodescope.debug.replay.arrays import Difference, difference, relaid
+from nodescope.debug.replay.arrays import relaid
 from nodescope.debug.replay.branch import Branch, grow
 from nodescope.debug.replay.dialects import RecordedCall
 from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
@@ -26,28 +26,12 @@ from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
-from nodescope.record.summary import summarise, whole
+from nodescope.record.summary import whole
 
 MOST_NODES = 200_000
 """Nodes that one question may run again."""
 MOST_BYTES = 1 << 30
 """Bytes of recomputed arrays that are kept."""
-
-
-class Checked(NamedTuple):
-    """A step computed again and compared with what was recorded.
-
-    Attributes:
-        compared: Arrays that were compared.
-        differences: Where they are not the same bits.
-        statistics: Of values without array: where recomputed and recorded statistics differ.
-        missing: Why nodes could not be run, by node name.
-    """
-
-    compared: int
-    differences: tuple[Difference, ...]
-    statistics: tuple[Difference, ...]
-    missing: dict[str, str]
 
 
 class Replay:
@@ -57,13 +41,11 @@ class Replay:
         recording: Open, finished or up to a stop.
         step: Which training step; the last one if None.
         seq: The moment within it; its end if None.
-        check: Recompute what is recorded, too, and note in `differences` where the bits differ.
         book: Of the same recording, if there is one already.
         patience_s: How long, from now on, anything is looked up or computed; then `ReplayError`.
 
     Attributes:
         branches: Forks by name, in the order in which they were made.
-        differences: Found by ``check``.
         doubted: Executions of which what they took, as far as it is known, gives something else.
 
     Raises:
@@ -76,7 +58,6 @@ class Replay:
         step: int | None = None,
         *,
         seq: int | None = None,
-        check: bool = False,
         book: ExecutionIndex | None = None,
         patience_s: float = math.inf,
     ) -> None:
@@ -91,8 +72,6 @@ class Replay:
         if seq is not None:
             self.last = min(self.last, seq)
         self.branches: dict[str, Branch] = {}
-        self.differences: list[Difference] = []
-        self._check = check
         self._made: OrderedDict[int, tuple[Array, ...]] = OrderedDict()
         self._bytes = 0
         self._ran = 0
@@ -118,21 +97,9 @@ class Replay:
         """What an execution wrote. Raises `ReplayError`, as `value`."""
         self._in_time()
         recorded = self.recorded(source)
-        if recorded is not None and (source.edited or not self._check):
+        if recorded is not None:
             return ReplayedValue(recorded, "recorded", source.seq)
-        try:
-            computed = self._computed(source)
-        except ReplayError:
-            if recorded is None:
-                raise
-            return ReplayedValue(recorded, "recorded", source.seq)
-        if recorded is None:
-            return ReplayedValue(computed, "recomputed", source.seq)
-        node = self.book.node(source.execution.node)
-        mismatch = difference(recorded, computed, node.name, source.value, source.seq)
-        if mismatch is not None and mismatch not in self.differences:
-            self.differences.append(mismatch)
-        return ReplayedValue(recorded, "recorded", source.seq)
+        return ReplayedValue(self._computed(source), "recomputed", source.seq)
 
     def recorded(self, source: ValueSource) -> Array | None:
         """The recorded array, laid out as it was; None if none is kept.
@@ -296,52 +263,6 @@ class Replay:
         self._made.clear()
         self._bytes = 0
 
-    # ------------------------------------------------------------ checking
-
-    def check(self, limit: int | None = None) -> Checked:
-        """Run every node of the step on its recorded inputs, and compare bit for bit.
-
-        Args:
-            limit: How many executions at most; all of the step if None.
-        """
-        compared = 0
-        differences: list[Difference] = []
-        statistics: list[Difference] = []
-        missing: dict[str, str] = {}
-        for execution in self.executions()[:limit]:
-            node = self.book.node(execution.node, execution.seq)
-            if not node.inputs or self.book.latest(node.id, execution.seq + 1) != execution:
-                continue
-            self._ran = 0
-            try:
-                arrays = [self.written(source).array for source in self.sources(execution)]
-                outputs = self.run(execution, arrays)
-            except ReplayError as error:
-                missing.setdefault(node.name, str(error))
-                continue
-            for value, computed in zip(node.outputs, outputs, strict=False):
-                recorded = self.recorded(ValueSource(value, execution))
-                if recorded is not None:
-                    compared += 1
-                    mismatch = difference(recorded, computed, node.name, value, execution.seq)
-                    differences += [mismatch] if mismatch is not None else []
-                else:
-                    mismatch = self._statistics(node.name, value, execution.seq, computed)
-                    statistics += [mismatch] if mismatch is not None else []
-        return Checked(compared, tuple(differences), tuple(statistics), missing)
-
-    def _statistics(self, name: str, value: int, seq: int, computed: Array) -> Difference | None:
-        recorded = self.recording.latest_at(value, seq)
-        if recorded is None or recorded.seq != seq:
-            return None
-        before_summary, other = recorded.summary, summarise(computed)
-        for field in ("spec", "nan_count", "inf_count", "zero_count", "min", "max", "preview"):
-            before, now = getattr(before_summary, field), getattr(other, field)
-            if before != now and not (before != before or _same_numbers(before, now)):
-                note = f"recorded {field} {before}, recomputed {now}"
-                return Difference(name, value, seq, 1, computed.size, note=note)
-        return None
-
     # ------------------------------------------------------------ what if
 
     def fork(
@@ -398,9 +319,3 @@ class Replay:
         while f"branch {count}" in self.branches:
             count += 1
         return f"branch {count}"
-
-
-def _same_numbers(left: Any, other: Any) -> bool:
-    if not isinstance(left, tuple) or not isinstance(other, tuple) or len(left) != len(other):
-        return False
-    return all(a == b or (a != a and b != b) for a, b in zip(left, other, strict=True))

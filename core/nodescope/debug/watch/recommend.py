@@ -94,15 +94,12 @@ def recommend(
     return _covering(named, node_list, gradients)
 
 
-def recommend_for(
-    recording: Recording, *, actions: tuple[Action, ...] = ("stop",)
-) -> list[Recommended]:
+def recommend_for(recording: Recording) -> list[Recommended]:
     """The recommended watches for the program that was recorded."""
     return recommend(
         {row.node.id: row.node for row in recording.nodes()}.values(),
         dtypes={row.value.spec.dtype for row in recording.values()},
         gradients=[(row.value, row.gradient) for row in recording.gradients()],
-        actions=actions,
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.calls import Call, Scalar
+from nodescope.passes.cost import nbytes
 
 CALL_NS = 1_000.0
 """A call of an impl on next to nothing."""
@@ -62,14 +63,10 @@ def nanoseconds(call: Call, specs: Mapping[int, TensorSpec]) -> float:
         return CALL_NS + per[np.dtype(outputs[0].dtype).itemsize > 4] * elements
     if call.op.family in OTHER:
         return CALL_NS + OTHER[call.op.family] * elements
-    moved = sum(map(_bytes, (*outputs, *_specs(inputs))))
+    moved = sum(map(nbytes, (*outputs, *_specs(inputs))))
     work = call.op.flops(inputs, outputs[0]) * NS_PER_FLOP.get(call.op.family, 1.0)
     return CALL_NS + max(work, moved * NS_PER_BYTE if call.op.family != "layout" else 0.0)
 
 
 def _specs(inputs: tuple[Any, ...]) -> list[TensorSpec]:
     return [operand for operand in inputs if isinstance(operand, TensorSpec)]
-
-
-def _bytes(spec: TensorSpec) -> int:
-    return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize

@@ -189,7 +189,6 @@ def execute_observed(
     feeds: Sequence[Array | Tensor],
     *,
     key: str,
-    nth: int = 0,
     gradients: Mapping[int, int] | None = None,
     effects: Effects = NO_EFFECTS,
 ) -> list[Tensor]:
@@ -203,8 +202,6 @@ def execute_observed(
         feeds: A tensor or array for each of ``plan.fed``. A tensor that the tracer has seen stays
             the node that it is; everything else enters as a leaf of the graph.
         key: Names the graph in this process, so that no other's nodes are taken for its own.
-        nth: Calls that are different nodes (of a function that is called twice in a step) differ
-            in it.
         gradients: Value ids with those of their gradients, to be told to the tracer.
         effects: Called around stateful ops, with tensors.
 
@@ -214,7 +211,7 @@ def execute_observed(
     state = current()
     saved = (state.scope, state.phase, state.cursor, state.forward, state.source, state.recording,
              state.cursors)  # fmt: skip
-    run = _ObservedRun(tracer, plan, f"{key}:{nth}" if nth else key, state)
+    run = _ObservedRun(tracer, plan, key, state)
     state.recording = False
     try:
         values = run.leaves(feeds)

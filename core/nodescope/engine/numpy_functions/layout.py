@@ -28,8 +28,6 @@ from nodescope.errors import DomainError
 from nodescope.ops.layout import as_shape
 from nodescope.ops.shapes import axes
 
-Shape = tuple[int, ...]
-
 
 def reshape(
     a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None,

@@ -16,6 +16,7 @@ from nodescope.protocol import Command, Continue, SetValue, Stop
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.debug.debugged import debugged
+from tests.core.debug.replay.checking import check
 from tests.core.debug.replay.programs import without_arrays
 from tests.core.debug.replay.test_replay import value_of
 
@@ -94,7 +95,7 @@ def test_a_nan_that_was_mended_by_hand_spreads_no_further(tmp_path: Path) -> Non
 def test_a_fork_after_a_change_by_hand_goes_on_from_it(tmp_path: Path) -> None:
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         replay = Replay(recording)
-        assert replay.check().differences == ()
+        assert check(replay).differences == ()
         power = value_of(recording, "exp")
         branch = replay.fork({power: np.array([-5.0, 4.0])})
         assert branch.changes[0].old.tolist() == [-5.0, np.exp(2.0)]
@@ -118,7 +119,7 @@ def test_a_parameter_that_was_changed_by_hand_is_trained_on(tmp_path: Path, wher
 
     with changed(tmp_path / "r.nscope", training, where, how) as recording:
         for step in (1, 2, 3):
-            checked = Replay(recording, step).check()
+            checked = check(Replay(recording, step))
             assert (checked.differences, checked.missing) == ((), {})
         w = value_of(recording, "w")
         last = Replay(recording, 3).value(w).array
@@ -139,4 +140,4 @@ def test_a_change_by_hand_lies_in_memory_as_what_it_changed(tmp_path: Path) -> N
     with changed(tmp_path / "r.nscope", program, "op:multiply", how) as recording:
         (edit,) = recording.edits()
         assert recording.strides(edit.value, edit.seq) == (8, 320)
-        assert Replay(recording).check().differences == ()
+        assert check(Replay(recording)).differences == ()

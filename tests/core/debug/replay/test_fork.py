@@ -12,6 +12,7 @@ import nodescope as ns
 from nodescope.debug.replay import Replay
 from nodescope.errors import ReplayError
 from nodescope.record.recording import Recording
+from tests.core.debug.replay.checking import check
 from tests.core.debug.replay.programs import recorded
 from tests.core.debug.replay.test_replay import value_of
 
@@ -185,7 +186,7 @@ def test_an_optimizer_that_is_one_kernel_carries_an_edit_on(optimizer: str, tmp_
     first = recorded(tmp_path / "one.nscope", lambda: program(1.0))
     two = recorded(tmp_path / "two.nscope", lambda: program(2.0))
     with Recording.open(first) as here, Recording.open(two) as there:
-        assert Replay(here, 2).check().missing == {}
+        assert check(Replay(here, 2)).missing == {}
         until = here.last_seq()
         branch = Replay(here, 1).fork({value_of(here, "x"): np.full(6, 0.6)}, until=until)
         assert branch.blocked == ()
@@ -205,7 +206,7 @@ def test_a_loop_that_has_no_end_on_other_numbers_is_given_up(
         x = value_of(recording, "x")
         fine = Replay(recording).fork({x: np.array([3.0, 2.0])})
         assert fine.value(value_of(recording, "while_loop")).new.tolist() == [63.0, 47.0]
-        assert Replay(recording).check().differences == ()
+        assert check(Replay(recording)).differences == ()
         monkeypatch.setattr("nodescope.debug.replay.engine_dialect.LONGEST_LOOP_S", 0.0)
         branch = Replay(recording).fork({x: np.array([-1.0, -1.0])})
         assert branch.blocked[0].node == "while_loop"

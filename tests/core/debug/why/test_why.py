@@ -23,6 +23,7 @@ from nodescope.engine.run import apply
 from nodescope.errors import ReplayError, ShapeError
 from nodescope.ops.matrices import MatrixError
 from nodescope.record.recording import Recording
+from tests.core.debug.replay.checking import check
 from tests.core.debug.replay.programs import recorded, without_arrays
 from tests.core.debug.why import programs as broken
 from tests.depth import examples
@@ -430,7 +431,7 @@ def test_the_operand_is_of_the_step_that_gives_the_result(tmp_path: Path) -> Non
         assert [float(value.number) for value in chain.operands] == [np.exp(3.0), np.exp(1.0)]
         assert chain.words == "subtract of 20.09 and 2.718"
         assert [cause.step for cause in chain.causes] == [3, 1]
-        assert Replay(recording).check().differences == ()
+        assert check(Replay(recording)).differences == ()
 
 
 def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
@@ -438,7 +439,7 @@ def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
         result = why(recording, "subtract")
         assert "these operands do not reproduce it" in result.root.words
         assert "these operands" not in why(recording, "exp").root.words
-        (checked,) = Replay(recording).check().differences
+        (checked,) = check(Replay(recording)).differences
         assert checked.node == "subtract"
 
 

@@ -55,20 +55,6 @@ export const HOST_COLOURS: Readonly<Record<HostSpan["kind"], string>> = {
   compiling: "--host-compiling",
 };
 
-/** Parts of a step as they are summed up for a person; operations are one. */
-export const PART_NAMES: Readonly<Record<TimePart, string>> = {
-  forward: "forward",
-  backward: "backward",
-  optimizer: "optimizer",
-  other: "other operations",
-  data: "data loading",
-  waiting: "waiting",
-  python: "Python",
-  compiling: "compiling",
-  between: "between operations",
-  held: "held by the debugger",
-};
-
 export const PART_COLOURS: Readonly<Record<TimePart, string>> = {
   forward: "--ph-forward",
   backward: "--ph-backward",

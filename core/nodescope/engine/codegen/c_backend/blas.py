@@ -38,11 +38,6 @@ def gemm(dtype: str) -> Function | None:
     return _symbol("gemm", dtype)[0]
 
 
-def gemv(dtype: str) -> Function | None:
-    """``cblas_sgemv`` or ``cblas_dgemv``; None if there is none, and `missing` says why."""
-    return _symbol("gemv", dtype)[0]
-
-
 def missing(dtype: str = "float32") -> str:
     """Why products cannot be made from C, or ``""``."""
     return _symbol("gemm", dtype)[1] or _symbol("gemv", dtype)[1]

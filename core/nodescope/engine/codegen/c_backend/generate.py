@@ -10,7 +10,6 @@ one by one, so results are bit-identical.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -391,8 +390,3 @@ class _Planner:
 
 def _bytes(spec: TensorSpec) -> int:
     return max(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize, 1)
-
-
-def reasons(plan: KernelPlan) -> Mapping[int, str]:
-    """Why nodes run in Python, by id."""
-    return {step.node.id: step.reason for step in plan.steps if step.node and step.reason}

@@ -8,7 +8,6 @@ Invariant: the text depends on the unit alone, so that equal kernels have equal 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -206,8 +205,3 @@ def called(stage: FunctionCall, memory: Memory) -> str:
             names[f"{key}{i}"] = f"({memory.pointer(v.base)}{offset})"
     text = stage.text.format(**names)
     return f"if ({text.rstrip(';')}) return 1;" if stage.fails else text
-
-
-def bytes_of(v: Val) -> int:
-    """Of a value with memory of its own."""
-    return math.prod(v.shape) * np.dtype(v.dtype).itemsize
