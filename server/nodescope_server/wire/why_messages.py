@@ -215,7 +215,8 @@ class SpreadAnswer(msgspec.Struct, frozen=True, tag="spread"):
     """What NaN and Inf did in a step.
 
     Attributes:
-        executions, touched, known: How many nodes ran, gave such values, and have statistics.
+        executions, touched, known: How many operations ran and gave such values, and how many
+            executions have statistics.
         births: The first ones; the first of them is the first culprit.
         born, healed: How many there are of either; ``heals`` are the first ones.
     """

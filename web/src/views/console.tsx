@@ -72,6 +72,7 @@ export function Console(props: { readonly store: Store }): JSX.Element {
         list = handle;
         handle.scrollToEnd();
       }}
+      follows={follow()}
       onScrolled={setFollow}
       empty={<p class="empty">No output yet.</p>}
       row={(line) => (

@@ -15,7 +15,15 @@ import {
   Show,
 } from "solid-js";
 import type { Store } from "@/store/page/store";
-import { costWords, keptWords, lookedAt, reasonWords, waysToMore } from "@/store/run/keeping";
+import { operationsOf } from "@/store/run/counts";
+import {
+  costWords,
+  keptWords,
+  lookedAt,
+  nothingWords,
+  reasonWords,
+  waysToMore,
+} from "@/store/run/keeping";
 import { Icon } from "@/widgets/icon";
 
 export function Kept(props: { readonly store: Store }): JSX.Element {
@@ -26,6 +34,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
   const keeping = () => store.model()?.keeping;
   const governed = () => store.model()?.governed;
   const live = () => store.model()?.info.state === "live";
+  const empty = createMemo(() => operationsOf(store.model()?.graph) === 0);
 
   const ways = createMemo(() => {
     const now = keeping();
@@ -89,7 +98,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
             ref={button}
             onClick={() => setOpen(!open())}
           >
-            <span class="ell">{keptWords(now(), governed())}</span>
+            <span class="ell">{empty() ? nothingWords(live()) : keptWords(now(), governed())}</span>
             <Show when={costWords(governed())}>
               {(words) => (
                 <span class="m" classList={{ now: over(governed()) }}>

@@ -215,7 +215,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
   });
   const problems = () => {
     const now = answer();
-    return now.kind === "ready" && now.value.touched > 0 ? now.value : undefined;
+    return now.kind === "ready" && now.value.touched + now.value.born > 0 ? now.value : undefined;
   };
   const first = () => problems()?.births[0];
   return (
@@ -223,7 +223,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
       {(now) => (
         <div class="spread-note" data-testid="spread">
           Step {formatCount(now().step)}: {formatCount(now().touched)} of{" "}
-          {plural(now().executions, "node")} produced NaN or Inf.{" "}
+          {plural(now().executions, "operation")} produced NaN or Inf.{" "}
           <Show when={first()}>
             {(born) => (
               <>

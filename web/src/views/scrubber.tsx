@@ -7,7 +7,7 @@
 import { createEffect, createMemo, type JSX, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 import type { Store } from "@/store/page/store";
-import { isAfter, raisedIn, stepAt } from "@/store/run/run_model";
+import { standsAfter, stepAt } from "@/store/run/run_model";
 import { Canvas, type Surface } from "@/widgets/canvas";
 import { IconButton } from "@/widgets/icon";
 
@@ -35,8 +35,8 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   });
   const step = createMemo(() => stepAt(steps(), atSeq()));
   const after = () => {
-    const { store } = props;
-    return isAfter(step(), atSeq()) && !raisedIn(step(), store.model(), store.live.lastSeq);
+    store.tick();
+    return standsAfter(store);
   };
   const seek = (seq: number): void => {
     if (seq >= last()) store.backToLive();

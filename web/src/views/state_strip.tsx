@@ -10,8 +10,10 @@ import { stopWords } from "@/store/debugger/stop_words";
 import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
+import { operationsCounted } from "@/store/run/counts";
+import { leftOutWords } from "@/store/run/keeping";
 import { progressOf } from "@/store/run/progress";
-import { ranAfterStep, seenStep, stepShown } from "@/store/run/run_model";
+import { seenStep, standsAfter, stepShown } from "@/store/run/run_model";
 
 interface Words {
   readonly text: string;
@@ -80,7 +82,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
   const after = createMemo(() => {
     beat();
     props.store.cursor();
-    return ranAfterStep(props.store);
+    return standsAfter(props.store);
   });
   /** Of a step that is not observed, no operation is known. */
   const observed = createMemo(() => {
@@ -90,7 +92,13 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
   });
   const phase = createMemo(() => {
     beat();
-    if (!observed()) return "unobserved";
+    // While the program runs, steps come and go; where it stands, there is time to read why.
+    if (!observed()) {
+      const { store } = props;
+      const running = store.model()?.info.state === "live" && store.stop() === undefined;
+      const why = leftOutWords(store.model()?.governed);
+      return running && store.cursor().kind === "live" ? "unobserved" : `not observed, ${why}`;
+    }
     const graph = props.store.model()?.graph;
     const cursor = props.store.cursor();
     const stop = cursor.kind === "live" ? props.store.stop() : undefined;
@@ -123,7 +131,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
         </Show>
         <Show when={progress()}>
           {(now) => (
-            <span class="lcd-part">
+            <span class="lcd-part" title={`Ran in this step, of ${operationsCounted(now().total)}`}>
               <span class="k">op</span>{" "}
               <span class="v">{observed() ? formatCount(now().done) : "–"}</span>
             </span>

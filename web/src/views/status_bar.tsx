@@ -8,6 +8,7 @@ import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-
 import { formatCount } from "@/base/numbers";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
+import { operationsCounted } from "@/store/run/counts";
 import { progressOf } from "@/store/run/progress";
 import { seenStep } from "@/store/run/run_model";
 
@@ -48,6 +49,7 @@ export function StatusBar(props: {
     const graph = model()?.graph;
     return graph === undefined ? [] : progressOf(graph, store.shown(), seenStep(store)).phases;
   });
+  const total = () => phases().reduce((sum, phase) => sum + phase.total, 0);
   /** What was to be kept and is not; older values that made room for newer ones are no loss. */
   const lost = () => {
     const now = model()?.dropped;
@@ -92,7 +94,10 @@ export function StatusBar(props: {
           </span>
         )}
       </Show>
-      <span class="wide">
+      <span class="wide" title={operationsCounted(total())}>
+        <Show when={phases().length > 0}>
+          <i>ops</i>{" "}
+        </Show>
         <For each={phases()}>
           {(phase) => (
             <span class="status-phase">

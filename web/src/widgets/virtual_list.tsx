@@ -32,6 +32,8 @@ export function VirtualList<T>(props: {
   readonly class?: string;
   readonly attrs?: Readonly<Record<string, string | number | undefined>>;
   readonly empty?: JSX.Element;
+  /** Whether it stays at its end when its pane gets another height. */
+  readonly follows?: boolean;
   ref?(handle: VirtualListHandle): void;
   onScrolled?(atEnd: boolean): void;
   onKeyDown?(event: KeyboardEvent): void;
@@ -57,7 +59,10 @@ export function VirtualList<T>(props: {
   }, []);
 
   onMount(() => {
-    const resize = new ResizeObserver(() => setHeight(host.clientHeight));
+    const resize = new ResizeObserver(() => {
+      setHeight(host.clientHeight);
+      if (props.follows) host.scrollTop = host.scrollHeight;
+    });
     resize.observe(host);
     setHeight(host.clientHeight || 400);
     onCleanup(() => resize.disconnect());

@@ -941,7 +941,8 @@ export interface WhyOperand {
  * What NaN and Inf did in a step.
  *
  * Attributes:
- *     executions, touched, known: How many nodes ran, gave such values, and have statistics.
+ *     executions, touched, known: How many operations ran and gave such values, and how many
+ *         executions have statistics.
  *     births: The first ones; the first of them is the first culprit.
  *     born, healed: How many there are of either; `heals` are the first ones.
  */

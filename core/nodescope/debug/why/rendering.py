@@ -132,7 +132,8 @@ def render_spread(spread: Spread) -> str:
             return f"step {spread.step}: no statistics were recorded, so NaN and Inf are unknown\n"
         return f"step {spread.step}: only finite values\n"
     lines = [
-        f"step {spread.step}: {spread.touched:,} of {spread.executions:,} nodes produced NaN or Inf"
+        f"step {spread.step}: {spread.touched:,} of {spread.executions:,} operations produced NaN "
+        "or Inf"
     ]
     for i, birth in enumerate(spread.births[:_MOST_LINES]):
         first = "first culprit" if i == 0 else "another culprit"

@@ -95,9 +95,9 @@ class Spread:
 
     Attributes:
         step: Which one.
-        executions: How many nodes ran, as far as was looked.
+        executions: How many operations ran, as far as was looked.
         touched: How many of them gave NaN or Inf.
-        known: Of how many there are statistics.
+        known: Of how many executions, those of leaves included, there are statistics.
         births: Where NaN or Inf began in the run leads, then in the order of the run, numbers of
             the program last; the first one is the first culprit. A NaN that is made of an Inf is
             born, too.
@@ -135,10 +135,11 @@ def spread(
     births: list[tuple[int, Born]] = []
     passed: list[Passed] = []
     healed: list[Healed] = []
-    touched = with_statistics = looks = 0
+    operations = touched = with_statistics = looks = 0
     for execution in executions:
         with_statistics += bool(execution.flags & HAS_SUMMARY)
         node = book.node(execution.node, execution.seq)
+        operations += not node.is_leaf
         sources = _touched(book, execution)
         names = tuple(book.values.get(source.value, "") for source in sources)
         for source in sources:
@@ -153,7 +154,7 @@ def spread(
             if sources and execution.flags & HAS_SUMMARY and _reads(node):
                 healed.append(Healed(node.name, execution.seq, node.op, _how(node.op), names))
             continue
-        touched += 1
+        touched += not node.is_leaf
         born: Born | None = None
         if not sources or looks < MOST_LOOKS:
             looks += bool(sources)
@@ -173,7 +174,7 @@ def spread(
     )
     return Spread(
         replay.step,
-        len(executions),
+        operations,
         touched,
         with_statistics,
         counted,

@@ -154,9 +154,8 @@ export function drawScopeLabels(drawing: Drawing, boxes: readonly number[]): voi
   const font = labelFont(zoom);
   for (const { box, text, rect } of placeScopeLabels(drawing, boxes)) {
     const done = live.groupDone[model.scene.ref[box]!] === 1;
-    painter.alpha(0.86);
+    // Nothing shines through: a name may be wider than its scope, whose border would strike it out.
     painter.rect(rect.x, rect.y, rect.width, rect.height, 3 / zoom, palette["bg-panel"]);
-    painter.alpha(1);
     painter.text(
       rect.x + PAD / zoom,
       rect.y + rect.height - 3.5 / zoom,

@@ -9,7 +9,7 @@ import { foldColour, heatMost, nodeColour, stripOf } from "@/render/draw/box_sty
 import type { Drawing } from "@/render/draw/draw";
 import { drawBoxes } from "@/render/draw/draw_boxes";
 import { linkPoints, savedWords } from "@/render/draw/draw_edges";
-import { placeScopeLabels } from "@/render/draw/draw_far_labels";
+import { drawScopeLabels, placeScopeLabels } from "@/render/draw/draw_far_labels";
 import { liveState } from "@/render/draw/execution_overlay";
 import { literalPalette, quietInk, sequential, tinted } from "@/render/draw/palette";
 import type { Painter } from "@/render/paint/painter";
@@ -101,6 +101,23 @@ describe("names of scopes from far away", () => {
     labels.forEach((label, k) => {
       for (const other of labels.slice(k + 1)) expect(overlaps(label.rect, other.rect)).toBe(false);
     });
+  });
+
+  it("stand on a ground that nothing shines through, wider than their scope or not", () => {
+    const model = modelOf([node(1, { scope: "a_scope_with_a_long_name" })], "all");
+    const drawing = drawingOf(model, 0.1, "family");
+    const boxes = model.boxesIn(drawing.view);
+    const [label] = placeScopeLabels(drawing, boxes);
+    const own = model.rect(label!.box);
+    expect(label!.rect.x + label!.rect.width).toBeGreaterThan(own.x + own.width);
+    const calls: string[] = [];
+    const painter = {
+      alpha: (now: number) => calls.push(`alpha ${now}`),
+      rect: () => calls.push("rect"),
+      text: () => calls.push("text"),
+    } as unknown as Painter;
+    drawScopeLabels({ ...drawing, painter }, boxes);
+    expect(calls).toEqual(["rect", "text"]);
   });
 
   it.each([0.41, 0.38, 0.35])("lie over no name in a box at %s", (zoom) => {

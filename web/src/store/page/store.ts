@@ -380,8 +380,9 @@ export class Store {
   step(): number {
     const cursor = this.cursor();
     if (cursor.kind === "past") return cursor.step;
-    const model = this.model();
-    return this.stop()?.step ?? model?.steps.at(-1)?.step ?? 0;
+    const stop = this.stop();
+    // An error of the program itself may come long after the last operation that was observed.
+    return (stop?.error ? undefined : stop?.step) ?? this.model()?.steps.at(-1)?.step ?? 0;
   }
 
   isOpen(path: string): boolean {
@@ -473,7 +474,7 @@ export class Store {
 
   /** Sends a command; "" when it was taken, else why not, for a person. */
   async refusal(command: Command): Promise<string> {
-    this.board.commanded();
+    if (command.type !== "set_keeping") this.board.commanded();
     const run = this.runId();
     if (run === undefined) return "No run is open.";
     const pause = command.type === "pause" && this.session()?.phase === "running";

@@ -18,6 +18,7 @@
  * Invariant: pure.
  */
 
+import { plural } from "@/base/numbers";
 import type { NodeColumns } from "@/store/run/columns";
 import type { RunGraph } from "@/store/run/run_model";
 import { isLeaf } from "@/wire/roles";
@@ -79,6 +80,11 @@ export function scopeCounts(
 
 export function operationsOf(graph: RunGraph | undefined): number {
   return graph?.nodes.filter(isOperation).length ?? 0;
+}
+
+/** What a count of operations counts, for a tooltip: "19 operations; parameters, … are not counted". */
+export function operationsCounted(count: number): string {
+  return `${plural(count, "operation")}; parameters, inputs and constants are not counted`;
 }
 
 /** How many nodes hold NaN, and how many Inf. */

@@ -3,8 +3,10 @@ import { formatBytes } from "@/base/numbers";
 import {
   costWords,
   keptWords,
+  leftOutWords,
   lookedAt,
   lossWords,
+  nothingWords,
   reasonWords,
   waysToMore,
 } from "@/store/run/keeping";
@@ -92,6 +94,16 @@ describe("what is kept, in one line", () => {
     expect(reasonWords(KEEPING, fewer, false)).toContain(
       "6,513 values without statistics, to stay below 2×",
     );
+  });
+
+  test("of a run without operations there is nothing", () => {
+    expect(nothingWords(true)).toBe("Nothing yet: no operation was observed");
+    expect(nothingWords(false)).toBe("Nothing: no operation was observed");
+  });
+
+  test("why steps are left out is said in one way", () => {
+    expect(leftOutWords(GOVERNED)).toBe("to stay below 2×");
+    expect(leftOutWords(undefined)).toBe("to keep the limit");
   });
 
   test("without steps there are no last steps", () => {

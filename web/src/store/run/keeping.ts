@@ -35,6 +35,11 @@ export function keptWords(keeping: Keeping, governed: Governed | undefined): str
   }
 }
 
+/** What is kept where no operation was observed. */
+export function nothingWords(live: boolean): string {
+  return live ? "Nothing yet: no operation was observed" : "Nothing: no operation was observed";
+}
+
 /** Which values have statistics: "187 of 2,282 observed values". */
 function withStatistics(governed: Governed | undefined): string {
   if (governed === undefined || governed.summaries === 0) return "every observed value";
@@ -93,6 +98,11 @@ function slowerWords(governed: Governed): string {
   return seconds >= 0.05 ? `about ${formatNumber(seconds, 1)} s slower` : "";
 }
 
+/** Why steps run unobserved: "to stay below 2×". */
+export function leftOutWords(governed: Governed | undefined): string {
+  return governed === undefined ? "to keep the limit" : `to stay below ${times(governed.limit)}`;
+}
+
 /**
  * Why something is not there, a line for each reason.
  *
@@ -106,23 +116,12 @@ export function reasonWords(
   over: boolean,
 ): string[] {
   const budget = formatBytes(keeping.budget_bytes);
+  const why = leftOutWords(governed);
   const counts: (readonly [number, string])[] = [
-    [
-      governed?.steps_left_out ?? 0,
-      `training steps ran unobserved, to stay below ${times(governed?.limit ?? 1)}`,
-    ],
-    [
-      governed?.calls_left_out ?? 0,
-      `calls outside of steps ran unobserved, to stay below ${times(governed?.limit ?? 1)}`,
-    ],
-    [
-      governed?.summaries ?? 0,
-      `values without statistics, to stay below ${times(governed?.limit ?? 1)}`,
-    ],
-    [
-      governed?.executions ?? 0,
-      `executions counted only, to stay below ${times(governed?.limit ?? 1)}`,
-    ],
+    [governed?.steps_left_out ?? 0, `training steps ran unobserved, ${why}`],
+    [governed?.calls_left_out ?? 0, `calls outside of steps ran unobserved, ${why}`],
+    [governed?.summaries ?? 0, `values without statistics, ${why}`],
+    [governed?.executions ?? 0, `executions counted only, ${why}`],
     [keeping.over_budget, `values made room for newer ones in the budget of ${budget}`],
     [keeping.behind, "values dropped for newer ones: the recorder fell behind"],
     [keeping.too_large, "values too large to be kept"],

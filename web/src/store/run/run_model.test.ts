@@ -12,6 +12,7 @@ import {
   raisedIn,
   ranAfterStep,
   seenWhileRunning,
+  standsAfter,
   stepAt,
   stepShown,
   update,
@@ -19,7 +20,7 @@ import {
 } from "@/store/run/run_model";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, produced, records, runInfo, session, snapshot } from "@/wire/fixtures";
-import type { Governed, Keeping } from "@/wire/types.gen";
+import type { Governed, Keeping, Stop } from "@/wire/types.gen";
 
 function play(...messages: readonly RunMessage[]): RunModel {
   let model: RunModel | undefined;
@@ -186,29 +187,53 @@ test("what ran last came after the step shown, or within it", () => {
 
 test("where a program raised, the end is in its step, unless something ran after it", () => {
   const ended = { step: 4, start_seq: 8, start_ns: 0, end_seq: 13, end_ns: 9, observed: true };
-  const failed = { steps: [ended], info: { error: "ShapeError: no" } } as unknown as RunModel;
-  expect(raisedIn(ended, failed, 12)).toBe(true);
-  expect(raisedIn(ended, failed, 15)).toBe(false);
-  expect(raisedIn({ ...ended, step: 3 }, failed, 12)).toBe(false);
-  const finished = { ...failed, info: { error: "" } } as unknown as RunModel;
-  expect(raisedIn(ended, finished, 12)).toBe(false);
+  const graph = { nodes: [undefined, node(1, "w", { role: "parameter" }), node(2, "loss")] };
+  const failed = {
+    steps: [ended],
+    seq: 20,
+    graph,
+    info: { error: "ShapeError: no", state: "finished" },
+  } as unknown as RunModel;
+  const ran = (seq: number) => ({ seq: [0, 19, seq], lastSeq: 19 }) as unknown as NodeColumns;
+  expect(raisedIn(ended, failed, ran(12))).toBe(true);
+  expect(raisedIn(ended, failed, ran(15))).toBe(false);
+  expect(raisedIn({ ...ended, step: 3 }, failed, ran(12))).toBe(false);
+  const finished = { ...failed, info: { error: "", state: "finished" } } as unknown as RunModel;
+  expect(raisedIn(ended, finished, ran(12))).toBe(false);
+  const stop = { error: "ValueError: no", step: 2 } as Stop;
+  const live = {
+    ...failed,
+    info: { error: "", state: "live" },
+    session: { stop },
+  } as unknown as RunModel;
+  expect(raisedIn(ended, live, ran(12))).toBe(true);
+
+  const after = (model: RunModel, at: number, halted?: Stop): boolean =>
+    standsAfter({ model: () => model, seq: () => null, stop: () => halted, live: ran(at) });
+  expect(after(failed, 12)).toBe(false);
+  expect(after(failed, 15)).toBe(true);
+  expect(after(finished, 12)).toBe(true);
+  expect(after(live, 12, stop)).toBe(false);
 });
 
 describe("steps that the governor left out", () => {
+  const WHY = "to stay below 2×";
   const rows = [
     { ...STEP_1, end_seq: 5, end_ns: 1 },
     { ...STEP_1, step: 2, start_seq: 6, end_seq: 7, end_ns: 2, observed: false },
   ];
 
   test("says so of a moment in one, and not of moments before and after it", () => {
-    expect(leftOutAt(rows, 5)).toBe("");
-    expect(leftOutAt(rows, 6)).toContain("Values of step 2 were not recorded");
-    expect(leftOutAt(rows, 8)).toBe("");
+    expect(leftOutAt(rows, 5, WHY)).toBe("");
+    expect(leftOutAt(rows, 6, WHY)).toContain("Values of step 2 were not recorded");
+    expect(leftOutAt(rows, 8, WHY)).toBe("");
   });
 
   test("says that a step ran unobserved, and of another that it has not come to the node", () => {
-    expect(earlierWords(rows, 1, 2)).toBe("From step 1; step 2 ran unobserved.");
-    expect(earlierWords([], 1, 2)).toBe("From step 1; hasn't run yet in step 2.");
+    expect(earlierWords(rows, 1, 2, WHY)).toBe(
+      "From step 1; step 2 ran unobserved, to stay below 2×.",
+    );
+    expect(earlierWords([], 1, 2, WHY)).toBe("From step 1; hasn't run yet in step 2.");
   });
 
   test("what is shown of one is the last step that was observed", () => {

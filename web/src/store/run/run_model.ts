@@ -7,7 +7,9 @@
 
 import { assertNever } from "@/base/assert";
 import { formatCount } from "@/base/numbers";
+import type { NodeColumns } from "@/store/run/columns";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/run/graph_history";
+import { isLeaf } from "@/wire/roles";
 import type {
   Dropped,
   Governed,
@@ -23,6 +25,7 @@ import type {
   SessionInfo,
   Snapshot,
   StepRow,
+  Stop,
 } from "@/wire/types.gen";
 
 export const MAX_LOGS = 5000;
@@ -215,12 +218,17 @@ export function gradientOf(
   return best;
 }
 
-/** Why nothing is known of what ran at `seq`, if the governor left its step out; else "". */
-export function leftOutAt(steps: readonly StepRow[], seq: number): string {
+/**
+ * Why nothing is known of what ran at `seq`, if the governor left its step out; else "".
+ *
+ * Args:
+ *   why: What steps are left out for.
+ */
+export function leftOutAt(steps: readonly StepRow[], seq: number, why: string): string {
   const row = stepAt(steps, seq);
   return row === undefined || row.observed || (row.end_seq !== null && seq > row.end_seq)
     ? ""
-    : `Values of step ${row.step} were not recorded: it ran unobserved, to stay below the limit.`;
+    : `Values of step ${formatCount(row.step)} were not recorded: it ran unobserved, ${why}.`;
 }
 
 /** The last step up to `step` that was observed; `step` itself if that is unknown. */
@@ -258,26 +266,52 @@ export function seenStep(store: { model(): RunModel | undefined; step(): number 
 }
 
 /** That the value shown is of an earlier step than the one that is shown, and why. */
-export function earlierWords(steps: readonly StepRow[], from: number, step: number): string {
+export function earlierWords(
+  steps: readonly StepRow[],
+  from: number,
+  step: number,
+  why: string,
+): string {
   const observed = stepNumbered(steps, step)?.observed ?? true;
   return observed
     ? `From step ${formatCount(from)}; hasn't run yet in step ${formatCount(step)}.`
-    : `From step ${formatCount(from)}; step ${formatCount(step)} ran unobserved.`;
+    : `From step ${formatCount(from)}; step ${formatCount(step)} ran unobserved, ${why}.`;
 }
 
 /**
  * Whether a program raised in a step, so that no operation ran after it: its end is in that step.
  *
  * Args:
- *   lastRan: The seq of the last execution of all.
+ *   live: When each node ran last.
  */
 export function raisedIn(
   step: StepRow | undefined,
   model: RunModel | undefined,
-  lastRan: number,
+  live: Pick<NodeColumns, "seq">,
 ): boolean {
+  const error = model?.info.error || model?.session?.stop?.error || "";
+  if (model === undefined || error === "" || step !== model.steps.at(-1)) return false;
   const end = step?.end_seq ?? 0;
-  return (model?.info.error ?? "") !== "" && step === model?.steps.at(-1) && lastRan <= end;
+  // Leaves are written once more when a run ends.
+  return !model.graph.nodes.some(
+    (node) => node !== undefined && !isLeaf(node) && (live.seq[node.id] ?? 0) > end,
+  );
+}
+
+/** Whether the moment shown comes after its step: told alike wherever it is told. */
+export function standsAfter(store: {
+  model(): RunModel | undefined;
+  seq(): number | null;
+  stop(): Stop | undefined;
+  readonly live: Pick<NodeColumns, "seq" | "lastSeq">;
+}): boolean {
+  const model = store.model();
+  if (model === undefined) return false;
+  // Between two steps of a program that runs nothing is said.
+  const running = model.info.state === "live" && store.stop() === undefined;
+  const seq = store.seq() ?? (running ? store.live.lastSeq : model.seq);
+  const step = stepAt(model.steps, seq);
+  return isAfter(step, seq) && !raisedIn(step, model, store.live);
 }
 
 /** Whether a step had ended by `seq`: what runs then, before the next one, is no part of it. */

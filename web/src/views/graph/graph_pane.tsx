@@ -27,7 +27,7 @@ import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { ColourMode, Ui } from "@/store/page/ui";
 import { offers } from "@/store/run/capabilities";
-import { operationsOf } from "@/store/run/counts";
+import { operationsCounted, operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
 import { ranAfterStep, seenStep } from "@/store/run/run_model";
 import { parseQuery, search } from "@/store/run/tree";
@@ -162,9 +162,12 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
           </Show>
         </div>
         <div class="overview" ref={strip}>
-          <span class="overview-count mi t3">
+          <span
+            class="overview-count mi t3"
+            title={`The graph has ${operationsCounted(operations())}`}
+          >
             {formatCount(operations())}
-            <span class="wide">{operations() === 1 ? " op" : " ops"}</span>
+            {operations() === 1 ? " op" : " ops"}
           </span>
         </div>
         <Show when={view()}>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { channelAxis, shapeOf } from "@/views/inspector/channel_grid";
+import { channelAxis, partOf, shapeOf } from "@/views/inspector/channel_grid";
 
 test.each([
   [[64, 16, 8, 8], 1],
@@ -17,7 +17,16 @@ test.each([
   [[64, 2], "1.000"],
   [[2, 64], "3.000"],
   [[0, 0], "1.000"],
-  [[64, 96], "1.000"],
+  [[64, 96], "1.500"],
+  [[256, 300], "1.000"],
 ] as const)("a picture of %j has the proportions %s", (grid, shape) => {
   expect(shapeOf(grid)).toBe(shape);
+});
+
+test.each([
+  [[128, 96], ""],
+  [[96, 200], "each the first 96×128 of 96×200"],
+  [[224, 224], "each the first 128×128 of 224×224"],
+] as const)("of channels of %j it is said that %j is shown", (grid, words) => {
+  expect(partOf(grid)).toBe(words);
 });

@@ -7,7 +7,7 @@
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { finiteRange, paintElements, parseHex, scaleFor, scaleOf } from "@/base/colour_scale";
-import { formatCount } from "@/base/numbers";
+import { formatCount, formatShape } from "@/base/numbers";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { Canvas, type Surface } from "@/widgets/canvas";
@@ -17,7 +17,7 @@ import type { ValueSlice } from "@/wire/types.gen";
 
 /** Channels on a page of the grid, and the most elements of each along an axis. */
 const PAGE = 16;
-const SIDE = 64;
+const SIDE = 128;
 
 type Contrast = "shared" | "own";
 
@@ -43,6 +43,13 @@ export function shapeOf([rows, cols]: readonly [number, number]): string {
   return Math.min(3, Math.max(1, ratio)).toFixed(3);
 }
 
+/** Which part of a channel is shown, where that is not all of it: "the first 128×128 of 200×300". */
+export function partOf([rows, cols]: readonly [number, number]): string {
+  if (rows <= SIDE && cols <= SIDE) return "";
+  const part = formatShape([Math.min(SIDE, rows), Math.min(SIDE, cols)]);
+  return `each the first ${part} of ${formatShape([rows, cols])}`;
+}
+
 export function ChannelGrid(props: ChannelGridProps): JSX.Element {
   const [contrast, setContrast] = createSignal<Contrast>("shared");
   const [first, setFirst] = createSignal(0);
@@ -58,6 +65,9 @@ export function ChannelGrid(props: ChannelGridProps): JSX.Element {
         <span class="t3">
           axis {axis()}, {formatCount(from())}–{formatCount(from() + shown().length - 1)} of{" "}
           {formatCount(count())}
+          <Show when={partOf(props.slice.grid)}>
+            {(words) => <span data-testid="channels-part">, {words()}</span>}
+          </Show>
         </span>
         <Show when={count() > PAGE}>
           <button

@@ -27,6 +27,7 @@ import { throttled } from "@/store/page/throttled";
 import type { InspectorTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
 import { foreignTo, offers, withheldWords } from "@/store/run/capabilities";
+import { leftOutWords } from "@/store/run/keeping";
 import { familyColour } from "@/store/run/node_text";
 import { earlierWords, gradientOf, leftOutAt } from "@/store/run/run_model";
 import { Attributes } from "@/views/inspector/attributes_panel";
@@ -186,7 +187,9 @@ function NodeInspector(
   });
   const leftOut = createMemo(() => {
     const cursor = props.store.cursor();
-    return cursor.kind === "past" ? leftOutAt(props.store.model()?.steps ?? [], cursor.seq) : "";
+    const model = props.store.model();
+    if (cursor.kind !== "past" || model === undefined) return "";
+    return leftOutAt(model.steps, cursor.seq, leftOutWords(model.governed));
   });
   /** That the value shown is of an earlier step; while the program runs it soon is of this one. */
   const earlier = createMemo(() => {
@@ -197,7 +200,8 @@ function NodeInspector(
     const from = store.shown().step[id()] ?? 0;
     // Step 0 is before the first: what is made there, parameters above all, is of no step.
     if (from === 0 || leftOut() || from >= store.step()) return "";
-    return earlierWords(store.model()?.steps ?? [], from, store.step());
+    const model = store.model();
+    return earlierWords(model?.steps ?? [], from, store.step(), leftOutWords(model?.governed));
   });
   /** When the node took its inputs: an input may have the id of what it made of it since. */
   const took = (): number | null => {
@@ -258,10 +262,14 @@ function NodeInspector(
       </header>
       <Show when={stop()}>
         {(why) => (
-          <div class="stop" data-testid="inspector-reason">
+          <div
+            class="stop"
+            classList={{ failed: why().reason === "exception" }}
+            data-testid="inspector-reason"
+          >
             <Show
               when={why().reason === "watch"}
-              fallback={<span class={`bdot ${why().breakpoint > 0 ? "enabled" : "here"}`} />}
+              fallback={<span class={`bdot ${stopDot(why())}`} />}
             >
               <span class="wmark" />
             </Show>
@@ -495,4 +503,9 @@ function noGradient(node: Node): string {
   if (node.phase !== "forward")
     return `A node of the ${node.phase} phase has no gradient of its own.`;
   return "No gradient yet. It appears once backward() reaches this node.";
+}
+
+/** Red for a breakpoint and for an error, as in the strip above. */
+function stopDot(stop: Stop): string {
+  return stop.breakpoint > 0 || stop.reason === "exception" ? "enabled" : "here";
 }

@@ -19,7 +19,7 @@ import { argumentsOf, outcomeTitle, outcomeTone } from "@/store/page/recordings_
 import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
-import { costWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
+import { costWords, nothingWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
 import { observedWords, type Summing, sharesWords, timeWords, unsummed } from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
@@ -65,7 +65,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
   const args = () => argumentsOf(props.whole.run);
   const kept = (): readonly string[] => {
     const model = props.store.model();
-    if (sum().operations === 0) return ["Nothing: no operation was observed."];
+    if (sum().operations === 0) return [`${nothingWords(false)}.`];
     if (model?.keeping === undefined) return keptWords(sum().kept, props.whole.run.level);
     // What a program said of it by itself, with the reasons.
     return [

@@ -6,7 +6,7 @@
  * within others overlap.
  */
 
-import { formatCount, formatDuration, plural } from "@/base/numbers";
+import { formatCount, formatDuration } from "@/base/numbers";
 import { isOperation } from "@/store/run/counts";
 import { onThread, type Place, placeWords } from "@/store/run/place";
 import type { RunGraph } from "@/store/run/run_model";
@@ -67,9 +67,9 @@ export function operationsIn(lane: Lane, [from, to]: readonly [number, number]):
   ).length;
 }
 
-/** How many operations a lane shows; a long stretch of time has more than are drawn. */
+/** How often operations ran in what a lane shows; a long stretch of time has more than are drawn. */
 export function laneWords(ops: number, thinned: boolean): string {
-  return thinned ? `${formatCount(ops)}+ ops` : plural(ops, "op");
+  return thinned ? `${formatCount(ops)}+ ran` : `${formatCount(ops)} ran`;
 }
 
 /** When a step ended, on the axis of the bars; NaN where it has not, or is not known. */

@@ -37,9 +37,9 @@ function rows(
 }
 
 test("a lane counts what it shows, and says when more ran", () => {
-  expect(laneWords(1, false)).toBe("1 op");
-  expect(laneWords(4000, false)).toBe("4,000 ops");
-  expect(laneWords(4000, true)).toBe("4,000+ ops");
+  expect(laneWords(1, false)).toBe("1 ran");
+  expect(laneWords(4000, false)).toBe("4,000 ran");
+  expect(laneWords(4000, true)).toBe("4,000+ ran");
 });
 
 test("what only holds data is drawn, but is no operation", () => {

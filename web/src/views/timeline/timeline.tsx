@@ -106,7 +106,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const at = stepAt(model?.steps ?? [], shownSeq);
     const now = running() ? seenWhileRunning(model?.steps ?? [], at) : at;
     const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
-    const raised = raisedIn(now, model, store.live.lastSeq);
+    const raised = raisedIn(now, model, store.live);
     const ahead = now === at ? undefined : at?.step;
     const after = ahead === undefined && isAfter(now, shownSeq) && !raised;
     return { now, before: model?.steps[index - 1], after, ahead };
