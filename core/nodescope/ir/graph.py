@@ -17,11 +17,13 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 GraphKind = Literal["eager", "static", "compiled", "backward-joined", "tasks"]
 Role = Literal["op", "parameter", "buffer", "input", "constant", "task", "send", "receive"]
 LEAF_ROLES: Final = frozenset({"parameter", "buffer", "input", "constant"})
-# nodescope's own leaves. `read` gives what a variable holds at that time.
+# nodescope's own leaves. `read` runs, and gives what a variable holds at that time; the others are
+# given their values.
 LEAVES: Final[dict[str, Role]] = {
     "parameter": "parameter", "tensor": "input", "placeholder": "input", "constant": "constant",
     "read": "buffer",
 }  # fmt: skip
+GIVEN: Final = frozenset(LEAVES) - {"read"}
 _TRANSFERS: Final[dict[str, Role]] = {"send": "send", "receive": "receive"}
 
 if TYPE_CHECKING:

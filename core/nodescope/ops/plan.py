@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import GIVEN, Graph, Node
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Array
 
 _ndarray = np.ndarray
 _array = np.asarray
-LEAVES = {"placeholder", "parameter", "tensor", "constant"}
 
 
 class Plan:
@@ -50,7 +49,7 @@ class Plan:
             if node.op == "constant"
             for value in node.outputs
         }
-        calls = [call_of(node) for node in self.nodes if node.op not in LEAVES]
+        calls = [call_of(node) for node in self.nodes if node.op not in GIVEN]
         last: dict[int, int] = {}
         for index, call in enumerate(calls):
             for value in (*call.args, *call.node.outputs):

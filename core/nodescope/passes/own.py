@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import LEAVES, Graph, Node
 from nodescope.ops.traits import traits_of
 from nodescope.passes import Rule, graph_pass
 from nodescope.passes.draft import Draft
@@ -34,7 +34,6 @@ _VIEWS: Final = frozenset(
         "imag",
     ]
 )
-_LEAVES: Final = frozenset(["placeholder", "parameter", "tensor", "constant", "read"])
 
 
 Inner = tuple[int, int, Any]
@@ -193,7 +192,7 @@ def is_leafs(producer: Callable[[int], Node | None], root: int | Inner) -> bool:
 
 def is_own(node: Node | None) -> bool:
     """Whether what a node makes is memory of its own, and no input's or constant's."""
-    return node is not None and node.op not in _LEAVES
+    return node is not None and node.op not in LEAVES
 
 
 def _viewed(node: Node) -> int | None:

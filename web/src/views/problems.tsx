@@ -8,7 +8,7 @@ import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { inWords } from "@/store/history/why";
-import { createQuery } from "@/store/page/query";
+import { answered, createQuery } from "@/store/page/query";
 import { lossEnding } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
@@ -35,10 +35,7 @@ export function createProblems(store: Store): () => ProblemList | undefined {
     (before, after) =>
       before.type === "get_problems" && after.type === "get_problems" && before.run === after.run,
   );
-  return createMemo(() => {
-    const now = answer();
-    return now.kind === "ready" ? now.value : undefined;
-  });
+  return createMemo(() => answered(answer()));
 }
 
 /** What the program raised, and where it stops by that or has ended, unless a node's line says so. */

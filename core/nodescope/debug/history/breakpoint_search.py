@@ -21,7 +21,7 @@ from nodescope.debug.expressions.builtins import Scene
 from nodescope.debug.expressions.compiler import Expression
 from nodescope.debug.history.history import History, Moment
 from nodescope.debug.session.state import Goal
-from nodescope.debug.session.step_targets import meets, twin_goal
+from nodescope.debug.session.step_targets import meets, step_goal, twin_goal
 from nodescope.errors import ConditionError, UsageError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
@@ -29,12 +29,7 @@ from nodescope.protocol import (
     Breakpoint,
     BreakpointStatus,
     Command,
-    NextStep,
     RunTo,
-    StepIn,
-    StepNode,
-    StepOut,
-    StepOver,
     StepTwin,
 )
 
@@ -167,27 +162,12 @@ def with_previous(moments: Iterable[Moment]) -> Iterable[tuple[Moment, Moment | 
 def goal_of(command: Command, at: Moment) -> Goal | None:
     """The goal that a stepping command searches the recording for; None for other commands."""
     match command:
-        case StepNode():
-            return Goal("step_node", thread=at.thread)
-        case StepIn(scope=str() as scope) if scope:
-            return Goal("inside", scope=scope, thread=at.thread)
-        case StepIn():
-            return Goal("step_in", scope=at.node.scope, thread=at.thread)
-        case StepOver(scope=str() as scope) if scope:
-            return Goal("outside", scope=scope, thread=at.thread)
-        case StepOver():
-            return Goal("shallow", scope=at.node.scope, thread=at.thread)
-        case StepOut():
-            if not at.node.scope:
-                raise UsageError(f"{at.node.name} is in no scope to step out of")
-            return Goal("outside", scope=at.node.scope, thread=at.thread)
-        case NextStep():
-            return Goal("step", step=at.step)
         case RunTo(node=name, by_end=by_end):
             return Goal("run_to", node=name, by_end=by_end)
         case StepTwin():
             return twin_goal(at.node)
-    return None
+    node = at.node
+    return step_goal(command, name=node.name, scope=node.scope, step=at.step, thread=at.thread)
 
 
 def leads_back(command: Command, at: Moment) -> bool:

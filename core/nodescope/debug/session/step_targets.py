@@ -111,25 +111,31 @@ def twin_goal(node: Node) -> Goal:
     return Goal("twin", node=node.name, of=node.id)
 
 
-def step_goal(command: Command, stop: Stop) -> Goal:
-    """The goal of a step from a stop."""
+def step_goal(command: Command, *, name: str, scope: str, step: int, thread: int) -> Goal | None:
+    """The goal of a step from a node, live or in the recording; None for other commands.
+
+    Args:
+        name, scope: The node's name and scope.
+        step, thread: The training step and the thread that it ran in.
+
+    Raises:
+        UsageError: From there, the step leads nowhere.
+    """
     match command:
         case StepNode():
-            return Goal("step_node", thread=stop.thread)
-        case StepIn(scope=str() as scope) if scope:
-            return Goal("inside", scope=scope, thread=stop.thread)
+            return Goal("step_node", thread=thread)
+        case StepIn(scope=str() as into) if into:
+            return Goal("inside", scope=into, thread=thread)
         case StepIn():
-            return Goal("step_in", scope=stop.scope, thread=stop.thread)
-        case StepOver(scope=str() as scope) if scope:
-            return Goal("outside", scope=scope, thread=stop.thread)
+            return Goal("step_in", scope=scope, thread=thread)
+        case StepOver(scope=str() as over) if over:
+            return Goal("outside", scope=over, thread=thread)
         case StepOver():
-            return Goal("shallow", scope=stop.scope, thread=stop.thread)
+            return Goal("shallow", scope=scope, thread=thread)
         case StepOut():
-            if not stop.scope:
-                raise UsageError(
-                    f"{stop.node_name} is in no scope to step out of", hint="continue instead"
-                )
-            return Goal("outside", scope=stop.scope, thread=stop.thread)
+            if not scope:
+                raise UsageError(f"{name} is in no scope to step out of", hint="continue instead")
+            return Goal("outside", scope=scope, thread=thread)
         case NextStep():
-            return Goal("step", step=stop.step)
-    raise UsageError(f"{type(command).__name__} is not a command of this version")
+            return Goal("step", step=step)
+    return None

@@ -422,8 +422,13 @@ def _command(
             )
             return after, (Log(text), *resumed)
         return after, resumed
-    return _resume(state, step_goal(command, seen_from(command, stop, standing)),
-                   alone_of(command, stop))  # fmt: skip
+    seen = seen_from(command, stop, standing)
+    step = step_goal(
+        command, name=seen.node_name, scope=seen.scope, step=seen.step, thread=seen.thread
+    )
+    if step is None:
+        raise UsageError(f"{type(command).__name__} is not a command of this version")
+    return _resume(state, step, alone_of(command, stop))
 
 
 def _resume(state: SessionState, goal: Goal | None = None, alone: tuple[int, ...] = ()) -> Result:

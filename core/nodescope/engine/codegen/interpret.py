@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.codegen.backend import Kernel, backend
+from nodescope.ir.graph import GIVEN
 from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Array
-from nodescope.ops.plan import LEAVES, Plan
+from nodescope.ops.plan import Plan
 from nodescope.passes.pipeline import Lowered
 
 
@@ -56,7 +57,7 @@ class PlainRunner:
 
 def kernels_of(lowered: Lowered) -> dict[int, Kernel]:
     """Each node of a graph alone, by its id."""
-    nodes = (node for node in lowered.graph.nodes if node.op not in LEAVES)
+    nodes = (node for node in lowered.graph.nodes if node.op not in GIVEN)
     return {node.id: kernel_of(call_of(node)) for node in nodes}
 
 

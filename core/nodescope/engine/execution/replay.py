@@ -17,11 +17,10 @@ from nodescope.engine import dispatch_mode
 from nodescope.engine.run import apply
 from nodescope.engine.state import current
 from nodescope.engine.tensor import Tensor, make
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import GIVEN, Graph, Node
 from nodescope.ir.scopes import placed
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.op import Array
-from nodescope.ops.plan import LEAVES
 
 
 def replay(
@@ -42,7 +41,7 @@ def replay(
     base, around = state.scope, state.phase
     try:
         for node in graph.nodes:
-            if node.op in LEAVES:
+            if node.op in GIVEN:
                 if constants is not None and node.op == "constant":
                     for value in node.outputs:
                         values[value] = make(constants[value], kind="constant", name=node.name)

@@ -17,10 +17,9 @@ from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
 from nodescope.engine.static.tracing import Traced
 from nodescope.engine.tensor import Tensor
-from nodescope.ir.graph import Node, Phase
+from nodescope.ir.graph import GIVEN, Node, Phase
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Scalar, call_of
-from nodescope.ops.plan import LEAVES
 
 _new = Tensor.__new__
 
@@ -55,7 +54,7 @@ def play(
             pairs.setdefault(gradient, []).append(value)
     try:
         for node in nodes:
-            if node.op in LEAVES:
+            if node.op in GIVEN:
                 _leaf(traced, node, values, stood, observer)
                 continue
             if node.id not in needed and not all(value in values for value in node.inputs):

@@ -4,6 +4,7 @@
  * Invariant: pure; asked by the screen, the export and the marks alike.
  */
 
+import { FAMILIES } from "@/base/families";
 import { BOX_FOLD, BOX_NODE } from "@/layout/types";
 import type { Drawing } from "@/render/draw/draw";
 import {
@@ -16,7 +17,7 @@ import {
   nodeAmount,
   SHARES,
 } from "@/render/draw/execution_overlay";
-import { FAMILIES, familyColour, sequential } from "@/render/draw/palette";
+import { familyColour, sequential } from "@/render/draw/palette";
 import { tintShares } from "@/render/draw/tints";
 import type { SceneModel } from "@/render/scene/model";
 import type { ColourBy } from "@/render/scene/types";

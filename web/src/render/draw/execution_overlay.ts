@@ -5,8 +5,8 @@
  * nodes; a node that last ran in an earlier training step counts as not yet run.
  */
 
+import { FAMILIES } from "@/base/families";
 import type { Hierarchy } from "@/layout/hierarchy";
-import { FAMILIES } from "@/render/draw/palette";
 import { type ColourBy, FAILED, HAS_INF, HAS_NAN, type NodeStates } from "@/render/scene/types";
 
 export interface LiveState {

@@ -5,9 +5,9 @@
  * export without a page from the literals generated out of the same file.
  */
 
+import { FAMILIES, type Family } from "@/base/families";
 import { type Palette, type Theme, TOKENS, type Token } from "@/render/draw/design_tokens";
 import { LITERALS } from "@/render/draw/palette_literals";
-import type { Family } from "@/render/scene/types";
 import { isLeaf } from "@/wire/roles";
 import type { Node } from "@/wire/types.gen";
 
@@ -26,24 +26,6 @@ export function readPalette(element: Element): Palette {
   });
   return Object.fromEntries(entries) as Record<Token, string>;
 }
-
-export const FAMILIES: readonly Family[] = [
-  "matmul",
-  "elementwise",
-  "activation",
-  "reduction",
-  "norm",
-  "layout",
-  "index",
-  "random",
-  "loss",
-  "update",
-  "control",
-  "kernel",
-  "communication",
-  "other",
-  "leaf",
-];
 
 /** What a node looks like: data if it only holds some, else its family, grey if that is unknown. */
 export function familyOf(node: Pick<Node, "role" | "family">): Family {

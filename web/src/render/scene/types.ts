@@ -6,24 +6,8 @@
  * as new data from the store.
  */
 
+import type { Family } from "@/base/families";
 import type { Token } from "@/render/draw/design_tokens";
-
-export type Family =
-  | "matmul"
-  | "elementwise"
-  | "activation"
-  | "reduction"
-  | "norm"
-  | "layout"
-  | "index"
-  | "random"
-  | "loss"
-  | "update"
-  | "control"
-  | "kernel"
-  | "communication"
-  | "other"
-  | "leaf";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
 

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
+import { FAMILIES } from "@/base/families";
 import { type Font, textWidth, truncate, truncateMiddle } from "@/base/fonts_metrics";
 import { printable } from "@/base/printable";
 import { composeScene } from "@/layout/compose";
@@ -20,7 +21,7 @@ import { TOKENS } from "@/render/draw/design_tokens";
 import { edgeWords } from "@/render/draw/draw_edges";
 import { heat, liveState, SHARES } from "@/render/draw/execution_overlay";
 import { formatBytes, formatCount, formatTime } from "@/render/draw/format";
-import { FAMILIES, literalPalette, mix } from "@/render/draw/palette";
+import { literalPalette, mix } from "@/render/draw/palette";
 import { renderSvg } from "@/render/paint/export_entry";
 import { sceneChanges } from "@/render/scene/changes";
 import { edgeAt, hitTest, neighbourOf, pointedAt } from "@/render/scene/hit";

@@ -16,6 +16,16 @@ export type Answer<T> =
   | { readonly kind: "ready"; readonly value: T; readonly stale: boolean }
   | { readonly kind: "failed"; readonly message: string };
 
+/** What was answered, once it is there. */
+export function answered<T>(answer: Answer<T>): T | undefined {
+  return answer.kind === "ready" ? answer.value : undefined;
+}
+
+/** Why there is no answer, if it failed. */
+export function failureOf(answer: Answer<unknown>): string | undefined {
+  return answer.kind === "failed" ? answer.message : undefined;
+}
+
 type Body<T extends ResponseBody["type"]> = Extract<ResponseBody, { readonly type: T }>;
 
 /** Questions for which the server may first have to go through a long recording. */

@@ -4,29 +4,14 @@
  * Invariant: pure; a family that this page does not know yet is grey.
  */
 
+import { FAMILIES, type Family } from "@/base/families";
 import { formatNumber, formatShape } from "@/base/numbers";
 import type { Node } from "@/wire/types.gen";
-
-const COLOURED = new Set([
-  "matmul",
-  "elementwise",
-  "activation",
-  "reduction",
-  "norm",
-  "layout",
-  "index",
-  "random",
-  "loss",
-  "update",
-  "control",
-  "kernel",
-  "communication",
-]);
 
 /** The CSS variable of a family's colour. */
 export function familyColour(family: string): string {
   if (family === "leaf") return "--text-off";
-  return COLOURED.has(family) ? `--op-${family}` : "--op-other";
+  return FAMILIES.includes(family as Family) ? `--op-${family}` : "--op-other";
 }
 
 const MAX_DETAIL = 34;

@@ -5,16 +5,7 @@
  * are, and the reason is said.
  */
 
-import {
-  type Accessor,
-  createEffect,
-  createMemo,
-  createSignal,
-  For,
-  type JSX,
-  on,
-  Show,
-} from "solid-js";
+import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, formatNumber, MINUS } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import {
@@ -25,15 +16,13 @@ import {
   statisticRows,
   verdict,
 } from "@/store/history/value_diff";
-import { createQuery } from "@/store/page/query";
+import { answered, createQuery, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
-import { valueShown } from "@/store/run/past_values";
-import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
+import { createWindow, IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
 import { Histogram } from "@/widgets/charts";
 import { HeatMap } from "@/widgets/heat_map";
 import { IconButton } from "@/widgets/icon";
 import { decodeElements } from "@/wire/decode";
-import { shapeOf } from "@/wire/spec";
 import type { CompareMoments, EditRow, ElementPair, MomentsCompared } from "@/wire/types.gen";
 
 export interface DiffPanelProps {
@@ -49,18 +38,7 @@ export interface DiffPanelProps {
 }
 
 export function DiffPanel(props: DiffPanelProps): JSX.Element {
-  const [index, setIndex] = createSignal<readonly number[]>([]);
-  const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
-  createEffect(
-    on(
-      () => props.value,
-      () => {
-        setIndex([]);
-        setCorner([0, 0]);
-      },
-      { defer: true },
-    ),
-  );
+  const window = createWindow(props.store, () => props.value);
   const earlier = (): Moment | undefined => props.moments.held() ?? props.before;
   const answer = createQuery(
     props.store,
@@ -69,20 +47,13 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
       const run = props.store.runId();
       const from = earlier();
       if (run === undefined || from === undefined) return undefined;
-      const rank = shapeOf(valueShown(props.store, props.value)?.value.spec)?.length ?? 2;
-      const size = rank < 2 ? VECTOR_WINDOW : WINDOW;
-      const [row, col] = corner();
       return {
         type: "compare_moments",
         run,
         value: props.value,
         one: from.seq,
         other: props.moments.other()?.seq ?? props.store.seq(),
-        index: index(),
-        row,
-        col,
-        rows: size,
-        cols: size,
+        ...window.asked(),
       };
     },
     props.refresh,
@@ -91,14 +62,8 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
       after.type === "compare_moments" &&
       before.value === after.value,
   );
-  const compared = createMemo(() => {
-    const now = answer();
-    return now.kind === "ready" ? now.value : undefined;
-  });
-  const failure = () => {
-    const now = answer();
-    return now.kind === "failed" ? now.message : undefined;
-  };
+  const compared = createMemo(() => answered(answer()));
+  const failure = () => failureOf(answer());
   return (
     <div class="diff" data-testid="diff">
       <Sides {...props} one={earlier()} found={compared()} />
@@ -136,8 +101,8 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
             <Compared
               found={now()}
               theme={props.theme}
-              onIndex={setIndex}
-              onWindow={(row, col) => setCorner([row, col])}
+              onIndex={window.setIndex}
+              onWindow={window.moveTo}
             />
           )}
         </Show>

@@ -8,7 +8,7 @@
 import { type Accessor, For, type JSX, Show } from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { formatNumber, formatShape } from "@/base/numbers";
-import { createQuery } from "@/store/page/query";
+import { answered, createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { valueShown } from "@/store/run/past_values";
 import { Icon } from "@/widgets/icon";
@@ -67,10 +67,7 @@ function Input(props: {
     },
     props.refresh,
   );
-  const slice = () => {
-    const now = answer();
-    return now.kind === "ready" ? now.value : undefined;
-  };
+  const slice = () => answered(answer());
   const shapeWords = (): string => {
     const spec = slice()?.spec ?? produced()?.value.spec;
     if (spec?.kind === "opaque") return "";

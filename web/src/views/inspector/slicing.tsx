@@ -4,14 +4,44 @@
  * Invariant: asks for nothing; whoever shows a slice asks for the one that was chosen.
  */
 
-import { For, type JSX, Show } from "solid-js";
+import { type Accessor, createEffect, createSignal, For, type JSX, on, Show } from "solid-js";
 import { shownPlane } from "@/base/fold";
 import { formatCount, formatShape } from "@/base/numbers";
+import type { Store } from "@/store/page/store";
+import { valueShown } from "@/store/run/past_values";
+import { shapeOf } from "@/wire/spec";
 import type { ValueSlice } from "@/wire/types.gen";
 
 export const WINDOW = 128;
 /** Of a vector, as many elements at once as the server gives. */
 export const VECTOR_WINDOW = 512;
+
+/** Where one looks in a value; from its beginning when another value is shown. */
+export function createWindow(store: Store, value: Accessor<number>) {
+  const [index, setIndex] = createSignal<readonly number[]>([]);
+  const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
+  createEffect(
+    on(
+      value,
+      () => {
+        setIndex([]);
+        setCorner([0, 0]);
+      },
+      { defer: true },
+    ),
+  );
+  return {
+    setIndex,
+    moveTo: (row: number, col: number): void => void setCorner([row, col]),
+    /** The part of a question that says so. */
+    asked() {
+      const [row, col] = corner();
+      const rank = shapeOf(valueShown(store, value())?.value.spec)?.length ?? 2;
+      const size = rank < 2 ? VECTOR_WINDOW : WINDOW;
+      return { index: index(), row, col, rows: size, cols: size };
+    },
+  };
+}
 
 export type Sliced = Pick<ValueSlice, "window" | "grid">;
 

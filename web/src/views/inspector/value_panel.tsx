@@ -5,15 +5,7 @@
  * reason is said.
  */
 
-import {
-  type Accessor,
-  createEffect,
-  createMemo,
-  createSignal,
-  type JSX,
-  on,
-  Show,
-} from "solid-js";
+import { type Accessor, createEffect, createMemo, type JSX, Show } from "solid-js";
 import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, formatShape, MINUS } from "@/base/numbers";
@@ -21,13 +13,12 @@ import { editable, forkable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import { type Moments, momentWords } from "@/store/history/value_diff";
 import type { Reasons } from "@/store/history/why";
-import { createQuery } from "@/store/page/query";
+import { answered, createQuery, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
-import { valueShown } from "@/store/run/past_values";
 import { ChannelGrid, channelAxis } from "@/views/inspector/channel_grid";
 import { EditForm } from "@/views/inspector/edit_form";
-import { IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
+import { createWindow, IndexChips, Pager, VECTOR_WINDOW, WINDOW } from "@/views/inspector/slicing";
 import { Statistics } from "@/views/inspector/statistics";
 import { Histogram, Sparkline } from "@/widgets/charts";
 import { Segmented } from "@/widgets/controls";
@@ -35,7 +26,7 @@ import { HeatMap } from "@/widgets/heat_map";
 import { IconButton } from "@/widgets/icon";
 import { NumberGrid } from "@/widgets/number_grid";
 import { decodeElements } from "@/wire/decode";
-import { shapeOf, typeOf } from "@/wire/spec";
+import { typeOf } from "@/wire/spec";
 import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 
 /** Up to this many elements the numbers come first. */
@@ -58,18 +49,7 @@ export interface ValuePanelProps {
 }
 
 export function ValuePanel(props: ValuePanelProps): JSX.Element {
-  const [index, setIndex] = createSignal<readonly number[]>([]);
-  const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
-  createEffect(
-    on(
-      () => props.value,
-      () => {
-        setIndex([]);
-        setCorner([0, 0]);
-      },
-      { defer: true },
-    ),
-  );
+  const window = createWindow(props.store, () => props.value);
 
   const answer = createQuery(
     props.store,
@@ -77,34 +57,21 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
     (): GetValue | undefined => {
       const run = props.store.runId();
       if (run === undefined) return undefined;
-      const [row, col] = corner();
-      const shape = shapeOf(valueShown(props.store, props.value)?.value.spec);
-      const window = (shape?.length ?? 2) < 2 ? VECTOR_WINDOW : WINDOW;
       return {
         type: "get_value",
         run,
         value: props.value,
         seq: props.store.seq(),
-        index: index(),
-        row,
-        col,
-        rows: window,
-        cols: window,
+        ...window.asked(),
       };
     },
     props.refresh,
     (before, after) =>
       before.type === "get_value" && after.type === "get_value" && before.value === after.value,
   );
-  const slice = createMemo(() => {
-    const now = answer();
-    return now.kind === "ready" ? now.value : undefined;
-  });
+  const slice = createMemo(() => answered(answer()));
   createEffect(() => props.onSlice?.(slice()));
-  const failure = () => {
-    const now = answer();
-    return now.kind === "failed" ? now.message : undefined;
-  };
+  const failure = () => failureOf(answer());
 
   const live = () => editable(props.store, props.value);
   const branching = () => forkable(props.store, props.value);
@@ -136,14 +103,9 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
               />
             </Show>
             <Show when={now().shape.length > 2}>
-              <IndexChips shape={now().shape} index={now().index} onChange={setIndex} />
+              <IndexChips shape={now().shape} index={now().index} onChange={window.setIndex} />
             </Show>
-            <Elements
-              {...props}
-              slice={now()}
-              onWindow={(row, col) => setCorner([row, col])}
-              onIndex={setIndex}
-            />
+            <Elements {...props} slice={now()} onWindow={window.moveTo} onIndex={window.setIndex} />
             <Show
               when={now().summary}
               fallback={

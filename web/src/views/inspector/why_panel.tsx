@@ -9,6 +9,7 @@ import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { toneAt } from "@/render/scene/path";
 import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/history/why";
+import { answered, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { WhyGroup, WhyLink, WhyOperand } from "@/wire/types.gen";
 
@@ -22,14 +23,8 @@ export interface WhyPanelProps {
 }
 
 export function WhyPanel(props: WhyPanelProps): JSX.Element {
-  const failure = () => {
-    const now = props.reasons.answer();
-    return now.kind === "failed" ? now.message : undefined;
-  };
-  const chain = () => {
-    const now = props.reasons.answer();
-    return now.kind === "ready" ? now.value : undefined;
-  };
+  const failure = () => failureOf(props.reasons.answer());
+  const chain = () => answered(props.reasons.answer());
   return (
     <div class="why" data-testid="why">
       <Show when={props.reasons.canGoBack()}>

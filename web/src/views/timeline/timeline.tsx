@@ -22,7 +22,7 @@ import {
 } from "solid-js";
 import { formatDuration } from "@/base/numbers";
 import { remembering } from "@/store/page/cached_query";
-import { createQuery } from "@/store/page/query";
+import { answered, createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Item } from "@/store/page/url";
@@ -160,10 +160,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const now = stepAnswer();
     return now.kind === "failed" ? now.message : "Reading the times of all steps…";
   };
-  const times = () => {
-    const now = stepAnswer();
-    return now.kind === "ready" ? now.value : undefined;
-  };
+  const times = () => answered(stepAnswer());
   const axis = createMemo(() => {
     const pairs = times()?.holds;
     return axisOf(pairs === undefined ? [] : numbersOf(pairs, pairs.byteLength / 8));
@@ -205,10 +202,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     },
     freshNow,
   );
-  const detail = () => {
-    const now = timelineAnswer();
-    return now.kind === "ready" ? now.value : undefined;
-  };
+  const detail = () => answered(timelineAnswer());
   /** The newest of a running program; a window that somebody chose is asked for. */
   const following = () => running() && zoom() === undefined;
   const rows = createMemo((): TimelineRows => {

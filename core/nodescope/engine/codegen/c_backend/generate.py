@@ -35,10 +35,9 @@ from nodescope.engine.codegen.c_backend.unit import (
     compact,
     same_strides,
 )
-from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ir.graph import GIVEN, Node, TensorSpec
 from nodescope.ops.calls import Call, call_of
 from nodescope.ops.op import Array
-from nodescope.ops.plan import LEAVES
 from nodescope.passes.memory import MemoryPlan, ProgramStep, plan_memory
 from nodescope.passes.pipeline import Lowered
 
@@ -164,7 +163,7 @@ class _Planner:
             plan.constants[value] = array
             self.spots[value] = Spot(value, self.specs[value], compact(array.shape))
         for node in self.graph.nodes:
-            if node.op not in LEAVES:
+            if node.op not in GIVEN:
                 self._add(node)
         self._give_out()
         self._place()

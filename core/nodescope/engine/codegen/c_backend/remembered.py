@@ -25,9 +25,8 @@ from nodescope.engine.codegen.c_backend import toolchain
 from nodescope.engine.codegen.c_backend.generate import Function, KernelPlan, Spot, Step, plan_of
 from nodescope.errors import CompilerError, GraphError
 from nodescope.ir.attrs import write
-from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ir.graph import GIVEN, Graph, TensorSpec
 from nodescope.ops.calls import call_of
-from nodescope.ops.plan import LEAVES
 from nodescope.passes.memory import MemoryPlan
 from nodescope.passes.pipeline import Lowered
 from nodescope.plain_files import read_plain
@@ -150,7 +149,7 @@ def _restored(lowered: Lowered, record: tuple[Any, ...]) -> KernelPlan:
         for root, shape, dtype, strides, offset, loose in spots
     ]
     functions_made = [*(Function(*function) for function in functions), None]
-    nodes = iter([n for n in lowered.graph.nodes if n.op not in LEAVES])
+    nodes = iter([n for n in lowered.graph.nodes if n.op not in GIVEN])
     plan = KernelPlan(lowered, segments=segments, slots=slots, results=results)
     for of_node, function, inputs, outs, reason in steps:
         node = next(nodes) if of_node else None

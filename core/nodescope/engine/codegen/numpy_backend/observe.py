@@ -31,11 +31,11 @@ from nodescope.engine.codegen.numpy_backend.steps import (
     boxed,
     shared,
 )
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import GIVEN, Graph, Node
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.control import constants_of, plan_of
 from nodescope.ops.op import Array
-from nodescope.ops.plan import LEAVES, Plan
+from nodescope.ops.plan import Plan
 
 _SHORT = 3  # loops of fewer iterations are not worth a body of their own
 _LONG = 800  # calls in all iterations, from which on a text of its own is made to run them
@@ -256,7 +256,7 @@ class ProgramRecorder:
         last = {value: node.id for node in body.nodes for value in (*node.inputs, *node.outputs)}
         kept = {*body.inputs, *body.outputs}
         for node in body.nodes:
-            if node.op not in LEAVES:
+            if node.op not in GIVEN:
                 env.update(zip(node.outputs, self.node(call_of(node), env), strict=True))
                 for value in (*node.inputs, *node.outputs):
                     if last[value] == node.id and value not in kept:

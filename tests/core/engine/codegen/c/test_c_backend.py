@@ -20,8 +20,8 @@ from nodescope import nn
 from nodescope.engine.codegen.backend import get
 from nodescope.engine.codegen.c_backend.runner import CRunner
 from nodescope.engine.codegen.interpret import PlainRunner
+from nodescope.ir.graph import GIVEN
 from nodescope.ops.calls import call_of
-from nodescope.ops.plan import LEAVES
 from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 
 F = nn.functional
@@ -84,7 +84,7 @@ def compare(function: Callable[..., Any], *arrays: Any, native: bool = True) -> 
 def one_by_one(runner: CRunner, result: Lowered, feeds: list[Any]) -> list[Any]:
     values: dict[int, Any] = {**result.arrays, **dict(zip(result.graph.inputs, feeds, strict=True))}
     for node in result.graph.nodes:
-        if node.op not in LEAVES:
+        if node.op not in GIVEN:
             inputs = [values[arg] for arg in call_of(node).args if isinstance(arg, int)]
             values.update(zip(node.outputs, runner.kernels[node.id](*inputs), strict=True))
     return [values[value] for value in result.graph.outputs]
@@ -287,7 +287,7 @@ def test_threads_share_no_buffers() -> None:
 
 def test_every_node_has_a_time() -> None:
     runner, result, feeds = ready(gradient(lambda x, w: np.tanh(x @ w)), X, f32(37, 5))
-    nodes = [node for node in result.graph.nodes if node.op not in LEAVES]
+    nodes = [node for node in result.graph.nodes if node.op not in GIVEN]
     stamps = np.zeros(2 * len(nodes), np.int64)
     timed = runner.run_timed(feeds, stamps)
     assert (stamps > 0).all()
