@@ -7,8 +7,8 @@ own options or of what the command line looks like from outside needs `subproces
 
 With ``pytest --new-interpreters``, and where the system is not Linux, `Popen` is
 `subprocess.Popen`. That new interpreters work is tested by those tests that use `subprocess`: of
-`tests/core/cli/test_as_plain.py`, `tests/core/test_processes.py`, `tests/server/test_main.py` and
-`tests/samples/test_broken.py`, for example.
+`tests/core/cli/test_as_plain.py`, `tests/core/test_processes.py` and `tests/server/test_main.py`,
+for example.
 
 Invariant: what runs is what would run in a new interpreter.
 """

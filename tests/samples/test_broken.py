@@ -1,4 +1,7 @@
-"""The broken programs: the documented way leads from the symptom to the culprit."""
+"""The broken programs: the documented way leads from the symptom to the culprit.
+
+The commands of the first program are run by new interpreters, as somebody would run them.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,39 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.integration.processes import environment
 
 BROKEN = Path(__file__).resolve().parents[2] / "samples" / "broken"
 README = (BROKEN / "README.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+\.py)\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL))
 MOST_COMMANDS = 3
+NAMES = sorted(path.name for path in BROKEN.glob("*.py"))
+Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def run(folder: Path, command: str) -> str:
+def anew(args: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """What `forked.run` does, of a new interpreter."""
+    return subprocess.run(args, capture_output=True, check=False, **options)
+
+
+def printed(start: Start, folder: Path, command: str) -> str:
     """What a documented command prints, as it stands, in a folder that holds the programs."""
     program, *arguments = shlex.split(command)
     head = {"nodescope": [sys.executable, "-m", "nodescope"], "python": [sys.executable]}[program]
-    done = subprocess.run(
-        [*head, *arguments],
-        cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = start([*head, *arguments], cwd=folder, env=environment(), text=True, timeout=60)
     assert done.stderr == ""
     assert done.returncode in (0, 1)
     return done.stdout
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in BROKEN.glob("*.py")))
+@pytest.mark.parametrize("name", NAMES)
 def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> None:
     section = SECTIONS[name]
     (tmp_path / name).write_bytes((BROKEN / name).read_bytes())
@@ -39,12 +49,13 @@ def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> N
         (tmp_path / "what_if.py").write_text(script)
     commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
     assert 0 < len(commands) <= MOST_COMMANDS
-    outputs = [run(tmp_path, command) for command in commands]
+    start = anew if name == NAMES[0] else forked.run
+    outputs = [printed(start, tmp_path, command) for command in commands]
     culprit, proof = re.findall(r"^Culprit: `(.*?)`, (.*)$", section, re.MULTILINE)[0]
     assert culprit in "".join(outputs)
     assert proof in outputs[-1]
 
 
 def test_every_program_is_told_of() -> None:
-    assert sorted(SECTIONS) == sorted(path.name for path in BROKEN.glob("*.py"))
+    assert sorted(SECTIONS) == NAMES
     assert len(SECTIONS) == 10

@@ -17,6 +17,7 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.schema import APPLICATION_ID
 from tests.core.record.runs import chain, finished, recorded
+from tests.depth import count
 from tests.parts import in_parts
 
 
@@ -153,7 +154,8 @@ def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
     whole = path.read_bytes()
     cut = tmp_path / "cut.nscope"
     refused = 0
-    for place in range(0, len(whole), max(1, len(whole) // 300)):
+    places = range(0, len(whole), max(1, len(whole) // count(300, 100)))
+    for place in places:
         cut.write_bytes(whole[:place])
         try:
             read_everything(cut)
@@ -161,7 +163,7 @@ def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
             refused += 1
         assert cut.read_bytes() == whole[:place]
         assert sorted(item.name for item in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
-    assert 200 <= refused < 300  # in some, much is whole: see test_salvage
+    assert 0.6 < refused / len(places) < 1  # in some, much is whole: see test_salvage
 
 
 def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:
     flipped = tmp_path / "flipped.nscope"
     dice = random.Random(0)
     refused = 0
-    for _ in range(300):
+    for _ in range(count(300, 60)):
         content = bytearray(whole)
         content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         flipped.write_bytes(content)

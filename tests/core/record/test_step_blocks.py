@@ -28,6 +28,7 @@ from nodescope.record.step_times.step_page import StepPage, unpacked
 from nodescope.record.step_times.step_rows import COUNT, FIRST, LAST, UNTIL, joined
 from nodescope.record.step_times.step_times import StepTimes
 from nodescope.record.writer import Writer
+from tests.depth import examples
 
 NODES = (
     Node(1, "x", "add", "elementwise", outputs=(1,)),
@@ -150,7 +151,9 @@ def alike(one: StepTimes, two: StepTimes, now: int) -> None:
         assert covered == sorted(set(covered))
 
 
-@settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(
+    deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
 @given(st.integers(0, 1 << 32), st.integers(50, 200), st.integers(0, 200))
 def test_blocks_are_the_sums_of_their_steps(
     tmp_path_factory: pytest.TempPathFactory, seed: int, many: int, looks: int
