@@ -12,7 +12,7 @@ from typing import Final
 
 DEPTHS: Final = ("quick", "usual", "deep")
 _PARTS: Final = {"quick": 20, "usual": 8, "deep": 1}
-_LEAST: Final = {"quick": 4, "usual": 10, "deep": 1}
+_LEAST: Final = {"quick": 4, "usual": 6, "deep": 1}
 _NOT_QUICK: Final = {
     "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
     "core/test_processes.py", "core/test_refused.py", "core/test_as_unobserved.py",

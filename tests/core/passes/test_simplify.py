@@ -74,8 +74,8 @@ def filled(dtype):
 def test_a_pattern_is_found_and_nobody_can_tell(rule):
     fired = 0
     kinds = [dtype for kind in rule.kinds for dtype in DTYPES[kind]]
-    some = kinds if is_deep() else list(dict.fromkeys((*kinds[:1], *kinds[-1:])))
-    for dtype, as_constant in itertools.product(some, (False, True)):
+    forms = list(itertools.product(kinds, (False, True)))
+    for dtype, as_constant in forms if is_deep() else dict.fromkeys((*forms[:1], *forms[-2:])):
         function, inputs = program(rule.before, dtype, filled(dtype) if as_constant else scalar)
         unsafe = frozenset() if rule.exact else frozenset([rule.name])
         try:
