@@ -65,7 +65,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
   const args = () => argumentsOf(props.whole.run);
   const kept = (): readonly string[] => {
     const model = props.store.model();
-    if (sum().operations === 0) return [`${nothingWords(false)}.`];
+    if (sum().operations === 0 && !model?.keeping?.unwritten) return [`${nothingWords(false)}.`];
     if (model?.keeping === undefined) return keptWords(sum().kept, props.whole.run.level);
     // What a program said of it by itself, with the reasons.
     return [
