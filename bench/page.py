@@ -59,7 +59,7 @@ for _ in ns.steps(range({steps})):
 
 
 def rows() -> Iterator[Row]:
-    path = chromium.find()
+    path = chromium.find(windows=True)
     if path is None:
         print("  no Chromium: the rows of the page are left out (make browser installs it)")
         return

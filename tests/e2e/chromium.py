@@ -1,7 +1,8 @@
 """Find what the tests need of the system (Chromium, Graphviz, a C compiler), or install it.
 
-`python tests/e2e/chromium.py` prints where they are. Order for Chromium: $CHROMIUM, the system's,
-the system's package manager (as root or with passwordless sudo), Playwright's own download.
+`python tests/e2e/chromium.py` prints where they are. Order for Chromium: $CHROMIUM, the system's
+(the tests take one without windows, which does half the work), the system's package manager (as
+root or with passwordless sudo), Playwright's own download.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+HEADLESS = "chromium-headless-shell"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# A new profile, no network of its own, no sandbox (which root in a container cannot have).
+# A new profile, no network of its own, no sandbox (which root in a container cannot have); letters
+# as wide with windows as without.
 FLAGS = (
     "--no-sandbox",
+    "--font-render-hinting=none",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -26,12 +30,12 @@ FLAGS = (
 )
 
 
-def find() -> str | None:
-    """Path of a Chromium on this machine, or None."""
+def find(*, windows: bool = False) -> str | None:
+    """Path of a Chromium, or None: of any that is there, or of one that has ``windows``."""
     named = os.environ.get("CHROMIUM")
     if named:
         return named
-    for name in NAMES:
+    for name in NAMES if windows else (HEADLESS, *NAMES):
         path = shutil.which(name)
         # Ubuntu's `chromium-browser` may be a stub that only tells to install a snap.
         if path and _answers(path):

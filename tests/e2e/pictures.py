@@ -223,7 +223,7 @@ def comparison(browser: Browser) -> None:
 
 def main() -> None:
     """All pictures."""
-    path = chromium.find()
+    path = chromium.find(windows=True)
     assert path, "no Chromium: run `make browser`"
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
