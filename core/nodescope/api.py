@@ -154,8 +154,7 @@ class Run:
         )  # fmt: skip
         if governor is not None:
             governor.govern(self.recorder)
-        priced = None if governor is None else governor.use_prices
-        self._adapters = Attached(known_adapters(self._say), self._say, priced, self._observes)
+        self._adapters = Attached(known_adapters(self._say), self._say, self._observes)
         self.info = RunInfo(
             id=secrets.token_hex(8), name=telling.printable(name or interactive.program_name()),
             argv=tuple(map(telling.printable, argv or sys.argv)), pid=os.getpid(),

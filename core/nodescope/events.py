@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from nodescope.ir.capabilities import ENGINE, Framework
-from nodescope.ir.graph import Graph, Node, Phase, Value
+from nodescope.ir.graph import Graph, Node, Value
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
 from nodescope.telling import last_line, say
 
@@ -334,21 +334,6 @@ Event = (
     | Logged
     | RunFinished
 )
-
-
-class Prices(msgspec.Struct, frozen=True):
-    """What making the events of a node takes, by its phase, in nanoseconds, and defining one."""
-
-    forward_ns: float = 3000.0
-    backward_ns: float = 6000.0
-    optimizer_ns: float = 6000.0
-    defining_ns: float = 60_000.0
-
-    def of(self, phase: Phase) -> float:
-        """Of one execution."""
-        if phase == "backward":
-            return self.backward_ns
-        return self.optimizer_ns if phase == "optimizer" else self.forward_ns
 
 
 class Probe(Protocol):

@@ -23,7 +23,6 @@ from typing import Any, Final
 from nodescope import arrays
 from nodescope.adapters.protocol import Adapter
 from nodescope.emit.emitter import Attachment, Emitter
-from nodescope.events import Prices
 from nodescope.ir.capabilities import Framework
 from nodescope.origins import add_internal_package
 from nodescope.telling import last_line, printable, say
@@ -56,8 +55,6 @@ class Attached:
     Args:
         adapters: Those that may be attached.
         complain: Takes each line that is for the person.
-        priced: Takes what making events takes, before an adapter is attached; None if that is of
-            no interest.
         told: Takes each framework, once it is observed.
     """
 
@@ -65,12 +62,10 @@ class Attached:
         self,
         adapters: Sequence[Adapter],
         complain: Callable[[str], None],
-        priced: Callable[[Prices], None] | None = None,
         told: Callable[[Framework], None] = lambda framework: None,
     ) -> None:
         self._adapters = tuple(adapters)
         self._complain = complain
-        self._priced = priced
         self._told = told
         self._attached: dict[str, Adapter] = {}
         self._stack = ExitStack()
@@ -129,10 +124,6 @@ class Attached:
             if why:
                 self._complain(f"{adapter.name} is not observed: {why}")
                 return
-            if self._priced is not None:
-                prices = adapter.calibrate()
-                if prices is not None:
-                    self._priced(prices)
             for name in (adapter.module, type(adapter).__module__):
                 file = getattr(sys.modules.get(name), "__file__", None)
                 if file:  # what calls the library, or the adapter, is the user's line

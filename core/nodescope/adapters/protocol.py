@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from nodescope.arrays import ArrayOps
 from nodescope.emit.emitter import Attachment as Attachment
 from nodescope.emit.emitter import Emitter
-from nodescope.events import Array, Prices
+from nodescope.events import Array
 from nodescope.ir.capabilities import Capabilities
 from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar
@@ -49,9 +49,6 @@ class Adapter(Protocol):
 
     def attach(self, emitter: Emitter) -> AbstractContextManager[Attachment]:
         """Emit what the library does, until the context is left."""
-
-    def calibrate(self) -> Prices | None:
-        """The cost of emitting events on this machine; None if it is not known."""
 
 
 class Rerun(Protocol):

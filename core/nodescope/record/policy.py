@@ -24,9 +24,8 @@ class Policy(Protocol):
     def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None: it is only counted."""
 
-    def took(self, node: Node | None, weight: int, nanoseconds: int) -> None:
-        """What recording an execution took, or what belongs to no node, with its weight in the
-        queue."""
+    def took(self, node: Node | None, nanoseconds: int) -> None:
+        """What recording an execution took, or what belongs to no node."""
 
     def level_of(self, node: Node) -> Level:
         """The level of a node now."""

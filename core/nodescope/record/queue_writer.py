@@ -254,6 +254,10 @@ class QueueWriter:
             if type(item) is tuple:
                 timed.append(item)  # type: ignore[arg-type]
                 continue
+            if timed:  # in order: each row says how often its node had run
+                batch.timed(timed)
+                weight += len(timed) * RECORD_BYTES
+                timed = []
             weight += item.weight  # type: ignore[union-attr]
             if type(item) is QueuedExecution:
                 if item.unresolved:

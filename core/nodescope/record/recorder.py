@@ -161,13 +161,13 @@ class Recorder(QueueWriter):
     def _govern(self, event: NodeFinished, policy: Policy) -> None:
         """Record an execution, as far as there is time for it."""
         start = _now()
-        level, weight = policy.admit(event), 0
+        level = policy.admit(event)
         if level is None:
             with self.lock:
                 self._seq = self._here.seq = self._seq + 1
         else:
-            weight = self._record(event, level)
-        policy.took(event.node, weight, _now() - start)
+            self._record(event, level)
+        policy.took(event.node, _now() - start)
 
     def _step(self, event: StepStarted | StepFinished) -> None:
         """Record where a training step begins or ends."""
@@ -183,7 +183,7 @@ class Recorder(QueueWriter):
         else:
             self._unseen(event)
         if self.policy is not None:
-            self.policy.took(None, 0, _now() - start)
+            self.policy.took(None, _now() - start)
 
     def _other(self, event: Event) -> None:
         """Record what is no execution, and no step."""
@@ -399,20 +399,21 @@ class Recorder(QueueWriter):
         """A description of what could not be written in time."""
         return str(self._omitted or self._waits())
 
-    def _record(self, event: NodeFinished, level: Level) -> int:
-        """Number an execution and queue what is kept of it; its weight."""
+    def _record(self, event: NodeFinished, level: Level) -> None:
+        """Number an execution and queue what is kept of it."""
         if level == "timing" or level == "graph":
             self._record_times(event, latest_only=level == "graph")
             if self.newest is not None:
                 self.newest.remember(event, self._here.seq, None, late=True)
-            return RECORD_BYTES
+            return
         outputs = event.node.outputs
         row = (event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
         remembered = level == "summary" and self.newest is not None
         weight = RECORD_BYTES
         for array in event.outputs:
             if array.__class__ is not _ndarray:
-                return self._record_elsewhere(event, row, level)
+                self._record_elsewhere(event, row, level)
+                return
             weight += array.nbytes + _ARRAY_BYTES
         reserved = RESERVED if weight > _LITTLE_BYTES else 2 * RESERVED
         room = self._queue_bytes - self._queue_bytes // reserved
@@ -448,7 +449,6 @@ class Recorder(QueueWriter):
         )  # fmt: skip
         if remembered and self.newest is not None:
             self.newest.remember(event, self._here.seq, copies, late=False)
-        return weight
 
     def _record_times(self, event: NodeFinished, *, latest_only: bool = False) -> None:
         """Number an execution and queue its times; `_put` inlined, as each nanosecond counts."""
@@ -472,7 +472,7 @@ class Recorder(QueueWriter):
 
     def _record_elsewhere(
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level
-    ) -> int:
+    ) -> None:
         """Record arrays of other libraries: their adapter captures them."""
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
@@ -492,7 +492,6 @@ class Recorder(QueueWriter):
         )
         if newest is not None:
             newest.hold(event, self._here.seq, captured, late=False)
-        return weight
 
     def _share(self) -> None:
         """A reader looks, or the end comes: write what is held, and how many steps were seen."""

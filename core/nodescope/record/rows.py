@@ -344,9 +344,8 @@ class LeftOut(msgspec.Struct, frozen=True):
     """Exact counts of what the governor left out of one node.
 
     Attributes:
-        node: Its id; 0 for nodes that ran only once and are taken together by their op.
+        node: Its id; 0 in older recordings for nodes that ran only once, by their op.
         level: What was asked for.
-        now: What it is recorded with: a level, ``thinned`` (every tenth execution) or ``counted``.
         runs: Executions in all.
         executions: Those of which there is no row.
         summaries: Outputs without statistics that would have had them.
@@ -356,7 +355,6 @@ class LeftOut(msgspec.Struct, frozen=True):
     node: int
     name: str
     level: str
-    now: str
     runs: int
     executions: int = 0
     summaries: int = 0
@@ -371,14 +369,14 @@ class Governed(msgspec.Struct, frozen=True):
         slowdown: The run's: estimated, or measured against steps that were left out.
         extra_s: How many seconds longer the run took.
         measured: Whether it is measured.
-        stuck: The limit could not be kept, with all that may be lowered at its lowest.
+        stuck: The limit could not be kept, with as little recorded as allowed.
         steps: Training steps so far, if any may be left out.
         steps_left_out: Of these, which are not observed at all; their executions are in no sum.
         calls: Outermost calls of modules outside of steps, if any may be left out.
         calls_left_out: Of these, which are not observed at all.
         because: Why no step could be left out when one should have been, or ``""``.
         by_hand: How many nodes have a level that a person chose.
-        lowered: How many nodes are below the level that was asked for, or have been.
+        lowered: How many nodes have executions of which less was recorded than was asked for.
         executions, summaries, arrays: Sums over all nodes.
         values: Outputs in all whose statistics were asked for, with those of ``summaries``; 0 in a
             recording that did not count them.

@@ -15,7 +15,7 @@ from nodescope.adapters.protocol import Attachment
 from nodescope.arrays import ArrayOps, Captured, Window
 from nodescope.emit.emitter import Emitter
 from nodescope.errors import ArrayError
-from nodescope.events import Array, Level, Prices
+from nodescope.events import Array, Level
 from nodescope.ir.capabilities import Capabilities
 from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
 from nodescope.record.summary import TensorSummary
@@ -236,9 +236,6 @@ class DistantAdapter:
             library.BACKWARD_HOOKS.remove(attached.differentiated)
             library.LOSS_HOOKS.remove(attached.backward)
             library.GRADIENT_HOOKS.remove(attached.gradient)
-
-    def calibrate(self) -> Prices | None:
-        return None
 
 
 ADAPTER = DistantAdapter()

@@ -1642,14 +1642,14 @@ export interface WatchSeen {
  *     slowdown: The run's: estimated, or measured against steps that were left out.
  *     extra_s: How many seconds longer the run took.
  *     measured: Whether it is measured.
- *     stuck: The limit could not be kept, with all that may be lowered at its lowest.
+ *     stuck: The limit could not be kept, with as little recorded as allowed.
  *     steps: Training steps so far, if any may be left out.
  *     steps_left_out: Of these, which are not observed at all; their executions are in no sum.
  *     calls: Outermost calls of modules outside of steps, if any may be left out.
  *     calls_left_out: Of these, which are not observed at all.
  *     because: Why no step could be left out when one should have been, or `""`.
  *     by_hand: How many nodes have a level that a person chose.
- *     lowered: How many nodes are below the level that was asked for, or have been.
+ *     lowered: How many nodes have executions of which less was recorded than was asked for.
  *     executions, summaries, arrays: Sums over all nodes.
  *     values: Outputs in all whose statistics were asked for, with those of `summaries`; 0 in a
  *         recording that did not count them.
@@ -1679,9 +1679,8 @@ export interface Governed {
  * Exact counts of what the governor left out of one node.
  *
  * Attributes:
- *     node: Its id; 0 for nodes that ran only once and are taken together by their op.
+ *     node: Its id; 0 in older recordings for nodes that ran only once, by their op.
  *     level: What was asked for.
- *     now: What it is recorded with: a level, `thinned` (every tenth execution) or `counted`.
  *     runs: Executions in all.
  *     executions: Those of which there is no row.
  *     summaries: Outputs without statistics that would have had them.
@@ -1691,7 +1690,6 @@ export interface LeftOut {
   readonly node: number;
   readonly name: string;
   readonly level: string;
-  readonly now: string;
   readonly runs: number;
   readonly executions: number;
   readonly summaries: number;

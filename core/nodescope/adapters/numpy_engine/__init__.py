@@ -13,7 +13,6 @@ from typing import Final
 from nodescope.adapters.protocol import Adapter, Attachment
 from nodescope.arrays import ArrayOps
 from nodescope.emit.emitter import Emitter
-from nodescope.events import Prices
 from nodescope.ir.capabilities import ENGINE, Capabilities
 
 
@@ -54,12 +53,6 @@ class NumpyEngine:
         finally:
             if dispatch_mode.attending() in (attachment, None):
                 dispatch_mode.set_observer(None)
-
-    def calibrate(self) -> Prices | None:
-        """Measured with a tiny training step."""
-        from nodescope.engine import calibration
-
-        return calibration.prices()
 
 
 ADAPTER: Final[Adapter] = NumpyEngine()

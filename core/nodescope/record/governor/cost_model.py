@@ -10,13 +10,21 @@ in common counts.
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
+
+TRACING_NS: Final = 3_500.0
+"""What making the events of one execution is assumed to take, until it is measured."""
+
+STEPLESS_TRACING_NS: Final = 8_000.0
+"""The same where no steps are told apart, so that each call is looked up by its line."""
+
+DEFINING_NS: Final = 60_000.0
+"""What the first execution of a node takes besides."""
 
 WARM: Final = 2
 """Steps up to this one are warm-up and are not compared."""
@@ -32,21 +40,17 @@ _FEW: Final = 3
 _QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)
 # A step is clean if the writer used less than this share of it.
 _CLEAN: Final = 0.04
-# What meeting a node takes is at most so many times what it was measured to take on this machine.
-_MOST_DEFINING: Final = 10.0
-# The cost of writing a byte of the queue until it is measured, in nanoseconds; the past fades.
-_WRITING: Final = 5.0
-_FADING: Final = 0.7
+
+Kind = Literal["observed", "reference", "disturbed"]
 
 
 class StepCost(msgspec.Struct, frozen=True):
-    """The cost of a step, or of a stretch between steps, in nanoseconds of the stepping thread.
+    """The cost of a step, a call or a stretch, in nanoseconds of the program's thread.
 
     Attributes:
         wall_ns: From its start to the next one's, without time held by a debugger.
-        spent_ns: Measured time in the recorder.
-        tracing_ns: The cost of making the events by the price list; only proportions matter once
-            there is a reference.
+        spent_ns: Measured time in the recorder, and for meeting nodes.
+        tracing_ns: The assumed cost of making the events.
         written_ns: The writer's processor time meanwhile. It slows the program by an amount that
             depends on the machine: both share the interpreter's lock, and maybe a processor.
         fresh: Nodes defined in it.
@@ -68,6 +72,11 @@ class StepCost(msgspec.Struct, frozen=True):
         """The unmeasured time: the program itself, making events, and what the writer takes."""
         return max(self.wall_ns - self.spent_ns, 0.0)
 
+    @property
+    def plain_ns(self) -> float:
+        """The time of a reference; of one that the writer disturbed, with all that it may have."""
+        return self.rest_ns if self.clean else max(self.rest_ns - self.written_ns, 0.0)
+
 
 Steps = deque[tuple[int, StepCost]]
 
@@ -75,151 +84,93 @@ Steps = deque[tuple[int, StepCost]]
 class CostModel:
     """Estimates from the steps of a run.
 
-    Args:
-        defining_ns: What the first execution of a node takes besides, until it is measured.
-
     Attributes:
-        tracing: What observed steps take beyond what is measured, as a multiple of the price list:
-            making events, and the writer meanwhile.
+        tracing: What observed steps take beyond what is measured, as a multiple of what making the
+            events is assumed to take; the writer meanwhile is part of it.
         disturbed_ns: What an unobserved step takes more that is no reference.
-        defining_ns: What the first execution of a node takes besides.
-        plain_ns: What a step takes unobserved, as it is now; 0 without a reference.
+        plain_ns: What a step takes unobserved, as it is now.
     """
 
-    def __init__(self, *, defining_ns: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.tracing = 1.0
         self.disturbed_ns = self.plain_ns = 0.0
-        self.price(defining_ns)
-        self._references: Steps = deque(maxlen=_MOST_KEPT)
-        self._observed: Steps = deque(maxlen=_MOST_KEPT)
-        self._disturbed: Steps = deque(maxlen=_MOST_KEPT)
-        self._first: Steps = deque(maxlen=COMPARED)  # steps that met new nodes
-
-    def price(self, defining_ns: float) -> None:
-        """What the first execution of a node takes besides, until it is measured here."""
-        self.defining_ns = self._priced_defining_ns = defining_ns
+        self._steps: dict[Kind, Steps] = {
+            "observed": deque(maxlen=_MOST_KEPT),
+            "reference": deque(maxlen=_MOST_KEPT),
+            "disturbed": deque(maxlen=_MOST_KEPT),
+        }
+        self._recent: deque[tuple[Kind, StepCost]] = deque(maxlen=_RECENT)
+        self._warm = StepCost(0.0)
 
     @property
     def references(self) -> int:
         """Steps that show the program's own time."""
-        return len(self._references)
+        return len(self._steps["reference"])
 
     @property
     def compared(self) -> int:
         """Observed steps that references can be compared with."""
-        return len(self._observed)
+        return len(self._steps["observed"])
 
-    def observed(self, step: int, took: StepCost) -> None:
-        """A step was observed."""
-        (self._first if step <= WARM or took.fresh else self._observed).append((step, took))
-
-    def left_out(self, step: int, took: StepCost, *, reference: bool) -> None:
-        """A step was left out; ``reference``: nothing disturbed it."""
-        (self._references if reference else self._disturbed).append((step, took))
+    def add(self, step: int, kind: Kind, took: StepCost) -> None:
+        """A step has ended."""
+        if kind == "observed" and (step <= WARM or took.fresh):
+            self._warm = took
+        else:
+            self._steps[kind].append((step, took))
+            self._recent.append((kind, took))
 
     def cost_ns(self) -> float:
         """The current cost of observing a step, without its effect on later ones."""
-        recent = self._recent()
-        if not recent:
-            return 0.0
+        recent = [took for _, took in self._steps["observed"]][-COMPARED:] or [self._warm]
         spent = median([took.spent_ns for took in recent[-COMPARED // 2 :]])
-        if not self._references:  # the price list knows nothing of writing
+        if not self.references:  # in which writing is not yet part of tracing
             spent += median([took.written_ns for took in recent])
         return spent + self.tracing * median([took.tracing_ns for took in recent])
 
-    def typical_ns(self, cost_ns: float) -> float:
-        """The time of an unobserved step; without a reference, by the price list."""
-        if self._references:
-            return self.plain_ns
-        recent = self._recent()
-        if not recent:
-            return 0.0
-        wall = median([took.wall_ns for took in recent])
-        return max(wall - cost_ns, wall / 50)
-
-    def compare(self, steps: int) -> None:
-        """Compare steps of the same period; ``steps`` is their number so far."""
-        if not self._references:
-            return
-        # The same stretch of both, for programs whose steps grow.
-        kinds = [list(kind) for kind in (self._observed, self._references) if kind]
-        since = min(kind[-COMPARED:][0][0] for kind in kinds)
-        since = max([since, *(kind[0][0] for kind in kinds if len(kind) == _MOST_KEPT)])
-        plain = sorted(_plain(took) for took in _since(self._references, since, COMPARED // 2))
-        observed = _since(self._observed, since)
-        if observed:
-            priced = median([took.tracing_ns for took in observed])
+    def compare(self) -> None:
+        """Compare the steps of each kind that ran in the same period."""
+        least_ns = 0.0
+        if self.references:
+            # The same stretch of both, for programs whose steps grow.
+            kinds = [list(self._steps[kind]) for kind in ("observed", "reference")]
+            kinds = [kind for kind in kinds if kind]
+            since = min(kind[-COMPARED:][0][0] for kind in kinds)
+            since = max([since, *(kind[0][0] for kind in kinds if len(kind) == _MOST_KEPT)])
+            plain = sorted(took.plain_ns for took in self._since("reference", since, COMPARED // 2))
+            least_ns = median(plain) / 50
+            observed = self._since("observed", since)
+            priced = median([took.tracing_ns for took in observed]) if observed else 0.0
             if priced >= 1:  # a nanosecond; less is no work that could be measured
-                extra = _more(sorted(took.rest_ns for took in observed), plain)
-                self.tracing = max(extra, 0.0) / priced
-        disturbed = _since(self._disturbed, since)
-        if len(disturbed) >= _FEW:
-            extra = _more(sorted(took.rest_ns for took in disturbed), plain)
-            self.disturbed_ns = max(extra, 0.0)
-        fresh = sum(took.fresh for _, took in self._first)
-        if fresh:  # a first step also compiles, imports and fills caches
-            most = _MOST_DEFINING * self._priced_defining_ns or math.inf
-            unexplained = sum(self._undone(took) for _, took in self._first)
-            rest = max(unexplained - len(self._first) * _quantile(plain, 0.5), 0.0)
-            self.defining_ns = min(rest / fresh, most)
-        now = [
-            *map(_plain, _since(self._references, steps - _RECENT + 1)),
-            *(self._undone(took) for took in _since(self._observed, steps - _RECENT + 1)),
-            *(took.rest_ns - self.disturbed_ns
-              for took in _since(self._disturbed, steps - _RECENT + 1)),
-        ]  # fmt: skip
-        if now:
-            self.plain_ns = max(median(now), _quantile(plain, 0.5) / 50)
+                self.tracing = _more((took.rest_ns for took in observed), plain) / priced
+            disturbed = self._since("disturbed", since)
+            if len(disturbed) >= _FEW:
+                self.disturbed_ns = _more((took.rest_ns for took in disturbed), plain)
+        recent = [*self._recent] or [("observed", self._warm)]
+        self.plain_ns = max(median([self._own_ns(*step) for step in recent]), least_ns)
 
-    def _undone(self, took: StepCost) -> float:
-        """The time of an observed step without what observing took."""
-        return took.rest_ns - self.tracing * took.tracing_ns
+    def _own_ns(self, kind: Kind, took: StepCost) -> float:
+        """The time of a step without what observing took."""
+        if kind == "reference":
+            return took.plain_ns
+        if kind == "disturbed":
+            return took.rest_ns - self.disturbed_ns
+        writing = 0.0 if self.references else took.written_ns
+        own_ns = took.rest_ns - self.tracing * took.tracing_ns - writing
+        return max(own_ns, took.wall_ns / 50) if not self.references else own_ns
 
-    def _recent(self) -> list[StepCost]:
-        return [took for _, took in list(self._observed or self._first)[-COMPARED:]]
+    def _since(self, kind: Kind, since: int, at_least: int = 0) -> list[StepCost]:
+        """Those from a step on, but at least so many of the last."""
+        steps = self._steps[kind]
+        many = max(sum(step >= since for step, _ in steps), at_least)
+        return [took for _, took in list(steps)[-many:]] if many else []
 
 
-class WritingCost:
-    """Charges the writer's work to the stretch of the run that asked for it."""
-
-    def __init__(self) -> None:
-        self._rate = _WRITING  # nanoseconds of the writer for a byte of the queue
-        self._queued = 0
-        self._done = self._written = 0.0
-
-    def charge(self, written_ns: float, weight: int, queued: int) -> float:
-        """The nanoseconds of writing that a window asked for, done or not.
-
-        Args:
-            written_ns: Processor time of the writer in the window.
-            weight: Bytes that went into the queue.
-            queued: Bytes in the queue at its end.
-        """
-        self._done += max(self._queued + weight - queued, 0)
-        self._written += written_ns
-        self._queued = queued
-        if self._done and self._written:
-            self._rate = self._written / self._done
-        # The past fades: costs change with what is recorded.
-        self._done *= _FADING
-        self._written *= _FADING
-        return weight * self._rate
-
-
-def _since(steps: Steps, since: int, at_least: int = 0) -> list[StepCost]:
-    """Those from a step on, but at least so many of the last."""
-    many = max(sum(step >= since for step, _ in steps), at_least)
-    return [took for _, took in list(steps)[-many:]] if many else []
-
-
-def _plain(took: StepCost) -> float:
-    """The time of a reference; of one that the writer disturbed, with all that it may have."""
-    return took.rest_ns if took.clean else max(took.rest_ns - took.written_ns, 0.0)
-
-
-def _more(observed: Sequence[float], plain: Sequence[float]) -> float:
-    """The extra time of steps over references; both ascending."""
-    return fmean([_quantile(observed, share) - _quantile(plain, share) for share in _QUANTILES])
+def _more(times: Iterable[float], plain: Sequence[float]) -> float:
+    """The extra time of steps over references, which are in order; at least 0."""
+    ordered = sorted(times)
+    extra = fmean([_quantile(ordered, share) - _quantile(plain, share) for share in _QUANTILES])
+    return max(extra, 0.0)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

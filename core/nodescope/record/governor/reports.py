@@ -1,71 +1,42 @@
-"""Governor reports: when it lowers nodes, when it cannot meet the limit, and at the end."""
+"""Governor reports: when less is observed, when the limit cannot be met, and at the end."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from nodescope.record.governor.node_levels import Change, Rung, Verdict
 from nodescope.record.rows import Governed, Keeping
 
-_MOST_NAMES = 3
 _LITTLE_S = 0.25
-_KEPT: dict[Rung, str] = {
-    "values": "values",
-    "summary": "summary",
-    "timing": "timing",
-    "graph": "graph",
-    "thinned": "every tenth execution",
-    "counted": "counts only",
-}
 
 
-def lowered(changes: Sequence[Change], before: float, after: float, limit: float) -> str:
-    """One line about nodes that are recorded with less from now on.
+def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) -> str:
+    """One line about what is not observed from now on.
 
     Args:
-        changes: Of a program without training steps.
-        before, after: The slowdown that the last look found, and the forecast with the changes.
+        what: A training step, or the program, where it has none.
+        slowdown: While it is observed.
         limit: That is to be kept.
+        share: Of the steps, how many will be observed; 0 for a program without.
     """
-    ways = Counter(
-        f"{_KEPT[change.account.rungs[change.before]]} to "
-        f"{_KEPT[change.account.rungs[change.rung]]}"
-        for change in changes
-    )
-    ways_text = ", ".join(f"{way} ({count:,})" for way, count in ways.most_common())
-    costliest = sorted(changes, key=lambda change: -change.saved_ns)[:_MOST_NAMES]
-    names = ", ".join(change.account.name for change in costliest)
-    forecast = (
-        f"Expected from now on: {factor(after)}"
-        if after <= limit
-        else f"That still leaves {factor(after)}, above the limit"
+    rest = (
+        f"about one step in {_ratio(share)} is observed, the others run unobserved"
+        if share
+        else "only parts of it are recorded as you asked, and the others are timed or counted"
     )
     return (
-        f"recording slows the program about {factor(max(before, after))}, the limit is "
-        f"{factor(limit)}: less is recorded of {_count(len(changes), 'node')}, {ways_text}; "
-        f"costliest {names}. {forecast}"
+        f"{what} takes about {factor(slowdown)} as long while it is observed, the limit is "
+        f"{factor(limit)}: from now on {rest}"
     )
 
 
-def stuck(verdict: Verdict, limit: float) -> str:
-    """One line about a limit that cannot be kept."""
+def stuck(slowdown: float, by_hand: float, limit: float) -> str:
+    """One line about a limit that cannot be kept; ``by_hand``: without levels set by hand."""
     text = (
         f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "
-        f"a run takes about {factor(verdict.after)} as long"
+        f"a run takes about {factor(slowdown)} as long"
     )
-    if verdict.by_hand < verdict.after:
-        text += f" ({factor(verdict.by_hand)} without the levels set by hand)"
-    return text
-
-
-def leaving_out(slowdown: float, limit: float, share: float) -> str:
-    """One line about training steps that are not observed from now on."""
-    return (
-        f"a training step takes about {factor(slowdown)} as long while it is observed, the limit "
-        f"is {factor(limit)}: from now on about one step in {_ratio(share)} is observed, the "
-        "others run unobserved"
-    )
+    without = f" ({factor(by_hand)} without the levels set by hand)"
+    return text + (without if by_hand < slowdown else "")
 
 
 def forbidden(slowdown: float, limit: float, reason: str) -> str:

@@ -1,10 +1,11 @@
-"""Step sampling: which training steps are observed, so that a run stays below a slowdown limit.
+"""Step sampling: what of a run is observed, so that it stays below a slowdown limit.
 
 Its input is the time of each step, and before each it decides whether to observe it. From time to
-time it leaves out a few in a row, the last of which are references. It reads no clock.
+time it leaves out a few in a row, the last of which are references. Calls outside of steps, and
+stretches of a program without any, are paid from the same allowance. It reads no clock.
 
-Invariant: the expected extra cost of observed steps is paid from the allowance of earlier steps,
-never from that of later ones.
+Invariant: the expected extra cost of what is observed is paid from the allowance of what ran
+before, never from that of what follows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from nodescope.record.governor.cost_model import COMPARED, WARM, CostModel, StepCost
+from nodescope.record.governor.cost_model import COMPARED, WARM, CostModel, Kind, StepCost
 
 # The share of the allowance that is used while the run as a whole is above the limit.
 _OWING: Final = 0.25
@@ -33,7 +34,7 @@ _SETTLED_NS: Final = 5e6
 _LONG_NS: Final = 20e6
 # The most steps of a series, undisturbed or not.
 _MOST_MEASURED: Final = 24
-# The assumed error of the price list as long as there is no reference.
+# How far off the assumed cost of making events may be as long as there is no reference.
 _DOUBT: Final = 4.0
 _MOST_SAVED: Final = 3.0
 # At first steps are compared after each one, then whenever so much time has passed.
@@ -44,13 +45,16 @@ _COMPARING_NS: Final = 50e6
 _FIRST_CALLS: Final = 2
 _RECENT_CALLS: Final = 24
 
+Detail = Literal["whole", "times", "counted"]
+"""How much is recorded of a stretch: as it was asked for, the times of executions, or counts."""
+
 
 class Pace(NamedTuple):
     """How the allowance is used.
 
     Attributes:
         share: The part of it that is used; the rest covers costs that cannot be measured.
-        unnoticed_ns: No step is left out before observing has cost this much in all.
+        unnoticed_ns: Nothing is left out before observing has cost this much in all.
     """
 
     share: float = 0.8
@@ -67,7 +71,6 @@ class StepSampling:
     Args:
         limit: The slowdown.
         pace: How what it allows is used.
-        defining_ns: What the first execution of a node takes besides, until it is measured.
 
     Attributes:
         steps, left_out: How many there were, and how many of these ran unobserved.
@@ -80,18 +83,16 @@ class StepSampling:
         only_measured: Whether it is left out for nothing else.
     """
 
-    def __init__(self, limit: float, *, pace: Pace = ASKED, defining_ns: float = 0.0) -> None:
+    def __init__(self, limit: float, *, pace: Pace = ASKED) -> None:
         self.limit = limit
         self._share, self._unnoticed_ns = pace
         self.steps = self.left_out = self.calls = self.calls_left_out = 0
-        self.model = CostModel(defining_ns=defining_ns)
+        self.model = CostModel()
         self.cost_ns = self.saved_ns = 0.0
         self.measuring = self.only_measured = False
-        self._wall_ns = self._own_ns = 0.0
-        # What observing took: measured, charged for good at the estimates of its time, and what is
-        # still to be charged; the nodes that were defined.
-        self._spent_ns = self._charged_ns = self._tracing_ns = 0.0
-        self._disturbed = self._fresh = 0
+        # In all; what observing took is charged for good, or of late, at the current estimates.
+        self._wall_ns = self._own_ns = self._charged_ns = self._tracing_ns = 0.0
+        self._disturbed = 0
         self._uncharged = self._measured = 0  # observed steps and references since the last charge
         self._disturbed_in_all = 0
         self._sought = 0  # references that are still to be measured in this series
@@ -101,6 +102,8 @@ class StepSampling:
         self._calls_since_step = 0
         self._calls_seen: deque[float] = deque(maxlen=_RECENT_CALLS)
         self._calls_plain: deque[float] = deque(maxlen=_RECENT_CALLS)
+        # What the last stretch of each kind took beside the program, as a share of its time.
+        self._extra_shares: dict[Detail, float] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
 
@@ -115,14 +118,8 @@ class StepSampling:
     def program_ns(self) -> float:
         """The program's own time, measured or estimated."""
         model = self.model
-        extra = (
-            self._spent_ns
-            + self._charged_ns
-            + model.tracing * self._tracing_ns
-            + model.disturbed_ns * self._disturbed
-            + model.defining_ns * self._fresh
-        )
-        return max(self._wall_ns - extra, self._wall_ns / 100)
+        late_ns = model.tracing * self._tracing_ns + model.disturbed_ns * self._disturbed
+        return max(self._wall_ns - self._charged_ns - late_ns, self._wall_ns / 100)
 
     @property
     def extra_ns(self) -> float:
@@ -131,14 +128,14 @@ class StepSampling:
 
     @property
     def slowdown(self) -> float:
-        """The slowdown of the run so far; 1 before the first step."""
+        """The slowdown of the run so far; 1 before anything ran."""
         program = self.program_ns
         return 1 + self.extra_ns / program if program > 0 else 1.0
 
     @property
     def of_observed(self) -> float:
         """The current slowdown of an observed step."""
-        plain = self._typical_ns
+        plain = self.model.plain_ns
         return 1 + self.cost_ns / plain if plain > 0 else 1.0
 
     @property
@@ -147,13 +144,19 @@ class StepSampling:
         cost = self.cost_ns
         return min(self._share * self._allowed_ns / cost, 1.0) if cost > 0 else 1.0
 
-    @property
-    def _typical_ns(self) -> float:
-        return self.model.typical_ns(self.cost_ns)
+    def of_stretch(self, detail: Detail) -> float:
+        """The slowdown of the last stretch that was recorded so."""
+        return 1 + self._extra_shares.get(detail, 0.0)
 
     @property
     def _allowed_ns(self) -> float:
-        return (self.limit - 1) * self._typical_ns
+        """What observing a step may take."""
+        return (self.limit - 1) * self.model.plain_ns
+
+    def _left_ns(self, more_ns: float = 0.0) -> float:
+        """What is left of the allowance of the whole run, with so much more of the program."""
+        allowed = self._share * (self.limit - 1) * (self.program_ns + more_ns)
+        return max(allowed, self._unnoticed_ns) - self.extra_ns
 
     @property
     def _owing(self) -> bool:
@@ -163,30 +166,24 @@ class StepSampling:
 
     def observed(self, took: StepCost) -> None:
         """A step was observed."""
-        self.steps += 1
         self._uncharged += 1
         self._since_reference += 1
         self.outside(took)
         self._row, self._row_ns = 0, 0.0  # whatever was seen of it
-        if not self.measured:
-            self._charged_ns += took.written_ns
-        self.model.observed(self.steps, took)
-        self._ended(took)
+        self._ended("observed", took)
         self.saved_ns = max(self.saved_ns - self.cost_ns, 0.0)
         self._patience = self._dice.random()
 
     def skipped(self, took: StepCost) -> None:
         """A step was left out; ``spent_ns`` is what its beginning and its end took."""
         # Not by what this one took: of steps that differ, the long ones would be all that count.
-        long = self._typical_ns >= _LONG_NS
+        long = self.model.plain_ns >= _LONG_NS
         settled = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
         reference = settled and (took.clean or self._row >= _MOST_MEASURED)
-        self.steps += 1
         self.left_out += 1
         self._row += 1
         self._row_ns += took.wall_ns
         self.outside(took)
-        self.model.left_out(self.steps, took, reference=reference)
         if reference:
             self._measured += 1
             self._sought = 0 if long else max(self._sought - 1, 0)
@@ -195,16 +192,17 @@ class StepSampling:
             self._disturbed += 1
             self._disturbed_in_all += 1
             self._since_reference += 1
-        self._ended(took)
+        self._ended("reference" if reference else "disturbed", took)
 
     def outside(self, took: StepCost) -> None:
-        """Something ran that belongs to no step."""
+        """Something ran, in a step or not."""
         if took.tracing_ns:
             self._row, self._row_ns = 0, 0.0
         self._wall_ns += took.wall_ns
-        self._spent_ns += took.spent_ns
+        self._charged_ns += took.spent_ns
         self._tracing_ns += took.tracing_ns
-        self._fresh += took.fresh
+        if took.tracing_ns and not self.measured:
+            self._charged_ns += took.written_ns
 
     def called(self, took: StepCost, *, left_out: bool) -> None:
         """A call outside of steps ended."""
@@ -215,7 +213,7 @@ class StepSampling:
         self.outside(took)
 
     def own(self, nanoseconds: float) -> None:
-        """Charge the cost of deciding between steps."""
+        """Charge the cost of deciding."""
         self._own_ns += nanoseconds
         self.saved_ns = max(self.saved_ns - nanoseconds, 0.0)
 
@@ -234,7 +232,7 @@ class StepSampling:
         if self.steps < WARM or self.extra_ns + cost < self._unnoticed_ns:
             return True
         if not self.measured:
-            if _DOUBT * cost < allowed:
+            if not self._sought and _DOUBT * cost < allowed:
                 return True
             self._sought = self._sought or _SERIES
         elif self.model.compared < 2 and self.steps < 4 * WARM and not self._owing:
@@ -252,10 +250,22 @@ class StepSampling:
         """Whether a call outside of steps that begins may be observed."""
         if self._calls_since_step < _FIRST_CALLS or not self._calls_seen:
             return True
-        observed_ns = median(self._calls_seen)
         plain = median(self._calls_plain) if self._calls_plain else 0.0
-        allowed = self._share * (self.limit - 1) * self.program_ns
-        return self.extra_ns + max(observed_ns - plain, 0.0) <= max(allowed, self._unnoticed_ns)
+        return max(median(self._calls_seen) - plain, 0.0) <= self._left_ns()
+
+    def stretch(self, took: StepCost, detail: Detail, *, behind: bool = False) -> Detail:
+        """A stretch of a program without steps ended: how much is recorded of the next one."""
+        before_ns, extra_ns = self.program_ns, self.extra_ns
+        self.outside(took)
+        program_ns = max(self.program_ns - before_ns, 1.0)
+        self._extra_shares[detail] = (self.extra_ns - extra_ns) / program_ns
+        if detail == "whole":
+            self._extra_shares.pop("times", None)  # that is tried again
+        whole_ns = self._extra_shares.get("whole", 0.0) * program_ns
+        if not behind and self._left_ns(program_ns) >= whole_ns:
+            return "whole"
+        within = self.of_stretch("times") - 1 < self._share * (self.limit - 1)
+        return "times" if within else "counted"
 
     def _often(self, cost: float, allowed: float, *, near: bool) -> int:
         """After how many steps references are measured again."""
@@ -263,14 +273,16 @@ class StepSampling:
             return _SOON  # a few may be steps of another kind
         return _RARELY if cost < _FAR * allowed and not near else _LATER
 
-    def _ended(self, took: StepCost) -> None:
+    def _ended(self, kind: Kind, took: StepCost) -> None:
         """A step has passed: so much may be spent on later ones."""
+        self.steps += 1
+        self.model.add(self.steps, kind, took)
         self._calls_since_step = 0
         self._since_compared_ns += took.wall_ns
         compares = self.steps <= _COMPARING or self._since_compared_ns >= _COMPARING_NS
         if compares:
             self._since_compared_ns = 0.0
-            self.model.compare(self.steps)
+            self.model.compare()
             if self._uncharged >= COMPARED and self._measured >= COMPARED:
                 self._charge()
         if compares or not self._row:

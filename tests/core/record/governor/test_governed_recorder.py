@@ -18,11 +18,11 @@ from nodescope.events import (
     Event,
     Level,
     NodeFinished,
-    Prices,
     RunStarted,
     StepFinished,
     StepStarted,
 )
+from nodescope.record.governor import governor as governor_module
 from nodescope.record.governor.governor import Governor
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -167,7 +167,7 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
     assert sum(node.executions for node in actual.nodes) == actual.executions
 
 
-def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -> None:
+def test_what_was_counted_before_the_first_step_is_whole_in_it(tmp_path: Path) -> None:
     path, bus = tmp_path / "r.nscope", Bus()
     graph = chain(["a/x", "a/y"])
     governor = Governor(1.5, tell=str, bus=bus)
@@ -176,17 +176,25 @@ def test_what_was_thinned_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     bus.add(recorder)
     bus.emit(graph)
     first, second = graph.nodes
-    bus.emit(finished(first, np.zeros(1)))
-    (account,) = governor._fresh.values()
-    account.place(len(account.rungs) - 1)
-    assert account.every == 0
+    governor.steps.detail = "counted"
+    for _ in range(3):
+        bus.emit(finished(first, np.zeros(1)))  # there is a row of the first in any case
     assert not bus.leave_out(1)
     bus.emit(StepStarted(1, 10))
-    bus.emit(finished(second, np.zeros(1), step=1))
+    for node in (first, second):
+        bus.emit(finished(node, np.zeros(1), step=1))
     bus.emit(StepFinished(1, 20))
     assert recorder.close()
     with Recording.open(path) as recording:
-        assert [execution.node for execution in recording.executions()] == [1, 2]
+        rows = [(row.node, row.step) for row in recording.executions()]
+        summaries = recording._all("SELECT count(*) FROM summary")[0][0]
+        times = recording._all("SELECT times FROM execution ORDER BY seq")
+        governed = recording.governed()
+    assert rows == [(1, 0), (1, 1), (2, 1)]
+    assert summaries == 2
+    assert times == [(1,), (4,), (1,)]
+    assert governed is not None
+    assert (governed.executions, governed.summaries, governed.lowered) == (2, 3, 1)
 
 
 def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
@@ -225,9 +233,8 @@ def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
         if any("cannot be met" in line for line in lines):
             break
     observed.finish()
-    assert ": less is recorded of " in lines[0]
-    assert " nodes, values to " in lines[0]
-    assert "; costliest " in lines[0]
+    assert "the program takes about " in lines[0]
+    assert "from now on only parts of it are recorded as you asked" in lines[0]
     assert any("the limit of 1× cannot be met" in line for line in lines)
     assert "over the limit, with as little recorded as allowed. Left out, of " in lines[-1]
     with Recording.open(path) as recording:
@@ -257,22 +264,21 @@ def test_a_run_within_its_limit_loses_nothing(tmp_path: Path) -> None:
         assert blobs == len(recording.executions())
 
 
-def test_a_program_without_steps_is_lowered_by_op(tmp_path: Path) -> None:
+def test_of_a_program_of_ever_new_nodes_each_has_a_row(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     with ns.record(path, "values", max_slowdown=STRICT) as observed:
-        recorder = observed.recorder
-        governor = governor_of(recorder)
+        governor = governor_of(observed.recorder)
         x = start((4,))
         for place in range(MOST_STEPS):
             with ns.name_scope(f"part_{place}"):
                 x = np.tanh(x)
-            if governor.governed().executions > 10:
+            if governor.governed(0).summaries > 10:
                 break
     with Recording.open(path) as recording:
         result = recording.governed()
         assert result is not None
-        assert (result.nodes[0].node, result.nodes[0].name) == (0, "new tanh nodes")
-        assert result.executions + len(recording.executions()) == len(recording.nodes())
+        assert result.lowered == result.summaries > 10
+        assert len(recording.executions()) == len(recording.nodes())
 
 
 class Clock(Bus):
@@ -289,9 +295,12 @@ class Clock(Bus):
 
 
 @pytest.mark.parametrize("held_ns", [0, 10_000_000_000])
-def test_time_in_the_debugger_is_not_the_programs(held_ns: int, tmp_path: Path) -> None:
+def test_time_in_the_debugger_is_not_the_programs(
+    held_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock()
-    governor = Governor(2, tell=str, bus=clock, prices=Prices(forward_ns=200_000))
+    governor = Governor(2, tell=str, bus=clock)
+    monkeypatch.setattr(governor_module, "STEPLESS_TRACING_NS", 200_000)
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
     governor.govern(recorder)
     graph = chain(["x"])
@@ -325,7 +334,7 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
     for step in range(1, 12):
         assert not clock.leave_out(step)
         clock.now += 3_000_000
-        governor.took(None, 0, 1_000_000)
+        governor.took(None, 1_000_000)
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
         result = recording.governed()

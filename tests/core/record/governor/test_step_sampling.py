@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from nodescope.events import Bus, Demand
 from nodescope.record.governor.cost_model import StepCost
 from nodescope.record.governor.step_meter import Spent, StepMeter
-from nodescope.record.governor.step_sampling import Pace, StepSampling
+from nodescope.record.governor.step_sampling import Detail, Pace, StepSampling
 
 US = 1000.0
 Wall = Callable[[int], float]
@@ -371,3 +372,74 @@ def test_steps_that_cost_more_at_the_end_do_not_count_for_the_whole_run(
             total += plain
     assert sampling.left_out > 100
     assert sampling.slowdown == pytest.approx(total / program, abs=0.12)
+
+
+class Stepless:
+    """A program without steps, stretch by stretch: 20 ms of its own, and what is recorded of it.
+
+    Args:
+        whole, times, counted: What the rest takes of a stretch that is recorded so, in percent.
+    """
+
+    def __init__(self, limit: float, whole: float, times: float, counted: float) -> None:
+        self.sampling = StepSampling(limit)
+        self.costs = {"whole": whole, "times": times, "counted": counted}
+        self.detail: Detail = "whole"
+        self.seen: Counter[Detail] = Counter()
+        self.wall = self.program = 0.0
+
+    def run(self, stretches: int) -> Stepless:
+        for _ in range(stretches):
+            plain = 20_000 * US
+            spent = plain * self.costs[self.detail] / 100
+            self.program, self.wall = self.program + plain, self.wall + plain + spent
+            self.seen[self.detail] += 1
+            took = StepCost(plain + spent, spent / 2, spent / 2)
+            self.detail = self.sampling.stretch(took, self.detail)
+        return self
+
+    @property
+    def slowdown(self) -> float:
+        return self.wall / self.program
+
+
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
+@pytest.mark.parametrize("costs", [(300, 40, 10), (300, 120, 15), (30, 20, 1), (5000, 15, 5)])
+def test_a_program_without_steps_keeps_to_the_limit_and_uses_it(
+    limit: float, costs: tuple[float, float, float]
+) -> None:
+    program = Stepless(limit, *costs).run(3000)
+    assert program.slowdown <= limit
+    assert program.sampling.slowdown == pytest.approx(program.slowdown, rel=1e-3)
+    used = (program.slowdown - 1) / (limit - 1)
+    assert used > 0.7 or program.seen["whole"] == 3000
+    assert program.seen["whole"]
+    # Times are kept where they fit.
+    assert (program.seen["times"] > program.seen["counted"]) or (
+        costs[1] >= 80 * (limit - 1) or program.seen["whole"] == 3000
+    )
+
+
+def test_a_stretch_of_a_program_within_its_limit_is_left_alone() -> None:
+    assert Stepless(1.5, 39, 20, 5).run(500).seen == {"whole": 500}
+
+
+def test_a_program_that_grows_cheaper_is_recorded_whole_again() -> None:
+    program = Stepless(1.5, 300, 45, 10).run(500)
+    program.costs = {"whole": 20, "times": 5, "counted": 1}
+    before = program.seen["whole"]
+    program.run(500)
+    assert program.seen["whole"] - before > 450
+
+
+def test_a_limit_below_what_counting_takes_is_known() -> None:
+    program = Stepless(1.5, 300, 200, 110).run(500)
+    assert program.seen["whole"] < 3
+    assert program.sampling.of_stretch("counted") == pytest.approx(2.1)
+
+
+def test_while_the_writer_is_behind_no_stretch_is_recorded_whole() -> None:
+    sampling = StepSampling(3.0)
+    took = StepCost(20_000 * US, 1000 * US)
+    assert sampling.stretch(took, "whole", behind=True) == "times"
+    assert sampling.stretch(took, "times", behind=False) == "whole"
