@@ -24,7 +24,9 @@ STEPLESS_TRACING_NS: Final = 8_000.0
 """The same where no steps are told apart, so that each call is looked up by its line."""
 
 DEFINING_NS: Final = 60_000.0
-"""What the first execution of a node takes besides."""
+"""What the first execution of a node is assumed to take besides, until it is measured."""
+
+_MOST_DEFINING_NS: Final = 400_000.0
 
 WARM: Final = 2
 """Steps up to this one are warm-up and are not compared."""
@@ -45,15 +47,16 @@ Kind = Literal["observed", "reference", "disturbed"]
 
 
 class StepCost(msgspec.Struct, frozen=True):
-    """The cost of a step, a call or a stretch, in nanoseconds of the program's thread.
+    """The cost of a step, a call, a stretch or the run so far, in nanoseconds.
 
     Attributes:
-        wall_ns: From its start to the next one's, without time held by a debugger.
-        spent_ns: Measured time in the recorder, and for meeting nodes.
+        wall_ns: How long it took, without time held by a debugger.
+        spent_ns: Measured time in the recorder, on the program's threads.
         tracing_ns: The assumed cost of making the events.
         written_ns: The writer's processor time meanwhile. It slows the program by an amount that
             depends on the machine: both share the interpreter's lock, and maybe a processor.
         fresh: Nodes defined in it.
+        by_hand_ns: Of `spent_ns`, for nodes whose level a person chose.
     """
 
     wall_ns: float
@@ -61,6 +64,19 @@ class StepCost(msgspec.Struct, frozen=True):
     tracing_ns: float = 0.0
     written_ns: float = 0.0
     fresh: int = 0
+    by_hand_ns: float = 0.0
+
+    def since(self, before: StepCost) -> StepCost:
+        """What came to it since a moment of the run; not more than has passed."""
+        wall_ns = max(self.wall_ns - before.wall_ns, 0.0)
+        return StepCost(
+            wall_ns,
+            min(self.spent_ns - before.spent_ns, wall_ns),
+            self.tracing_ns - before.tracing_ns,
+            min(self.written_ns - before.written_ns, wall_ns),
+            self.fresh - before.fresh,
+            self.by_hand_ns - before.by_hand_ns,
+        )
 
     @property
     def clean(self) -> bool:
@@ -87,12 +103,14 @@ class CostModel:
     Attributes:
         tracing: What observed steps take beyond what is measured, as a multiple of what making the
             events is assumed to take; the writer meanwhile is part of it.
+        defining_ns: What the first execution of a node takes besides.
         disturbed_ns: What an unobserved step takes more that is no reference.
         plain_ns: What a step takes unobserved, as it is now.
     """
 
     def __init__(self) -> None:
         self.tracing = 1.0
+        self.defining_ns = DEFINING_NS
         self.disturbed_ns = self.plain_ns = 0.0
         self._steps: dict[Kind, Steps] = {
             "observed": deque(maxlen=_MOST_KEPT),
@@ -100,7 +118,7 @@ class CostModel:
             "disturbed": deque(maxlen=_MOST_KEPT),
         }
         self._recent: deque[tuple[Kind, StepCost]] = deque(maxlen=_RECENT)
-        self._warm = StepCost(0.0)
+        self._first: deque[StepCost] = deque([StepCost(0.0)], maxlen=COMPARED)
 
     @property
     def references(self) -> int:
@@ -115,14 +133,14 @@ class CostModel:
     def add(self, step: int, kind: Kind, took: StepCost) -> None:
         """A step has ended."""
         if kind == "observed" and (step <= WARM or took.fresh):
-            self._warm = took
+            self._first.append(took)
         else:
             self._steps[kind].append((step, took))
             self._recent.append((kind, took))
 
     def cost_ns(self) -> float:
         """The current cost of observing a step, without its effect on later ones."""
-        recent = [took for _, took in self._steps["observed"]][-COMPARED:] or [self._warm]
+        recent = [took for _, took in self._steps["observed"]][-COMPARED:] or [self._first[-1]]
         spent = median([took.spent_ns for took in recent[-COMPARED // 2 :]])
         if not self.references:  # in which writing is not yet part of tracing
             spent += median([took.written_ns for took in recent])
@@ -146,7 +164,12 @@ class CostModel:
             disturbed = self._since("disturbed", since)
             if len(disturbed) >= _FEW:
                 self.disturbed_ns = _more((took.rest_ns for took in disturbed), plain)
-        recent = [*self._recent] or [("observed", self._warm)]
+            fresh = sum(took.fresh for took in self._first)
+            if fresh:  # a first step also compiles, imports and fills caches
+                beyond = sum(max(self._own_ns("observed", took), 0.0) for took in self._first)
+                beyond = max(beyond - len(self._first) * median(plain), 0.0)
+                self.defining_ns = min(beyond / fresh, _MOST_DEFINING_NS)
+        recent = [*self._recent] or [("observed", self._first[-1])]
         self.plain_ns = max(median([self._own_ns(*step) for step in recent]), least_ns)
 
     def _own_ns(self, kind: Kind, took: StepCost) -> float:

@@ -19,9 +19,9 @@ from nodescope.errors import UsageError
 from nodescope.events import Bus, Demand, Level, NodeFinished, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.capture_levels import WITH_ARRAYS
-from nodescope.record.governor.cost_model import DEFINING_NS, STEPLESS_TRACING_NS, TRACING_NS
+from nodescope.record.governor.cost_model import STEPLESS_TRACING_NS, TRACING_NS, StepCost
 from nodescope.record.governor.reports import ended, kept, raised
-from nodescope.record.governor.step_meter import Spent, StepMeter
+from nodescope.record.governor.step_meter import StepMeter
 from nodescope.record.governor.step_sampling import ASKED, Pace, StepSampling
 from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed, LeftOut
@@ -88,14 +88,9 @@ class Governor:
         chosen: bool = True,
     ) -> None:  # fmt: skip
         self.limit = limit
-        self._bus = bus = bus if bus is not None else Bus()
+        self._bus = bus if bus is not None else Bus()
         self._chosen = chosen
         self._tell = tell
-        sampling = StepSampling(limit, pace=ASKED if chosen else _UNASKED)
-        self.steps = StepMeter(
-            bus, sampling, spent=self._spent, hush=lambda still: self._recorder.hush(still),
-            behind=lambda: self._recorder.behind, tell=tell if chosen else _say_nothing,
-        )  # fmt: skip
         self._counts: dict[int, _Counts] = {}
         # Totals of the run: recording on the program's threads, that of nodes whose level a person
         # chose included; making events.
@@ -105,15 +100,18 @@ class Governor:
         self._due_ns = self._told_ns = 0
         self._concluded = self._loss_broke = False
         self._told_counts = (0, 0)
-        bus.leaves_out, bus.leaves_out_call = self._leaves_out, self._leaves_out_call
 
     # ------------------------------------------------------------ of a recorder
 
     def govern(self, recorder: Recorder) -> None:
         """Decide for a recorder, whose policy this is, before anything reaches it."""
-        self._recorder = recorder
-        self._levels = recorder.levels
-        self._lock = recorder.lock
+        self._recorder, self._levels, self._lock = recorder, recorder.levels, recorder.lock
+        sampling = StepSampling(self.limit, pace=ASKED if self._chosen else _UNASKED)
+        tell = self._tell if self._chosen else _say_nothing
+        self.steps = StepMeter(
+            self._bus, sampling, totals=self._totals, writer=recorder, tell=tell
+        )  # fmt: skip
+        self._bus.leaves_out, self._bus.leaves_out_call = self._leaves_out, self._leaves_out_call
         self.started()
 
     def started(self) -> None:
@@ -280,11 +278,11 @@ class Governor:
             self._told_ns = now
             self._recorder.add(self.governed(_FEW_NODES))
 
-    def _spent(self) -> Spent:
-        return Spent(
-            self._spent_ns + self._bus.watched_ns + DEFINING_NS * len(self._counts),
-            self._traced_ns, len(self._counts), self._recorder.writer_ns(), self._by_hand_ns,
-        )  # fmt: skip
+    def _totals(self) -> StepCost:
+        """What the run took so far."""
+        spent_ns, nodes = self._spent_ns + self._bus.watched_ns, len(self._counts)
+        written_ns, now = self._recorder.writer_ns(), self._bus.ran_ns()
+        return StepCost(now, spent_ns, self._traced_ns, written_ns, nodes, self._by_hand_ns)
 
     # ------------------------------------------------------------ nodes
 

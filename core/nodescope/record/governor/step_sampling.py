@@ -19,13 +19,10 @@ from nodescope.record.governor.cost_model import COMPARED, WARM, CostModel, Kind
 
 # The share of the allowance that is used while the run as a whole is above the limit.
 _OWING: Final = 0.25
-# Where every step may be observed, references are measured again after this many steps: at first,
-# later, and where the limit is far away, which is below this share of the allowance.
-_SOON: Final = 8
-_LATER: Final = 128
-_RARELY: Final = 1024
-_FIRST_REFERENCES: Final = 6
-_FAR: Final = 0.3
+# Where every step may be observed, references are measured again after this many steps, then after
+# twice as many each time.
+_SOON: Final = 16
+_RARELY: Final = 128
 # So many are measured in a row, after so many that let the machine settle; it has settled as well
 # after so much time, and a long step does not notice.
 _SERIES: Final = 2
@@ -92,12 +89,11 @@ class StepSampling:
         self.measuring = self.only_measured = False
         # In all; what observing took is charged for good, or of late, at the current estimates.
         self._wall_ns = self._own_ns = self._charged_ns = self._tracing_ns = 0.0
-        self._disturbed = 0
-        self._uncharged = self._measured = 0  # observed steps and references since the last charge
+        self._disturbed = self._fresh = 0
         self._disturbed_in_all = 0
         self._sought = 0  # references that are still to be measured in this series
         self._row, self._row_ns = 0, 0.0  # left out since the last observed step
-        self._since_reference = 0
+        self._since_reference, self._patient_steps = 0, _SOON
         self._since_compared_ns = 0.0
         self._calls_since_step = 0
         self._calls_seen: deque[float] = deque(maxlen=_RECENT_CALLS)
@@ -118,7 +114,11 @@ class StepSampling:
     def program_ns(self) -> float:
         """The program's own time, measured or estimated."""
         model = self.model
-        late_ns = model.tracing * self._tracing_ns + model.disturbed_ns * self._disturbed
+        late_ns = (
+            model.tracing * self._tracing_ns
+            + model.disturbed_ns * self._disturbed
+            + model.defining_ns * self._fresh
+        )
         return max(self._wall_ns - self._charged_ns - late_ns, self._wall_ns / 100)
 
     @property
@@ -166,7 +166,6 @@ class StepSampling:
 
     def observed(self, took: StepCost) -> None:
         """A step was observed."""
-        self._uncharged += 1
         self._since_reference += 1
         self.outside(took)
         self._row, self._row_ns = 0, 0.0  # whatever was seen of it
@@ -185,7 +184,6 @@ class StepSampling:
         self._row_ns += took.wall_ns
         self.outside(took)
         if reference:
-            self._measured += 1
             self._sought = 0 if long else max(self._sought - 1, 0)
             self._since_reference = 0
         else:
@@ -201,6 +199,7 @@ class StepSampling:
         self._wall_ns += took.wall_ns
         self._charged_ns += took.spent_ns
         self._tracing_ns += took.tracing_ns
+        self._fresh += took.fresh
         if took.tracing_ns and not self.measured:
             self._charged_ns += took.written_ns
 
@@ -238,8 +237,9 @@ class StepSampling:
         elif self.model.compared < 2 and self.steps < 4 * WARM and not self._owing:
             return self._row > 0  # to have something to compare
         near = cost >= self._share * allowed or self._owing
-        if not self._sought and self._since_reference >= self._often(cost, allowed, near=near):
+        if not self._sought and self._since_reference >= self._patient_steps:
             self._sought = _SERIES
+            self._patient_steps = min(2 * self._patient_steps, _RARELY)
         if self._sought:
             self.measuring, self.only_measured = True, not near and self.measured
             return False
@@ -267,12 +267,6 @@ class StepSampling:
         within = self.of_stretch("times") - 1 < self._share * (self.limit - 1)
         return "times" if within else "counted"
 
-    def _often(self, cost: float, allowed: float, *, near: bool) -> int:
-        """After how many steps references are measured again."""
-        if self.model.references < _FIRST_REFERENCES:
-            return _SOON  # a few may be steps of another kind
-        return _RARELY if cost < _FAR * allowed and not near else _LATER
-
     def _ended(self, kind: Kind, took: StepCost) -> None:
         """A step has passed: so much may be spent on later ones."""
         self.steps += 1
@@ -283,7 +277,7 @@ class StepSampling:
         if compares:
             self._since_compared_ns = 0.0
             self.model.compare()
-            if self._uncharged >= COMPARED and self._measured >= COMPARED:
+            if min(self.model.compared, self.model.references) >= COMPARED:
                 self._charge()
         if compares or not self._row:
             observed = max(self.steps - self.left_out, 1)
@@ -300,4 +294,4 @@ class StepSampling:
         self._charged_ns += self.model.tracing * self._tracing_ns
         self._charged_ns += self.model.disturbed_ns * self._disturbed
         self._tracing_ns = 0.0
-        self._disturbed = self._uncharged = self._measured = 0
+        self._disturbed = 0
