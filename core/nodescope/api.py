@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import partial
 from importlib.metadata import version as _installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,12 +23,13 @@ import msgspec
 from nodescope import interactive, telling
 from nodescope.adapters.attached import Attached, framework_of, known_adapters
 from nodescope.debug.breakpoints.node_selectors import SelectionUse
+from nodescope.debug.debugger import Debugger
 from nodescope.debug.gate.explicit_breakpoint import ask
 from nodescope.debug.gate.gate import Gate
 from nodescope.debug.gate.uncaught_exceptions import Uncaught
 from nodescope.debug.project_settings import ProjectSettings
 from nodescope.debug.report.advice import advise_program
-from nodescope.debug.report.captured_output import CapturedOutput, SpokenMessages
+from nodescope.debug.report.captured_output import CapturedOutput
 from nodescope.debug.watch.live_watches import LiveWatches
 from nodescope.emit.emitter import Emitter, activate
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
@@ -51,9 +51,6 @@ from nodescope.protocol import (
     Command,
     RunInfo,
     SessionInfo,
-    SetBreakpoints,
-    SetKeeping,
-    SetWatches,
 )
 from nodescope.record.governor.governor import Governor, check_slowdown
 from nodescope.record.host_sampler import Sampler
@@ -129,12 +126,11 @@ class Run:
         self._selected = SelectionUse(select)
         check_slowdown(max_slowdown)
         self._say = say or telling.say
+        self._debugger: Debugger | None = None
         self._link: Link | None = None
         self._controller: Controller | None = None
-        self._active, self._unsaved = False, ""
-        self._saved: ProjectSettings | None = None
+        self._active = False
         self._sampler: Sampler | None = None
-        self._faults: list[str] = []
         self.advice: Advice | None = None
         """Once it has finished: what to do, if nothing was seen of the program."""
         self.refused: set[str | None] = set()
@@ -161,8 +157,6 @@ class Run:
             started_unix_ns=self._started_unix_ns, level=level,
             recording=str(Path(recording).absolute()),
         )  # fmt: skip
-        self.gate: Gate | None = None
-        self.watching: LiveWatches | None = None
         self.uncaught = Uncaught(self.recorder.thread_seq, lambda: self.step,
                                  self._readable, self._say)  # fmt: skip
         self.bus.add(self.recorder)
@@ -170,7 +164,16 @@ class Run:
         arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))
         self.bus.want(self.recorder, Demand(arrays=arrays))
         if debugger:
-            self._debug(stop_on_entry, breakpoints, watches, saved)
+            try:
+                self._debugger = Debugger(
+                    self.bus, self.recorder, stop_on_entry=stop_on_entry, breakpoints=breakpoints,
+                    watches=watches, saved=saved, on_change=self._changed,
+                    recording=self._readable, say=self._say,
+                )  # fmt: skip
+            except NodescopeError:
+                self.recorder.close()
+                raise
+            self.uncaught.gate = self._debugger.gate
 
     def _new_bus(self, opened: Sequence[str]) -> Bus:
         """The run's bus; kernels with nodes named by the patterns ``opened`` run node by node."""
@@ -184,47 +187,6 @@ class Run:
         )
         return bus
 
-    def _debug(
-        self, stop_on_entry: bool, breakpoints: tuple[Breakpoint, ...], watches: Sequence[str],
-        saved: ProjectSettings | None,
-    ) -> None:  # fmt: skip
-        """Add a gate with its breakpoints, and watches."""
-        self.gate = Gate(
-            self.bus, stop_on_entry=stop_on_entry, seq_source=self.recorder.thread_seq,
-            expects_controller=bool(breakpoints or watches), on_change=self._changed,
-            flush=partial(self.recorder.flush, elements=False),
-        )  # fmt: skip
-        try:
-            kept = self._kept(saved)
-            if breakpoints or kept:
-                new = (breakpoint_ for breakpoint_ in breakpoints if breakpoint_ not in kept)
-                self.gate.command(SetBreakpoints((*kept, *new)))
-        except NodescopeError:
-            self.recorder.close()
-            raise
-        self.bus.add(SpokenMessages(self._say))
-        self.bus.add(self.gate)
-        self.watching = LiveWatches(
-            self.bus, self.gate, seq_source=self.recorder.thread_seq, keep=self.recorder.keep,
-            recording=self._readable,
-        )  # fmt: skip
-        self._watch(watches, saved)
-        self.uncaught.gate = self.gate
-
-    def _watch(self, watches: Sequence[str], saved: ProjectSettings | None) -> None:
-        """Set the watches that are given and those that are kept."""
-        assert self.watching is not None
-        kept, faults = saved.load_watches() if saved is not None else ((), [])
-        for fault in faults:
-            if fault not in self._faults:
-                self._say(fault)
-        try:
-            self.watching.replace(kept)
-            self.watching.begin(watches)
-        except NodescopeError:
-            self.recorder.close()
-            raise
-
     def _readable(self) -> Recording | None:
         """The recording, with all that was met so far; None if there is none to be read."""
         if not self._active:
@@ -235,41 +197,21 @@ class Run:
         except RecordingError:
             return None
 
-    def _kept(self, saved: ProjectSettings | None) -> tuple[Breakpoint, ...]:
-        self._saved = saved
-        if saved is None:
-            return ()
-        kept, self._faults = saved.load()
-        for fault in self._faults:
-            self._say(fault)
-        return kept
-
     def command(self, command: Command) -> None:
-        """Take a controller's command, and keep the breakpoints and watches that it sets.
-
-        Raises:
-            NodescopeError: It cannot be carried out; nothing has changed.
-        """
-        gate = self.gate
-        if gate is None:
+        """Take a controller's command; see `Debugger.command`."""
+        if self._debugger is None:
             raise UsageError("a run without a debugger accepts no commands")
-        if isinstance(command, SetWatches):
-            assert self.watching is not None
-            self.watching.replace(command.watches)
-        elif isinstance(command, SetKeeping):
-            self.recorder.keep_whole(everything=command.everything, nodes=frozenset(command.nodes))
-        else:
-            gate.command(command)
-        if self._saved is None:
-            return
-        fault = ""
-        if isinstance(command, SetBreakpoints):
-            fault = self._saved.save(command.breakpoints)
-        elif self.watching is not None and isinstance(command, SetWatches):
-            fault = self._saved.save_watches(self.watching.texts)
-        if fault and fault != self._unsaved:
-            self._unsaved = fault
-            self._say(fault)
+        self._debugger.command(command)
+
+    @property
+    def gate(self) -> Gate | None:
+        """Where the run stops; None without a debugger."""
+        return None if self._debugger is None else self._debugger.gate
+
+    @property
+    def watching(self) -> LiveWatches | None:
+        """The watches of the run; None without a debugger."""
+        return None if self._debugger is None else self._debugger.watching
 
     @property
     def step(self) -> int:
