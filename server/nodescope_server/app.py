@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from nodescope.errors import NodescopeError
 from nodescope.processes import refused
 from nodescope_server import __version__
-from nodescope_server.handlers.library import Library, UnknownEntryError
+from nodescope_server.handlers.library import RecordingLibrary, UnknownEntryError
 from nodescope_server.http import compare, rest, start_page
 from nodescope_server.http.guard import Guard, Secrets
 from nodescope_server.http.pages import Json, Problem, not_built
@@ -68,7 +68,7 @@ class App(FastAPI):
     def __init__(self, config: Config) -> None:
         self.keys = Secrets(config.bearer)
         self.runs = Runs()
-        self.library = Library(self.runs, config.folder, waits=config.waits)
+        self.library = RecordingLibrary(self.runs, config.folder, waits=config.waits)
         self.link: Link
         self.stream: Stream
         super().__init__(

@@ -15,7 +15,7 @@ from nodescope.compare.align import Reason
 from nodescope.compare.measure import Measure, worst_of
 from nodescope.compare.provenance import Stage, stages
 from nodescope.compare.sides import Sides
-from nodescope.compare.values import Pair, Reader, sampled
+from nodescope.compare.values import Pair, PairReader, sampled
 from nodescope.errors import UsageError
 from nodescope.ir.graph import LEAF_ROLES, Node, Role, Spec
 from nodescope.ir.provenance import Fate, FateKind, KernelCost, MemoryReport
@@ -178,7 +178,7 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
             f"{compiled.run().name}: no compiled function ran in this recording",
             hint="decorate the function to compare with @ns.compile, and call it",
         )
-    reader = Reader(eager, compiled)
+    reader = PairReader(eager, compiled)
     return Comparison(
         eager.run().id,
         compiled.run().id,
@@ -208,7 +208,7 @@ def history(
         traced = next((n for n in function.traced.nodes if n.id == node), None)
     if function is None or traced is None:
         raise UsageError(f"no node {node} in a compiled function {owner!r}")
-    reader = Reader(eager, compiled)
+    reader = PairReader(eager, compiled)
     sides = Sides(function, reader, compiled_functions)
     pair = sides.pair(traced, 0)
     comparable = pair.eager is not None and pair.compiled is not None
@@ -230,7 +230,7 @@ def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
 
 
 def _function(
-    function: CompiledFunction, reader: Reader, beside: Sequence[CompiledFunction], samples: int
+    function: CompiledFunction, reader: PairReader, beside: Sequence[CompiledFunction], samples: int
 ) -> ComparedFunction:
     sides = Sides(function, reader, beside)
     measured = reader.to_measure(sides.steps, samples)
@@ -266,7 +266,7 @@ def _node(
     node: Node,
     fates: Mapping[int, Fate],
     sides: Sides,
-    reader: Reader,
+    reader: PairReader,
     steps: tuple[int, ...],
 ) -> ComparedNode:
     fate = fates.get(node.id) or Fate(node.id, "kept", ())
@@ -290,7 +290,7 @@ def _node(
     )
 
 
-def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
+def _kernels(sides: Sides, reader: PairReader) -> tuple[Kernel, ...]:
     computed = {node.id for node in sides.function.traced.nodes if not node.is_leaf}
     costs = sides.function.compiled.costs
     kernels = []
@@ -319,7 +319,7 @@ def _kernels(sides: Sides, reader: Reader) -> tuple[Kernel, ...]:
     return tuple(kernels)
 
 
-def _value(pair: Pair, reader: Reader, steps: tuple[int, ...]) -> ComparedValue:
+def _value(pair: Pair, reader: PairReader, steps: tuple[int, ...]) -> ComparedValue:
     comparable = pair.eager is not None and pair.compiled is not None
     measures = [reader.measure(pair, step) for step in steps] if comparable else []
     why = pair.why or ("" if pair.eager else "no match in the eager run")

@@ -11,7 +11,7 @@ from typing import Any
 
 from nodescope.compare.align import Called, align
 from nodescope.compare.calls import calls
-from nodescope.compare.values import Pair, Reader
+from nodescope.compare.values import Pair, PairReader
 from nodescope.ir.graph import Node
 from nodescope.record.compiled_functions import CompiledFunction
 
@@ -28,7 +28,7 @@ class Sides:
     """
 
     def __init__(
-        self, function: CompiledFunction, reader: Reader, beside: Sequence[CompiledFunction]
+        self, function: CompiledFunction, reader: PairReader, beside: Sequence[CompiledFunction]
     ) -> None:
         """Of ``function``; ``beside`` are all functions of the compiled run."""
         self.function = function
@@ -93,7 +93,7 @@ class Sides:
 
 def _calls_before(
     function: CompiledFunction,
-    reader: Reader,
+    reader: PairReader,
     steps: Sequence[int],
     beside: Sequence[CompiledFunction],
 ) -> tuple[str | None, list[Called]]:

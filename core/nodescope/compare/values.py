@@ -43,7 +43,7 @@ class AsOf(NamedTuple):
     specs: dict[int, Spec]
 
 
-class Reader:
+class PairReader:
     """Two recordings, read once."""
 
     def __init__(self, eager: Recording, compiled: Recording) -> None:

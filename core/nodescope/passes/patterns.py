@@ -32,7 +32,7 @@ SCALARS: Final = frozenset("cd")
 
 
 @dataclass
-class Match:
+class PatternMatch:
     """Where a pattern was found.
 
     Attributes:
@@ -67,14 +67,14 @@ def _term(tree: ast.expr) -> Term:
     return float(tree.value)
 
 
-def find(draft: Draft, term: Term, node: Node, args: Sequence[Operand]) -> Match | None:
+def find(draft: Draft, term: Term, node: Node, args: Sequence[Operand]) -> PatternMatch | None:
     """The pattern, if this is its outermost node, which has these operands."""
-    match = Match(node)
+    match = PatternMatch(node)
     return match if _matches(draft, term, node, match, args) else None
 
 
 def _matches(
-    draft: Draft, term: Term, node: Node, match: Match, args: Sequence[Operand] | None = None
+    draft: Draft, term: Term, node: Node, match: PatternMatch, args: Sequence[Operand] | None = None
 ) -> bool:
     assert isinstance(term, tuple)
     if term[0] != node.op:
@@ -85,7 +85,7 @@ def _matches(
     )
 
 
-def _fits(draft: Draft, wanted: Term, operand: Operand, match: Match) -> bool:
+def _fits(draft: Draft, wanted: Term, operand: Operand, match: PatternMatch) -> bool:
     if isinstance(wanted, str):
         if isinstance(operand, Scalar) != (wanted in SCALARS):
             return False
@@ -127,7 +127,9 @@ def _one_sign(array: Any) -> bool:
     return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(array.flat[0])))
 
 
-def planned(draft: Draft, layouts: Layouts, term: Term, match: Match) -> tuple[Any, Kind] | None:
+def planned(
+    draft: Draft, layouts: Layouts, term: Term, match: PatternMatch
+) -> tuple[Any, Kind] | None:
     """Spec and layout of what a pattern makes, without making it; None if it cannot be made.
 
     A Python scalar comes as itself.
@@ -170,14 +172,14 @@ def result(op: str, operands: list[Any], attrs: dict[str, Any] | None = None) ->
     return result_spec if isinstance(result_spec, TensorSpec) else None
 
 
-def make(draft: Draft, term: Term, match: Match) -> int:
+def make(draft: Draft, term: Term, match: PatternMatch) -> int:
     """What a pattern makes, as `planned` allowed; the value of its outermost node."""
     value = _made(draft, term, match)
     assert isinstance(value, int)
     return value
 
 
-def _made(draft: Draft, term: Term, match: Match) -> Operand:
+def _made(draft: Draft, term: Term, match: PatternMatch) -> Operand:
     if isinstance(term, str):
         return match.bound[term]
     if not isinstance(term, tuple):

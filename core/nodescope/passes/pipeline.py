@@ -48,7 +48,7 @@ class LoweringOptions:
 
 
 @dataclass(frozen=True)
-class Stage:
+class PassOutcome:
     """What one pass did.
 
     Attributes:
@@ -85,7 +85,7 @@ class Lowered:
     traced: Graph
     graph: Graph
     arrays: Mapping[int, Array]
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[PassOutcome, ...] = ()
     options: LoweringOptions = field(default_factory=LoweringOptions)
 
     @functools.cached_property
@@ -122,7 +122,7 @@ def lower(
     fresh = itertools.count(first).__next__
     # Its specs are what the ops gave when it was traced, or were checked when it was read.
     _verified(graph, graph, "before the first pass")
-    stages: list[Stage] = []
+    stages: list[PassOutcome] = []
     produced = {value for node in graph.nodes for value in node.outputs}
     arrays = {value: array for value, array in arrays.items() if value in produced}
     now, constants = graph, dict(arrays)
@@ -176,7 +176,7 @@ def settled(
         graph, arrays, itertools.count(first).__next__, "", options, graph, (*names, *last)
     )
     draft.inside, draft.copied = True, frozenset(copied)
-    stages: list[Stage] = []
+    stages: list[PassOutcome] = []
     chosen = [passes.get(name) for name in names]
     now, constants = _rounds(chosen, draft, graph, dict(arrays), stages, rounds, every=True)
     for pass_name in last:
@@ -186,7 +186,7 @@ def settled(
 
 def _rounds(
     chosen: Sequence[passes.GraphPass], draft: Draft, graph: Graph, constants: dict[int, Array],
-    stages: list[Stage], rounds: int, every: bool = False,
+    stages: list[PassOutcome], rounds: int, every: bool = False,
 ) -> tuple[Graph, dict[int, Array]]:  # fmt: skip
     """Run passes up to so many times; ``every``: also those that usually run once."""
     now = graph
@@ -204,7 +204,7 @@ def _rounds(
 
 
 def _apply(
-    graph_pass: passes.GraphPass, draft: Draft, graph: Graph, stages: list[Stage]
+    graph_pass: passes.GraphPass, draft: Draft, graph: Graph, stages: list[PassOutcome]
 ) -> tuple[Graph, dict[int, Array]]:
     start = time.perf_counter_ns()
     draft.begin(graph_pass.name)
@@ -214,7 +214,7 @@ def _apply(
     if after is not graph:
         _verified(after, graph, f"after the pass {graph_pass.name!r}")
     stages.append(
-        Stage(
+        PassOutcome(
             graph_pass.name, graph, after, tuple(draft.rewrites), tuple(draft.notes), took,
             tuple(draft.apart),
         )

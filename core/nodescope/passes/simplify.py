@@ -23,7 +23,7 @@ from nodescope.passes.draft import Draft
 from nodescope.passes.layouts import Layouts, layouts_of
 from nodescope.passes.patterns import (
     SCALARS,
-    Match,
+    PatternMatch,
     call,
     feeds_weakly,
     find,
@@ -162,7 +162,7 @@ def _try(
     return True
 
 
-def _one_dtype(draft: Draft, match: Match) -> bool:
+def _one_dtype(draft: Draft, match: PatternMatch) -> bool:
     """Whether operands are of one dtype: others may bring NaN, or wrap before they round."""
     x, y, c = (match.bound.get(value) for value in "xyc")
     assert isinstance(x, int)

@@ -46,7 +46,7 @@ Frames = list[tuple[CodeType, int, int]]
 """Code, line and instruction of each frame of a thread, the innermost first."""
 
 
-class Place(NamedTuple):
+class HostPlace(NamedTuple):
     """Where a thread is, and by which call of the user's line: its code and instruction."""
 
     kind: HostKind
@@ -78,13 +78,21 @@ class _Stretch:
     )
 
     def __init__(
-        self, place: Place, before_ns: int, now_ns: int, seq: int, step: int, processor: int | None
+        self,
+        place: HostPlace,
+        before_ns: int,
+        now_ns: int,
+        seq: int,
+        step: int,
+        processor: int | None,
     ) -> None:
         self.places = [place]
         self.seq, self.step = seq, step
         self.processor_ns = self.busy_ns = processor  # of the thread, at the first and last sample
         self.before_ns, self.first_ns, self.last_ns = before_ns, now_ns, now_ns
-        self.other: tuple[Place, int] | None = None  # a sample in another function, and its time
+        self.other: tuple[HostPlace, int] | None = (
+            None  # a sample in another function, and its time
+        )
 
 
 class Sampler:
@@ -167,14 +175,14 @@ class Sampler:
                 self._open(ident, place, now, seq, step)
         self._before_ns = now
 
-    def _open(self, ident: int, place: Place, now: int, seq: int, step: int) -> _Stretch:
+    def _open(self, ident: int, place: HostPlace, now: int, seq: int, step: int) -> _Stretch:
         stretch = self._stretches[ident] = _Stretch(
             place, self._before_ns, now, seq, step, self._processor(ident)
         )
         return stretch
 
     def _goes_on(
-        self, ident: int, stretch: _Stretch, place: Place | None, now: int, seq: int
+        self, ident: int, stretch: _Stretch, place: HostPlace | None, now: int, seq: int
     ) -> bool:
         """Add a sample to a stretch, if it belongs to it."""
         if place is None:
@@ -193,12 +201,12 @@ class Sampler:
         stretch.last_ns, stretch.busy_ns = now, self._processor(ident)
         return True
 
-    def _place(self, ident: int, *, observed: bool) -> Place | None:
+    def _place(self, ident: int, *, observed: bool) -> HostPlace | None:
         frames = self._frames(ident)
         if frames:
             return place_of(frames, observed=observed, main=ident == self._main)
         if ident == self._main:
-            return Place("input", "", 0, "") if is_interactive() else None
+            return HostPlace("input", "", 0, "") if is_interactive() else None
         self._threads.discard(ident)
         return None
 
@@ -255,7 +263,7 @@ def frames_of(ident: int) -> Frames:
     return frames
 
 
-def place_of(frames: Frames, *, observed: bool, main: bool) -> Place | None:
+def place_of(frames: Frames, *, observed: bool, main: bool) -> HostPlace | None:
     """Where a thread with these frames is; None while it runs a node, or code of ours.
 
     Args:
@@ -279,9 +287,9 @@ def place_of(frames: Frames, *, observed: bool, main: bool) -> Place | None:
             continue
         line = line or code.co_firstlineno  # instructions that clean up have none
         if library:
-            return Place("library", code.co_filename, line, library)
-        return Place("python", code.co_filename, line, code.co_qualname, code, instruction)
-    return Place("input") if main and is_interactive() else None
+            return HostPlace("library", code.co_filename, line, library)
+        return HostPlace("python", code.co_filename, line, code.co_qualname, code, instruction)
+    return HostPlace("input") if main and is_interactive() else None
 
 
 def _fetches(frame: tuple[CodeType, int, int]) -> bool:
@@ -302,7 +310,7 @@ def _imports(frame: tuple[CodeType, int, int]) -> bool:
     return code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib")
 
 
-def called(place: Place) -> str:
+def called(place: HostPlace) -> str:
     """The native function that the user's line calls there, as written: ``time.sleep``."""
     if place.code is None:
         return ""

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nodescope.errors import RecordingError
-from nodescope.record.files.connection_limits import GLANCE_S, OPENING_S, Guard, OverdueError, guard
+from nodescope.record.files.connection_limits import (
+    GLANCE_S,
+    OPENING_S,
+    OverdueError,
+    QueryGuard,
+    guard,
+)
 from nodescope.record.files.descriptors import high
 from nodescope.record.files.ownership import (
     begin_reading,
@@ -75,7 +81,7 @@ class OpenedRecording(NamedTuple):
     """
 
     database: sqlite3.Connection
-    guard: Guard
+    guard: QueryGuard
     most_rows: int
     release: Callable[[], None]
     note: str = ""

@@ -97,7 +97,7 @@ class _Place:
         self.future: Future[Glance] | None = None
 
 
-class Library:
+class RecordingLibrary:
     """Lists, opens and deletes recordings.
 
     Args:

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path
 
 from nodescope.debug.report.run_summary import Summary, summarise_run
 from nodescope.protocol import RunInfo
-from nodescope_server.handlers.library import Library, Shelf
+from nodescope_server.handlers.library import RecordingLibrary, Shelf
 from nodescope_server.http.openapi import RunId, answers
 from nodescope_server.http.pages import Json
 from nodescope_server.runs.runs import Runs
@@ -59,7 +59,7 @@ class RunSummary(msgspec.Struct, frozen=True):
 TYPES = (Shelf, OpenedRun, DeletedRecording, RunSummary)
 
 
-def routes(runs: Runs, library: Library) -> APIRouter:
+def routes(runs: Runs, library: RecordingLibrary) -> APIRouter:
     """The routes over these runs and recordings."""
     api = APIRouter(prefix="/api")
 

@@ -75,7 +75,7 @@ class UnknownRunError(NodescopeError, LookupError):
     """There is no run with this id."""
 
 
-class Follower(Protocol):
+class RunObserver(Protocol):
     """An observer of a run's progress."""
 
     def wake(self, *, urgent: bool) -> None:
@@ -157,7 +157,7 @@ class Run:
         self.branches = Branches()
         self.times = StepTimes()
         self.held: tuple[int, int, Array] | None = None
-        self._followers: set[Follower] = set()
+        self._followers: set[RunObserver] = set()
         self._whole = asyncio.Event()  # set: no elements are owed
         self._whole.set()
         self._vouched: Key | None = None
@@ -173,12 +173,12 @@ class Run:
         """How many browsers follow the run."""
         return len(self._followers)
 
-    def add(self, follower: Follower) -> None:
+    def add(self, follower: RunObserver) -> None:
         """Follow; the program is told."""
         self._followers.add(follower)
         self._tell_count()
 
-    def remove(self, follower: Follower) -> None:
+    def remove(self, follower: RunObserver) -> None:
         """Follow no longer."""
         if follower in self._followers:
             self._followers.discard(follower)
@@ -324,7 +324,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
-        self._watchers: set[Follower] = set()
+        self._watchers: set[RunObserver] = set()
         self.version = 0
 
     @property
@@ -396,11 +396,11 @@ class Runs:
         run.commit(last)
         return run
 
-    def watch(self, watcher: Follower) -> None:
+    def watch(self, watcher: RunObserver) -> None:
         """Be woken when the list changes."""
         self._watchers.add(watcher)
 
-    def unwatch(self, watcher: Follower) -> None:
+    def unwatch(self, watcher: RunObserver) -> None:
         """Be woken no longer."""
         self._watchers.discard(watcher)
 

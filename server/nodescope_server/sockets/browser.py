@@ -129,7 +129,7 @@ class Stream:
 
 
 class _Browser:
-    """One connection; a `runs.Follower`."""
+    """One connection; a `runs.RunObserver`."""
 
     def __init__(self, socket: WebSocket, runs: Runs, deadline_s: float) -> None:
         self._socket = socket

@@ -11,7 +11,7 @@ import nodescope as ns
 from nodescope.compare.measure import worst_of
 from nodescope.compare.provenance import with_origins
 from nodescope.compare.result import compare, history
-from nodescope.compare.values import Reader
+from nodescope.compare.values import PairReader
 from nodescope.errors import UsageError
 from nodescope.record.compiled_functions import functions
 from nodescope.record.recording import Recording
@@ -188,7 +188,7 @@ def test_each_function_is_beside_the_step_in_which_it_ran(tmp_path: Path, level:
     eager, compiled = both(tmp_path, program, level=level)
     with eager, compiled:
         result = compare(eager, compiled).functions
-        reader = Reader(eager, compiled)
+        reader = PairReader(eager, compiled)
         for function, rows, steps in zip(result, (8, 5), ((1, 2), (3,)), strict=True):
             assert function.steps == steps
             inner = [node for node in function.nodes if node.role == "op"]

@@ -51,7 +51,7 @@ Settings = _SGD | _Adam | _AdamW
 _KINDS: dict[type[Any], Any] = {optim.SGD: _SGD, optim.Adam: _Adam, optim.AdamW: _AdamW}
 
 
-class Pace:
+class OptimizerSchedule:
     """Optimizers without parameters, and where their numbers go.
 
     Args:
@@ -89,8 +89,8 @@ class Pace:
         return {"optimizers": optimizers, "hosts": hosts}
 
 
-def pace_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> Pace:
-    """The pace of optimizers as they are now; ``owners`` has one for each step of a call."""
+def schedule_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> OptimizerSchedule:
+    """The schedule of optimizers as they are now; ``owners`` has one for each step of a call."""
     kept: dict[int, int] = {}
     optimizers: list[Any] = []
     hosts = []
@@ -100,23 +100,25 @@ def pace_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> Pace:
             optimizers.append(copy.copy(owner))
             optimizers[-1].parameters, optimizers[-1]._state = [], []
         hosts.append(Host(kept[id(owner)], name))
-    return Pace(optimizers, hosts)
+    return OptimizerSchedule(optimizers, hosts)
 
 
-def read_pace(settings: Iterable[Settings], hosts: Iterable[Host], inputs: Iterable[int]) -> Pace:
-    """A pace from a file. Raises `GraphError` if its parts do not fit together."""
+def read_schedule(
+    settings: Iterable[Settings], hosts: Iterable[Host], inputs: Iterable[int]
+) -> OptimizerSchedule:
+    """A schedule from a file. Raises `GraphError` if its parts do not fit together."""
     optimizers: list[Any] = []
     for setting in settings:
         kind: Any = next(k for k, other in _KINDS.items() if other is type(setting))
         optimizer = kind.__new__(kind)
         vars(optimizer).update(msgspec.structs.asdict(setting))
         optimizers.append(optimizer)
-    pace = Pace(optimizers, hosts)
+    schedule = OptimizerSchedule(optimizers, hosts)
     known = set(inputs)
-    for host in pace.hosts:
+    for host in schedule.hosts:
         if not 0 <= host.optimizer < len(optimizers) or not known.issuperset(host.names):
             raise GraphError("a step of an optimizer is of an unknown optimizer or input")
         unknown = set(host.names.values()) - set(optimizers[host.optimizer].rates())
         if unknown:
             raise GraphError(f"the optimizer has no number {min(unknown)!r}")
-    return pace
+    return schedule

@@ -19,7 +19,13 @@ from nodescope.engine.graphs.graph import Graph as BuiltGraph
 from nodescope.engine.source import where
 from nodescope.engine.static.entry import FROM_LEAF, FROM_OUTSIDE, FROM_RATE, Entry
 from nodescope.engine.static.lowering import Lowering, Wish, closed
-from nodescope.engine.static.optimizer_schedule import Host, Pace, Settings, pace_of, read_pace
+from nodescope.engine.static.optimizer_schedule import (
+    Host,
+    OptimizerSchedule,
+    Settings,
+    read_schedule,
+    schedule_of,
+)
 from nodescope.engine.tensor import Tensor, make
 from nodescope.engine.trees import flatten
 from nodescope.errors import DtypeError, GraphError, ShapeError, UsageError
@@ -76,13 +82,13 @@ class Program:
         arguments: Sequence[tuple[str, int]],
         results: Any,
         writes: dict[int, int],
-        pace: Pace,
+        schedule: OptimizerSchedule,
     ) -> None:
         self.graph, self.name = graph, name
         self.constants, self.state = constants, state
         self._arguments = [(path, value) for path, value in arguments]
         self._results = results
-        self._writes, self._pace = writes, pace
+        self._writes, self._schedule = writes, schedule
         plan = Plan(graph, constants)
         self._lowering = Lowering(plan, closed(plan, graph.nodes), constants, Wish(), name, 1)
         self._specs = {value.id: value.spec for value in graph.values}
@@ -136,7 +142,7 @@ class Program:
         shared = [*inputs, *results.values(), *held_arrays]
         for value, becomes in self._writes.items():
             self.state[value] = _apart(results_by_value[becomes], shared)
-        self.state.update(self._pace.advance())
+        self.state.update(self._schedule.advance())
         return _built(self._results, results, leaves)
 
     run = __call__
@@ -168,7 +174,7 @@ class Program:
             "results": _plain(self.name, self._results),
             "writes": {str(value): becomes for value, becomes in self._writes.items()},
             "numbers": {str(k): v.hex() for k, v in self.state.items() if isinstance(v, float)},
-            **self._pace.plain(),
+            **self._schedule.plain(),
         }
         arrays = {k: v for k, v in self.state.items() if not isinstance(v, float)}
         archive.write(path, "program", self.graph, {**self.constants, **arrays}, about)
@@ -196,9 +202,9 @@ class Program:
         for value, number in about.numbers.items():
             state[value] = float.fromhex(number) if isinstance(number, str) else number
         _check(graph, state, about)
-        pace = read_pace(about.optimizers, about.hosts, about.numbers)
+        schedule = read_schedule(about.optimizers, about.hosts, about.numbers)
         return Program(graph, about.name, constants, state, about.arguments, about.results,
-                       about.writes, pace)  # fmt: skip
+                       about.writes, schedule)  # fmt: skip
 
 
 def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
@@ -248,8 +254,8 @@ def program_of(entry: Entry) -> Program:
             names[place][value] = name
         elif isinstance(place, Tensor) and place._grad is not None:
             state[value] = place._grad.data.copy(order="K")
-    pace = pace_of(entry.owners, names)
-    state.update(pace.advance())
+    schedule = schedule_of(entry.owners, names)
+    state.update(schedule.advance())
     outputs = list(entry.outputs)
     # By position of an argument, or by id of a tensor from outside.
     written = {place if isinstance(place, int) else id(place): value
@@ -286,7 +292,7 @@ def program_of(entry: Entry) -> Program:
     constants = {constant: builder.arrays[constant] for constant in graph.constants}
     return Program(
         graph, entry.name, constants, state, arguments,
-        described(traced.structure, iter(leaves)), writes, pace,
+        described(traced.structure, iter(leaves)), writes, schedule,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from nodescope.ir.graph import Graph
 from nodescope.ir.provenance import KernelCost, MemoryReport
 from nodescope.passes.compile_events import reasons_of
 from nodescope.passes.cost import Machine, node_work, roof, this_machine
-from nodescope.passes.pipeline import Lowered, Stage
+from nodescope.passes.pipeline import Lowered, PassOutcome
 
 _MOST_KERNELS = 24  # lines that are printed; the data holds all
 _MOST_REASONS = 8
@@ -184,7 +184,7 @@ def costs_of(lowered: Lowered) -> dict[int, KernelCost]:
     return costs
 
 
-def _pass(stage: Stage) -> Pass:
+def _pass(stage: PassOutcome) -> Pass:
     return Pass(
         stage.name, len(stage.before.nodes), len(stage.after.nodes),
         dict(Counter(rewrite.rule for rewrite in stage.rewrites).most_common()),

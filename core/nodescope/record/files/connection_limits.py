@@ -61,7 +61,7 @@ class OverdueError(sqlite3.DatabaseError):
     """A query did not end within its limit: SQLite did not say that the file is damaged."""
 
 
-class Guard:
+class QueryGuard:
     """Interrupts the queries of one connection: those of `ask`, and all in a ``with`` statement.
 
     Args:
@@ -180,13 +180,13 @@ class Guard:
         return self._stopped or self._too_long != ""
 
 
-def guard(database: sqlite3.Connection, size: int | None = None) -> Guard:
-    """Set the limits of a connection, before anything of the file is read; see `Guard`."""
+def guard(database: sqlite3.Connection, size: int | None = None) -> QueryGuard:
+    """Set the limits of a connection, before anything of the file is read; see `QueryGuard`."""
     for limit, value in _LIMITS.items():
         database.setlimit(limit, value)
     for pragma in _PRAGMAS:
         database.execute(f"PRAGMA {pragma}").fetchall()
-    return Guard(database, size)
+    return QueryGuard(database, size)
 
 
 def is_interrupted(error: BaseException) -> bool:

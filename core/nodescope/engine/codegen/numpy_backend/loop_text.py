@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from nodescope.engine.codegen.numpy_backend.place import Turns
 from nodescope.engine.codegen.numpy_backend.steps import VIEW, Loop, ProgramArray, Step
-from nodescope.engine.codegen.numpy_backend.writer import Writer
+from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter
 
 
-def write_loop(w: Writer, loop: Loop, base: int) -> None:
+def write_loop(w: ProgramWriter, loop: Loop, base: int) -> None:
     """A loop, its body's memory from ``base`` on."""
     turns = w.placed.turns[loop]
     for value, at in turns.offsets.items():
@@ -62,7 +62,7 @@ def write_loop(w: Writer, loop: Loop, base: int) -> None:
             w.line(f"{w.new(value)} = {kept}")
 
 
-def _stack(w: Writer, value: ProgramArray) -> str:
+def _stack(w: ProgramWriter, value: ProgramArray) -> str:
     if value not in w.names:
         dtype = w.constant(value.dtype)
         w.line(f"v{value.id} = empty({value.shape!r}, {dtype})")
@@ -70,7 +70,7 @@ def _stack(w: Writer, value: ProgramArray) -> str:
     return w.names[value]
 
 
-def _along(w: Writer, value: ProgramArray, loop: Loop) -> str:
+def _along(w: ProgramWriter, value: ProgramArray, loop: Loop) -> str:
     """What gives the rows of a column, first to last or the other way."""
     name = w.names[value] + ("[::-1]" if loop.backwards else "")
     if value in w.bound and len(value.shape) > 1:
@@ -78,7 +78,7 @@ def _along(w: Writer, value: ProgramArray, loop: Loop) -> str:
     return name
 
 
-def _stack_rows(w: Writer, value: ProgramArray, loop: Loop) -> str:
+def _stack_rows(w: ProgramWriter, value: ProgramArray, loop: Loop) -> str:
     name = w.names[value]
     if len(value.shape) == 1:
         name += ".reshape(-1, 1)"
@@ -86,7 +86,7 @@ def _stack_rows(w: Writer, value: ProgramArray, loop: Loop) -> str:
     return _listed(w, name, value) if value in w.bound else name
 
 
-def _listed(w: Writer, name: str, value: ProgramArray) -> str:
+def _listed(w: ProgramWriter, name: str, value: ProgramArray) -> str:
     list_name = f"l{value.id}_{len(w.bind)}"
     w.bind.append(f"    {list_name} = list({name})")
     return list_name
@@ -105,7 +105,9 @@ def _hoisted(loop: Loop) -> list[Step]:
     return hoisted
 
 
-def _peel(w: Writer, loop: Loop, names: list[str], first: list[str], stacks: list[str]) -> int:
+def _peel(
+    w: ProgramWriter, loop: Loop, names: list[str], first: list[str], stacks: list[str]
+) -> int:
     """The first iteration by itself, where its carries have another layout. Rows to skip."""
     if loop.peeled is None:
         return 0
@@ -123,7 +125,7 @@ def _peel(w: Writer, loop: Loop, names: list[str], first: list[str], stacks: lis
     return 1
 
 
-def _for(w: Writer, loop: Loop, along: list[str], sources: list[str], skip: int) -> None:
+def _for(w: ProgramWriter, loop: Loop, along: list[str], sources: list[str], skip: int) -> None:
     if skip:
         sources = [f"{source}[1:]" for source in sources]
     if not along:
@@ -134,7 +136,7 @@ def _for(w: Writer, loop: Loop, along: list[str], sources: list[str], skip: int)
         w.line(f"for {', '.join(along)} in zip({', '.join(sources)}):")
 
 
-def _turn(w: Writer, loop: Loop, turns: Turns, names: list[str]) -> None:
+def _turn(w: ProgramWriter, loop: Loop, turns: Turns, names: list[str]) -> None:
     pairs = [
         (name, w.operand(end)) for name, end in zip(names, loop.ends, strict=True)
         if name != w.operand(end)

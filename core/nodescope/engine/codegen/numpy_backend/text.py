@@ -17,7 +17,7 @@ from nodescope.engine.codegen.numpy_backend.observe import ObservedProgram
 from nodescope.engine.codegen.numpy_backend.place import Item, MemoryPlacement, Tiled
 from nodescope.engine.codegen.numpy_backend.steps import Group, ProgramArray, Step
 from nodescope.engine.codegen.numpy_backend.tile_text import write_tiled
-from nodescope.engine.codegen.numpy_backend.writer import Writer, clean
+from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter, clean
 
 _LET_GO = 1 << 16  # bytes from which on a name is given up after its last use
 
@@ -30,7 +30,7 @@ def text_of(
     Args:
         timed: For each node the number under which its begin and end are noted; None for no notes.
     """
-    w = Writer(placed)
+    w = ProgramWriter(placed)
     for value, array in program.constants.items():
         name = w.names[value] = f"k{value.id}"
         w.space[name] = array
@@ -54,7 +54,7 @@ def text_of(
 
 
 def _group(
-    w: Writer,
+    w: ProgramWriter,
     at: int,
     group: Group,
     items: list[Item],

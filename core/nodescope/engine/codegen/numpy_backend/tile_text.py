@@ -16,10 +16,10 @@ import numpy as np
 from nodescope.engine.codegen.numpy_backend.place import Tiled
 from nodescope.engine.codegen.numpy_backend.shares import run_shares, shares
 from nodescope.engine.codegen.numpy_backend.steps import MADE, VIEW, ProgramArray, Step
-from nodescope.engine.codegen.numpy_backend.writer import Writer
+from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter
 
 
-def write_tiled(w: Writer, tiled: Tiled) -> None:
+def write_tiled(w: ProgramWriter, tiled: Tiled) -> None:
     """A node that runs tile by tile."""
     number = tiled.needed[0].id if tiled.needed else tiled.steps[-1].outs[0].id
     outer, w.names = w.names, dict(w.names)
@@ -123,7 +123,7 @@ def _number(full: dict[Any, ProgramArray], array: Any) -> ProgramArray:
     return full.setdefault(key, ProgramArray(-1, array, None, None))
 
 
-def _cut(w: Writer, tiled: Tiled, value: ProgramArray, cut: list[tuple[str, str]]) -> None:
+def _cut(w: ProgramWriter, tiled: Tiled, value: ProgramArray, cut: list[tuple[str, str]]) -> None:
     """Name a tile's part of a value, or the whole of what is broadcast."""
     if value.strides is None:
         return
@@ -142,7 +142,7 @@ def _cut(w: Writer, tiled: Tiled, value: ProgramArray, cut: list[tuple[str, str]
         cut.append((f"x{value.id}", whole))
 
 
-def _tile_step(w: Writer, step: Step, tiled: Tiled) -> None:
+def _tile_step(w: ProgramWriter, step: Step, tiled: Tiled) -> None:
     out = step.outs[0]
     if step.kind == VIEW:
         w.line(f"x{out.id} = {step.text.format(w.names[step.args[0]])}")

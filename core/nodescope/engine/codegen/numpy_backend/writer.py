@@ -35,7 +35,7 @@ class OtherLayout(Exception):
     """A value came in another layout than when the program was observed."""
 
 
-class Writer:
+class ProgramWriter:
     """Writes a program.
 
     Attributes:
