@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope.engine.codegen.c_backend import layouts, loops, prelude, toolchain
 from nodescope.engine.codegen.numpy_backend import expand, place, runner, steps, tile_text
-from nodescope.engine.codegen.numpy_backend.writer import Writer
+from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter
 from nodescope.passes import memory
 from tests.conformance.planted import Patch, planted
 
@@ -66,8 +66,10 @@ def _(patch: Patch) -> None:
 
 @planted("stale_offset", found_by="numpy", help="every value stands at the begin of the arena")
 def _(patch: Patch) -> None:
-    at = Writer.planned
-    patch.setattr(Writer, "planned", lambda self, value, offset, name="": at(self, value, 0, name))
+    at = ProgramWriter.planned
+    patch.setattr(
+        ProgramWriter, "planned", lambda self, value, offset, name="": at(self, value, 0, name)
+    )
 
 
 @planted("results_in_arena", found_by="numpy", help="results stand in memory that is used again")
