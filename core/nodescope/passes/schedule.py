@@ -85,7 +85,7 @@ def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[in
             continue
         first = min(users, key=lambda j: places[nodes[j].id])
         target = places[nodes[first].id][0]
-        if target > i + 1 and all(_lives(spans, v, i, target) for v in node.inputs):
+        if target > i + 1 and all(_lives(spans, v, target) for v in node.inputs):
             places[node.id] = (target, -1, i)
     for i, node in enumerate(nodes):  # early: what they need has its place already
         if node.is_leaf or node.id in fixed or places[node.id][0] != i:
@@ -103,8 +103,8 @@ def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[in
     return places
 
 
-def _lives(spans: Lifetimes, value: int, now: int, until: int) -> bool:
-    """Whether a value's memory is held until then, whatever the node at ``now`` does."""
+def _lives(spans: Lifetimes, value: int, until: int) -> bool:
+    """Whether a value's memory is held until then."""
     return not spans.bytes_of(value) or spans.last(value) >= until
 
 

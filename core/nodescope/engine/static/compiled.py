@@ -114,7 +114,7 @@ class CompiledFunction:
             except Stale as stale:
                 with self._lock:
                     self._forget(key, entry)
-                entry = self._traced(owner, key, args, kwargs, leaves, str(stale))
+                entry = self._traced(owner, key, args, kwargs, str(stale))
 
     def _plain(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if owner is None:
@@ -163,7 +163,7 @@ class CompiledFunction:
                 if len(self._many) > _MOST_SIZES:
                     self._entries.pop(self._many.popitem(last=False)[0], None)
                 return ready
-            return self._traced(owner, key, args, kwargs, leaves, reason)
+            return self._traced(owner, key, args, kwargs, reason)
 
     def _sized(self, owner: Any, form: Form, leaves: list[Any], reason: str) -> Entry | None:
         """A graph with a dynamic dimension put to the size that is wanted now."""
@@ -196,7 +196,7 @@ class CompiledFunction:
 
     def _traced(
         self, owner: Any, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any],
-        leaves: list[Any], reason: str,
+        reason: str,
     ) -> Entry:  # fmt: skip
         with self._lock:
             began, start = time.perf_counter_ns(), time.perf_counter()
