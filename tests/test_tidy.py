@@ -14,6 +14,8 @@ MAX_LINES = 600
 SUFFIXES = {".py", ".ts", ".tsx"}
 # Written in pieces, so that this file does not find itself.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+# As nearly all begin; the others are parsed.
+DOCUMENTED = re.compile(r'"""\w')
 
 
 def sources() -> list[Path]:
@@ -44,7 +46,10 @@ def test_every_python_module_says_what_it_is_for(texts: dict[str, str]) -> None:
     silent = [
         name
         for name, text in texts.items()
-        if name.endswith(".py") and text.strip() and not ast.get_docstring(ast.parse(text))
+        if name.endswith(".py")
+        and text.strip()
+        and not DOCUMENTED.match(text)
+        and not ast.get_docstring(ast.parse(text))
     ]
     assert not silent
 

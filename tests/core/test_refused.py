@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.core.record.runs import recorded
 
 REFUSE = """
@@ -86,9 +87,9 @@ def test_what_the_system_refuses_is_told_in_a_line(
     by_c = PROGRAM.replace("@ns.compile", "@ns.compile(backend='c')")
     (tmp_path / "compiled.py").write_text(by_c)
     recorded(tmp_path / "made.nscope")
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", REFUSE, kind, str(allowed), *command],
-        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, stdin=subprocess.DEVNULL, text=True, timeout=120,
         env={**os.environ, "NODESCOPE_PROJECT": "none", "NODESCOPE_CACHE": str(tmp_path / "c")},
     )  # fmt: skip
     output = done.stdout + done.stderr
