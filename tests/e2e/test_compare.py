@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from nodescope.engine.codegen import backend as backends
+from tests import forked
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
 from tests.e2e.waiting import eventually, settled
 
 Start = Callable[..., Debuggee]
+Recorded = Callable[[str], tuple[Path, Path]]
 # What is scrolled is drawn in the next frame, and measured after it.
 TWO_FRAMES = """() => new Promise((done) => {
     requestAnimationFrame(() => requestAnimationFrame(() => done()));
@@ -26,11 +34,35 @@ TIME = re.compile(r"^\d[\d.,]*\s(ns|µs|ms|s)$")
 ERROR = re.compile(r"bit-equal|equal statistics|\d", re.I)
 
 
-def compare(start: Start, page: Page, *args: Any) -> None:
-    """Open the comparison of the sample's first epoch."""
-    program = start(
-        "compare", "--no-browser", "--no-timing", "--port", "0", *args, SAMPLE, "--epochs", "1"
-    )
+OPTIONS = ("--no-browser", "--no-timing", "--port", "0")
+EPOCH = (str(SAMPLE), "--epochs", "1")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The two recordings that a comparison by a back end leaves, made once."""
+
+    @functools.cache
+    def made(backend: str) -> tuple[Path, Path]:
+        folder = tmp_path_factory.mktemp("compared")
+        command = ["-m", "nodescope", "compare", *OPTIONS, "-o", str(folder), *EPOCH]
+        variables = {"NODESCOPE_BACKEND": backend, "PYTHONUNBUFFERED": "1"}
+        with forked.Popen(
+            [sys.executable, *command], env={**os.environ, **variables}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            lines = list(itertools.takewhile(lambda line: "open http" not in line, process.stdout))
+            process.terminate()
+        assert (folder / "compiled.nscope").is_file(), lines
+        return folder / "eager.nscope", folder / "compiled.nscope"
+
+    return made
+
+
+def compare(start: Start, page: Page, *recordings: Path) -> None:
+    """Open the comparison of the sample's first epoch, or of two recordings of it."""
+    program = start("compare", *OPTIONS, *(recordings or EPOCH))
     program.expect("open http", timeout_s=90)
     page.goto(program.address)
     expect(by(page, "fates")).to_be_visible()
@@ -143,8 +175,8 @@ def test_the_sample_is_compared(
     by(page, f"fate-{rare}").click()
 
 
-def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
-    compare(start, page)
+def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page, recorded: Recorded) -> None:
+    compare(start, page, *recorded("numpy"))
     traced = fn(page, "f.nodes.find(n => n.name === 'hidden_1/matmul')")
     click_node(page, "eager", traced["eager"])
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
@@ -173,10 +205,9 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page) -> None:
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name == "c"])
 def test_a_kernel_stands_for_what_it_covers(
-    backend: str, start: Start, page: Page, monkeypatch: pytest.MonkeyPatch
+    backend: str, start: Start, page: Page, recorded: Recorded
 ) -> None:
-    monkeypatch.setenv("NODESCOPE_BACKEND", backend)
-    compare(start, page)
+    compare(start, page, *recorded(backend))
     nodes = fn(page, "f.nodes.filter(n => n.name.startsWith('hidden_1/') && n.fate === 'fused')")
     assert [node["name"] for node in nodes] == [
         "hidden_1/matmul", "hidden_1/add", "hidden_1/maximum"
@@ -191,8 +222,8 @@ def test_a_kernel_stands_for_what_it_covers(
     expect(by(page, "pair-times")).to_contain_text(re.compile(r"eager, 3 nodes.*\d", re.S))
 
 
-def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
-    compare(start, page, "--level", "summary")
+def test_a_slider_goes_through_the_passes(start: Start, page: Page, recorded: Recorded) -> None:
+    compare(start, page, *recorded("numpy"))
     stages = fn(page, "f.stages.map(s => [s.name, s.nodes, s.changes.length])")
     assert len(stages) > 2
     expect(by(page, "side-compiled")).to_contain_text("final graph")
@@ -230,8 +261,8 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page) -> None:
     expect(by(page, "fates")).to_be_visible()
 
 
-def test_runs_that_cannot_be_compared_say_why(start: Start, page: Page) -> None:
-    compare(start, page)
+def test_runs_that_cannot_be_compared_say_why(start: Start, page: Page, recorded: Recorded) -> None:
+    compare(start, page, *recorded("numpy"))
     eager = fn(page, "c.comparison().eager")
     page.goto(page.url.split("#")[0] + f"#compare={eager},{eager}")
     expect(by(page, "compare-problem")).to_contain_text("no compiled function")
