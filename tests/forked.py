@@ -213,6 +213,7 @@ def serve(channel_fd: int) -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
     del sys.modules["nodescope_server.__main__"]  # it is run, not imported
+    gc.collect()  # what was imported is looked at here, and not by each that is forked
     channel = socket.socket(fileno=channel_fd)
     watched = selectors.DefaultSelector()
     watched.register(channel, selectors.EVENT_READ)
