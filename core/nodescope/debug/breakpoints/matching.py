@@ -19,6 +19,7 @@ from nodescope.debug.breakpoints import regular_expressions
 from nodescope.debug.expressions.compiler import Condition, compile_condition
 from nodescope.debug.expressions.logpoints import LogMessage, compile_message
 from nodescope.errors import BreakpointError, ConditionError
+from nodescope.events import Opens
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import ancestors, is_within
 from nodescope.protocol import Breakpoint, BreakpointKind
@@ -98,6 +99,17 @@ def hits_of(text: str) -> tuple[str, int] | None:
             f"{text!r} is not a hit count", hint="== 3, >= 3, or % 5 for every fifth"
         )
     return match["test"], int(match["count"])
+
+
+def opened_by(active: tuple[Breakpoint, ...]) -> tuple[Opens, ...]:
+    """Predicates that open the kernels covered by these breakpoints; see `Demand.opened`.
+
+    Scope breakpoints need none: entering a scope shows at its kernels as well.
+    """
+    breakpoints = tuple(breakpoint for breakpoint in active if breakpoint.kind != "scope")
+    if not breakpoints:
+        return ()
+    return (lambda node: any(covers(breakpoint, node) for breakpoint in breakpoints),)
 
 
 def counts(breakpoint: Breakpoint, hits: int) -> bool:

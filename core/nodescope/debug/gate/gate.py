@@ -28,15 +28,14 @@ from nodescope.debug.breakpoints.compiled_nodes import Compilations
 from nodescope.debug.breakpoints.matching import (
     Catalog,
     of_gradients,
+    opened_by,
 )
 from nodescope.debug.edits.apply import describe_edit, edited, unaffected
 from nodescope.debug.gate.command_check import check_command
 from nodescope.debug.gate.evaluation import Reached, hits_of, judge, passes
 from nodescope.debug.gate.interruptible_lock import InterruptibleLock
-from nodescope.debug.gate.kernel_expansion import opened_by
 from nodescope.debug.gate.python_stack import user_stack
 from nodescope.debug.gate.stopped_values import StoppedValues, subject_of, values_at
-from nodescope.debug.session.sight import visibility
 from nodescope.debug.session.state import (
     Announce,
     BreakHere,
@@ -69,6 +68,7 @@ from nodescope.debug.session.transition import (
     may_go,
     may_stop,
     transition,
+    visibility,
 )
 from nodescope.errors import EditError, UsageError
 from nodescope.events import (

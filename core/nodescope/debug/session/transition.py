@@ -12,7 +12,7 @@ that is about to run).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -117,6 +117,22 @@ def may_stop(state: SessionState) -> bool:
     if state.phase in ("finished", "detached"):
         return False
     return state.controllers > 0 or state.awaiting or state.lost_at is not None
+
+
+def visibility(state: SessionState, active: Sequence[Breakpoint]) -> tuple[bool, str]:
+    """Whether node starts must be emitted, and the reason for emitting every node, or ``""``.
+
+    Args:
+        state: The session as it is now.
+        active: Its armed breakpoints.
+    """
+    if not may_stop(state):
+        return False, ""
+    entry = state.goal is not None and state.goal.kind == "entry"
+    starts = entry or any(breakpoint.when == "before" for breakpoint in active)
+    if active:
+        return starts, "a breakpoint is set"
+    return starts, "" if state.goal is None else "the program is about to stop"
 
 
 def may_go(state: SessionState, thread: int) -> bool:
