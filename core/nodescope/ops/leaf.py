@@ -9,7 +9,7 @@ from nodescope.ir.graph import GIVEN
 from nodescope.ops import register
 from nodescope.ops.op import Op
 
-for _name in GIVEN:
+for _name in sorted(GIVEN):  # in one order, in every process
     register(
         Op(
             name=_name,
