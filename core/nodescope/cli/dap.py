@@ -25,7 +25,7 @@ from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
-from nodescope.link.owner import can_tell, is_ours
+from nodescope.link.owner import can_tell, is_this_users
 from nodescope.telling import say
 
 
@@ -43,7 +43,7 @@ def dap(options: argparse.Namespace) -> int:
     try:
         while True:
             connection, _ = listener.accept()
-            if options.socket is None and not is_ours(connection):
+            if options.socket is None and not is_this_users(connection):
                 connection.close()
                 say("refused a connection from another user")
                 continue

@@ -54,7 +54,7 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
     return None
 
 
-def is_ours(connection: socket.socket) -> bool:
+def is_this_users(connection: socket.socket) -> bool:
     """Whether an accepted connection was made by this user, or by root, who may do anything."""
     try:
         return is_users(connection.getpeername(), connection.getsockname())
@@ -63,14 +63,14 @@ def is_ours(connection: socket.socket) -> bool:
 
 
 def is_users(client: tuple[str, int], server: tuple[str, int]) -> bool:
-    """As `is_ours`, of a connection's two ends."""
+    """As `is_this_users`, of a connection's two ends."""
     owner = owner_of(client, server)
     return owner is not None and owner in (os.geteuid(), 0)
 
 
 def is_foreign(connection: socket.socket) -> bool:
     """Whether it is known to be another user's: a token need not even be asked for."""
-    return can_tell() and not is_ours(connection)
+    return can_tell() and not is_this_users(connection)
 
 
 def _written(host: str, port: int) -> str:

@@ -27,7 +27,7 @@ def test_a_connection_of_this_user_is_ours(listener: socket.socket) -> None:
         with connection:
             places = connection.getpeername(), connection.getsockname()
             assert owner.owner_of(*places) == os.geteuid()
-            assert owner.is_ours(connection)
+            assert owner.is_this_users(connection)
             assert not owner.is_foreign(connection)
 
 
@@ -36,7 +36,7 @@ def test_one_made_by_a_socket_of_the_other_family_is_ours(listener: socket.socke
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         connection, _ = listener.accept()
         with connection:
-            assert owner.is_ours(connection)
+            assert owner.is_this_users(connection)
 
 
 def test_one_that_is_closed_already_is_nobodys(listener: socket.socket) -> None:
@@ -44,7 +44,7 @@ def test_one_that_is_closed_already_is_nobodys(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     with connection:
         assert owner.owner_of(connection.getpeername(), connection.getsockname()) is None
-        assert not owner.is_ours(connection)
+        assert not owner.is_this_users(connection)
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_without_a_table_nothing_is_known(
     with socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
-            assert not owner.is_ours(connection)
+            assert not owner.is_this_users(connection)
             assert not owner.is_foreign(connection)  # a token decides
