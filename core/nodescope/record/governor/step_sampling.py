@@ -11,8 +11,6 @@ before, never from that of what follows.
 from __future__ import annotations
 
 import random
-from collections import deque
-from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from nodescope.record.governor.cost_model import COMPARED, WARM, CostModel, Kind, StepCost
@@ -37,10 +35,8 @@ _MOST_SAVED: Final = 3.0
 # At first steps are compared after each one, then whenever so much time has passed.
 _COMPARING: Final = 32
 _COMPARING_NS: Final = 50e6
-# Of the calls outside of steps, so many are observed after each step; what one takes is what so
-# many took last.
+# Of the calls outside of steps, so many are observed after each step.
 _FIRST_CALLS: Final = 2
-_RECENT_CALLS: Final = 24
 
 Detail = Literal["whole", "times", "counted"]
 """How much is recorded of a stretch: as it was asked for, the times of executions, or counts."""
@@ -89,15 +85,12 @@ class StepSampling:
         self.measuring = self.only_measured = False
         # In all; what observing took is charged for good, or of late, at the current estimates.
         self._wall_ns = self._own_ns = self._charged_ns = self._tracing_ns = 0.0
-        self._disturbed = self._fresh = 0
-        self._disturbed_in_all = 0
+        self._disturbed = self._disturbed_in_all = self._fresh = 0
         self._sought = 0  # references that are still to be measured in this series
         self._row, self._row_ns = 0, 0.0  # left out since the last observed step
         self._since_reference, self._patient_steps = 0, _SOON
         self._since_compared_ns = 0.0
-        self._calls_since_step = 0
-        self._calls_seen: deque[float] = deque(maxlen=_RECENT_CALLS)
-        self._calls_plain: deque[float] = deque(maxlen=_RECENT_CALLS)
+        self._calls_since_step, self._of_call_ns = 0, 0.0  # what observing the last one took
         # What the last stretch of each kind took beside the program, as a share of its time.
         self._extra_shares: dict[Detail, float] = {}
         self._dice = random.Random(7)
@@ -208,8 +201,10 @@ class StepSampling:
         self.calls += 1
         self.calls_left_out += left_out
         self._calls_since_step += 1
-        (self._calls_plain if left_out else self._calls_seen).append(took.wall_ns)
+        extra_ns = self.extra_ns
         self.outside(took)
+        if not left_out:
+            self._of_call_ns = self.extra_ns - extra_ns
 
     def own(self, nanoseconds: float) -> None:
         """Charge the cost of deciding."""
@@ -234,8 +229,6 @@ class StepSampling:
             if not self._sought and _DOUBT * cost < allowed:
                 return True
             self._sought = self._sought or _SERIES
-        elif self.model.compared < 2 and self.steps < 4 * WARM and not self._owing:
-            return self._row > 0  # to have something to compare
         near = cost >= self._share * allowed or self._owing
         if not self._sought and self._since_reference >= self._patient_steps:
             self._sought = _SERIES
@@ -248,10 +241,7 @@ class StepSampling:
 
     def wants_call(self) -> bool:
         """Whether a call outside of steps that begins may be observed."""
-        if self._calls_since_step < _FIRST_CALLS or not self._calls_seen:
-            return True
-        plain = median(self._calls_plain) if self._calls_plain else 0.0
-        return max(median(self._calls_seen) - plain, 0.0) <= self._left_ns()
+        return self._calls_since_step < _FIRST_CALLS or self._of_call_ns <= self._left_ns()
 
     def stretch(self, took: StepCost, detail: Detail, *, behind: bool = False) -> Detail:
         """A stretch of a program without steps ended: how much is recorded of the next one."""
@@ -278,20 +268,12 @@ class StepSampling:
             self._since_compared_ns = 0.0
             self.model.compare()
             if min(self.model.compared, self.model.references) >= COMPARED:
-                self._charge()
+                # For good, at estimates of these steps: the next ones are of others.
+                self._charged_ns += self.model.tracing * self._tracing_ns
+                self._charged_ns += self.model.disturbed_ns * self._disturbed
+                self._tracing_ns, self._disturbed = 0.0, 0
         if compares or not self._row:
-            observed = max(self.steps - self.left_out, 1)
-            later_ns = self.model.disturbed_ns * self._disturbed_in_all / observed
-            self.cost_ns = self.model.cost_ns() + later_ns
+            later = self._disturbed_in_all / max(self.steps - self.left_out, 1)
+            self.cost_ns = self.model.cost_ns() + later * self.model.disturbed_ns
         share = _OWING if self._owing else self._share
         self.saved_ns = min(self.saved_ns + share * self._allowed_ns, _MOST_SAVED * self.cost_ns)
-
-    def _charge(self) -> None:
-        """Charge what observing took at the estimates of now, which are of these steps.
-
-        The next estimates are of other steps: one that is off must not count for the whole run.
-        """
-        self._charged_ns += self.model.tracing * self._tracing_ns
-        self._charged_ns += self.model.disturbed_ns * self._disturbed
-        self._tracing_ns = 0.0
-        self._disturbed = 0
