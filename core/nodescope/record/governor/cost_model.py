@@ -37,7 +37,6 @@ COMPARED: Final = 12
 _MOST_KEPT: Final = 256
 # The current time of a step is the median of this many recent ones.
 _RECENT: Final = 24
-_FEW: Final = 3
 # Not the median: where two kinds of steps alternate, it may be either.
 _QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)
 # A step is clean if the writer used less than this share of it.
@@ -141,14 +140,13 @@ class CostModel:
     def cost_ns(self) -> float:
         """The current cost of observing a step, without its effect on later ones."""
         recent = [took for _, took in self._steps["observed"]][-COMPARED:] or [self._first[-1]]
-        spent = median([took.spent_ns for took in recent[-COMPARED // 2 :]])
+        spent = median([took.spent_ns for took in recent])
         if not self.references:  # in which writing is not yet part of tracing
             spent += median([took.written_ns for took in recent])
         return spent + self.tracing * median([took.tracing_ns for took in recent])
 
     def compare(self) -> None:
         """Compare the steps of each kind that ran in the same period."""
-        least_ns = 0.0
         if self.references:
             # The same stretch of both, for programs whose steps grow.
             kinds = [list(self._steps[kind]) for kind in ("observed", "reference")]
@@ -156,31 +154,32 @@ class CostModel:
             since = min(kind[-COMPARED:][0][0] for kind in kinds)
             since = max([since, *(kind[0][0] for kind in kinds if len(kind) == _MOST_KEPT)])
             plain = sorted(took.plain_ns for took in self._since("reference", since, COMPARED // 2))
-            least_ns = median(plain) / 50
             observed = self._since("observed", since)
             priced = median([took.tracing_ns for took in observed]) if observed else 0.0
             if priced >= 1:  # a nanosecond; less is no work that could be measured
                 self.tracing = _more((took.rest_ns for took in observed), plain) / priced
             disturbed = self._since("disturbed", since)
-            if len(disturbed) >= _FEW:
+            if disturbed:
                 self.disturbed_ns = _more((took.rest_ns for took in disturbed), plain)
             fresh = sum(took.fresh for took in self._first)
             if fresh:  # a first step also compiles, imports and fills caches
-                beyond = sum(max(self._own_ns("observed", took), 0.0) for took in self._first)
+                beyond = sum(self._own_ns("observed", took) for took in self._first)
                 beyond = max(beyond - len(self._first) * median(plain), 0.0)
                 self.defining_ns = min(beyond / fresh, _MOST_DEFINING_NS)
         recent = [*self._recent] or [("observed", self._first[-1])]
-        self.plain_ns = max(median([self._own_ns(*step) for step in recent]), least_ns)
+        self.plain_ns = median([self._own_ns(*step) for step in recent])
 
     def _own_ns(self, kind: Kind, took: StepCost) -> float:
         """The time of a step without what observing took."""
         if kind == "reference":
-            return took.plain_ns
-        if kind == "disturbed":
-            return took.rest_ns - self.disturbed_ns
-        writing = 0.0 if self.references else took.written_ns
-        own_ns = took.rest_ns - self.tracing * took.tracing_ns - writing
-        return max(own_ns, took.wall_ns / 50) if not self.references else own_ns
+            own_ns = took.plain_ns
+        elif kind == "disturbed":
+            own_ns = took.rest_ns - self.disturbed_ns
+        else:
+            own_ns = took.rest_ns - self.tracing * took.tracing_ns
+            if not self.references:
+                own_ns -= took.written_ns
+        return max(own_ns, took.wall_ns / 50)
 
     def _since(self, kind: Kind, since: int, at_least: int = 0) -> list[StepCost]:
         """Those from a step on, but at least so many of the last."""
