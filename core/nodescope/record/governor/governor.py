@@ -29,8 +29,6 @@ from nodescope.record.rows import Governed, LeftOut
 # How long a stretch of a program without steps is.
 _STRETCH_NS: Final = 20_000_000
 _NEVER: Final = 1 << 62
-# A program that took no time itself was slowed down by this.
-_MOST: Final = 1e6
 # Nobody asked for a limit: the start and the end of a run, which cannot be measured, count as well;
 # and what is over before anybody notices is better seen whole.
 _UNASKED: Final = Pace(share=0.5, unnoticed_ns=40e6)
@@ -96,7 +94,7 @@ class Governor:
         # chose included; making events.
         self._spent_ns = self._by_hand_ns = 0
         self._traced_ns = 0.0
-        self._weighing = threading.Lock()
+        self._weighing = threading.RLock()  # a signal handler may begin a step, too
         self._due_ns = self._told_ns = 0
         self._concluded = self._loss_broke = False
         self._told_counts = (0, 0)
@@ -194,7 +192,7 @@ class Governor:
         steps, sampling = self.steps, self.steps.sampling
         return Governed(
             limit=self.limit,
-            slowdown=min(sampling.slowdown, _MOST),
+            slowdown=sampling.slowdown,
             extra_s=sampling.extra_ns / 1e9,
             stuck=steps.stuck and sampling.slowdown > self.limit,
             by_hand=sum(node.by_hand is not None for node in counts),

@@ -68,52 +68,44 @@ def ended(governed: Governed) -> str:
             head += f", since {governed.because}"
         elif governed.stuck:
             head += ", with as little recorded as allowed"
-    nodes = f" of {_count(governed.lowered, 'node')}" if governed.lowered else ""
-    parts = [
-        f"{governed.steps_left_out:,} of {_count(governed.steps, 'step')}"
-        if governed.steps_left_out
-        else "",
-        f"{governed.calls_left_out:,} of {_count(governed.calls, 'call')} outside of steps"
-        if governed.calls_left_out
-        else "",
-        f"elements of {_count(governed.arrays, 'value')}" if governed.arrays else "",
-        f"statistics of {_count(governed.summaries, 'value')}" if governed.summaries else "",
-        f"{_count(governed.executions, 'execution')} (counted)" if governed.executions else "",
+    left_out = [
+        (governed.steps_left_out, f"{{:,}} of {_count(governed.steps, 'step')}"),
+        (governed.calls_left_out, f"{{:,}} of {_count(governed.calls, 'call')} outside of steps"),
+        (governed.arrays, f"elements of {_count(governed.arrays, 'value')}"),
+        (governed.summaries, f"statistics of {_count(governed.summaries, 'value')}"),
+        (governed.executions, f"{_count(governed.executions, 'execution')} (counted)"),
     ]
-    parts = [part for part in parts if part]
-    if not parts:
-        return f"{head}. Nothing was left out"
-    return f"{head}. Left out{nodes and ','}{nodes}: {', '.join(parts)}"
-
-
-def kept(keeping: Keeping, governed: Governed | None) -> str:
-    """One line about what is kept of a run by default, and the way to more."""
-    newest = (
-        "the newest values whole"
-        if governed is None or not governed.steps
-        else f"whole values of the last {keeping.newest_steps} observed steps"
+    parts = [text.format(number) for number, text in left_out if number]
+    nodes = f", of {_count(governed.lowered, 'node')}" if governed.lowered else ""
+    return f"{head}. " + (
+        f"Left out{nodes}: {', '.join(parts)}" if parts else "Nothing was left out"
     )
+
+
+def kept(keeping: Keeping, governed: Governed) -> str:
+    """One line about what is kept of a run by default, and the way to more."""
+    newest = "the newest values whole"
+    if governed.steps:
+        newest = f"whole values of the last {keeping.newest_steps} observed steps"
     if keeping.made_room:
         newest += f" as far as {keeping.newest_bytes / 2**20:.4g} MiB hold them"
     newest += _first_nonfinite(keeping.nonfinite_steps)
     parts = [f"kept statistics of {_with_statistics(governed)}, {newest}"]
-    if governed is not None:
-        if governed.steps_left_out:
-            observed = governed.steps - governed.steps_left_out
-            parts.append(f"{observed:,} of {_count(governed.steps, 'step')} observed")
-        if governed.calls_left_out:
-            observed = governed.calls - governed.calls_left_out
-            calls = _count(governed.calls, "call")
-            parts.append(f"{observed:,} of {calls} outside of steps observed")
-        parts.append(slower(governed))
-    return "; ".join(parts) + ". --level values keeps every element"
+    if governed.steps_left_out:
+        observed = governed.steps - governed.steps_left_out
+        parts.append(f"{observed:,} of {_count(governed.steps, 'step')} observed")
+    if governed.calls_left_out:
+        observed = governed.calls - governed.calls_left_out
+        parts.append(f"{observed:,} of {_count(governed.calls, 'call')} outside of steps observed")
+    slower = f"{factor(governed.slowdown)} slower (limit {factor(governed.limit)})"
+    if governed.extra_s < _LITTLE_S:  # of little, a factor tells nothing
+        slower = f"{max(governed.extra_s, 0.0):.1f} s slower"
+    return "; ".join([*parts, f"about {slower}"]) + ". --level values keeps every element"
 
 
-def _with_statistics(governed: Governed | None) -> str:
-    if governed is None or not governed.summaries:
+def _with_statistics(governed: Governed) -> str:
+    if not governed.summaries:
         return "every observed value"
-    if not governed.values:
-        return f"the observed values except {governed.summaries:,}"
     return f"{governed.values - governed.summaries:,} of {governed.values:,} observed values"
 
 
@@ -125,13 +117,6 @@ def _first_nonfinite(steps: Sequence[int]) -> str:
         where = f"steps {head} and {last}" if head else f"step {last}"
         parts.insert(0, f"of {where}, where NaN or Inf first appeared")
     return "".join(f" and {part}" for part in parts)
-
-
-def slower(governed: Governed) -> str:
-    """How much longer a run took; of little, a factor tells nothing."""
-    if governed.extra_s < _LITTLE_S:
-        return f"about {max(governed.extra_s, 0.0):.1f} s slower"
-    return f"about {factor(governed.slowdown)} slower (limit {factor(governed.limit)})"
 
 
 def factor(slowdown: float) -> str:
