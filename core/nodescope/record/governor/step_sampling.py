@@ -89,8 +89,8 @@ class StepSampling:
         self._since_reference, self._patient_steps = 0, _SOON
         self._since_compared_ns = 0.0
         self._calls_since_step, self._of_call_ns = 0, 0.0  # what observing the last one took
-        # What the last stretch of each kind took beside the program, as a share of its time.
-        self._extra_shares: dict[Detail, float] = {}
+        # Of the last stretch of each kind: what observing took, and the program's own time.
+        self._stretches: dict[Detail, tuple[float, float]] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
 
@@ -137,7 +137,8 @@ class StepSampling:
 
     def of_stretch(self, detail: Detail) -> float:
         """The slowdown of the last stretch that was recorded so."""
-        return 1 + self._extra_shares.get(detail, 0.0)
+        extra_ns, program_ns = self._stretches.get(detail, (0.0, 1.0))
+        return 1 + extra_ns / program_ns
 
     @property
     def _allowed_ns(self) -> float:
@@ -242,13 +243,13 @@ class StepSampling:
 
     def stretch(self, took: StepCost, detail: Detail, *, behind: bool = False) -> Detail:
         """A stretch of a program without steps ended: how much is recorded of the next one."""
-        before_ns, extra_ns = self.program_ns, self.extra_ns
+        program_ns, extra_ns = self.program_ns, self.extra_ns
         self.outside(took)
-        program_ns = max(self.program_ns - before_ns, 1.0)
-        self._extra_shares[detail] = (self.extra_ns - extra_ns) / program_ns
+        program_ns = max(self.program_ns - program_ns, 1.0)
+        self._stretches[detail] = self.extra_ns - extra_ns, program_ns
         if detail == "whole":
-            self._extra_shares.pop("times", None)  # that is tried again
-        whole_ns = self._extra_shares.get("whole", 0.0) * program_ns
+            self._stretches.pop("times", None)  # that is tried again
+        whole_ns, _ = self._stretches.get("whole", (0.0, 1.0))
         if not behind and self._left_ns(program_ns) >= whole_ns:
             return "whole"
         within = self.of_stretch("times") - 1 < self._share * (self.limit - 1)

@@ -24,7 +24,7 @@ export function keptWords(keeping: Keeping, governed: Governed | undefined): str
   }
   switch (keeping.level) {
     case "values":
-      if ((governed?.arrays ?? 0) > 0) return "Whole values of some nodes";
+      if ((governed?.arrays ?? 0) > 0) return "Whole values of some executions";
       return wholeWords(keeping);
     case "summary":
       return statistics;
