@@ -11,8 +11,9 @@ import pytest
 
 from nodescope import passes
 from nodescope.engine.codegen.backend import get
+from nodescope.engine.crosscheck.bounds import outside
+from nodescope.engine.crosscheck.values import every_value, quiet
 from nodescope.passes.pipeline import Lowered, LoweringOptions
-from tests.conformance.graphs.bounds import outside
 from tests.conformance.graphs.checks import (
     check_effects,
     check_graph,
@@ -22,7 +23,7 @@ from tests.conformance.graphs.checks import (
     need,
     said_of,
 )
-from tests.conformance.graphs.running import Traced, every_value, quiet
+from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.same import check_same
 from tests.conformance.graphs.unsafe import PATTERNS, Patterned, allowed, patterned
 from tests.depth import count

@@ -17,6 +17,7 @@ from playwright.sync_api import Page, Route, expect
 
 from nodescope.engine.codegen import backend as backends
 from tests import forked
+from tests.conformance.planted import program as planted_program
 from tests.e2e.conftest import SAMPLE, Debuggee
 from tests.e2e.test_first_flow import by
 from tests.e2e.waiting import eventually, settled
@@ -108,6 +109,12 @@ def click_node(page: Page, side: str, node: int) -> None:
     host.click(position={"x": box["x"] + box["width"] * 0.6, "y": box["y"] + box["height"] / 2})
 
 
+PICKED = """
+() => {
+  const { compare } = window.__nodescope;
+  return compare.fn()?.nodes.find((node) => node.eager === compare.picked()?.id)?.name ?? "";
+}
+"""
 # How many nodes of the eager side there are, and how many of them lie within its canvas.
 WHOLE = """
 () => {
@@ -266,3 +273,33 @@ def test_runs_that_cannot_be_compared_say_why(start: Start, page: Page, recorded
     eager = fn(page, "c.comparison().eager")
     page.goto(page.url.split("#")[0] + f"#compare={eager},{eager}")
     expect(by(page, "compare-problem")).to_contain_text("no compiled function")
+
+
+def test_the_page_opens_where_the_runs_first_differ(start: Start, page: Page) -> None:
+    """A rule that is wrong: its node is picked, in the graph after its pass, and found again."""
+    program = start(
+        "compare", "--no-browser", "--no-timing", "--port", "0", planted_program.__file__,
+        "wrong_axis", "orders",
+    )  # fmt: skip
+    program.expect("open http", timeout_s=90)
+    page.goto(program.address)
+    strip = by(page, "verdict")
+    expect(strip).to_contain_text("after the rule flip_twice of the pass simplify, flip_1")
+    expect(strip).to_contain_text("24 of 24 elements differ")
+    expect(by(page, "compare")).to_contain_text("flip_twice")
+
+    def picked() -> Any:
+        return fn(page, "f.nodes.find(node => node.eager === c.picked()?.id)?.name")
+
+    eventually(page, PICKED, lambda name: name == "flip_1")
+    assert fn(page, "f.stages[c.stageIndex()].name") == "simplify"
+    page.keyboard.press("Escape")
+    page.keyboard.press("]")
+    assert picked() is None
+    by(page, "show-verdict").click()
+    assert picked() == "flip_1"
+    assert fn(page, "f.stages[c.stageIndex()].name") == "simplify"
+    # Without a place in the address, too.
+    page.goto(program.address.split("&function")[0])
+    page.reload()
+    eventually(page, PICKED, lambda name: name == "flip_1")

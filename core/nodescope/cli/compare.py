@@ -3,8 +3,9 @@
 The program is recorded twice, one run after the other, each in its own process: with the same
 arguments, environment, hash seed and seeds, once eager and once with its compiled functions as
 graphs. Before that, both forms are timed unobserved, in short alternating runs, and the times are
-stored in the recording of the compiled run. Both recordings are then served, and the page opens on
-their comparison.
+stored in the recording of the compiled run. While that is made, each compiled call is checked
+beside its trace. The verdict is printed; both recordings are then served, and the page opens on the
+first difference.
 
 Invariant: only recorded data is compared; a program without compiled functions gets one line that
 says so.
@@ -26,11 +27,13 @@ from nodescope import api
 from nodescope.cli.server import Server
 from nodescope.cli.serving import stay
 from nodescope.cli.timed import Timed
+from nodescope.compare.result import judge
 from nodescope.compare.timing import WARM_UP, Times, timings
+from nodescope.compare.verdict import Verdict
 from nodescope.engine.static.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
 from nodescope.processes import program_command, refused
-from nodescope.record.compiled_functions import functions
+from nodescope.record.compiled_functions import cross_checked, functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 from nodescope.record.schema import SUFFIX
@@ -54,9 +57,21 @@ def compare(options: argparse.Namespace) -> int:
     else:
         left, right = _recorded(options)
     with Recording.open(left) as eager, Recording.open(right) as compiled:
-        place = f"#compare={eager.run().id},{compiled.run().id}"
+        verdict, place = judge(eager, compiled)
+    print(verdict.text, flush=True)
+    if options.json is not None:
+        _write(options.json, verdict)
+    if options.exit or not _has_functions(right):
+        return int(verdict.outcome not in ("equal", "rounding"))
     server = Server(options.port, (left.absolute(), right.absolute()))
     return stay(server, browser=not options.no_browser, place=place)
+
+
+def _write(path: Path, verdict: Verdict) -> None:
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
 def _given(options: argparse.Namespace) -> tuple[Path, Path]:
@@ -180,7 +195,7 @@ def _child(
 
 
 def _check(path: Path, name: str, status: int) -> None:
-    if not _has_functions(path):
+    if not _was_called(path):
         if status:
             raise UsageError(f"{name} ended before it called a compiled function")
         raise UsageError(
@@ -188,6 +203,12 @@ def _check(path: Path, name: str, status: int) -> None:
             hint="decorate its training step with @ns.compile; if it is decorated already, a "
             "warning above says why it was not compiled",
         )
+
+
+def _was_called(path: Path) -> bool:
+    """Whether a compiled function ran, or one that could not be compiled."""
+    with Recording.open(path) as recording:
+        return bool(functions(recording)) or cross_checked(recording) is not None
 
 
 def _has_functions(path: Path) -> bool:

@@ -315,6 +315,12 @@ _COMPARE: Final = (
         action="store_true",
         help="skip the six extra unobserved runs that time both versions",
     ),
+    option(
+        "--exit",
+        action="store_true",
+        help="print the verdict and exit: status 0 if both runs do the same, 1 if not; no page",
+    ),
+    option("--json", type=path, metavar="FILE", help="write the verdict as JSON"),
     *SERVING,
     option("what", type=path, help="a Python script, or the eager run's recording"),
     option(

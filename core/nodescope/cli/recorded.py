@@ -17,8 +17,11 @@ import numpy as np
 
 from nodescope import api
 from nodescope.cli.script import Ending, load, run_script
+from nodescope.engine.crosscheck.checker import CrossCheck
+from nodescope.engine.static.observed_run import set_cross_check
 from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
+from nodescope.ir.differences import CrossChecked
 from nodescope.record.rows import Timings
 from nodescope.telling import last_line, say
 
@@ -45,6 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     # A program that does not seed these itself has the same numbers in both runs all the same.
     random.seed(SEED)
     np.random.seed(SEED)
+    check = CrossCheck()
     observed = api.Run(
         options.record,
         name=f"{script.name} · {options.label}",
@@ -56,14 +60,22 @@ def _run(options: argparse.Namespace) -> int:
     )
     try:
         observed.start()
+        set_cross_check(check)
         if options.timings is not None:
             observed.recorder.add(msgspec.json.decode(options.timings.read_bytes(), type=Timings))
         ending = run_script(code, script, options.args, observed.log)
     except BaseException as error:
+        _add(check.report(), observed)
         observed.finish(1, last_line(error))
         raise
+    _add(check.report(), observed)
     observed.finish(ending.status, ending.error)
     return ending.status
+
+
+def _add(checked: CrossChecked, observed: api.Run) -> None:
+    if checked.functions:  # the eager run has none
+        observed.recorder.add(checked)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,9 +5,11 @@ Invariant: read from two recordings and from nothing else; the same files give t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,10 +18,11 @@ from nodescope.compare.measure import Measure, worst_of
 from nodescope.compare.provenance import Stage, stages
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import Pair, PairReader, sampled
+from nodescope.compare.verdict import Verdict, verdict
 from nodescope.errors import UsageError
 from nodescope.ir.graph import LEAF_ROLES, Node, Role, Spec
 from nodescope.ir.provenance import Fate, FateKind, KernelCost, MemoryReport
-from nodescope.record.compiled_functions import CompiledFunction, functions
+from nodescope.record.compiled_functions import CompiledFunction, cross_checked, functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 
@@ -143,6 +146,7 @@ class Comparison(msgspec.Struct, frozen=True):
         functions: In the order in which they were traced.
         notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
         timings: How long both forms take unobserved; None if that was not measured.
+        verdict: Whether they do the same, and if not, where and why they first differ.
     """
 
     eager: str
@@ -150,6 +154,7 @@ class Comparison(msgspec.Struct, frozen=True):
     functions: tuple[ComparedFunction, ...]
     notes: tuple[str, ...] = ()
     timings: Timings | None = None
+    verdict: Verdict | None = None
 
 
 class ErrorHistory(msgspec.Struct, frozen=True):
@@ -173,22 +178,52 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
         RecordingError: A recording is damaged.
     """
     compiled_functions = functions(compiled)
-    if not compiled_functions:
-        raise UsageError(
-            f"{compiled.run().name}: no compiled function ran in this recording",
-            hint="decorate the function to compare with @ns.compile, and call it",
-        )
+    _need(compiled_functions, compiled)
     reader = PairReader(eager, compiled)
+    all_sides = [Sides(function_, reader, compiled_functions) for function_ in compiled_functions]
     return Comparison(
         eager.run().id,
         compiled.run().id,
-        tuple(
-            _function(function_, reader, compiled_functions, samples)
-            for function_ in compiled_functions
-        ),
+        tuple(_function(sides, reader, samples) for sides in all_sides),
         _notes(eager, compiled),
         compiled.timings(),
+        verdict(
+            cross_checked(compiled),
+            all_sides,
+            PairReader(eager, compiled),
+            _differing(eager, compiled),
+        ),
     )
+
+
+def judge(eager: Recording, compiled: Recording) -> tuple[Verdict, str]:
+    """The verdict alone, and where the page shows it: the part of its address that says so.
+
+    Raises:
+        UsageError: The second run has no compiled function.
+        RecordingError: A recording is damaged.
+    """
+    compiled_functions = functions(compiled)
+    if cross_checked(compiled) is None:  # else a function was called that could not be compiled
+        _need(compiled_functions, compiled)
+    reader = PairReader(eager, compiled)
+    all_sides = [Sides(function_, reader, compiled_functions) for function_ in compiled_functions]
+    judged = _judged(eager, compiled, all_sides, reader)
+    place = f"#compare={eager.run().id},{compiled.run().id}"
+    for sides in all_sides:
+        if judged.function and sides.function.owner == judged.function:
+            place += f"&function={quote(judged.function)}"
+            passed = {rule.partition("/")[0] for rule in judged.rules}
+            shown = stages(sides.function)
+            at = [i for i, stage in enumerate(shown) if stage.name in passed]
+            match = sides.alignment.matches.get(judged.node)
+            if at and not judged.kernel:
+                place += f"&stage={at[-1]}"
+            if match is not None:
+                place += f"&left={match.eager}"
+            elif judged.kernel:
+                place += f"&right={judged.kernel}"
+    return judged, place
 
 
 def history(
@@ -216,6 +251,14 @@ def history(
     return ErrorHistory(node, chosen, tuple(reader.measure(pair, step) for step in chosen))
 
 
+def _need(compiled_functions: Sequence[CompiledFunction], compiled: Recording) -> None:
+    if not compiled_functions:
+        raise UsageError(
+            f"{compiled.run().name}: no compiled function ran in this recording",
+            hint="decorate the function to compare with @ns.compile, and call it",
+        )
+
+
 def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
     notes = []
     for side, run in (("eager", eager.run()), ("compiled", compiled.run())):
@@ -229,10 +272,20 @@ def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _function(
-    function: CompiledFunction, reader: PairReader, beside: Sequence[CompiledFunction], samples: int
-) -> ComparedFunction:
-    sides = Sides(function, reader, beside)
+def _judged(
+    eager: Recording, compiled: Recording, all_sides: Sequence[Sides], reader: PairReader
+) -> Verdict:
+    return verdict(cross_checked(compiled), all_sides, reader, _differing(eager, compiled))
+
+
+def _differing(eager: Recording, compiled: Recording) -> tuple[str, ...]:
+    """What the runs do not have in common; an error that both raise is the program's own."""
+    errors = [re.sub(r" \([^()]*:\d+\)", "", run.run().error) for run in (eager, compiled)]
+    return () if errors[0] and errors[0] == errors[1] else _notes(eager, compiled)
+
+
+def _function(sides: Sides, reader: PairReader, samples: int) -> ComparedFunction:
+    function = sides.function
     measured = reader.to_measure(sides.steps, samples)
     compiled = function.compiled
     fates = {fate.node: fate for fate in compiled.fates}

@@ -53,6 +53,17 @@ class Sides:
         match = self.alignment.matches.get(traced)
         return self._eager_by_id.get(match.eager) if match else None
 
+    def kernel_of(self, traced: Node) -> Node | None:
+        """The final node that computes a traced one, if one does."""
+        for value in traced.outputs:
+            final = self.function.compiled.values.get(value)
+            if final is not None and final in self._made:
+                return self._made[final]
+            inside = self.function.compiled.inside.get(value)
+            if inside is not None:
+                return next((n for n in self.function.final.nodes if n.id == inside[0]), None)
+        return None
+
     def pair(self, node: Node, port: int) -> Pair:
         """Where a value of a traced node is."""
         value = node.outputs[port]

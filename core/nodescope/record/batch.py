@@ -29,6 +29,7 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.attrs import encode
+from nodescope.ir.differences import CrossChecked
 from nodescope.ir.graph import Node, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record.batch_summary import summary_rows
@@ -67,6 +68,7 @@ _DOCUMENTS: dict[type, str] = {
     Governed: "governor",
     Advice: "advice",
     Timings: "timing",
+    CrossChecked: "check",
     Keeping: "keeping",
     FrameworkAttached: "framework",
 }

@@ -13,6 +13,7 @@ import msgspec
 from nodescope.errors import RecordingError
 from nodescope.events import Compiled, GraphCaptured, PassApplied
 from nodescope.ir.attrs import plain_attrs, unpack_graph
+from nodescope.ir.differences import CrossChecked
 from nodescope.ir.graph import Graph, Node
 from nodescope.record import schema_1
 from nodescope.record.recording import Recording
@@ -20,6 +21,7 @@ from nodescope.record.recording import Recording
 Document = GraphCaptured | PassApplied | Compiled
 
 
+_decode_check = msgspec.msgpack.Decoder(CrossChecked).decode
 _decode_graph = msgspec.msgpack.Decoder(GraphCaptured).decode
 
 
@@ -89,6 +91,21 @@ def functions(recording: Recording) -> list[CompiledFunction]:
         if function is not None:
             function.add(document)
     return [function.done() for function in growing]
+
+
+def cross_checked(recording: Recording) -> CrossChecked | None:
+    """How the calls of a run's compiled functions compare with their traces; None if unchecked.
+
+    Raises:
+        RecordingError: The recording is damaged.
+    """
+    documents = recording.documents("check")
+    if not documents:
+        return None
+    try:
+        return _decode_check(documents[-1][1])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RecordingError(f"the recording is damaged: {error}") from None
 
 
 def _owner(name: str, used_names: Container[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from nodescope.events import Array, Event
+from nodescope.ir.differences import CrossChecked
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.rows import Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary
@@ -43,7 +44,7 @@ class Skipped(NamedTuple):
     times: int
 
 
-Told = Event | Whole | Skipped | Governed | Advice | Timings | Keeping
+Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | Keeping
 """Records other than executions."""
 
 

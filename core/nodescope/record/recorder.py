@@ -35,6 +35,7 @@ from nodescope.events import (
     StepStarted,
     ValueEdited,
 )
+from nodescope.ir.differences import CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record import shutdown
 from nodescope.record.buffers import layouts_of
@@ -296,9 +297,9 @@ class Recorder(QueueWriter):
         if self.newest is not None:
             self.newest.looked_at(spans, self._batch.nonfinite)
 
-    def add(self, document: Advice | Timings | Governed) -> None:
-        """Record what to do about a run without operations, how long it takes unobserved, or what
-        was left out of it."""
+    def add(self, document: Advice | Timings | Governed | CrossChecked) -> None:
+        """Record what to do about a run without operations, how long it takes unobserved, what was
+        left out of it, or how its compiled calls compare with their traces."""
         if not self._off:
             self._note(document, 2 * RECORD_BYTES, always=True)
 

@@ -17,13 +17,14 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine.codegen.backend import Backend, Runner
+from nodescope.engine.crosscheck.bounds import outside, ranges
+from nodescope.engine.crosscheck.values import quiet
 from nodescope.ir.graph import Node
 from nodescope.ops.plan import Plan
 from nodescope.passes.pipeline import Lowered, LoweringOptions
-from tests.conformance.graphs.bounds import outside, ranges
 from tests.conformance.graphs.checks import check_memory, lowered_of, need, nodes_of, said_of
 from tests.conformance.graphs.making import Case
-from tests.conformance.graphs.running import Traced, quiet
+from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.same import Differs, check_same, difference
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops, passes
+from nodescope.engine.crosscheck.values import every_value
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ir.text import parse_graph, print_graph
@@ -21,7 +22,7 @@ from nodescope.ops.plan import needed
 from nodescope.ops.traits import traits_of
 from nodescope.passes.pipeline import Lowered, LoweringOptions, lower
 from tests.conformance.graphs.making import Case
-from tests.conformance.graphs.running import Traced, every_value
+from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.same import Differs, check_same, difference
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import nodescope as ns
 from nodescope import nn, ops, optim
 from nodescope.engine.control.scan_op import record_scan
+from nodescope.engine.crosscheck.values import quiet
 from nodescope.engine.run import apply
 from nodescope.engine.static.program import Program
 from nodescope.errors import GradientError, NodescopeError
@@ -21,7 +22,6 @@ from nodescope.ops.calls import Scalar, call_of
 from tests.conformance.graphs.choose import Seeded
 from tests.conformance.graphs.making import REFUSED, Case
 from tests.conformance.graphs.random_graph import make
-from tests.conformance.graphs.running import quiet
 
 F = nn.functional
 _NOT = {"assign", "assign_add", "assign_sub", "read"}

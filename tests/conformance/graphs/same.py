@@ -11,22 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine.crosscheck.values import same
 from tests.conformance.graphs.making import Case
 
 
 class Differs(AssertionError):
     """A compiled graph does not do what the traced one does."""
-
-
-def _bits(x: Any) -> Any:
-    """Numbers that are equal where the bits are, apart from those of NaN."""
-    if x.dtype.kind == "c":
-        return _bits(np.ascontiguousarray(x).reshape(-1).view(x.real.dtype))
-    if x.dtype.kind != "f":
-        return x
-    flat = np.ascontiguousarray(x)
-    integers = flat.view(f"i{x.dtype.itemsize}")
-    return np.where(np.isnan(flat), -1, integers)  # -1 is a NaN, too
 
 
 def difference(result: Any, expected: Any) -> str:
@@ -37,7 +27,7 @@ def difference(result: Any, expected: Any) -> str:
         return f"dtype {result.dtype}, not {expected.dtype}"
     if result.shape != expected.shape:
         return f"shape {result.shape}, not {expected.shape}"
-    if np.array_equal(_bits(result), _bits(expected)):
+    if same(result, expected):
         return ""
     return f"{result!r}\nin place of\n{expected!r}"
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
+from nodescope.engine.crosscheck.values import every_value
 from nodescope.ir.graph import Node
 from nodescope.ops.plan import needed
 from tests.conformance.graphs.making import Case
-from tests.conformance.graphs.running import every_value
 
 _replace = msgspec.structs.replace
 _MOST = 400  # attempts

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine.crosscheck.bounds import TRIALS, Range, range_of
+from nodescope.engine.crosscheck.values import every_value, quiet
 from nodescope.ops.calls import Scalar
-from tests.conformance.graphs.bounds import TRIALS, Range, range_of
 from tests.conformance.graphs.choose import Choices, Seeded
 from tests.conformance.graphs.loops import Inside
 from tests.conformance.graphs.making import Case, Making
-from tests.conformance.graphs.running import every_value, quiet
 
 Array = Any
 Build = Callable[[Making, int, int], "int | None"]

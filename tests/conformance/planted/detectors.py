@@ -79,6 +79,13 @@ DETECTORS: dict[str, Callable[[], None]] = {
 }  # fmt: skip
 
 
+BACKENDS = {
+    "passes": "numpy", "c passes": "c", "numpy": "numpy", "tiles": "numpy", "threads": "numpy",
+    "c": "c",
+}  # fmt: skip
+"""The back end of each detector."""
+
+
 def usable(name: str) -> bool:
     """Whether a detector can be used on this machine."""
     return name != "c" or not get("c").missing()

@@ -1811,6 +1811,7 @@ export interface RunChanged {
  *     functions: In the order in which they were traced.
  *     notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
  *     timings: How long both forms take unobserved; None if that was not measured.
+ *     verdict: Whether they do the same, and if not, where and why they first differ.
  */
 export interface Comparison {
   readonly eager: string;
@@ -1818,6 +1819,7 @@ export interface Comparison {
   readonly functions: readonly ComparedFunction[];
   readonly notes: readonly string[];
   readonly timings: Timings | null;
+  readonly verdict: Verdict | null;
 }
 
 /**
@@ -2040,6 +2042,37 @@ export interface CallTimes {
   readonly low_ns: number;
   readonly high_ns: number;
   readonly calls: number;
+}
+
+/**
+ * What a comparison comes to.
+ *
+ * Attributes:
+ *     outcome: Whether the runs do the same.
+ *     text: One sentence for a person.
+ *     cause: Who is responsible; `""` without a difference.
+ *     function: The trace, as of `ComparedFunction.owner`; `""` if none is named.
+ *     step: The training step in which they first differ; None without a difference.
+ *     node, name: The traced node; 0 and `""` if none is named.
+ *     source: The line of that node.
+ *     kernel, kernel_name: The final node that computes it.
+ *     rules: Passes and rules that are responsible, as `pass/rule`.
+ *     calls, steps: How many calls were checked, and training steps compared.
+ */
+export interface Verdict {
+  readonly outcome: "equal" | "rounding" | "differs" | "unchecked";
+  readonly text: string;
+  readonly cause: "kernel" | "plan" | "rewrite" | "memory" | "order" | "provenance" | "compilation" | "trace" | "input" | "end" | "lowering" | "";
+  readonly function: string;
+  readonly step: number | null;
+  readonly node: number;
+  readonly name: string;
+  readonly source: SourceLocation | null;
+  readonly kernel: number;
+  readonly kernel_name: string;
+  readonly rules: readonly string[];
+  readonly calls: number;
+  readonly steps: number;
 }
 
 /** A traced node's first value in both runs, step by step. */

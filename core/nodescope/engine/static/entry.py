@@ -20,7 +20,7 @@ from nodescope.engine.static.donation import donate
 from nodescope.engine.static.guards import Guards
 from nodescope.engine.static.joint import Joint, freed_root
 from nodescope.engine.static.lowering import Lowering, Wish, closed
-from nodescope.engine.static.observed_run import watched_of
+from nodescope.engine.static.observed_run import runs_as_traced, watched_of
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Binding, Traced
 from nodescope.engine.tensor import FREED, Tensor, changed, make, settled
@@ -322,14 +322,17 @@ class Entry:
         if watched is None:
             return self._played(leaves)
         before = self._steps()
+        feeds: list[Any] = []
         try:
             tensors_in = self._tensors(leaves)
+            feeds = [tensor.data if tensor.__class__ is Tensor else tensor for tensor in tensors_in]
             tensors = watched.run(observer, tensors_in)
-        except BaseException:
+        except BaseException as error:
             for owner, steps in before:
                 owner.steps = steps
+            if feeds and runs_as_traced(self.lowering, error, feeds):
+                return self._observed(leaves, observer)
             raise
-        feeds = [tensor.data if tensor.__class__ is Tensor else tensor for tensor in tensors_in]
         ids = [tensor._vid for tensor in tensors]
         known = {
             value: getattr(tensor, "_vid", 0)

@@ -22,7 +22,7 @@ from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import alias_of, pull_many
 from nodescope.engine.state import current
 from nodescope.engine.static.lowering import Lowering, Wish, closed
-from nodescope.engine.static.observed_run import watched_of
+from nodescope.engine.static.observed_run import runs_as_traced, watched_of
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Traced, history
 from nodescope.engine.tensor import Bundle, Tensor, make, next_seq, settled, spec_of
@@ -243,10 +243,17 @@ class Joint:
             )
             if watched is not None:
                 feeds = [_tensor(array, known.get(value, 0)) for value, array in kept.items()]
-                given_back = iter(watched.run(observer, [*feeds, *cotangents]))
-                return tuple(
-                    None if value is None else next(given_back) for value in backward_pass.outputs
-                )
+                try:
+                    given_back = iter(watched.run(observer, [*feeds, *cotangents]))
+                except Exception as error:
+                    given = [*kept.values(), *(cotangent.data for cotangent in cotangents)]
+                    if not runs_as_traced(backward_pass.lowering, error, given):
+                        raise
+                else:
+                    return tuple(
+                        None if value is None else next(given_back)
+                        for value in backward_pass.outputs
+                    )
         if again:
             behind = {value for node in backward_pass.nodes for value in node.inputs}
             values = self._again(inputs, saved, behind)

@@ -133,6 +133,7 @@ class Lowering:
         reason: Why it is another than was asked for, or ``""``.
         lower_ns, build_ns: How long passes and back end took.
         watched: How it runs while somebody observes; see `nodescope.engine.static.observed_run`.
+        given_up: Whether that failed, so that it runs as it was traced.
         place: Where the function is defined, if that is known.
     """
 
@@ -149,9 +150,9 @@ class Lowering:
     lower_ns: int = 0
     build_ns: int = 0
     watched: Any = None
+    given_up: bool = False
     place: SourceLocation | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _given_up: bool = False
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
         """The outputs of the plan, by position."""
@@ -173,16 +174,27 @@ class Lowering:
         self._give_up(fault)
         return arrays
 
+    def gives_up(self, error: BaseException, feeds: Sequence[Any]) -> bool:
+        """Whether only the compiled graph raises this; then the plan runs as traced from now on."""
+        if not isinstance(error, Exception) or isinstance(error, MemoryError):
+            return False
+        try:
+            self.plan.run(feeds)
+        except Exception:
+            return False  # the program's own
+        self._give_up(error)
+        return True
+
     def _give_up(self, error: Exception) -> None:
-        self._given_up, self.runner, self.watched = True, None, None
+        self.given_up, self.runner, self.watched = True, None, None
         self.reason = f"{type(error).__name__}: {error}"
         _warn(f"{self.name} runs as it was traced, because compilation failed: {self.reason}")
 
     def ready(self) -> Runner | None:
         """The runner, made now if need be; None if the plan runs as traced."""
-        if self.runner is None and not self._given_up and not self.wish.plain:
+        if self.runner is None and not self.given_up and not self.wish.plain:
             with self._lock:
-                if self.runner is None and not self._given_up:
+                if self.runner is None and not self.given_up:
                     self._prepare()
         return self.runner
 

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine import dispatch_mode
 from nodescope.engine.codegen.backend import Kernel, Runner, took
 from nodescope.engine.execution.replay import place
 from nodescope.engine.state import State, current
@@ -36,9 +37,17 @@ from nodescope.ops.op import Op
 from nodescope.passes.compile_events import events_of
 
 if TYPE_CHECKING:
+    from nodescope.engine.crosscheck.checker import CrossCheck
     from nodescope.engine.tracer import Tracer
 
 _uses = itertools.count(1)
+_cross_check: CrossCheck | None = None
+
+
+def set_cross_check(check: CrossCheck | None) -> None:
+    """Let every observed call of a compiled function be checked, or none."""
+    global _cross_check
+    _cross_check = check
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,11 @@ class Watched:
         """
         run = _Run(self, tracer, current(), self._nth(tracer))
         self.latest = run.key, run.base
-        return run.run(feeds)
+        results = run.run(feeds)
+        if _cross_check is not None:
+            arrays = [feed.data if feed.__class__ is Tensor else feed for feed in feeds]
+            _cross_check.call(self.lowering, run.graph, tracer.step, arrays)
+        return results
 
     def _nth(self, tracer: Tracer) -> int:
         """How many calls there were in this step before this one."""
@@ -158,11 +171,26 @@ def watched_of(
     lowering: Lowering, gradients: Mapping[int, int], forward: Lowering | None = None
 ) -> Watched | None:
     """How a lowering runs while somebody observes; None if it runs as it was traced."""
-    if lowering.watched is None and lowering.ready() is not None:
-        before = None if forward is None else forward.watched
-        lowering.watched = Watched(lowering, gradients, before)
+    if lowering.watched is None:
+        if lowering.ready() is not None:
+            before = None if forward is None else forward.watched
+            lowering.watched = Watched(lowering, gradients, before)
+        elif _cross_check is not None and lowering.given_up:
+            tracer = dispatch_mode.attending()
+            _cross_check.failed(lowering, 0 if tracer is None else tracer.step)
     observed: Watched | None = lowering.watched
     return observed
+
+
+def runs_as_traced(lowering: Lowering, error: BaseException, feeds: Sequence[Any]) -> bool:
+    """Whether an error of an observed call is the compiler's: it runs as traced from now on."""
+    runner = lowering.runner
+    if not lowering.gives_up(error, feeds):
+        return False
+    if _cross_check is not None and runner is not None:
+        tracer = dispatch_mode.attending()
+        _cross_check.raised(lowering, runner, 0 if tracer is None else tracer.step, feeds)
+    return True
 
 
 def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:

@@ -196,6 +196,26 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
           onClick={() => preferences.setTheme(preferences.theme() === "dark" ? "light" : "dark")}
         />
       </header>
+      <Show when={state.comparison()?.verdict}>
+        {(verdict) => (
+          <div class={`cmp-outcome ${verdict().outcome}`} data-testid="verdict" role="status">
+            <span class="cmp-outcome-text" title={printable(verdict().text, 10_000)}>
+              {printable(verdict().text, 1_000)}
+            </span>
+            <Show when={verdict().function !== ""}>
+              <button
+                type="button"
+                class="btn"
+                data-testid="show-verdict"
+                title="Select the node where the runs first differ"
+                onClick={() => state.showVerdict()}
+              >
+                Show
+              </button>
+            </Show>
+          </div>
+        )}
+      </Show>
       <Show
         when={state.problem() === ""}
         fallback={

@@ -24,6 +24,7 @@ import type {
   Graph,
   RunGraph,
   Stage,
+  Verdict,
 } from "@/wire/types.gen";
 
 export type CompareTab = "pair" | "nodes" | "kernels" | "passes";
@@ -54,6 +55,8 @@ export interface CompareState {
   readonly address: Accessor<CompareAddress>;
   /** Goes to the node with the next smaller error, from the largest on. */
   nextError(): void;
+  /** Goes to the first difference; without one that has a place, nothing happens. */
+  showVerdict(): void;
 }
 
 export function createCompare(first: CompareAddress): CompareState {
@@ -71,7 +74,21 @@ export function createCompare(first: CompareAddress): CompareState {
   );
   const sides = { eager: first.eager, compiled: first.compiled };
   const complain = (error: unknown): void => void setProblem(inWords(error));
-  get<Comparison>("compare", sides).then(setComparison, complain);
+  const showVerdict = (): void => {
+    const answer = comparison();
+    if (!answer?.verdict) return;
+    const place = placeOf(answer.verdict, answer.functions);
+    if (place === undefined) return;
+    setOwner(place.owner);
+    setStage(place.stage);
+    setPicked(place.picked);
+    setTab("pair");
+  };
+  get<Comparison>("compare", sides).then((answer) => {
+    setComparison(answer);
+    // Who asks for nothing in particular wants to see where the runs part.
+    if (first.owner === undefined && first.picked === undefined) showVerdict();
+  }, complain);
 
   const fn = createMemo(() => {
     const functions = comparison()?.functions ?? [];
@@ -176,6 +193,36 @@ export function createCompare(first: CompareAddress): CompareState {
       const next = ranked[(at + 1) % Math.max(1, ranked.length)];
       if (next !== undefined) pick({ side: "eager", id: next.node.eager });
     },
+    showVerdict,
+  };
+}
+
+/** Where a verdict points: the function, the stage of the pass, the node; undefined = nowhere. */
+export function placeOf(
+  verdict: Verdict,
+  functions: readonly ComparedFunction[],
+):
+  | {
+      readonly owner: string;
+      readonly stage: number | undefined;
+      readonly picked: Picked | undefined;
+    }
+  | undefined {
+  const fn = functions.find((candidate) => candidate.owner === verdict.function);
+  if (fn === undefined) return undefined;
+  const passes = new Set(verdict.rules.map((rule) => rule.split("/", 1)[0]));
+  const stage = fn.stages.findLastIndex((candidate) => passes.has(candidate.name));
+  const node = fn.nodes.find((candidate) => candidate.id === verdict.node);
+  return {
+    owner: fn.owner,
+    // A kernel is one of the graph that runs.
+    stage: stage < 0 || verdict.kernel > 0 ? undefined : stage,
+    picked:
+      node !== undefined && node.eager > 0
+        ? { side: "eager", id: node.eager }
+        : verdict.kernel > 0
+          ? { side: "compiled", id: verdict.kernel }
+          : undefined,
   };
 }
 

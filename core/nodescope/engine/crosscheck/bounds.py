@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.engine.crosscheck.values import quiet
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Scalar, call_of
 from nodescope.ops.control import constants_of
-from tests.conformance.graphs.running import quiet
 
 Array = np.ndarray[Any, Any]
 
@@ -58,8 +58,8 @@ class Range:
     nominal: Array
 
 
-def _room(node: Node, operands: Sequence[Any], result: Array) -> Array | float:
-    """The absolute bound of one node's result, per element."""
+def _room(node: Node, operands: Sequence[Any], result: Array) -> Any:
+    """The absolute bound of one node's result: an array, per element, or a number."""
     if result.dtype.kind != "f":
         return 0.0
     first = np.abs(np.spacing(np.abs(result)))
@@ -175,6 +175,7 @@ def _moved(
 
 
 def range_of(trials: list[Array]) -> Range:
+    """Where an output may lie, from what it was in each trial; the first is NumPy's own."""
     nominal, stacked = trials[0], np.stack(trials)
     if nominal.dtype.kind not in "f":
         edge = (stacked != nominal).any(0)

@@ -1,0 +1,342 @@
+"""The verdict of a comparison: whether the compiled run does what the program says, and if it does
+not, where and why it first differs.
+
+What the cross-check found of each call comes first: it compared every call with its trace, on the
+same inputs. Then the two runs are compared value by value, step after step, in the order in which
+the values are computed; the first value that differs although its operands agree is the answer.
+
+Invariant: one place makes the sentence that terminal, page and JSON show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from nodescope.compare.measure import Measure
+from nodescope.compare.sides import Sides
+from nodescope.compare.values import PairReader
+from nodescope.ir.differences import Amount, CrossChecked, Difference, DifferenceKind, FunctionCheck
+from nodescope.ir.graph import Node, SourceLocation
+from nodescope.record.compiled_functions import CompiledFunction
+from nodescope.telling import path_of
+
+Outcome = Literal["equal", "rounding", "differs", "unchecked"]
+"""``equal``: every bit. ``rounding``: within the bounds of how each kernel rounds. ``unchecked``:
+no call was checked and no value could be compared."""
+
+Cause = DifferenceKind | Literal["trace", "input", "end", "lowering", ""]
+"""As of `Difference.kind`. ``trace``: the traced graph does something else than the function.
+``input``: the runs gave it other numbers. ``end``: one run failed, or took fewer steps.
+``lowering``: a node of the compiled graph, of a recording whose calls were not checked."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a comparison comes to.
+
+    Attributes:
+        outcome: Whether the runs do the same.
+        text: One sentence for a person.
+        cause: Who is responsible; ``""`` without a difference.
+        function: The trace, as of `ComparedFunction.owner`; ``""`` if none is named.
+        step: The training step in which they first differ; None without a difference.
+        node, name: The traced node; 0 and ``""`` if none is named.
+        source: The line of that node.
+        kernel, kernel_name: The final node that computes it.
+        rules: Passes and rules that are responsible, as ``pass/rule``.
+        calls, steps: How many calls were checked, and training steps compared.
+    """
+
+    outcome: Outcome
+    text: str
+    cause: Cause = ""
+    function: str = ""
+    step: int | None = None
+    node: int = 0
+    name: str = ""
+    source: SourceLocation | None = None
+    kernel: int = 0
+    kernel_name: str = ""
+    rules: tuple[str, ...] = ()
+    calls: int = 0
+    steps: int = 0
+
+
+class _Place(NamedTuple):
+    """Where two runs first differ: a value of a traced node in a step."""
+
+    sides: Sides
+    node: Node
+    step: int
+    measure: Measure
+    outside: bool
+
+
+def verdict(
+    checked: CrossChecked | None,
+    all_sides: Sequence[Sides],
+    reader: PairReader,
+    notes: Sequence[str],
+) -> Verdict:
+    """The verdict of two recordings.
+
+    Args:
+        checked: What the cross-check found; None if no calls were checked.
+        all_sides: The compiled functions in both runs.
+        reader: The recordings.
+        notes: What is not the same about the runs as a whole, in sentences without full stops.
+    """
+    checks = checked.functions if checked is not None else ()
+    calls = sum(check.calls for check in checks)
+    found = [check for check in checks if check.difference is not None]
+    if found:
+        first = min(found, key=lambda check: check.difference.step if check.difference else 0)
+        return _of_check(first, all_sides, calls)
+    steps = sorted({step for sides in all_sides for step in reader.of_both(sides.steps)})
+    exact = all(check.exact for check in checks)
+    place = first_difference(all_sides, reader, steps, checked=bool(checks)) if exact else None
+    if place is not None:
+        return _of_place(place, checked=bool(checks), calls=calls, steps=len(steps))
+    if notes:
+        text = f"{'. '.join(notes)}."
+        return Verdict("differs", text, "end", calls=calls, steps=len(steps))
+    faults = [check for check in checks if check.fault]
+    if faults:
+        text = f"The calls of {faults[0].function} could not be checked: {faults[0].fault}."
+        return Verdict("unchecked", text, calls=calls, steps=len(steps))
+    if not calls and not steps:
+        return Verdict("unchecked", "No value of the two runs could be compared.")
+    return _agreed(checks, exact=exact, calls=calls, steps=len(steps))
+
+
+def first_difference(
+    all_sides: Sequence[Sides], reader: PairReader, steps: Iterable[int], *, checked: bool
+) -> _Place | None:
+    """The first value, step after step, that differs although its operands agree.
+
+    Elements are compared where both runs kept them, and statistics elsewhere.
+
+    Args:
+        all_sides: The compiled functions in both runs.
+        reader: The recordings.
+        steps: The training steps, in order.
+        checked: Whether each call did what was traced. Then what is inside of a function is only
+            looked at where its inputs or its results differ.
+    """
+    for step in steps:
+        for sides in all_sides:
+            if step not in sides.steps:
+                continue
+            nodes = sides.function.traced.nodes
+            if checked:
+                results = set(sides.function.traced.outputs)
+                edge = [n for n in nodes if n.is_leaf or not results.isdisjoint(n.outputs)]
+                if _in_step(sides, reader, step, edge) is None:
+                    continue
+            place = _in_step(sides, reader, step, nodes)
+            if place is not None:
+                return place
+    return None
+
+
+def _in_step(sides: Sides, reader: PairReader, step: int, nodes: Iterable[Node]) -> _Place | None:
+    others: set[int] = set()
+    first: _Place | None = None
+    for node in nodes:
+        for port, value in enumerate(node.outputs):
+            measure = reader.measure(sides.pair(node, port), step)
+            if measure.source == "none" or measure.equal:
+                continue
+            place = _Place(sides, node, step, measure, node.is_leaf)
+            if node.is_leaf or others.isdisjoint(node.inputs):
+                return place
+            first = first or place
+            others.add(value)
+    return first
+
+
+# ---------------------------------------------------------------- in words
+
+
+def _of_check(check: FunctionCheck, all_sides: Sequence[Sides], calls: int) -> Verdict:
+    difference = check.difference
+    assert difference is not None
+    owner = next(
+        (s.function.owner for s in all_sides if s.function.final.id == check.graph), check.function
+    )
+    return Verdict(
+        "differs",
+        _sentence(difference, owner, check.backend, all_sides),
+        difference.kind,
+        function=owner,
+        step=difference.step,
+        node=difference.node,
+        name=difference.name,
+        source=difference.source,
+        kernel=difference.kernel,
+        kernel_name=difference.kernel_name,
+        rules=difference.rules,
+        calls=calls,
+    )
+
+
+def _sentence(difference: Difference, owner: str, backend: str, all_sides: Sequence[Sides]) -> str:
+    if difference.kind == "compilation":
+        culprit = f"the pass {difference.rules[0]}" if difference.rules else "the compiler"
+        return (
+            f"{owner} is not compiled and runs as it was traced, because {culprit} failed: "
+            f"{difference.detail}"
+        )
+    when = f"from step {difference.step} on"
+    if not difference.step:
+        when = f"from call {difference.call} on"
+    where = _named(difference.name, difference.source)
+    rules = _listed(difference.rules)
+    amount = _amount(difference.amount)
+    detail = f" ({difference.detail})" if difference.detail else ""
+    kernel = _kernel(difference, all_sides)
+    if difference.kind == "rewrite":
+        what = f"after {rules or 'the passes'}, {where or 'a value'} no longer is as traced"
+    elif difference.kind == "kernel":
+        what = f"{kernel} of the back end {backend} computes {where or 'a value'} wrongly"
+    elif difference.kind == "plan":
+        what = f"the plan of the back end {backend} computes {where or 'a value'} wrongly"
+        if kernel:
+            what += f" in {kernel}, which is right alone"
+    elif difference.kind == "memory":
+        what = f"{where or 'a result'} has no memory of its own"
+    elif difference.kind == "order":
+        what = f"{where} does not happen in its traced order"
+    else:
+        what = f"the provenance of {where or kernel or 'a node'} is wrong"
+    if rules and difference.kind not in ("rewrite", "kernel"):
+        what += f", by {rules}"
+    return f"{owner} differs {when}: {what}{detail}{amount}."
+
+
+def _of_place(place: _Place, *, checked: bool, calls: int, steps: int) -> Verdict:
+    function, node = place.sides.function, place.node
+    fate = next((f for f in function.compiled.fates if f.node == node.id), None)
+    kernel = place.sides.kernel_of(node)
+    where = _named(node.name, node.source)
+    amount = _measured(place.measure)
+    cause: Cause
+    rules: tuple[str, ...] = ()
+    if place.outside:
+        cause = "input"
+        text = (
+            f"{function.owner} is given other numbers from step {place.step} on: its input "
+            f"{where} differs{amount}; the cause is outside of compiled functions, such as a "
+            "generator without a seed"
+        )
+    elif checked:
+        cause = "trace"
+        text = (
+            f"{function.owner} differs from step {place.step} on: {where} differs from the "
+            f"eager run{amount}, although it is what was traced; the function depends on "
+            "something that was fixed while it was traced"
+        )
+    else:
+        cause = "lowering"
+        rules = fate.by if fate is not None else ()
+        by = f", after {_listed(rules)}" if rules else ""
+        inside = f" in {_kernel_words(function, kernel)}" if kernel is not None else ""
+        text = (
+            f"{function.owner} differs from step {place.step} on: {where} differs from the "
+            f"eager run{inside}{by}{amount}"
+        )
+    return Verdict(
+        "differs",
+        f"{text}.",
+        cause,
+        function=function.owner,
+        step=place.step,
+        node=node.id,
+        name=node.name,
+        source=node.source,
+        kernel=kernel.id if kernel is not None else 0,
+        kernel_name=kernel.name if kernel is not None else "",
+        rules=rules,
+        calls=calls,
+        steps=steps,
+    )
+
+
+def _agreed(checks: Sequence[FunctionCheck], *, exact: bool, calls: int, steps: int) -> Verdict:
+    compared = f"the values of {_count(steps, 'step')}"
+    if not checks:
+        text = f"No difference in {compared}; the calls were not checked one by one."
+        return Verdict("equal", text, steps=steps)
+    if exact:
+        text = (
+            f"No difference: {_count(calls, 'call')} of compiled functions gave what was traced, "
+            f"bit for bit, and {compared} are those of the eager run."
+        )
+        return Verdict("equal", text, calls=calls, steps=steps)
+    backends = ", ".join(sorted({check.backend for check in checks if not check.exact}))
+    text = (
+        f"No difference but rounding: in {_count(calls, 'call')} of compiled functions each kernel "
+        f"of the back end {backends} stays within the bounds of how it may round."
+    )
+    return Verdict("rounding", text, calls=calls, steps=steps)
+
+
+def _named(name: str, source: SourceLocation | None) -> str:
+    at = f" ({path_of(source.file).name}:{source.line})" if source is not None else ""
+    return f"{name}{at}" if name else ""
+
+
+def _listed(rules: Sequence[str]) -> str:
+    """Rules in words: ``the rule add_zero of the pass simplify``."""
+    words = []
+    for rule in dict.fromkeys(rules):
+        name, _, of = rule.partition("/")
+        words.append(f"the rule {of} of the pass {name}" if of else f"the pass {name}")
+    return " and ".join(words)
+
+
+def _kernel(difference: Difference, all_sides: Sequence[Sides]) -> str:
+    if not difference.kernel_name:
+        return ""
+    for sides in all_sides:
+        for node in sides.function.final.nodes:
+            if node.id == difference.kernel and node.name == difference.kernel_name:
+                return _kernel_words(sides.function, node)
+    return f"the kernel {difference.kernel_name}"
+
+
+def _kernel_words(function: CompiledFunction, kernel: Node) -> str:
+    names: Mapping[int, str] = {n.id: n.name for n in function.traced.nodes if not n.is_leaf}
+    covers = [names[i] for i in kernel.origin if i in names]
+    if len(covers) < 2:
+        return f"the kernel {kernel.name}"
+    shown = ", ".join(covers[:4]) + (f" and {len(covers) - 4} more" if len(covers) > 4 else "")
+    return f"the kernel {kernel.name} ({shown})"
+
+
+def _amount(amount: Amount | None) -> str:
+    if amount is None or not amount.differing:
+        return ""
+    verb = "differs" if amount.differing == 1 else "differ"
+    of = f"{amount.differing:,} of {_count(amount.elements, 'element')} {verb}"
+    by = f", by up to {amount.max_abs:.3g}" if amount.max_abs else ""
+    at = f" at [{', '.join(map(str, amount.at))}]" if amount.at else ""
+    return f": {of}{by}, {amount.actual} instead of {amount.expected}{at}"
+
+
+def _measured(measure: Measure) -> str:
+    parts = []
+    if measure.mismatched is not None and measure.elements:
+        parts.append(f"{measure.mismatched:.2g} of its elements beyond the tolerance")
+    if measure.max_abs:
+        what = "by up to" if measure.source == "arrays" else "its statistics by"
+        parts.append(f"{what} {measure.max_abs:.3g}")
+    if measure.nan[0] != measure.nan[1]:
+        parts.append(f"NaN {measure.nan[0]} → {measure.nan[1]}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

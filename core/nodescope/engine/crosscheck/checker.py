@@ -1,0 +1,410 @@
+"""Cross-check of calls: runs each call as it was traced and as it runs unobserved, and compares.
+
+Invariant: the program's arrays are only read; a fault in here ends the check of that function, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.engine.codegen import backend as backends
+from nodescope.engine.codegen.backend import Runner
+from nodescope.engine.crosscheck.kernels import (
+    WrongKernel,
+    kernels_in_turn,
+    wrong_alone,
+    wrong_in_plan,
+)
+from nodescope.engine.crosscheck.rewrites import (
+    Blamed,
+    blamed_rewrite,
+    broken_order,
+    failing_pass,
+    lost_origin,
+    merged_recomputation,
+    wrong_stand_in,
+)
+from nodescope.engine.crosscheck.values import every_value, quiet, same
+from nodescope.engine.static.lowering import Lowering
+from nodescope.ir.differences import (
+    Amount,
+    CrossChecked,
+    Difference,
+    DifferenceKind,
+    FunctionCheck,
+)
+from nodescope.ir.graph import Node, TensorSpec
+from nodescope.passes.pipeline import LoweringOptions
+from nodescope.telling import last_line
+
+# A plan is made while its first run is observed: the second one is what runs from then on.
+_FIRST: Final = 2
+# Kernels of a back end that is not exact are compared one by one in so many calls, then the run.
+_ONE_BY_ONE: Final = 3
+
+
+class CrossCheck:
+    """The checks of one run. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._functions: dict[int, _Function] = {}
+
+    def call(self, lowering: Lowering, graph: int, step: int, feeds: Sequence[Any]) -> None:
+        """Check a call that has been observed.
+
+        Args:
+            lowering: What was called.
+            graph: The run's id of its graph.
+            step: The training step.
+            feeds: What it was given: arrays, and Python floats.
+        """
+        with self._lock:
+            function = self._functions.setdefault(id(lowering), _Function(lowering, graph))
+            function.call(step, feeds)
+
+    def failed(self, lowering: Lowering, step: int) -> None:
+        """A function that runs as it was traced, because it could not be compiled."""
+        with self._lock:
+            function = self._functions.setdefault(id(lowering), _Function(lowering, 0))
+            function.failed(step)
+
+    def raised(self, lowering: Lowering, runner: Runner, step: int, feeds: Sequence[Any]) -> None:
+        """A call of which only the compiled graph raised an error."""
+        with self._lock:
+            function = self._functions.setdefault(id(lowering), _Function(lowering, 0))
+            function.raised(runner, step, feeds)
+
+    def report(self) -> CrossChecked:
+        """What was found so far."""
+        with self._lock:
+            return CrossChecked(tuple(function.report() for function in self._functions.values()))
+
+
+class _Function:
+    """One trace, and what was found of it."""
+
+    def __init__(self, lowering: Lowering, graph: int) -> None:
+        self._lowering, self._graph = lowering, graph
+        self._calls = self._step = 0
+        self._difference: Difference | None = None
+        self._fault = ""
+        self._earlier: list[tuple[weakref.ref[Any], Any]] = []
+
+    def report(self) -> FunctionCheck:
+        lowering = self._lowering
+        exact = not lowering.backend or backends.get(lowering.backend).exact
+        return FunctionCheck(
+            lowering.name,
+            self._graph,
+            lowering.backend,
+            exact,
+            self._calls,
+            self._difference,
+            self._fault,
+        )
+
+    def failed(self, step: int) -> None:
+        self._calls += 1
+        self._step = step
+        if self._difference is None:
+            lowering = self._lowering
+            options = LoweringOptions(
+                unsafe=lowering.wish.unsafe, memory_bytes=lowering.wish.memory_bytes,
+                backend=lowering.wish.wanted(),
+            )  # fmt: skip
+            rules = failing_pass(
+                lowering.traced, lowering.arrays, lowering.wish.passes, options, lowering.reason
+            )
+            self._found("compilation", rules=rules, detail=lowering.reason)
+
+    def call(self, step: int, feeds: Sequence[Any]) -> None:
+        self._calls += 1
+        self._step = step
+        if self._difference is None and not self._fault:
+            try:
+                self._check(list(feeds))
+            except Exception as error:  # the program's own errors have been raised before
+                self._fault = last_line(error)
+
+    def raised(self, runner: Runner, step: int, feeds: Sequence[Any]) -> None:
+        self._calls += 1
+        self._step = step
+        if self._difference is None:
+            try:
+                self._raised(list(feeds), runner, self._lowering.reason)
+            except Exception:
+                self._found("compilation", detail=self._lowering.reason)
+
+    # One call
+
+    def _check(self, feeds: list[Any]) -> None:
+        lowering = self._lowering
+        lowered, runner = lowering.lowered, lowering.runner
+        assert lowered is not None
+        assert runner is not None
+        before = [np.array(feed, copy=True) for feed in feeds]
+        with quiet():
+            expected = lowering.plan.run(feeds)
+            lost = self._overwritten()
+            results: list[Any] = []
+            for _ in range(_FIRST if self._calls == 1 else 1):
+                try:
+                    results = runner.run(list(feeds))
+                except Exception as error:
+                    return self._raised(feeds, runner, last_line(error))
+        lost = lost or self._overwritten()
+        if lost:
+            return self._found("memory", detail=lost)
+        for value, feed, then in zip(lowered.graph.inputs, feeds, before, strict=True):
+            if isinstance(feed, np.ndarray) and not same(feed, then):
+                return self._of_value("memory", value, then, feed, "its input is written to")
+        self._earlier = [
+            (weakref.ref(result), np.array(result, copy=True))
+            for result in results if isinstance(result, np.ndarray)
+        ]  # fmt: skip
+        unsafe = bool(lowering.wish.unsafe)
+        exact = backends.get(lowering.backend).exact and not unsafe
+        first = self._calls == 1
+        if exact:
+            differs = _others(results, expected)
+        else:
+            differs = self._calls <= _ONE_BY_ONE or _far(results, expected)
+        if differs or first:
+            self._locate(feeds, expected, results, unsafe=unsafe)
+        if first and self._difference is None:
+            self._structure(feeds, expected, results)
+        return None
+
+    def _locate(
+        self, feeds: list[Any], expected: list[Any], results: list[Any], *, unsafe: bool
+    ) -> None:
+        """Who is responsible for a difference, if there is one."""
+        lowering = self._lowering
+        lowered, runner = lowering.lowered, lowering.runner
+        assert lowered is not None
+        assert runner is not None
+        final, values = every_value(lowered.graph, lowered.arrays, feeds)
+        plain = expected[: len(final)]
+        if not unsafe and _others(final, plain):
+            traced = every_value(lowering.traced, lowering.arrays, feeds)[1]
+            blamed = blamed_rewrite(lowered, lowering.arrays, feeds, traced)
+            return self._blame(blamed or Blamed(None, (), *_first_pair(final, plain)))
+        backend = backends.get(lowering.backend)
+        wrong = wrong_alone(lowered, backend, runner, values)
+        if wrong is None:
+            alone, in_turn = kernels_in_turn(lowered, runner, feeds)
+            if _others(results, alone):
+                wrong = wrong_in_plan(lowered, backend, feeds, in_turn)
+                if wrong is None:
+                    return self._output(results, alone)
+        if wrong is not None:
+            return self._kernel(wrong)
+        return None
+
+    def _structure(self, feeds: list[Any], expected: list[Any], results: list[Any]) -> None:
+        """What shows in no value: shared memory, order, and which value stands for which."""
+        lowered = self._lowering.lowered
+        assert lowered is not None
+        shared = self._shared(feeds, expected, results)
+        if shared:
+            return self._found("memory", *shared)
+        broken = broken_order(lowered) or merged_recomputation(lowered)
+        if broken is not None:
+            node, detail, rules = broken
+            return self._found("order", node, rules=rules, detail=detail)
+        lost = lost_origin(lowered)
+        if lost is not None:
+            return self._found(
+                "provenance", kernel=lost, detail="it does not say which nodes it comes from"
+            )
+        if not self._lowering.wish.unsafe:
+            traced = every_value(self._lowering.traced, self._lowering.arrays, feeds)[1]
+            final = every_value(lowered.graph, lowered.arrays, feeds)[1]
+            wrong = wrong_stand_in(lowered, traced, final)
+            if wrong is not None:
+                return self._found(
+                    "provenance", wrong.node, rules=wrong.rules,
+                    amount=amount_of(wrong.expected, wrong.actual),
+                    detail="another value is said to stand for it",
+                )  # fmt: skip
+        return None
+
+    def _overwritten(self) -> str:
+        """Which result of the call before has been written to, in words."""
+        for i, (reference, before) in enumerate(self._earlier):
+            result = reference()
+            if result is not None and not same(result, before):
+                return f"result {i} of the call before was overwritten"
+        return ""
+
+    def _shared(
+        self, feeds: list[Any], expected: list[Any], results: list[Any]
+    ) -> tuple[Node | None, Node | None, tuple[str, ...], None, str] | None:
+        """Results that share memory with what they do not as traced."""
+        lowered = self._lowering.lowered
+        assert lowered is not None
+        arrays = [item for item in (*feeds, *lowered.arrays.values()) if _is_array(item)]
+        for i, (now, then) in enumerate(zip(results, expected, strict=False)):
+            if any(_share(now, item) and not _share(then, item) for item in arrays):
+                return *self._makers(i), ("own",), None, f"result {i} shares memory with an input"
+        for i, j in combinations(range(min(len(results), len(expected))), 2):
+            if _share(results[i], results[j]) and not _share(expected[i], expected[j]):
+                return *self._makers(i), ("own",), None, f"results {i} and {j} share memory"
+        return None
+
+    # What is found
+
+    def _raised(self, feeds: list[Any], runner: Runner, error: str) -> None:
+        """The compiled graph raises what the trace does not."""
+        lowering = self._lowering
+        lowered = lowering.lowered
+        assert lowered is not None
+        try:
+            values = every_value(lowered.graph, lowered.arrays, feeds)[1]
+        except Exception:
+            traced = every_value(lowering.traced, lowering.arrays, feeds)[1]
+            blamed = blamed_rewrite(lowered, lowering.arrays, feeds, traced)
+            return self._blame(blamed or Blamed(None, ()), f"it raises {error}")
+        backend = backends.get(lowering.backend)
+        wrong = wrong_alone(lowered, backend, runner, values)
+        wrong = wrong or wrong_in_plan(lowered, backend, feeds, values)
+        if wrong is not None:
+            return self._kernel(wrong)
+        return self._found("plan", detail=f"it raises {error}")
+
+    def _blame(self, blamed: Blamed, detail: str = "") -> None:
+        amount = amount_of(blamed.expected, blamed.actual)
+        self._found("rewrite", blamed.node, rules=blamed.rules, amount=amount, detail=detail)
+
+    def _kernel(self, wrong: WrongKernel) -> None:
+        kind: DifferenceKind = "kernel" if wrong.alone else "plan"
+        amount = amount_of(wrong.expected, wrong.actual)
+        detail = f"it raises {wrong.error}" if wrong.error else ""
+        self._found(kind, self._traced(wrong), wrong.node, amount=amount, detail=detail)
+
+    def _output(self, results: list[Any], alone: list[Any]) -> None:
+        """Only the plan as a whole is wrong: the first of its outputs that is, and its kernel."""
+        for i, (now, then) in enumerate(zip(results, alone, strict=True)):
+            if not same(now, np.asarray(then)):
+                traced, kernel = self._makers(i)
+                return self._found("plan", traced, kernel, amount=amount_of(then, now))
+        return None
+
+    def _of_value(
+        self, kind: DifferenceKind, value: int, expected: Any, actual: Any, detail: str
+    ) -> None:
+        nodes = self._lowering.traced.nodes
+        node = next((node for node in nodes if value in node.outputs), None)
+        self._found(kind, node, amount=amount_of(expected, actual), detail=detail)
+
+    def _makers(self, output: int) -> tuple[Node | None, Node | None]:
+        """The traced and the final node that make an output."""
+        lowered = self._lowering.lowered
+        assert lowered is not None
+        value = lowered.graph.outputs[output]
+        kernel = next((node for node in lowered.graph.nodes if value in node.outputs), None)
+        made = lowered.traced.outputs[output]
+        traced = next((node for node in lowered.traced.nodes if made in node.outputs), None)
+        return traced, kernel
+
+    def _traced(self, wrong: WrongKernel) -> Node | None:
+        """The traced node that a kernel computes wrongly; else the one that it ends with."""
+        lowered = self._lowering.lowered
+        assert lowered is not None
+        if wrong.member is not None:
+            for node in lowered.traced.nodes:
+                inside = map(lowered.provenance.kernel, node.outputs)
+                if any(value is not None and value[1] in wrong.member.outputs for value in inside):
+                    return node
+        origin = set(wrong.node.origin)
+        return next((n for n in reversed(lowered.traced.nodes) if n.id in origin), None)
+
+    def _found(
+        self, kind: DifferenceKind, node: Node | None = None, kernel: Node | None = None,
+        rules: tuple[str, ...] = (), amount: Amount | None = None, detail: str = "",
+    ) -> None:  # fmt: skip
+        self._difference = Difference(
+            kind, self._step, self._calls,
+            node=node.id if node else 0, name=node.name if node else "",
+            op=node.op if node else "", source=node.source if node else None,
+            kernel=kernel.id if kernel else 0, kernel_name=kernel.name if kernel else "",
+            rules=rules, amount=amount, detail=detail,
+        )  # fmt: skip
+        self._earlier = []
+
+
+def amount_of(expected: Any, actual: Any) -> Amount | None:
+    """How much of an array differs; None if one is missing."""
+    if expected is None or actual is None:
+        return None
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
+        then, now = (str(TensorSpec(a.shape, a.dtype.name)) for a in (expected, actual))
+        return Amount(expected.size, expected.size, None, then, now)
+    a, b = np.atleast_1d(expected), np.atleast_1d(actual)
+    with quiet():
+        other = (a != b) & ~((a != a) & (b != b))
+        if a.dtype.kind in "fc" and a.dtype == b.dtype:
+            other |= (a == b) & (np.signbit(a.real) != np.signbit(b.real))
+        if not other.any():
+            return Amount(a.size, 0)
+        largest = None
+        if a.dtype.kind in "biufc":
+            wide = np.complex128 if a.dtype.kind == "c" else np.float64
+            error = np.abs(a.astype(wide) - b.astype(wide))
+            finite = error[np.isfinite(error) & other]
+            largest = min(float(finite.max()), np.finfo(np.float64).max) if finite.size else None
+        at = tuple(int(axis[0]) for axis in np.nonzero(other))
+    index = at if expected.shape else ()
+    return Amount(a.size, int(other.sum()), largest, str(a[at]), str(b[at]), index)
+
+
+def _others(results: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return any(
+        not same(np.asarray(now), np.asarray(then))
+        for now, then in zip(results, expected, strict=False)
+    )
+
+
+def _first_pair(results: Sequence[Any], expected: Sequence[Any]) -> tuple[Any, Any]:
+    for now, then in zip(results, expected, strict=False):
+        if not same(np.asarray(now), np.asarray(then)):
+            return then, now
+    return None, None
+
+
+def _far(results: Sequence[Any], expected: Sequence[Any]) -> bool:
+    """Whether results differ by more than what the order of sums can explain at a glance."""
+    for now, then in zip(results, expected, strict=False):
+        a, b = np.asarray(then), np.asarray(now)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return True
+        if a.dtype.kind not in "fc":
+            if not np.array_equal(a, b):
+                return True
+            continue
+        tolerance = 64 * float(np.finfo(a.dtype).eps)
+        scale = float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0))
+        with quiet():
+            if not np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+                return True
+    return False
+
+
+def _is_array(item: Any) -> bool:
+    return isinstance(item, np.ndarray)
+
+
+def _share(first: Any, other: Any) -> bool:
+    return _is_array(first) and _is_array(other) and bool(np.may_share_memory(first, other))
+
+
+_Values = Mapping[int, Any]

@@ -1,0 +1,182 @@
+"""Which kernel of a back end, or which part of its plan, computes something else than its nodes.
+
+A kernel is run alone, as the back end gives it and as a plan of this one node, on the operands that
+NumPy gives it. If all kernels are right alone, the plan is at fault: its shortest beginning that
+gives a wrong value ends with the first kernel that shows it.
+
+Invariant: only reads graphs, and runs them. Kernels of back ends that are not exact may differ by
+the bounds of their rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from nodescope.engine.codegen.backend import Backend, Kernel, Runner
+from nodescope.engine.crosscheck.bounds import outside, ranges
+from nodescope.engine.crosscheck.values import every_value, quiet, same
+from nodescope.ir.graph import GIVEN, Graph, Node
+from nodescope.ops.control import constants_of
+from nodescope.ops.plan import needed
+from nodescope.passes.pipeline import Lowered
+
+Values = Mapping[int, Any]
+
+
+class WrongKernel(NamedTuple):
+    """A kernel and one of its outputs; an error in its place if it raises one.
+
+    Attributes:
+        alone: It is wrong by itself, whatever runs around it.
+        member: Of the nodes that it runs as one, the first that is wrong by itself; None if it has
+            none, or if all of them are right.
+    """
+
+    node: Node
+    alone: bool
+    expected: Any = None
+    actual: Any = None
+    error: str = ""
+    member: Node | None = None
+
+
+def kernels_in_turn(
+    lowered: Lowered, runner: Runner, feeds: Sequence[Any]
+) -> tuple[list[Any], Values]:
+    """What the graph gives kernel by kernel, as the observed run does, and every value."""
+    values: dict[int, Any] = dict(lowered.arrays)
+    values.update(zip(lowered.graph.inputs, feeds, strict=True))
+    for node in _computing(lowered.graph):
+        with quiet():
+            results = runner.kernels[node.id](*(values[value] for value in node.inputs))
+        values.update(zip(node.outputs, results, strict=True))
+    return [values[value] for value in lowered.graph.outputs], values
+
+
+def wrong_alone(
+    lowered: Lowered, backend: Backend, runner: Runner, values: Values
+) -> WrongKernel | None:
+    """The first kernel that gives something else than NumPy on the same operands.
+
+    Args:
+        lowered: The graph that runs.
+        backend: Which made the runner.
+        runner: What runs the graph.
+        values: Every value that the kernels take.
+    """
+    for node in _computing(lowered.graph):
+        operands = [values[value] for value in node.inputs]
+        for kernel in (runner.kernels[node.id], _planned(lowered, backend, node)):
+            wrong = _wrong(lowered.graph, node, operands, kernel, exact=backend.exact)
+            if wrong is not None:
+                return wrong._replace(member=_wrong_member(lowered, backend, node, operands))
+    return None
+
+
+def _wrong_member(
+    lowered: Lowered, backend: Backend, kernel: Node, operands: Sequence[Any]
+) -> Node | None:
+    """The first node of a kernel's body that a plan of its own computes wrongly."""
+    if kernel.op != "fused":
+        return None
+    body: Graph = kernel.attrs["body"]
+    values = every_value(body, constants_of(body), operands)[1]
+    for node in _computing(body):
+        taken = [values[value] for value in node.inputs]
+        try:
+            planned = _planned(lowered, backend, node, body)
+        except Exception:
+            continue
+        if _wrong(body, node, taken, planned, exact=backend.exact) is not None:
+            return node
+    return None
+
+
+def _wrong(
+    graph: Graph, node: Node, operands: Sequence[Any], kernel: Kernel, *, exact: bool
+) -> WrongKernel | None:
+    """How a kernel differs from NumPy; None if it does not, or within the bounds of rounding."""
+    if node.op == "fused":
+        body: Graph = node.attrs["body"]
+        expected = every_value(body, constants_of(body), operands)[0]
+    else:
+        alone = _alone(graph, node)
+        fed = dict(zip(node.inputs, operands, strict=True))
+        expected = every_value(alone, {}, [fed[value] for value in alone.inputs])[0]
+    try:
+        with quiet():
+            actual = kernel(*operands)
+    except Exception as error:
+        return WrongKernel(node, True, error=f"{type(error).__name__}: {error}")
+    if len(actual) != len(expected):
+        return WrongKernel(node, True, error=f"it gives {len(actual)} values, not {len(expected)}")
+    wrong = [not same(now, then) for now, then in zip(actual, expected, strict=True)]
+    if any(wrong) and not exact:
+        rooms = ranges(node.attrs["body"] if node.op == "fused" else node, operands)
+        wrong = [
+            other and bool(outside(np.asarray(now), room))
+            for other, now, room in zip(wrong, actual, rooms, strict=True)
+        ]
+    for other, now, then in zip(wrong, actual, expected, strict=True):
+        if other:
+            return WrongKernel(node, True, then, now)
+    return None
+
+
+def wrong_in_plan(
+    lowered: Lowered, backend: Backend, feeds: Sequence[Any], values: Values
+) -> WrongKernel | None:
+    """The kernel that ends the shortest beginning of the plan which gives a wrong value."""
+    for node in _computing(lowered.graph):
+        graph = msgspec.structs.replace(lowered.graph, outputs=node.outputs)
+        kept = {node_.id for node_ in needed(graph, graph.outputs, graph.inputs)}
+        nodes = tuple(n for n in graph.nodes if n.id in kept or n.is_leaf)
+        shorter = _part(lowered, msgspec.structs.replace(graph, nodes=nodes), lowered.arrays)
+        try:
+            runner = backend.build(shorter)
+            for _ in range(2):
+                with quiet():
+                    results = runner.run(list(feeds))
+                for value, now in zip(node.outputs, results, strict=True):
+                    if not same(now, np.asarray(values[value])):
+                        return WrongKernel(node, False, values[value], now)
+        except Exception as error:
+            return WrongKernel(node, False, error=f"{type(error).__name__}: {error}")
+    return None
+
+
+def _planned(lowered: Lowered, backend: Backend, node: Node, within: Graph | None = None) -> Kernel:
+    """A plan of one node. It is run twice: back ends may observe the first run to make the plan."""
+    graph = _alone(lowered.graph if within is None else within, node)
+    runner = backend.build(_part(lowered, graph, {}))
+    ports = [node.inputs.index(value) for value in graph.inputs]
+
+    def kernel(*arrays: Any) -> tuple[Any, ...]:
+        runner.run([arrays[port] for port in ports])
+        return tuple(runner.run([arrays[port] for port in ports]))
+
+    return kernel
+
+
+def _part(lowered: Lowered, graph: Graph, arrays: Mapping[int, Any]) -> Lowered:
+    """A part of a lowered graph, to be built."""
+    return Lowered(graph, graph, arrays, (), lowered.options)
+
+
+def _alone(graph: Graph, node: Node) -> Graph:
+    """A graph of one node, whose operands are fed."""
+    inputs = tuple(dict.fromkeys(node.inputs))
+    used = {*inputs, *node.outputs}
+    return Graph(
+        id=graph.id, kind=graph.kind, inputs=inputs, outputs=node.outputs,
+        nodes=(msgspec.structs.replace(node, control_inputs=()),),
+        values=tuple(value for value in graph.values if value.id in used),
+    )  # fmt: skip
+
+
+def _computing(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if node.op not in GIVEN)

@@ -1,0 +1,59 @@
+"""A program with a fault in its compiler: ``nodescope compare program.py FAULT CASE``.
+
+It plays a case's graph in a compiled function, some steps long. `nodescope compare` is to name the
+fault; it bites only where functions are compiled.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).resolve().parents[3])
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import nodescope as ns  # noqa: E402
+from tests.conformance.graphs.networks import played  # noqa: E402
+from tests.conformance.planted import PLANTED, all_planted  # noqa: E402
+from tests.conformance.planted.detectors import BACKENDS, cases, small_tiles  # noqa: E402
+
+STEPS = 4
+
+
+def main(name: str, case_name: str) -> None:
+    """Run the case with the fault planted; with the name ``none``, without one."""
+    case = next(case for case in cases() if case.name == case_name)
+    backend = "numpy"
+    patch = pytest.MonkeyPatch()
+    if name != "none":
+        all_planted()
+        fault = PLANTED.get(name)
+        backend = BACKENDS[fault.found_by]
+        if fault.found_by == "tiles":
+            small_tiles(patch)
+        fault.plant(patch)
+
+    @ns.compile(backend=backend)
+    def play(*given):
+        if name == "cse_recomputed":
+            return recomputed(given[0])
+        with np.errstate(all="ignore"):
+            return played(case, list(given))
+
+    feeds = [ns.tensor(feed) if isinstance(feed, np.ndarray) else feed for feed in case.feeds]
+    for _ in ns.steps(range(STEPS)):
+        play(*feeds)
+        if name == "one_layout":  # the same in another layout
+            feeds = [ns.tensor(feed.numpy().T.copy()).T for feed in feeds]
+
+
+def recomputed(x):
+    """A gradient for which part of the forward pass is computed again."""
+    part = ns.checkpoint(lambda y: ns.tanh(ns.tanh(y)))
+    return ns.grad(lambda y: ns.sum(part(y) * part(y)))(x)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

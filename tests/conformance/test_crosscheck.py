@@ -1,0 +1,163 @@
+"""The cross-check: no alarm without a fault, and each planted fault is named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nodescope.engine.crosscheck.checker import CrossCheck
+from nodescope.engine.static.lowering import Lowering, Wish
+from nodescope.ir.differences import FunctionCheck
+from nodescope.ops.plan import Plan
+from tests.conformance.graphs.making import Case
+from tests.conformance.planted import all_planted
+from tests.conformance.planted.detectors import BACKENDS, cases, small_tiles, usable
+from tests.parts import in_parts
+
+RANDOM = 30
+NAMED: dict[str, tuple[str, str, str]] = {
+    "nan_lost": ("rows", "kernel", "max"),
+    "relu_nan": ("rows", "kernel", "relu"),
+    "softmax_axis": ("rows", "kernel", "softmax"),
+    "strong_scalar": ("neutral_numbers", "kernel", "add"),
+    "operand_forgotten": ("diamond", "plan", "subtract"),
+    "views_forgotten": ("held", "plan", "add_4"),
+    "stale_offset": ("twins", "plan", "divmod"),
+    "results_in_arena": ("neutral_numbers", "plan", "add"),
+    "one_layout": ("copies", "plan", "sum_5"),
+    "shared_buffers": ("neutral_numbers", "plan", ""),
+    "tail": ("rows", "plan", "elementwise"),
+    "tile_overlap": ("seed 16", "kernel", "elementwise"),
+    "c_nan_lost": ("rows", "kernel", "max"),
+    "c_where": ("strong_numbers", "kernel", "elementwise"),
+    "c_ulps": ("again", "kernel", "tanh"),
+    "c_contraction": ("exact", "kernel", "elementwise"),
+    "c_start": ("rows", "kernel", "max_2"),
+    "c_reduced_nan": ("rows", "kernel", "max_2"),
+    "c_literal": ("exact", "kernel", "elementwise"),
+    "range_too_short": ("turned", "plan", "matmul_1"),
+    "c_axes": ("orders", "kernel", "transpose"),
+    "add_zero": ("neutral_numbers", "rewrite", "simplify/add_zero"),
+    "multiply_zero": ("neutral_numbers", "rewrite", "simplify/multiply_zero"),
+    "subtract_self": ("itself", "rewrite", "simplify/subtract_self"),
+    "divide_self": ("itself", "rewrite", "simplify/divide_self"),
+    "sign_of_zero": ("neutral_numbers", "rewrite", "simplify/add_negative_zero"),
+    "double_cast": ("casts", "rewrite", "simplify/astype_back"),
+    "wrong_axis": ("orders", "rewrite", "simplify/flip_twice"),
+    "any_reciprocal": ("strong_numbers", "rewrite", "strength/divide_power_of_two"),
+    "scalar_side": ("chain", "rewrite", "strength/reciprocal"),
+    "wrong_permutation": ("orders", "compilation", "reshape"),
+    "through_transpose": ("orders", "rewrite", "reshape/two_shapes"),
+    "layouts_forgotten": ("copies", "rewrite", "simplify/copy"),
+    "cse_attributes": ("neutral_numbers", "rewrite", "cse/same"),
+    "cse_recomputed": ("again", "order", "cse/same"),
+    "cse_waiting": ("waiting", "order", "cse"),
+    "cse_sign_of_zero": ("neutral_numbers", "rewrite", "cse/same"),
+    "cse_kinds": ("twins", "compilation", "cse"),
+    "cse_turned": ("twins", "rewrite", "cse/turned"),
+    "cse_outputs": ("twins", "rewrite", "cse/same"),
+    "fold_precision": ("constants", "rewrite", "fold/constant"),
+    "fold_dtype": ("itself", "compilation", "fold"),
+    "dce_output": ("neutral_numbers", "compilation", "dce"),
+    "dce_waited_for": ("waiting", "order", "dce/unused"),
+    "effects_merge": ("waiting", "order", "cse/same"),
+    "no_order": ("neutral_numbers", "compilation", "simplify"),
+    "schedule_waits": ("waiting", "order", "schedule"),
+    "fusion_cycle": ("diamond", "compilation", "fuse"),
+    "fusion_output": ("twins", "compilation", "fuse"),
+    "fusion_inputs": ("twins", "rewrite", "fuse/reduction"),
+    "fusion_order": ("casts", "rewrite", "fuse"),
+    "not_own": ("neutral_numbers", "memory", "own"),
+    "stand_in": ("neutral_numbers", "provenance", "simplify/add_negative_zero"),
+    "no_origin": ("neutral_numbers", "provenance", "copy"),
+    "redirect": ("orders", "compilation", "simplify"),
+}
+"""By planted fault: the case on which it shows, its kind, and the rule, pass or kernel to name."""
+LATER = ("one_layout", "shared_buffers")
+"""They show in the second call."""
+FAULTS = {item.name: item for item in all_planted() if usable(item.found_by)}
+
+
+def checked(case: Case, backend: str, feeds: Sequence[Sequence[Any]] = ()) -> FunctionCheck:
+    """What is found in some calls of a case; in two with its own feeds if none are given."""
+    lowering = Lowering(
+        Plan(case.graph, case.arrays), case.graph, case.arrays, Wish(backend), case.name
+    )
+    check = CrossCheck()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if lowering.ready() is None:
+            check.failed(lowering, 1)
+        else:
+            for step, given in enumerate(feeds or [case.feeds] * 2, 1):
+                check.call(lowering, 1, step, given)
+    return check.report().functions[0]
+
+
+def in_fortran_order(case: Case) -> list[Any]:
+    return [np.array(feed, order="F") if isinstance(feed, np.ndarray) else feed
+            for feed in case.feeds]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "backend", ["numpy", pytest.param("c", marks=[] if usable("c") else pytest.mark.skip)]
+)
+def test_no_alarm_without_a_fault(backend: str) -> None:
+    count = RANDOM if backend == "numpy" else 3
+    for case in cases(count):
+        check = checked(case, backend, [case.feeds, in_fortran_order(case), case.feeds])
+        assert check.difference is None, case.name
+        assert check.calls == 3
+        assert check.exact is (backend == "numpy")
+
+
+@in_parts(8)
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_a_planted_fault_is_named(name: str) -> None:
+    fault = FAULTS[name]
+    case_name, kind, culprit = NAMED[name]
+    with pytest.MonkeyPatch.context() as patch:
+        if fault.found_by == "tiles":
+            small_tiles(patch)
+        fault.plant(patch)
+        case = next(case for case in cases(RANDOM) if case.name == case_name)
+        feeds = [case.feeds, in_fortran_order(case)] if name == "one_layout" else ()
+        difference = checked(case, BACKENDS[fault.found_by], feeds).difference
+    assert difference is not None
+    assert difference.kind == kind
+    assert culprit in ((*difference.rules, difference.kernel_name) if culprit else ("",))
+    assert difference.step == (2 if name in LATER else 1)
+
+
+def test_every_planted_fault_has_a_name() -> None:
+    assert {item.name for item in all_planted()} == NAMED.keys()
+
+
+def test_a_fault_that_bites_late_is_found_where_it_bites() -> None:
+    """The values of a call decide, not the call: NaN comes in the third."""
+    case = next(case for case in cases(0) if case.name == "rows")
+    sound = [np.nan_to_num(feed, nan=1.0, neginf=-3.0) for feed in case.feeds]
+    with pytest.MonkeyPatch.context() as patch:
+        FAULTS["nan_lost"].plant(patch)
+        check = checked(case, "numpy", [sound, sound, case.feeds, sound])
+    assert check.calls == 4
+    assert check.difference is not None
+    assert (check.difference.step, check.difference.call) == (3, 3)
+    assert check.difference.op == "max"
+    assert check.difference.amount is not None
+    assert check.difference.amount.expected == "nan"
+
+
+def test_a_fault_of_the_check_ends_the_check_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("nodescope.engine.crosscheck.checker.every_value", broken)
+    check = checked(next(iter(cases(0))), "numpy")
+    assert check.calls == 2
+    assert check.difference is None
+    assert check.fault == "RuntimeError: no"

@@ -1,0 +1,133 @@
+"""What ``nodescope compare --exit`` says: a sentence, a status and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodescope.record.compiled_functions import cross_checked
+from nodescope.record.recording import Recording
+from tests.conformance.planted import program as planted_program
+from tests.integration.processes import nodescope
+
+HEAD = """
+import itertools
+import numpy as np
+import nodescope as ns
+
+"""
+STEPS = """
+for i in ns.steps(range(6)):
+    step(ns.tensor(np.full(4, i, np.float32)))
+"""
+
+
+def judged(folder: Path, *program: str) -> tuple[int, str, dict[str, Any]]:
+    """Status, sentence and JSON of a comparison."""
+    options = ("compare", "--no-timing", "--exit", "--json", "verdict.json", "-o", "out")
+    ended = nodescope(folder, *options, *program)
+    assert (folder / "verdict.json").is_file(), ended.stderr
+    verdict = json.loads((folder / "verdict.json").read_text())
+    sentence = ended.stdout.splitlines()[-1]
+    assert sentence == verdict["text"]
+    return ended.returncode, sentence, verdict
+
+
+def written(folder: Path, text: str) -> str:
+    (folder / "script.py").write_text(HEAD + text)
+    return "script.py"
+
+
+def test_a_sound_program_is_equal(tmp_path: Path) -> None:
+    script = written(tmp_path, "@ns.compile\ndef step(x):\n    return np.tanh(x) * 2\n" + STEPS)
+    status, text, verdict = judged(tmp_path, script)
+    assert status == 0
+    assert verdict["outcome"] == "equal"
+    assert text == (
+        "No difference: 6 calls of compiled functions gave what was traced, bit for bit, and the "
+        "values of 6 steps are those of the eager run."
+    )
+    with Recording.open(tmp_path / "out" / "eager.nscope") as eager:
+        assert cross_checked(eager) is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "case", "cause", "words"),
+    [
+        ("softmax_axis", "rows", "kernel", "the kernel softmax of the back end numpy computes"),
+        ("add_zero", "neutral_numbers", "rewrite", "after the rule add_zero of the pass simplify"),
+        ("views_forgotten", "held", "plan", "in the kernel add_4, which is right alone"),
+        ("fusion_order", "casts", "rewrite", "after the pass fuse"),
+        ("dce_output", "itself", "compilation", "because the pass dce failed"),
+        ("none", "rows", "", "No difference"),
+    ],
+)
+def test_a_fault_of_the_compiler_is_named(
+    fault: str, case: str, cause: str, words: str, tmp_path: Path
+) -> None:
+    status, text, verdict = judged(tmp_path, planted_program.__file__, fault, case)
+    assert words in text
+    assert verdict["cause"] == cause
+    assert status == (1 if cause else 0)
+
+
+def test_other_numbers_are_the_program_s(tmp_path: Path) -> None:
+    script = written(tmp_path, """
+@ns.compile
+def step(x):
+    return np.tanh(x) * 2
+
+draw = np.random.default_rng()
+for i in ns.steps(range(6)):
+    x = draw.standard_normal(4) if i > 3 else np.ones(4)
+    step(ns.tensor(x.astype(np.float32)))
+""")  # fmt: skip
+    status, text, verdict = judged(tmp_path, script)
+    assert (status, verdict["cause"], verdict["step"]) == (1, "input", 5)
+    assert "its input x (script.py:14) differs" in text
+    assert "a generator without a seed" in text
+
+
+def test_what_was_fixed_by_tracing_is_told(tmp_path: Path) -> None:
+    script = written(tmp_path, """
+count = itertools.count()
+
+@ns.compile
+def step(x):
+    return np.tanh(x) * float(next(count) // 3 + 1)
+""" + STEPS)  # fmt: skip
+    status, text, verdict = judged(tmp_path, script)
+    assert (status, verdict["cause"], verdict["step"]) == (1, "trace", 4)
+    assert (verdict["name"], verdict["source"]["line"]) == ("multiply", 11)
+    assert "fixed while it was traced" in text
+
+
+def test_an_error_of_the_program_is_no_difference(tmp_path: Path) -> None:
+    script = written(tmp_path, """
+@ns.compile
+def step(x):
+    return np.tanh(x)[x.astype("int64")]
+""" + STEPS)  # fmt: skip
+    status, _, verdict = judged(tmp_path, script)
+    assert (status, verdict["outcome"]) == (0, "equal")
+
+
+def test_two_recordings_are_judged_again(tmp_path: Path) -> None:
+    judged(tmp_path, planted_program.__file__, "wrong_axis", "orders")
+    first = json.loads((tmp_path / "verdict.json").read_text())
+    status, _, again = judged(tmp_path, "out/eager.nscope", "out/compiled.nscope")
+    assert status == 1
+    assert again == first
+    assert first["rules"] == ["simplify/flip_twice"]
+
+
+def test_json_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    script = written(tmp_path, "@ns.compile\ndef step(x):\n    return x * 2\n" + STEPS)
+    ended = nodescope(
+        tmp_path, "compare", "--no-timing", "--exit", "--json", "no/where.json", script
+    )
+    assert ended.returncode == 2
+    assert "cannot write 'no/where.json': No such file or directory" in ended.stderr
