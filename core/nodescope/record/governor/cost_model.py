@@ -37,6 +37,7 @@ COMPARED: Final = 12
 _MOST_KEPT: Final = 256
 # The current time of a step is the median of this many recent ones.
 _RECENT: Final = 24
+_FEW: Final = 3
 # Not the median: where two kinds of steps alternate, it may be either.
 _QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)
 # A step is clean if the writer used less than this share of it.
@@ -159,7 +160,7 @@ class CostModel:
             if priced >= 1:  # a nanosecond; less is no work that could be measured
                 self.tracing = _more((took.rest_ns for took in observed), plain) / priced
             disturbed = self._since("disturbed", since)
-            if disturbed:
+            if len(disturbed) >= _FEW:
                 self.disturbed_ns = _more((took.rest_ns for took in disturbed), plain)
             fresh = sum(took.fresh for took in self._first)
             if fresh:  # a first step also compiles, imports and fills caches

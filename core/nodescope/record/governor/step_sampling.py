@@ -27,6 +27,8 @@ _SERIES: Final = 2
 _SETTLING: Final = 2
 _SETTLED_NS: Final = 5e6
 _LONG_NS: Final = 20e6
+# The most steps of a series, undisturbed or not.
+_MOST_MEASURED: Final = 24
 # How far off the assumed cost of making events may be as long as there is no reference.
 _DOUBT: Final = 4.0
 _MOST_SAVED: Final = 3.0
@@ -169,7 +171,9 @@ class StepSampling:
         """A step was left out; ``spent_ns`` is what its beginning and its end took."""
         # Not by what this one took: of steps that differ, the long ones would be all that count.
         long = self.model.plain_ns >= _LONG_NS
-        reference = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
+        settled = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
+        # One that the writer disturbs is none: what that takes is charged to observing.
+        reference = settled and (took.clean or self._row >= _MOST_MEASURED)
         self.left_out += 1
         self._row += 1
         self._row_ns += took.wall_ns
