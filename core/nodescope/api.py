@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from nodescope.debug.controller import Controller
     from nodescope.link.client import Link
 
-DEFAULT_BUDGET_BYTES: Final = 256 << 20
 DEFAULT_SLOWDOWN: Final = 2.0
 
 _current: Run | None = None
@@ -77,7 +76,7 @@ class Run:
         recording: Where it is recorded.
         name, argv: What a list of runs shows.
         level: Capture level.
-        budget_bytes: How much of full arrays the recording keeps.
+        budget_bytes: How much of full arrays the recording keeps; None for the default.
         value_steps: Keep full arrays of the first so many training steps only.
         newest: Keep the newest training steps whole, whatever the level.
         explicit: Whether a person chose level and limit; if not, less is said about them.
@@ -107,7 +106,7 @@ class Run:
         name: str = "",
         argv: tuple[str, ...] = (),
         level: Level = "summary",
-        budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        budget_bytes: int | None = None,
         value_steps: int | None = None,
         newest: bool = False,
         explicit: bool = True,

@@ -207,9 +207,9 @@ _RUN: Final = (
     option(
         "--budget",
         type=size,
-        default=256 << 20,
         metavar="SIZE",
-        help="how much of full arrays is kept, the newest first: 256M (the default), 2G",
+        help="how much of full arrays is kept, the newest first, such as 2G; without it, 256M, and "
+        "128M of what is kept without --level",
     ),
     option("--no-stop-on-entry", action="store_true", help="do not stop at the first node"),
     option(

@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--label", default="")
     parser.add_argument("--level", choices=LEVELS, default="values")
-    parser.add_argument("--budget", type=int, default=api.DEFAULT_BUDGET_BYTES)
+    parser.add_argument("--budget", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--timings", type=Path)
     parser.add_argument("script", type=Path)

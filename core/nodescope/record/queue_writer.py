@@ -39,6 +39,9 @@ from nodescope.record.writer import Writer
 from nodescope.telling import say
 
 MIB: Final = 1 << 20
+BUDGET_BYTES: Final = 256 * MIB
+# Where only the newest values are whole: those held in memory, and as much of a first NaN.
+NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
 RESERVED: Final = 8
 """One part in this many of the queue is reserved for executions without values."""
@@ -51,6 +54,11 @@ _BATCH_ITEMS: Final = 32_768
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this are written after a batch that is being waited for.
 _SOON_BYTES: Final = MIB // 4
+
+
+def budget_of(given: int | None, *, newest: bool = False) -> int:
+    """How much of full arrays is kept: what a person gave, or the default."""
+    return given or (NEWEST_BUDGET_BYTES if newest else BUDGET_BYTES)
 
 
 class QueueWriter:
@@ -162,6 +170,10 @@ class QueueWriter:
             self._queue.append(QueuedRecord(seq, weight, record))
         if not self._awake:
             self._wake()
+
+    def _raise_budget(self, budget_bytes: int) -> None:
+        """Keep more of full arrays from now on."""
+        self._budget_bytes = self._writer.budget_bytes = budget_bytes
 
     def _wake(self) -> None:
         self._awake = True

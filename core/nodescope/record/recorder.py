@@ -45,7 +45,7 @@ from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.policy import Policy
-from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter
+from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
 from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
@@ -77,7 +77,7 @@ class Recorder(QueueWriter):
         policy: Records less of what costs most. Without one, all is recorded.
         newest: Keep the newest steps whole, whatever the level.
         chosen_level: Whether a person chose the level, which is only told.
-        budget_bytes: How much of full arrays is kept at level ``values``; the newest win.
+        budget_bytes: How much of full arrays is kept; the newest win. None for the default.
         value_steps: At level ``values``: full arrays of the first so many training steps only, and
             statistics of what follows.
         queue_bytes: How much may wait to be written.
@@ -105,7 +105,7 @@ class Recorder(QueueWriter):
         policy: Policy | None = None,
         newest: bool = False,
         chosen_level: bool = True,
-        budget_bytes: int = 256 * MIB,
+        budget_bytes: int | None = None,
         value_steps: int | None = None,
         queue_bytes: int = 64 * MIB,
         on_commit: Callable[[int], None] | None = None,
@@ -113,6 +113,8 @@ class Recorder(QueueWriter):
         on_room: Callable[[bool, str], None] | None = None,
     ) -> None:
         self.levels = CaptureLevels(level, levels, chosen, value_steps)
+        self._most_bytes = budget_of(budget_bytes)
+        budget_bytes = budget_of(budget_bytes, newest=newest)
         super().__init__(
             Path(path).absolute(), level=level, budget_bytes=budget_bytes, queue_bytes=queue_bytes,
             on_commit=on_commit, on_fault=on_fault, on_room=on_room,
@@ -251,6 +253,8 @@ class Recorder(QueueWriter):
         """Keep every element from now on: of all nodes, or of some that somebody looks at."""
         self.levels.keep_whole(everything=everything, nodes=nodes)
         self._only_times = False
+        if everything:
+            self._raise_budget(self._most_bytes)
         self._tell_keeping()
         if self.policy is not None:
             self.policy.demand()

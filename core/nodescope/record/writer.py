@@ -64,7 +64,7 @@ class Writer:
 
     Args:
         path: Where. A recording that is there is replaced, anything else is refused.
-        budget_bytes: Full arrays beyond this make room by deleting the oldest.
+        budget_bytes: Full arrays beyond this make room by deleting the oldest; may be raised.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -72,7 +72,7 @@ class Writer:
 
     def __init__(self, path: Path, *, budget_bytes: int) -> None:
         self.path = path
-        self._budget_bytes = budget_bytes
+        self.budget_bytes = budget_bytes
         self._held_bytes = 0
         self.too_large = 0  # arrays that no budget of this size can hold
         # Statements so far, whether it gets on; one that is tried again is no progress.
@@ -190,7 +190,7 @@ class Writer:
                 self._protected_bytes += blob[0]
 
     def _protects(self, nbytes: int, seq: int) -> bool:
-        fits = 2 * (self._protected_bytes + nbytes) <= self._budget_bytes
+        fits = 2 * (self._protected_bytes + nbytes) <= self.budget_bytes
         return fits and any(first <= seq < end for first, end in self._spans)
 
     def add_blobs(self, arrays: Sequence[tuple[int, int, Array]]) -> int:
@@ -203,17 +203,17 @@ class Writer:
         accepted: dict[int, tuple[int, int, Array]] = {}
         for item in arrays:
             _, seq, array = item
-            if array.dtype.hasobject or array.nbytes > self._budget_bytes:
+            if array.dtype.hasobject or array.nbytes > self.budget_bytes:
                 fallen += 1
                 self.too_large += 1
                 continue
-            while self._held_bytes + array.nbytes > self._budget_bytes and self._blobs:
+            while self._held_bytes + array.nbytes > self.budget_bytes and self._blobs:
                 last_dropped = next(iter(self._blobs))
                 self._fallen[last_dropped] = self._blobs.pop(last_dropped)
                 self._held_bytes -= self._fallen[last_dropped][0]
                 accepted.pop(last_dropped, None)
                 fallen += 1
-            if self._held_bytes + array.nbytes > self._budget_bytes:  # the rest is protected
+            if self._held_bytes + array.nbytes > self.budget_bytes:  # the rest is protected
                 fallen += 1
                 continue
             accepted[self._next_blob] = item

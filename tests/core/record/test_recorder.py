@@ -337,3 +337,18 @@ def test_records_that_come_while_others_are_written_gather(tmp_path: Path) -> No
     assert done.wait(60)
     assert recorder.close()
     assert gathered == [1] * 9
+
+
+def test_where_only_the_newest_is_whole_less_of_it_stays(tmp_path: Path) -> None:
+    def budget_of(name: str, given: int | None = None, *, newest: bool) -> tuple[int, int]:
+        recorder = Recorder(tmp_path / name, newest=newest, budget_bytes=given)
+        try:
+            before = recorder.keeping().budget_bytes
+            recorder.keep_whole(everything=True, nodes=frozenset())
+            return before >> 20, recorder.keeping().budget_bytes >> 20
+        finally:
+            recorder.close()
+
+    assert budget_of("newest.nscope", newest=True) == (128, 256)
+    assert budget_of("values.nscope", newest=False) == (256, 256)
+    assert budget_of("given.nscope", 1 << 30, newest=True) == (1024, 1024)

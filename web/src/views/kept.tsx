@@ -14,6 +14,7 @@ import {
   onCleanup,
   Show,
 } from "solid-js";
+import { formatBytes } from "@/base/numbers";
 import type { Store } from "@/store/page/store";
 import { operationsOf } from "@/store/run/counts";
 import {
@@ -127,7 +128,8 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
               </Show>
               <Show when={now().newest_steps > 0 && !now().everything}>
                 <p class="t3">
-                  The selected node, a pinned node and everything around a stop are kept whole.
+                  The selected node, a pinned node and everything around a stop are kept whole, the
+                  newest {formatBytes(now().budget_bytes)} of it.
                 </p>
               </Show>
               <Show when={ways().length > 0} fallback={<p class="t2">Nothing is left out.</p>}>

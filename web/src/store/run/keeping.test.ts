@@ -186,6 +186,8 @@ test("the ways to more are command lines of this program", () => {
   expect(waysToMore(all, ["a.py"]).map((way) => way.command)).toEqual([
     "nodescope run --level values --budget 1024M a.py",
   ]);
+  const newest = { ...KEEPING, over_budget: 1, budget_bytes: 128 * 2 ** 20 };
+  expect(waysToMore(newest, ["a.py"]).at(-1)?.command).toBe("nodescope run --budget 512M a.py");
 });
 
 test("what is looked at is named as the recording names it: in order, each once", () => {

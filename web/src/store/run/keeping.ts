@@ -185,7 +185,10 @@ export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly 
   }
   if (keeping.over_budget > 0 || keeping.too_large > 0) {
     const more = Math.ceil((4 * keeping.budget_bytes) / 2 ** 20);
-    ways.push({ what: "A larger budget", command: run(`--level values --budget ${more}M`) });
+    // Where only the newest values are whole, more of them is what is missed.
+    const newest = keeping.newest_steps > 0 && keeping.level !== "values";
+    const level = newest ? "" : "--level values ";
+    ways.push({ what: "A larger budget", command: run(`${level}--budget ${more}M`) });
   }
   return ways;
 }
