@@ -24,6 +24,7 @@ from nodescope.events import (
 )
 from nodescope.record.governor import governor as governor_module
 from nodescope.record.governor.governor import Governor
+from nodescope.record.governor.step_sampling import Detail
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.record.runs import RUN, chain, finished
@@ -220,6 +221,36 @@ def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
             assert at is not None
             assert at.summary.blob
         assert all(recording.latest_at(names[key].outputs[0]) is None for key in inside)
+
+
+@pytest.mark.parametrize("detail", ["times", "counted"])
+def test_what_was_set_by_hand_or_is_looked_at_stays_without_steps_too(
+    detail: Detail, tmp_path: Path
+) -> None:
+    path, graph = tmp_path / "r.nscope", chain(["a/x", "a/y", "a/z"])
+    chosen, watched, other = graph.nodes
+    governor = Governor(1.5, tell=str)
+    recorder = Recorder(
+        path, policy=governor, chosen=[(lambda node: node.id == chosen.id, "summary")]
+    )
+    governor.govern(recorder)
+    recorder.emit(graph)
+    recorder.keep_whole(everything=False, nodes=frozenset({watched.id}))
+    governor.steps.detail = detail
+    for _ in range(3):
+        for node in graph.nodes:
+            recorder.emit(finished(node, np.zeros(1)))
+    assert [governor.level_of(node) for node in graph.nodes] == ["summary", "values", "timing"]
+    assert recorder.close()
+    with Recording.open(path) as recording:
+        ran = Counter(row.node for row in recording.executions())
+        blobs = recording._all("SELECT count(*) FROM blob")[0][0]
+        governed = recording.governed()
+    assert ran == {chosen.id: 3, watched.id: 3, other.id: 3 if detail == "times" else 1}
+    assert blobs
+    assert governed is not None
+    assert [row.node for row in governed.nodes] == [other.id]
+    assert governed.by_hand == 1
 
 
 def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
