@@ -85,7 +85,13 @@ def steps(items: Iterable[T]) -> Iterator[T]:
 
     Nodes keep their identity from step to step. Operations after the loop count towards the last
     step.
+
+    Raises:
+        UsageError: ``items`` cannot be iterated over.
     """
+    if not hasattr(items, "__iter__") and not hasattr(items, "__getitem__"):
+        hint = f"ns.steps(range({items}))" if isinstance(items, int) else "give an iterable"
+        raise UsageError(f"steps: cannot iterate over {items!r}", source=where(), hint=hint)
     begun = broken = False
     try:
         iterator = iter(items)
