@@ -18,17 +18,23 @@ import msgspec
 from nodescope.compare.measure import Measure
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import PairReader
-from nodescope.ir.differences import Amount, CrossChecked, Difference, DifferenceKind, FunctionCheck
+from nodescope.ir.differences import (
+    Amount,
+    CallDifference,
+    CrossChecked,
+    DifferenceKind,
+    FunctionCheck,
+)
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.compiled_functions import CompiledFunction
 from nodescope.telling import path_of
 
-Outcome = Literal["equal", "rounding", "differs", "unchecked"]
+VerdictOutcome = Literal["equal", "rounding", "differs", "unchecked"]
 """``equal``: every bit. ``rounding``: within the bounds of how each kernel rounds. ``unchecked``:
 no call was checked and no value could be compared."""
 
 Cause = DifferenceKind | Literal["trace", "input", "end", "lowering", ""]
-"""As of `Difference.kind`. ``trace``: the traced graph does something else than the function.
+"""As of `CallDifference.kind`. ``trace``: the traced graph does something else than the function.
 ``input``: the runs gave it other numbers. ``end``: one run failed, or took fewer steps.
 ``lowering``: a node of the compiled graph, of a recording whose calls were not checked."""
 
@@ -49,7 +55,7 @@ class Verdict(msgspec.Struct, frozen=True):
         calls, steps: How many calls were checked, and training steps compared.
     """
 
-    outcome: Outcome
+    outcome: VerdictOutcome
     text: str
     cause: Cause = ""
     function: str = ""
@@ -71,7 +77,6 @@ class _Place(NamedTuple):
     node: Node
     step: int
     measure: Measure
-    outside: bool
 
 
 def verdict(
@@ -149,7 +154,7 @@ def _in_step(sides: Sides, reader: PairReader, step: int, nodes: Iterable[Node])
             measure = reader.measure(sides.pair(node, port), step)
             if measure.source == "none" or measure.equal:
                 continue
-            place = _Place(sides, node, step, measure, node.is_leaf)
+            place = _Place(sides, node, step, measure)
             if node.is_leaf or others.isdisjoint(node.inputs):
                 return place
             first = first or place
@@ -182,7 +187,9 @@ def _of_check(check: FunctionCheck, all_sides: Sequence[Sides], calls: int) -> V
     )
 
 
-def _sentence(difference: Difference, owner: str, backend: str, all_sides: Sequence[Sides]) -> str:
+def _sentence(
+    difference: CallDifference, owner: str, backend: str, all_sides: Sequence[Sides]
+) -> str:
     if difference.kind == "compilation":
         culprit = f"the pass {difference.rules[0]}" if difference.rules else "the compiler"
         return (
@@ -224,7 +231,7 @@ def _of_place(place: _Place, *, checked: bool, calls: int, steps: int) -> Verdic
     amount = _measured(place.measure)
     cause: Cause
     rules: tuple[str, ...] = ()
-    if place.outside:
+    if node.is_leaf:
         cause = "input"
         text = (
             f"{function.owner} is given other numbers from step {place.step} on: its input "
@@ -297,7 +304,7 @@ def _listed(rules: Sequence[str]) -> str:
     return " and ".join(words)
 
 
-def _kernel(difference: Difference, all_sides: Sequence[Sides]) -> str:
+def _kernel(difference: CallDifference, all_sides: Sequence[Sides]) -> str:
     if not difference.kernel_name:
         return ""
     for sides in all_sides:

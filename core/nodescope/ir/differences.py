@@ -44,7 +44,7 @@ class Amount(msgspec.Struct, frozen=True):
     at: tuple[int, ...] = ()
 
 
-class Difference(msgspec.Struct, frozen=True):
+class CallDifference(msgspec.Struct, frozen=True):
     """The first call of a function that differs from its trace.
 
     Attributes:
@@ -91,7 +91,7 @@ class FunctionCheck(msgspec.Struct, frozen=True):
     backend: str
     exact: bool
     calls: int
-    difference: Difference | None = None
+    difference: CallDifference | None = None
     fault: str = ""
 
 

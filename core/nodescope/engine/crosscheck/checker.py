@@ -35,8 +35,8 @@ from nodescope.engine.crosscheck.values import every_value, quiet, same
 from nodescope.engine.static.lowering import Lowering
 from nodescope.ir.differences import (
     Amount,
+    CallDifference,
     CrossChecked,
-    Difference,
     DifferenceKind,
     FunctionCheck,
 )
@@ -94,7 +94,7 @@ class _Function:
     def __init__(self, lowering: Lowering, graph: int) -> None:
         self._lowering, self._graph = lowering, graph
         self._calls = self._step = 0
-        self._difference: Difference | None = None
+        self._difference: CallDifference | None = None
         self._fault = ""
         self._earlier: list[tuple[weakref.ref[Any], Any]] = []
 
@@ -331,7 +331,7 @@ class _Function:
         self, kind: DifferenceKind, node: Node | None = None, kernel: Node | None = None,
         rules: tuple[str, ...] = (), amount: Amount | None = None, detail: str = "",
     ) -> None:  # fmt: skip
-        self._difference = Difference(
+        self._difference = CallDifference(
             kind, self._step, self._calls,
             node=node.id if node else 0, name=node.name if node else "",
             op=node.op if node else "", source=node.source if node else None,
