@@ -74,11 +74,11 @@ _DOCUMENTS: dict[type, str] = {
 }
 
 
-# Tables that are written even if executions are left out.
+# Tables that are written even when executions are left out.
 _END = ("run", "loss", "document", "failure")
 _STRUCTURE = ("node", "value", "gradient", "source", "edit")
 _OUTPUT = ("log", "host", "call", "layout", "placed")
-# Rows of the structure that are written at once where there is hardly any space.
+# Rows of the structure that are written at once when there is hardly any space.
 _FEW = 256
 
 
@@ -93,9 +93,9 @@ class Batch:
         seq: The last record collected since the last commit, or 0.
         threads: Identifiers of the threads that ran nodes.
         written: Copies of outputs that the last commit wrote and that are free for reuse.
-        owed: Arrays that are not written yet, although their executions are.
+        owed: Arrays still to be written, although their executions are already.
         nonfinite: Where NaN, Inf and a loss that is not finite first appeared.
-        written_step: The training step that began last when the last commit was made.
+        written_step: The latest training step that had begun at the last commit.
     """
 
     def __init__(self, writer: Writer, *, level: str) -> None:
@@ -104,17 +104,17 @@ class Batch:
         self._times: dict[int, int] = {}
         self._producers: dict[int, int] = {}
         self._specs: dict[int, tuple[str, str, str]] = {}  # name, dtype, shape of each value
-        self._places: dict[int, tuple[int, str, int | None]] = {}  # storage, device, bytes
-        self._reshaped: dict[int, tuple[int, int]] = {}  # how often and when last, by value
+        self._places: dict[int, tuple[int, str, int | None]] = {}  # storage, device and bytes
+        self._reshaped: dict[int, tuple[int, int]] = {}  # times run and latest execution, by value
         self._known_files: set[str] = set()
         self._time_ns = 0
-        self._begun: tuple[Any, ...] = (0,)  # the row of the step that began last
+        self._begun: tuple[Any, ...] = (0,)  # the row of the latest step
         self.threads: set[int] = set()
         self.written: list[Array] = []
         self.owed = PendingArrays()
         self.nonfinite = FirstNonfinite()
         self.written_step = 0
-        # At level `graph` earlier executions are deleted, and the sums with them.
+        # At level `graph`, earlier executions are deleted, and their sums with them.
         self._sums = StepSums() if level != "graph" else None
         self._clear()
 
@@ -122,7 +122,7 @@ class Batch:
         self.seq = 0
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
         self._outputs: dict[int, QueuedExecution] = {}
-        self._late: set[int] = set()  # of these, whose executions were written before
+        self._late: set[int] = set()  # those whose executions were written before
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
         self._updates: list[tuple[str, tuple[Any, ...]]] = []
@@ -168,7 +168,7 @@ class Batch:
         self._mark(seq, end_ns)
 
     def event(self, seq: int, event: Told) -> None:
-        """Collect anything else."""
+        """Collect any other event."""
         time_ns = 0
         if isinstance(event, Whole):
             self._whole(event)
@@ -194,7 +194,7 @@ class Batch:
         elif isinstance(event, GraphExtended):
             self._structure(seq, event.nodes, event.values)
         elif isinstance(event, GraphCaptured):
-            # A captured graph has ids of its own, so it is stored as a document only.
+            # A captured graph has its own ids, so it is stored as a document only.
             self._files(event.graph.nodes)
             self._add("document", (None, seq, "graph", encode(event)))
         elif isinstance(event, GradientComputed):
@@ -207,7 +207,7 @@ class Batch:
                 self.nonfinite.step_began(seq, event.step)
         elif isinstance(event, StepFinished):
             time_ns = event.time_ns
-            if self._begun[0] == event.step:  # maybe in a batch before
+            if self._begun[0] == event.step:  # possibly in an earlier batch
                 self._steps[event.step] = (*self._begun[:3], seq, time_ns, self._begun[5])
             for loss in event.losses:
                 columns = (loss.curve, loss.node, loss.times, loss.value)
@@ -235,7 +235,7 @@ class Batch:
             self._add("edit", edit)
             if not event.array.flags.c_contiguous:
                 self._add("layout", (event.value, seq, shape_text(event.array.strides)))
-            # Under the edit's own seq: before it the value is what its node gave.
+            # Under the edit's own seq: before it, the value is what its node computed.
             timed = (seq, 0, event.step, 0, time_ns, time_ns)
             self._outputs[seq] = QueuedExecution(
                 timed, 0, 0, ((event.value, event.array.copy()),), False, True
@@ -248,12 +248,12 @@ class Batch:
 
     @property
     def step(self) -> int:
-        """The training step that began last."""
+        """The latest training step that has begun."""
         return int(self._begun[0])
 
     @property
     def structure(self) -> int:
-        """The number of its rows that `conclude` writes last."""
+        """The number of rows of the structure, which `conclude` writes last."""
         return len(self._documents(last=True)) + sum(
             len(self._rows.get(table, ())) for table in _STRUCTURE
         )
@@ -282,21 +282,21 @@ class Batch:
     def commit(
         self, seq: int, dropped: Dropped, *, later: bool = False, omit: Omit = Omit.NOTHING
     ) -> Dropped:
-        """Write everything in one transaction; after a failure it can be tried again.
+        """Write everything in one transaction; if that fails, the call can be repeated.
 
         Args:
             seq: The last record that is in the batch or was lost before its end.
-            dropped: Counts so far; arrays that fall to the budget are added, and what is left out.
+            dropped: Counts so far; arrays dropped for the budget and anything left out are added.
             later: Leave the full arrays to `settle`.
-            omit: What to leave out, since the disk is full.
+            omit: What to leave out because the disk is full.
 
         Returns:
-            The counts after it.
+            The counts after the commit.
         """
         writer, rows = self._writer, self._rows
         later = later and omit == Omit.NOTHING
         dropped = _sum(dropped, self.left_out(omit))
-        defined = len(rows.get("value", ()))  # those that come after are of summaries
+        defined = len(rows.get("value", ()))  # the arrays after these have summaries only
         writer.begin()
         for table in (*_END, *_STRUCTURE):
             writer.insert(table, rows.get(table, ()))
@@ -321,7 +321,7 @@ class Batch:
         return dropped
 
     def _sum_times(self, sums: StepSums, seq: int, dropped: Dropped, omit: Omit) -> None:
-        """Sum the time of steps, of what is committed; what cannot be written now waits."""
+        """Sum the times of committed steps; sums that cannot be written now are kept for later."""
         executions, host = self._rows["execution"], self._rows.get("host", ())
         executions.sort()
         if omit == Omit.EXECUTIONS:
@@ -337,18 +337,19 @@ class Batch:
                 self._writer.roll_back()
 
     def conclude(self, seq: int, dropped: Dropped) -> int:
-        """Write the end of the run where there is hardly any space; executions are left out.
+        """Write the end of the run when there is hardly any space; executions are left out.
 
-        First the end, the steps, the losses and the counts, then the structure, as far as it fits.
+        Writes the end, the steps, the losses and the counts first, then as much of the structure as
+        fits.
 
         Args:
-            seq, dropped: As of `commit`; what is left out is counted already.
+            seq, dropped: As in `commit`; what is left out has been counted already.
 
         Returns:
-            How many parts of the graph were not written.
+            The number of graph parts that were not written.
 
         Raises:
-            sqlite3.Error: There is not even space for the end.
+            sqlite3.Error: Not even the end of the run fits.
         """
         writer, rows = self._writer, self._rows
         writer.begin()
@@ -384,7 +385,7 @@ class Batch:
         return [row for row in rows if (row[2] not in _DOCUMENTS.values()) == last]
 
     def settle(self, seq: int, dropped: Dropped, *, omit: Omit = Omit.NOTHING) -> Dropped:
-        """Write some of the arrays that are owed, in one transaction; see `commit`."""
+        """Write some of the owed arrays in one transaction; see `commit`."""
         arrays, writer = self.owed.first(), self._writer
         writer.begin()
         lost = len(arrays) if omit else writer.add_blobs(arrays)
@@ -427,7 +428,7 @@ class Batch:
             self._writer.insert("span", [span])
 
     def _written(self, *, later: bool) -> None:
-        """Empty the batch; its copies are free for reuse."""
+        """Empty the batch and release its copies for reuse."""
         self.written_step = self.step
         self.written = [
             content
@@ -439,7 +440,9 @@ class Batch:
         self._clear()
 
     def _summaries(self, wanted_flag: int) -> tuple[dict[int, int], list[tuple[int, int, Array]]]:
-        """Turn the outputs into rows; the flags of their executions, by seq, and full arrays."""
+        """Turn the outputs into rows; return the flags of their executions, by seq, and the full
+        arrays.
+        """
         items = []
         arrays = [*self._arrays]
         flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
@@ -468,14 +471,14 @@ class Batch:
         return flags, arrays
 
     def _note_first(self, flags: dict[int, int]) -> None:
-        """Note where the first NaN and the first Inf are, by the flags of executions."""
+        """Note the first NaN and the first Inf, from the flags of executions."""
         for kind, flag in _NONFINITE:
             seqs = [seq for seq, bits in flags.items() if bits & flag]
             if seqs:
                 self.nonfinite.found(kind, min(seqs))
 
     def _whole(self, whole: Whole) -> None:
-        """Elements of executions that are recorded already, or wait in this batch."""
+        """Elements of executions that are already recorded or wait in this batch."""
         for item in whole.items:
             seq = item.seq
             self._late.add(seq)
@@ -493,7 +496,7 @@ class Batch:
             )
 
     def _respecify(self, summary: tuple[Any, ...]) -> None:
-        """Define a value again whose shape or dtype is another than before."""
+        """Define a value again if its shape or dtype has changed."""
         value, seq, _step, dtype, shape = summary[:5]
         spec = self._specs.get(value)
         if spec is None or spec[1:] == (dtype, shape):
@@ -566,11 +569,11 @@ def _sum(left: Dropped, right: Dropped) -> Dropped:
 def _version() -> str:
     try:
         return version("nodescope")
-    except PackageNotFoundError:  # run from a source tree
+    except PackageNotFoundError:  # running from a source tree
         return "unknown"
 
 
 def _read_source(file: str) -> str:
-    """The text of a source file or notebook cell; empty if there is none, or it is too long."""
+    """The text of a source file or notebook cell; empty if it does not exist or is too long."""
     text = source_text(file, MAX_SOURCE_BYTES)
     return printable(text) if len(text) <= MAX_SOURCE_BYTES else ""

@@ -29,9 +29,9 @@ from nodescope.record.summary import (
 
 SMALL = 4096
 """Arrays of up to this many elements are summarised together."""
-# Elements of one stack: as many as fit the second-level cache as float64.
+# Elements of one stack: as many as fit in the second-level cache as float64.
 _STACK = 65_536
-# Below this number of arrays, one by one is faster.
+# Below this number of arrays, summarising them one by one is faster.
 _WORTHWHILE = 4
 
 Item = tuple[int, int, int, Array | TensorSummary]
@@ -83,7 +83,7 @@ def _together(group: list[Item], shape: tuple[int, ...], dtype: Any) -> Iterator
         squares = np.einsum("ij,ij->i", stack, stack)
         low, high = np.minimum.reduce(stack, axis=1), np.maximum.reduce(stack, axis=1)
         span = high - low
-        # As in `summarise`: finite squares prove that all is finite. What is left is rare.
+        # As in `summarise`: finite squares prove that every element is finite. The rest is rare.
         plain = (squares < math.inf) & (squares > TINY) & ((span == 0) | (span >= TINY))
         plain |= (low == 0) & (high == 0)
         if not plain.all():

@@ -21,7 +21,7 @@ class BlobReader:
     """Reads tables ``blob`` and ``chunk``.
 
     Args:
-        ask: Runs a question with parameters and returns all rows.
+        ask: Runs a query with parameters and returns all rows.
     """
 
     def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
@@ -116,7 +116,7 @@ class BlobReader:
         """Compare a chunk with its checksum, where it has one.
 
         Raises:
-            ValueError: It is another.
+            ValueError: The checksum does not match.
         """
         expected = self._sums_of(blob).get((blob, part))
         if expected is not None and chunk_sum(data, seed) != expected:
@@ -153,11 +153,11 @@ def readable(dtype: str) -> bool:
 
 
 def decode(data: bytes, dtype: str) -> Array:
-    """Little-endian bytes as an array of one dimension.
+    """Little-endian bytes as a one-dimensional array.
 
     Raises:
-        TypeError: There is no dtype of that name.
-        ValueError: The bytes are no whole number of elements.
+        TypeError: No dtype has that name.
+        ValueError: The bytes are not a whole number of elements.
     """
     kind = as_dtype(dtype)
     return np.frombuffer(data, dtype=kind.newbyteorder("<")).astype(kind, copy=False)
@@ -165,8 +165,8 @@ def decode(data: bytes, dtype: str) -> Array:
 
 def plain(elements: Array) -> Array:
     """Elements as float64; complex ones as their magnitudes."""
-    with np.errstate(all="ignore"):  # infinite and huge elements are what they are
+    with np.errstate(all="ignore"):  # infinite and huge elements stay as they are
         if elements.dtype.kind == "c":
-            # What is finite in complex64 may have a magnitude beyond float32.
+            # Finite complex64 elements may have a magnitude beyond float32.
             elements = np.abs(elements.astype(np.result_type(elements.dtype, np.complex128)))
         return elements.astype(np.float64)

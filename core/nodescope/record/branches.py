@@ -33,26 +33,26 @@ from nodescope.record.validate import check_head
 T = TypeVar("T")
 
 _PATIENCE_S = 2.0
-# The seal of a larger file is left out of date: whoever keeps a branch waits for it.
+# The seal of a larger file is not renewed: it would make whoever keeps a branch wait.
 _SEALED_BYTES = 64 << 20
 
 
 class BranchRow(msgspec.Struct, frozen=True):
-    """A branch as it is kept.
+    """A stored branch.
 
     Attributes:
         id: Positive.
-        parent: Id of the branch that it was forked from; 0 for what was recorded.
+        parent: Id of the branch from which this one was forked; 0 for the recorded run.
         step, at_seq: The moment at which it was forked.
-        last_step, until_seq: How far what depends on the edit was run again.
-        made_unix_ns: When.
-        how: The edit in words.
+        last_step, until_seq: How far the dependents of the edit were rerun.
+        made_unix_ns: Time of creation.
+        how: Description of the edit.
         edit: The edit itself.
         node: Id of the node whose value was changed.
-        changed, same, blocked: Nodes that gave something else, the same bits as before, and that
-            could not be run again.
-        nbytes: Of the arrays that were others.
-        digest: Of these arrays.
+        changed, same, blocked: Numbers of nodes whose results changed, stayed bit-identical, and
+            that could not be rerun.
+        nbytes: Size of the arrays that changed.
+        digest: Digest of these arrays.
     """
 
     id: int
@@ -78,7 +78,7 @@ _decode = msgspec.msgpack.Decoder(BranchRow).decode
 
 
 def read_branches(recording: Recording) -> list[BranchRow]:
-    """The branches of a run, parents before what was forked from them.
+    """The branches of a run, each after its parent.
 
     Raises:
         RecordingError: The recording is damaged.
@@ -101,15 +101,15 @@ def read_branches(recording: Recording) -> list[BranchRow]:
 
 
 def keep(path: Path, row: BranchRow) -> BranchRow:
-    """Keep a branch of a recording, whether its program still writes it or not.
+    """Store a branch of a recording, whether or not its program is still writing it.
 
-    Whoever reads the file meanwhile is not disturbed: pages of other tables never move.
+    Concurrent readers of the file are not disturbed: pages of other tables never move.
 
     Returns:
-        The branch as it is kept: with a free id, if another server took its own meanwhile.
+        The branch as stored: with a new id if another server has taken the given one.
 
     Raises:
-        RecordingError: It cannot be written.
+        RecordingError: The branch cannot be written.
     """
 
     def insert(database: sqlite3.Connection, recorded: list[BranchRow]) -> BranchRow:
@@ -123,7 +123,7 @@ def keep(path: Path, row: BranchRow) -> BranchRow:
 
 
 def rename(path: Path, number: int, name: str) -> None:
-    """Give a branch another name. Raises `RecordingError`."""
+    """Rename a branch. Raises `RecordingError`."""
 
     def change(database: sqlite3.Connection, recorded: list[BranchRow]) -> None:
         statement = "UPDATE branch SET name=? WHERE id=?"
@@ -136,7 +136,7 @@ def rename(path: Path, number: int, name: str) -> None:
 
 
 def drop(path: Path, numbers: Iterable[int]) -> None:
-    """Throw branches away. Raises `RecordingError`."""
+    """Delete branches. Raises `RecordingError`."""
     dropped = set(numbers)
 
     def change(database: sqlite3.Connection, recorded: list[BranchRow]) -> None:
@@ -155,14 +155,14 @@ def _insert(database: sqlite3.Connection, row: BranchRow, data: bytes | None = N
 
 
 def _own(run: RunInfo) -> Path:
-    """The file of our own for a recording of this run; it may not be there."""
+    """This user's own file for the branches of a run; it may not exist."""
     identity = repr((run.id, run.name, run.pid, run.started_unix_ns)).encode("utf-8", "replace")
     digest = hashlib.blake2b(identity, digest_size=16).hexdigest()
     return state_folder() / "branches" / f"{digest}.db"
 
 
 def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
-    """The branches of a run in our own file; none if this user has no folder for it."""
+    """The branches of a run in this user's own file; none if there is no folder for it."""
     try:
         own_file = _own(run)
         if not own_file.is_file():
@@ -184,7 +184,9 @@ def _read(run: RunInfo) -> list[tuple[int, str, bytes]]:
 
 
 def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T]) -> T:
-    """Run ``change(database, others)`` on our own file; ``others`` are the recording's branches."""
+    """Run ``change(database, others)`` on this user's file; ``others`` are the recording's
+    branches.
+    """
     real = Path(os.path.realpath(path))
     recorded: list[BranchRow] = []
     ours = in_place(real)
@@ -195,7 +197,7 @@ def _write(path: Path, change: Callable[[sqlite3.Connection, list[BranchRow]], T
                 try:
                     recorded.append(msgspec.structs.replace(_decode(data), name=name))
                 except msgspec.MsgspecError:
-                    continue  # `read_branches` says so
+                    continue  # `read_branches` reports it
         try:
             target, mode = _own(run), "rwc"
         except RuntimeError as error:  # no home folder

@@ -28,15 +28,15 @@ class Buffers:
         self._most = most_bytes
         self._free: dict[int, list[Array]] = {}
         self._held = 0
-        # By identity of a buffer: the number of users that still hold it, if more than one.
+        # By identity of a buffer: how many users still hold it, if more than one.
         self._users: dict[int, int] = {}
         self._lock = threading.RLock()
 
     def copy(self, array: Array, users: int = 1) -> Array:
-        """A copy in C order, which each of its users gives back.
+        """A copy in C order, to be given back by each of its users.
 
         Raises:
-            MemoryError: There is no memory for it.
+            MemoryError: There is not enough memory.
         """
         size = array.nbytes
         if size < LARGE or array.dtype.hasobject:
@@ -57,7 +57,7 @@ class Buffers:
         return copied
 
     def give_back(self, copied: Array) -> None:
-        """Take back the memory of a copy that nobody needs any more."""
+        """Take back the memory of a copy that is no longer needed."""
         buffer = copied.base
         if buffer is None or copied.nbytes < LARGE:
             return
@@ -68,7 +68,8 @@ class Buffers:
             if users > 1:
                 self._users[id(buffer)] = users - 1
                 return
-            # Other sizes make room, the oldest first: the program most likely no longer uses it.
+            # Buffers of other sizes make room, the oldest first: the program probably no longer
+            # uses them.
             other_sizes = [size for size in self._free if size != buffer.nbytes]
             while other_sizes and self._held + buffer.nbytes > self._most:
                 size = other_sizes.pop(0)
@@ -81,7 +82,7 @@ class Buffers:
 def layouts_of(
     values: tuple[int, ...], arrays: tuple[Array, ...]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Strides of the arrays that are not in C order, over which a sum may round differently."""
+    """Strides of the arrays that are not in C order, where a sum may round differently."""
     return tuple(
         [
             (value, array.strides)

@@ -1,4 +1,4 @@
-"""Capture levels: how much a person wants to know of each node."""
+"""Capture levels: how much of each node the user wants recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
 
 WITH_ARRAYS: Final = ("values", "summary")
-"""Levels at which arrays are looked at."""
+"""Levels at which array elements are read."""
 
 Chosen = tuple[Callable[[Node], bool], Level]
 """A predicate on nodes, and their level."""
@@ -22,20 +22,19 @@ class CaptureLevels:
     """The level of each node.
 
     Args:
-        top: The level of nodes for which none was chosen.
+        top: The level of nodes without a chosen one.
         by_scope: Other levels for scopes or globs over node names; the first match wins.
-        chosen: Levels of the nodes of which this is true, before ``by_scope``; the first match
-            wins.
+        chosen: Levels of nodes by predicate, before ``by_scope``; the first match wins.
         value_steps: At level ``values``: the training steps after which it is ``summary``.
 
     Attributes:
-        everything: Every element of all nodes is wanted.
-        watched: Nodes that somebody looks at: every element of these is wanted.
-        uniform: Whether all nodes are at ``top``, so that none has to be looked up.
-        with_arrays: Whether arrays of some node may be looked at.
+        everything: Whether every element of every node is to be kept.
+        watched: Nodes being viewed: every element of these is to be kept.
+        uniform: Whether all nodes are at ``top``, so that no lookup is needed.
+        with_arrays: Whether arrays of any node may be read.
 
     Raises:
-        RecordingError: There is no such level.
+        RecordingError: The level does not exist.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class CaptureLevels:
         self.with_arrays = any(level in WITH_ARRAYS for level in named)
 
     def of(self, node: Node) -> Level:
-        """The level of a node now."""
+        """The current level of a node."""
         if self.everything or node.id in self.watched:
             return "values"
         level = self._known.get(node.id)
@@ -66,7 +65,7 @@ class CaptureLevels:
         return level
 
     def by_hand(self, node: Node) -> Level | None:
-        """The level that was chosen for a node, if one was."""
+        """The level chosen for a node by the user, if any."""
         for covers, level in self._chosen:
             if covers(node):
                 return level
@@ -76,11 +75,11 @@ class CaptureLevels:
         return None
 
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
-        """From now on every element is wanted, of all nodes or of some."""
+        """From now on, keep every element: of all nodes or of some."""
         self.everything, self.watched, self.uniform = everything, nodes, False
 
     def forget(self, nodes: Iterable[Node]) -> None:
-        """Nodes were defined anew."""
+        """Forget nodes that were redefined."""
         for node in nodes:
             self._known.pop(node.id, None)
 

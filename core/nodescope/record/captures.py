@@ -1,6 +1,7 @@
-"""Captures: what is set aside of arrays of other libraries, from the program to the file.
+"""Captures: contents of other libraries' arrays, set aside on their way from the program to the
+file.
 
-Invariant: resolved on the recorder's thread only; what comes of it is nobody else's memory.
+Invariant: captures are resolved on the recorder's thread only, into memory that nobody else uses.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class SharedCapture:
     """A capture with two users: resolved for the first, kept for the second.
 
     Attributes:
-        nbytes: As of `Captured`.
+        nbytes: As in `Captured`.
     """
 
     def __init__(self, content: Any) -> None:
@@ -29,7 +30,7 @@ class SharedCapture:
         self.nbytes: int = content.nbytes
 
     def resolve(self) -> Any:
-        """As of `Captured`."""
+        """As in `Captured`."""
         if not self._resolved:
             self._content = resolved(self._content)
             self._resolved = True
@@ -42,13 +43,13 @@ def capture(
     """Capture the outputs of an execution, on the program's thread.
 
     Args:
-        event: The execution.
-        level: What is kept.
-        room: Bytes that there is memory for.
-        shared: Two want it, see `SharedCapture`.
+        event: The finished execution.
+        level: The capture level.
+        room: Bytes of available memory.
+        shared: Whether the captures have two users, see `SharedCapture`.
 
     Returns:
-        What was set aside, by value, and how many outputs could not be.
+        The captures by value, and the number of outputs that could not be captured.
     """
     captured: list[tuple[int, Any]] = []
     lost = 0
@@ -59,7 +60,7 @@ def capture(
                 lost += 1
                 continue
             content = ops.capture(array, level)
-        except Exception:  # of the library; the program goes on
+        except Exception:  # raised by the library; the program goes on
             lost += 1
             continue
         if content is not None:
@@ -72,21 +73,21 @@ def resolved(content: Any) -> Any:
     """The elements of a capture, or their statistics, in memory of their own.
 
     Raises:
-        Exception: They could not be had.
+        Exception: The library could not provide them.
     """
     if isinstance(content, Captured):
         content = content.resolve()
-    # The recorder uses memory again that others lie in: what it was given must not be a view.
+    # The recorder reuses memory, so what it was given must not be a view.
     if isinstance(content, np.ndarray) and content.base is not None:
         return content.copy()
     return content
 
 
 def summary_of(array: HeldArray) -> TensorSummary:
-    """Statistics of an array that the program holds, made where its elements are if possible.
+    """Statistics of an array that the program holds, computed where its elements are if possible.
 
     Raises:
-        ArrayError: They could not be had.
+        ArrayError: The statistics could not be computed.
     """
     if not isinstance(array, LazyArray):
         return summarise(array)
@@ -95,7 +96,7 @@ def summary_of(array: HeldArray) -> TensorSummary:
 
 
 def known_bytes(arrays: Iterable[Any]) -> int | None:
-    """Bytes of the elements of arrays of any library; None if that is unknown of one."""
+    """Bytes of the elements of arrays of any library; None if any of them is unknown."""
     total = 0
     try:
         for array in arrays:
@@ -103,6 +104,6 @@ def known_bytes(arrays: Iterable[Any]) -> int | None:
             if None in ops.spec(array).shape:
                 return None
             total += ops.nbytes(array)
-    except Exception:  # of the library
+    except Exception:  # raised by the library
         return None
     return total

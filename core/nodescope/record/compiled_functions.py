@@ -51,7 +51,8 @@ class CompiledFunction(msgspec.Struct, frozen=True):
         graphs: Stage and graph, in the order of the passes; the first is ``traced``, the last
             ``final``.
         passes: In the order in which they ran.
-        compiled: What became of it; that of a graph that nobody compiled, if the run ended before.
+        compiled: The result of compiling; for a graph that was never compiled if the run ended
+            first.
     """
 
     owner: str
@@ -94,7 +95,7 @@ def functions(recording: Recording) -> list[CompiledFunction]:
 
 
 def cross_checked(recording: Recording) -> CrossChecked | None:
-    """How the calls of a run's compiled functions compare with their traces; None if unchecked.
+    """How the calls of compiled functions compare with their traces; None if unchecked.
 
     Raises:
         RecordingError: The recording is damaged.
@@ -109,7 +110,7 @@ def cross_checked(recording: Recording) -> CrossChecked | None:
 
 
 def _owner(name: str, used_names: Container[str]) -> str:
-    """The function's name, with the number of its trace from the second on; no two are the same."""
+    """The function's name, numbered from its second trace on; names are unique."""
     number = 1
     owner = name
     while owner in used_names:
@@ -119,7 +120,7 @@ def _owner(name: str, used_names: Container[str]) -> str:
 
 
 class _Growing:
-    """A function while its documents come."""
+    """A function whose documents are still being read."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -153,7 +154,7 @@ def _read(recording: Recording, kind: str, data: bytes) -> Document:
 
 
 def shown(graph: Graph) -> Graph:
-    """The graph as it is shown: graphs within attributes as the names of their nodes."""
+    """The graph for display: graphs within attributes are replaced by the names of their nodes."""
     return msgspec.structs.replace(graph, nodes=tuple(map(_shown, graph.nodes)))
 
 

@@ -13,11 +13,11 @@ from nodescope.record.rows import Dropped, Unwritten
 
 
 class LossCounts(NamedTuple):
-    """Losses of any cause so far.
+    """Losses so far, whatever their cause.
 
     Attributes:
-        dropped: The counts of the recording.
-        behind: Of its arrays, those of which the queue kept the statistics for newer ones.
+        dropped: The recording's counts.
+        behind: Dropped arrays whose statistics the queue kept to make room for newer arrays.
         step: The training step.
     """
 
@@ -27,28 +27,28 @@ class LossCounts(NamedTuple):
 
 
 class DiskLosses:
-    """Losses of a full disk, over any number of gaps."""
+    """Losses caused by a full disk, over any number of gaps."""
 
     def __init__(self) -> None:
-        self._before = Unwritten("full")  # of the gaps that are over
+        self._before = Unwritten("full")  # losses of finished gaps
         self._behind = 0
         self._since: LossCounts | None = None
         self._cause: Literal["full", "slow"] = "full"
 
     def begin(self, counts: LossCounts, cause: Literal["full", "slow"] = "full") -> None:
-        """Begin a gap: the disk is full. Has no effect within one."""
+        """Begin a gap because the disk is full. Has no effect within one."""
         if self._since is None:
             self._since, self._cause = counts, cause
 
     def end(self, counts: LossCounts) -> Unwritten:
-        """End the gap: the disk has room again; returns the losses since `begin`."""
+        """End the gap because the disk has room again; returns the losses since `begin`."""
         gap = self._gap(counts)
         self._before, self._behind = self.total(counts), self.behind(counts)
         self._since = None
         return gap
 
     def total(self, counts: LossCounts, structure: int = 0) -> Unwritten:
-        """Everything lost so far; ``structure`` parts of the graph among it."""
+        """All losses so far; ``structure`` parts of the graph are among them."""
         before, gap = self._before, self._gap(counts)
         if not before:
             return msgspec.structs.replace(gap, structure=structure)

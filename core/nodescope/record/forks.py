@@ -1,4 +1,5 @@
-"""Forks: a child process has a copy of every recorder, without its thread; it has to keep quiet.
+"""Forks: a child process has a copy of every recorder, but not its thread; the copy must stay
+silent.
 
 Invariant: nothing here takes a lock.
 """
@@ -11,17 +12,17 @@ from typing import Protocol
 
 
 class Forked(Protocol):
-    """An object that must know that it is in a forked child."""
+    """An object that must learn that it is in a forked child."""
 
     def after_fork(self) -> None:
-        """Called in the child, before anything else runs there."""
+        """Handle the fork. Called in the child, before anything else runs there."""
 
 
 _known: weakref.WeakSet[Forked] = weakref.WeakSet()
 
 
 def silence_in_child(recorder: Forked) -> None:
-    """Tell ``recorder`` in each child that is forked from now on."""
+    """Silence ``recorder`` in each child forked from now on."""
     _known.add(recorder)
 
 

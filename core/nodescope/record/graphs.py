@@ -1,7 +1,7 @@
 """The graph of a recording, for the exporters and the comparison.
 
-Invariant: each node and value as it was defined last, at the moment asked for or in the whole run;
-topological order where the graph has no cycle.
+Invariant: each node and value in its latest definition, at the requested moment or in the whole
+run; topological order where the graph has no cycle.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from nodescope.record.rows import ValueRow
 
 
 def end_of(recording: Recording, step: int) -> int:
-    """The seq at which a training step ended or the next one began; of the last, beyond all seqs.
+    """The seq at which a step ended or the next one began; for the last step, beyond all seqs.
 
-    Step 0 is what runs before the first step.
+    Step 0 is the part of the run before the first step.
     """
     return recording.step_table.end_of(step, MAX_SEQ)
 
@@ -30,10 +30,10 @@ def defined(recording: Recording, until: int = MAX_SEQ) -> tuple[list[Node], lis
 
 
 def graph_of(recording: Recording, until: int = MAX_SEQ) -> Graph:
-    """The eager graph of a run, as it was at a seq; the whole one as it was last.
+    """The eager graph of a run at a seq, or the whole graph in its latest definition.
 
-    Nodes that met other inputs in a later step are taken as last defined; such a redefinition can
-    close a cycle, and the nodes on it then stand in order of their ids.
+    Nodes whose inputs changed in a later step are taken in their latest definition. A redefinition
+    can close a cycle; the nodes on it are then ordered by id.
 
     Raises:
         RecordingError: The recording is damaged.

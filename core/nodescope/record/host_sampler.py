@@ -1,8 +1,8 @@
 """Sampler: checks every few milliseconds where the program's threads are while they run no node.
 
 The time between nodes is the program's own: Python, other libraries, waiting. The sampler
-attributes it to the user's line. A sample counts only beside another one of the same line with no
-record in between, so short gaps are not reported.
+attributes it to the user's line. A sample counts only next to another sample of the same line with
+no record in between, so short gaps are not reported.
 
 Invariant: no frame of the program outlives the call that reads it, not even for a moment: the
 engine counts references, and a frame holds its locals. Nothing is written to, and no lock is held.
@@ -32,22 +32,21 @@ from nodescope.thread_frames import thread_frames_once
 INTERVAL_S: Final = 0.008
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
-# A thread that had the processor, or was ready for it, for less than this share of a stretch was
-# waiting.
+# A thread that was running or ready for less than this share of a stretch counts as waiting.
 _BUSY: Final = 0.25
 _DEPTH: Final = 64
 _CALLED: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
 _IMPORT: Final = "import"
-# Of `engine.static`, what `HostSpan` of kind ``compiling`` covers.
+# Functions of `engine.static` whose time is covered by a `HostSpan` of kind ``compiling``.
 _COMPILING: Final = frozenset({"_traced", "_prepare"})
 _SEEN: Final = attrgetter("f_code", "f_lineno", "f_lasti")
 
 Frames = list[tuple[CodeType, int, int]]
-"""Code, line and instruction of each frame of a thread, the innermost first."""
+"""Code, line and instruction of each frame of a thread, innermost first."""
 
 
 class HostPlace(NamedTuple):
-    """Where a thread is, and by which call of the user's line: its code and instruction."""
+    """The place where a thread is, with the call in the user's line: its code and instruction."""
 
     kind: HostKind
     file: str = ""
@@ -58,7 +57,7 @@ class HostPlace(NamedTuple):
 
     @property
     def within(self) -> tuple[str, str, str]:
-        """The function of the user's that consecutive samples must share."""
+        """The user function that consecutive samples must share."""
         return self.kind, self.file, self.function
 
 
@@ -91,7 +90,7 @@ class _Stretch:
         self.processor_ns = self.busy_ns = processor  # of the thread, at the first and last sample
         self.before_ns, self.first_ns, self.last_ns = before_ns, now_ns, now_ns
         self.other: tuple[HostPlace, int] | None = (
-            None  # a sample in another function, and its time
+            None  # the last sample in another function, and its time
         )
 
 
@@ -101,11 +100,11 @@ class Sampler:
     Args:
         emit: Takes each `HostSpan`.
         now_ns: The clock of the run.
-        seq: Grows whenever a node has run.
+        seq: A number that grows whenever a node has run.
         step: The training step, and whether it is observed.
-        threads: Those that were seen to run nodes; the ones that have ended are taken out.
+        threads: Threads that have run nodes; those that have ended are removed.
         frames: Reads the frames of a thread.
-        processor: Reads the time for which a thread had a processor or was ready for one.
+        processor: Reads how long a thread has been running or ready to run.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start sampling, until `stop`; without a thread for it, nothing is sampled."""
+        """Start sampling, until `stop`; if no thread can be started, nothing is sampled."""
         thread = threading.Thread(target=self._work, name="nodescope-sampler", daemon=True)
         with contextlib.suppress(RuntimeError):
             thread.start()
@@ -147,14 +146,14 @@ class Sampler:
             self._close(ident, stretch.last_ns)
 
     def forked(self) -> None:
-        """In a forked child: the sampling thread does not exist here."""
+        """Handle a fork in the child, where the sampling thread does not exist."""
         self._thread = None
 
     def _work(self) -> None:
         while not self._ended.wait(INTERVAL_S):
             try:
                 self.look()
-            except Exception:  # names of gaps are not worth an error
+            except Exception:  # a failed sample is not worth an error
                 return
 
     def look(self) -> None:
@@ -184,18 +183,18 @@ class Sampler:
     def _goes_on(
         self, ident: int, stretch: _Stretch, place: HostPlace | None, now: int, seq: int
     ) -> bool:
-        """Add a sample to a stretch, if it belongs to it."""
+        """Extend a stretch by a sample, if the sample belongs to it."""
         if place is None:
             return False
         latest = stretch.places[-1]
-        # Nodes of other threads count, too: then only the very same instruction is the same gap.
+        # Nodes of other threads count as well: then only the very same instruction is the same gap.
         if seq != stretch.seq and (len(self._threads) < 2 or place != latest):
             return False
         if place.within == latest.within:
             stretch.places.append(place)
             stretch.other = None
         elif stretch.other is None or stretch.other[0].within != place.within:
-            stretch.other = (place, now)  # one sample elsewhere is a call that comes back
+            stretch.other = (place, now)  # a single sample elsewhere is a call that returns
         else:
             return False
         stretch.last_ns, stretch.busy_ns = now, self._processor(ident)
@@ -227,8 +226,8 @@ class Sampler:
             if busy is not None and busy - stretch.processor_ns < _BUSY * lasted:
                 kind = "waiting"
         if kind == "waiting" or len(set(stretch.places)) == 1:
-            function = call or function  # in a loop the line's own calls say little
-        # It began and ended between two samples; of samples that came late little is known.
+            function = call or function  # in a loop, the line's own calls mean little
+        # It began and ended between two samples; late samples tell little about it.
         start = stretch.first_ns - min((stretch.first_ns - stretch.before_ns) // 2, _MOST_BLUR_NS)
         end = last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
         self._emit(
@@ -239,10 +238,10 @@ class Sampler:
 
 
 def frames_of(ident: int) -> Frames:
-    """The frames of a thread, the innermost first; none if it runs no Python or has ended.
+    """The frames of a thread, innermost first; none if it runs no Python or has ended.
 
-    All of it happens within one call into C, so that no other thread runs while frames are held:
-    a function that returned meanwhile would leave its locals to us.
+    Everything happens within one call into C, so that no other thread runs while frames are held:
+    if a function returned in that time, its locals would be left to us.
     """
     frames: Frames = []
     try:
@@ -259,17 +258,17 @@ def frames_of(ident: int) -> Frames:
             )
         )
     except (AttributeError, KeyError):
-        pass  # the outermost frame has none behind it; a thread that has ended has none at all
+        pass  # the outermost frame has none behind it; an ended thread has none at all
     return frames
 
 
 def place_of(frames: Frames, *, observed: bool, main: bool) -> HostPlace | None:
-    """Where a thread with these frames is; None while it runs a node, or code of ours.
+    """The place of a thread with these frames; None while it runs a node or nodescope's own code.
 
     Args:
-        frames: As of `frames_of`.
-        observed: Whether nodes are told of now. If not, only what makes the items of `ns.steps` is
-            named.
+        frames: As from `frames_of`.
+        observed: Whether nodes are observed now. If not, only the code that produces the items of
+            `ns.steps` is named.
         main: Whether it is the main thread, which may be at a prompt.
     """
     library = ""
@@ -278,14 +277,14 @@ def place_of(frames: Frames, *, observed: bool, main: bool) -> HostPlace | None:
     for code, line, instruction in frames:
         owner = origin(code.co_filename)
         if owner == OURS and library != _IMPORT:
-            # So is a `steps` that fetches from no Python: its own span tells of it.
+            # The same holds for a `steps` that fetches from native code: its own span covers it.
             if not any(map(_imports, frames)):
                 return None
             library = _IMPORT
         if owner:
             library = library or owner
             continue
-        line = line or code.co_firstlineno  # instructions that clean up have none
+        line = line or code.co_firstlineno  # clean-up instructions have no position
         if library:
             return HostPlace("library", code.co_filename, line, library)
         return HostPlace("python", code.co_filename, line, code.co_qualname, code, instruction)
@@ -299,7 +298,7 @@ def _fetches(frame: tuple[CodeType, int, int]) -> bool:
 
 
 def _compiles(frame: tuple[CodeType, int, int]) -> bool:
-    """Whether a frame traces a function or compiles a graph: a span of its own tells of that."""
+    """Whether a frame traces a function or compiles a graph, which has its own span."""
     code = frame[0]
     return code.co_name in _COMPILING and origin(code.co_filename) == OURS
 
@@ -311,7 +310,7 @@ def _imports(frame: tuple[CodeType, int, int]) -> bool:
 
 
 def called(place: HostPlace) -> str:
-    """The native function that the user's line calls there, as written: ``time.sleep``."""
+    """The native function that the user's line calls at a place, as written: ``time.sleep``."""
     if place.code is None:
         return ""
     return _called(place.code, place.instruction)
@@ -331,18 +330,18 @@ def _called(code: CodeType, instruction: int) -> str:
 
 
 def active_ns(ident: int) -> int | None:
-    """For how long a thread of this process had a processor or was ready for one.
+    """How long a thread of this process has been running or ready to run.
 
-    On a busy machine a thread that computes is ready for most of the time and seldom runs: that is
-    no wait of the program's. None where it cannot be had.
+    On a busy machine a computing thread is ready most of the time and seldom runs; the program does
+    not wait then. None where the system does not report it.
     """
     thread = threading._active.get(ident)  # type: ignore[attr-defined]
     native = getattr(thread, "native_id", None)
     if native is None or not sys.platform.startswith("linux"):
         return None
     try:
-        # The clock of a thread by its number, which is refused if that has ended; asking for it by
-        # the identifier would read freed memory then.
+        # The clock of a thread is addressed by its number, which is refused once the thread has
+        # ended; addressing it by identifier would then read freed memory.
         running = time.clock_gettime_ns((~native << 3) | 6)
     except OSError:
         return None
@@ -350,7 +349,7 @@ def active_ns(ident: int) -> int | None:
 
 
 def _ready_ns(native: int) -> int:
-    """For how long a thread was ready and got no processor; 0 where the system does not tell."""
+    """How long a thread was ready without a processor; 0 where the system does not report it."""
     try:
         with open(f"/proc/self/task/{native}/schedstat", "rb", buffering=0) as statistics:
             return int(statistics.read().split()[1])

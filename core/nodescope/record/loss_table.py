@@ -24,14 +24,14 @@ class LossTable:
     """Reads table ``loss``.
 
     Args:
-        ask: Answers a question to the file.
+        ask: Runs a query on the file.
     """
 
     def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
         self._ask = ask
 
     def rows(self) -> list[LossRow]:
-        """All of them, in order."""
+        """All rows, in order."""
         rows = self._ask("SELECT seq, step, curve, node, times, value FROM loss ORDER BY row")
         return [
             LossRow(seq, step, curve, node, times, _number(value))
@@ -39,7 +39,9 @@ class LossTable:
         ]
 
     def broken(self) -> list[tuple[int, float]]:
-        """Of each loss that is not finite at its end: since which step, and the value there."""
+        """Each loss that is not finite at its end: the step since which it is not, and the value
+        there.
+        """
         curves = [curve for curve, value in self._ask(_LAST) if not math.isfinite(_number(value))]
         rows = [row for curve in curves for row in self._ask(_SINCE, curve)]
         return [(step, _number(value)) for step, value in rows]

@@ -20,13 +20,13 @@ from nodescope.record.recording import Recording
 from nodescope.record.run_time import run_time
 
 Outcome = Literal["running", "finished", "failed", "interrupted", "killed", "unreadable"]
-"""How a run ended: ``killed`` if it did not live to say so."""
+"""How a run ended: ``killed`` if it could not record its end."""
 
 _INTERRUPTED = 130
 
 
 def broken_loss(recording: Recording) -> BrokenLoss | None:
-    """The loss that is not finite at the end for longest, if there is one."""
+    """The loss that has been non-finite longest at the end of the run, if any."""
     losses = recording.broken_losses()
     if not losses:
         return None
@@ -38,14 +38,14 @@ class Glance(msgspec.Struct, frozen=True):
     """An entry in a list of recordings.
 
     Attributes:
-        id: Of the run; ``""`` if it cannot be read.
+        id: Id of the run; ``""`` if unreadable.
         name, argv: The program and its command line.
         ran_ns: Its run time so far, see `nodescope.record.run_time.RunTime`.
-        steps: Training steps that began.
-        nbytes: Size of the file and of the log beside it.
+        steps: Number of training steps that began.
+        nbytes: Size of the file and the log beside it.
         changed_unix_ns: When the file was last written.
-        fault: Why it cannot be read, or ``""``.
-        broken_loss: How its loss ended, if it is not finite.
+        fault: Why the file cannot be read, or ``""``.
+        broken_loss: The loss at the end, if it is not finite.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Glance(msgspec.Struct, frozen=True):
 
 
 def outcome_of(status: int | None, error: str, *, running: bool = False) -> Outcome:
-    """How a run ended, by its exit status and the last line of its traceback."""
+    """How a run ended, from its exit status and the last line of its traceback."""
     if running:
         return "running"
     if status is None:
@@ -76,7 +76,7 @@ def outcome_of(status: int | None, error: str, *, running: bool = False) -> Outc
 
 
 def glance(path: Path) -> Glance:
-    """Look at a recording. Never raises for what is wrong with the file."""
+    """Read a recording's overview. Never raises for faults of the file."""
     try:
         at = path.stat()
         nbytes, changed = at.st_size, at.st_mtime_ns

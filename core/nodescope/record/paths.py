@@ -15,7 +15,9 @@ from nodescope.errors import RecordingError
 
 
 def recording_path(stem: str, say: Callable[[str], None]) -> Path:
-    """A fresh path for a recording: in ``.nodescope/runs`` here, else in the temporary folder."""
+    """A fresh path for a recording: in ``.nodescope/runs`` here, or else in the temporary
+    folder.
+    """
     name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     home = Path(".nodescope")
     try:
@@ -32,7 +34,7 @@ def recording_path(stem: str, say: Callable[[str], None]) -> Path:
     path, count = folder / f"{name}.nscope", 1
     while True:
         try:
-            # Taken at once: another program may start in this folder within the same second.
+            # Reserved at once: another program may start in this folder within the same second.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             count += 1

@@ -1,8 +1,8 @@
-"""Pending arrays: full arrays of executions that are written already, while they still wait.
+"""Pending arrays: full arrays still to be written, whose executions are written already.
 
-A stop waits for its place only; many elements may follow a moment later.
+A stop waits only for the execution where it stopped; its elements may follow a moment later.
 
-Invariant: used by the recorder's thread only, but for `nbytes` and `many`; oldest first.
+Invariant: used by the recorder's thread only, except for `nbytes` and `many`; oldest first.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from nodescope.events import Array
 
 MOST_BYTES: Final = 8 << 20
-"""Bytes that are written at once; a stop may have to wait for them."""
+"""Limit of bytes written at once; a stop may have to wait for them."""
 
 
 class PendingArrays:
     """Arrays with their value and seq.
 
     Attributes:
-        nbytes: How much waits.
+        nbytes: Total size of the waiting arrays.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class PendingArrays:
         return len(self._items)
 
     def add(self, arrays: Iterable[tuple[int, int, Array]], *, ours: bool) -> None:
-        """Add arrays; the memory of those that are ``ours`` is reused once they are written."""
+        """Add arrays; the memory of those in ``ours`` is reused once they are written."""
         for value, seq, array in arrays:
             self._items.append((value, seq, array, ours))
             self.nbytes += array.nbytes
@@ -51,13 +51,15 @@ class PendingArrays:
         return batch
 
     def paid(self, count: int) -> list[Array]:
-        """Remove the first ``count`` arrays, now written; returns those that can be reused."""
+        """Remove the first ``count`` arrays, which have been written; return those that can be
+        reused.
+        """
         written = [self._items.popleft() for _ in range(count)]
         self.nbytes -= sum(item[2].nbytes for item in written)
         return [array for _, _, array, ours in written if ours]
 
     def drop(self) -> int:
-        """Drop all waiting arrays; returns their number."""
+        """Drop all waiting arrays; return their number."""
         count = len(self._items)
         self._items.clear()
         self.nbytes = 0

@@ -1,4 +1,4 @@
-"""Policy: what a recorder asks, execution by execution, if not all is to be recorded."""
+"""Policy: what a recorder asks for each execution if not everything is to be recorded."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from nodescope.record.rows import Governed
 class Policy(Protocol):
     """Decides, while a program runs, how much of it is recorded.
 
-    It measures what recording takes, and has whole steps left out on the bus. It is asked and told
-    on the program's threads.
+    Implementations measure the cost of recording and have the bus leave out whole steps. All
+    methods are called on the program's threads.
     """
 
     limit: float
 
     def started(self) -> None:
-        """The program begins."""
+        """Note that the program begins."""
 
     def admit(self, event: NodeFinished) -> Level | None:
-        """The level at which an execution is recorded; None: it is only counted."""
+        """The level at which an execution is recorded; None if it is only counted."""
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
-        """What recording an execution took, or what belongs to no node."""
+        """Account for the time spent on recording an execution, or on work that belongs to no
+        node.
+        """
 
     def level_of(self, node: Node) -> Level:
-        """The level of a node now."""
+        """The current level of a node."""
 
     def step_ended(self, event: StepFinished) -> None:
-        """A training step has ended, observed or not."""
+        """Note that a training step has ended, observed or not."""
 
     def demand(self) -> None:
-        """Other nodes are wanted whole: say so on the bus."""
+        """Update the demand on the bus: different nodes are to be kept whole."""
 
     def tell_counts(self) -> None:
-        """Record how many steps were observed so far, since somebody looks."""
+        """Record how many steps have been observed so far, for a reader who is looking."""
 
     def governed(self, most_nodes: int = ...) -> Governed:
-        """What was left out so far."""
+        """A report of what was left out so far."""
 
     def conclude(self, error: str = "") -> None:
-        """The run ends, with an error or without; said once."""
+        """Print the final report once: the run ends, with or without an error."""

@@ -1,7 +1,7 @@
 """Queue writer: the recorder's own thread, which turns the queue into a file.
 
 A stop waits for records and statistics only; many full arrays are written after them
-(`PendingArrays`), while nothing else is waited for.
+(`PendingArrays`), when nobody is waiting.
 
 Invariant: a recording that cannot be written any more is given up with one message.
 """
@@ -40,24 +40,25 @@ from nodescope.telling import say
 
 MIB: Final = 1 << 20
 BUDGET_BYTES: Final = 256 * MIB
-# Where only the newest values are whole: those held in memory, and as much of a first NaN.
+# Default when whole values are kept only for the newest steps: the held ones, and as much again
+# around a first NaN.
 NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
 RESERVED: Final = 8
 """One part in this many of the queue is reserved for executions without values."""
-# The writer waits no longer for further records once a batch has reached this size.
+# Size of a batch beyond which the writer stops waiting for further records.
 _ENOUGH_BYTES: Final = MIB
-# The writer is behind if more than one part in so many of the queue is full.
+# The writer is behind if the queue holds more than one part in this many.
 _BEHIND: Final = 8
 _STILL_S: Final = 0.5
 _BATCH_ITEMS: Final = 32_768
 _BATCH_BYTES: Final = 8 * MIB
-# Elements beyond this are written after a batch that is being waited for.
+# Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
 
 
 def budget_of(given: int | None, *, newest: bool = False) -> int:
-    """How much of full arrays is kept: what a person gave, or the default."""
+    """The budget for full arrays: the user's, or the default."""
     return given or (NEWEST_BUDGET_BYTES if newest else BUDGET_BYTES)
 
 
@@ -65,8 +66,9 @@ class QueueWriter:
     """The queue, the thread that writes it, and the counts of losses.
 
     Args:
-        path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As of `Recorder`.
-        patience: How often the writer waits for further records before it begins a small batch.
+        path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As in `Recorder`.
+        patience: How many times the writer waits for further records before it writes a small
+            batch.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -96,14 +98,14 @@ class QueueWriter:
         self._lost_structure = 0
         self._budget_bytes = budget_bytes
         self._queue_bytes = queue_bytes
-        # A tuple weighs RECORD_BYTES; the others say what they weigh.
+        # A tuple weighs RECORD_BYTES; other records state their own weight.
         self._queue: deque[Timed | QueuedExecution | QueuedRecord] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
         self._awake = False
         self._patience = patience
-        self._clock: int | None = None  # of the writing thread's processor time
-        self._written_ns = 0  # by this clock, after the last batch
+        self._clock: int | None = None  # processor time of the writing thread
+        self._written_ns = 0  # time after the last batch, by this clock
         self._queued = 0
         self._seq = 0
         self._committed = 0
@@ -111,12 +113,12 @@ class QueueWriter:
         self._lost_executions = 0
         self._lost_summaries = 0
         self._missed: deque[int] = deque()
-        self.lock = threading.RLock()  # a signal handler may compute here, too
+        self.lock = threading.RLock()  # reentrant: signal handlers may compute here
         self._wanted = threading.Event()
         self._hurry = threading.Event()
-        self._hasty = 0  # somebody waits for the records up to this one, not for elements
-        # Cleared to have the writer stand still between two batches, for `_STILL_S` at most; set
-        # again by `hush(False)`.
+        self._hasty = 0  # somebody waits for the records up to this one, but not for elements
+        # Cleared to pause the writer between two batches, for `_STILL_S` at most; set again by
+        # `hush(False)`.
         self._may_write = threading.Event()
         self._may_write.set()
         self._still = False
@@ -125,7 +127,7 @@ class QueueWriter:
         self._off = False
         self._forked = False
         self._fault = ""
-        self._folding_since = 0.0  # when all was written, and one file is made of it
+        self._folding_since = 0.0  # when everything was written and a single file is being made
         self._omitted: shutdown.UnwrittenRest | None = None
         self._writer = Writer(self.path, budget_bytes=budget_bytes)
         self._batch = Batch(self._writer, level=level)
@@ -142,17 +144,17 @@ class QueueWriter:
 
     @property
     def off(self) -> bool:
-        """Whether nothing is taken down any more."""
+        """Whether recording has stopped."""
         return self._off
 
     @property
     def queued(self) -> int:
-        """Bytes that wait to be written."""
+        """Bytes waiting to be written."""
         return self._queued
 
     @property
     def behind(self) -> bool:
-        """Whether so much waits that a further step might find no room in the queue."""
+        """Whether so much is waiting that a further step might find no room in the queue."""
         return self._queued > self._queue_bytes // _BEHIND
 
     def writer_ns(self) -> int:
@@ -163,7 +165,7 @@ class QueueWriter:
             return self._written_ns
 
     def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
-        """Queue what has a number, but is no record of the calling thread."""
+        """Queue a record that has a number but does not count as one of the calling thread's."""
         with self.lock:
             self._seq = seq = self._seq + 1
             self._queued += weight
@@ -172,7 +174,7 @@ class QueueWriter:
             self._wake()
 
     def _raise_budget(self, budget_bytes: int) -> None:
-        """Keep more of full arrays from now on."""
+        """Raise the budget for full arrays from now on."""
         self._budget_bytes = self._writer.budget_bytes = budget_bytes
 
     def _wake(self) -> None:
@@ -181,7 +183,7 @@ class QueueWriter:
 
     @property
     def owes(self) -> bool:
-        """Whether elements of executions that can be read are still to be written."""
+        """Whether elements of readable executions are still to be written."""
         return self._batch.owed.many > 0
 
     def _work(self) -> None:
@@ -198,9 +200,10 @@ class QueueWriter:
                 self._wanted.clear()
                 self._awake = False
                 closing = self._closing
-                # Read once: executions that a governor leaves out are numbered all the time.
+                # Read once: executions left out by a governor are numbered all the time.
                 target, due = self._seq, len(self._queue)
-                # What comes meanwhile gathers again: a batch for each record costs more than it.
+                # Records that arrive in the meantime are gathered: one batch per record would cost
+                # more.
                 while (
                     self._committed < max(target, self._hasty)
                     or self.owes
@@ -208,7 +211,7 @@ class QueueWriter:
                 ):
                     if not self._may_write.is_set():
                         self._still = True
-                        self._may_write.wait(_STILL_S)  # longer, and the queue would fill
+                        self._may_write.wait(_STILL_S)  # if it waited longer, the queue would fill
                         self._may_write.set()
                         self._still = False
                     if self._leaving and self._omitted is None:
@@ -225,24 +228,26 @@ class QueueWriter:
             self._writer.finish()
         except NoSpace:
             self._end_without_space()
-        except Exception as error:  # whatever it is, the program must not notice
+        except Exception as error:  # whatever the fault, the program must not notice
             self._give_up(error)
         with self._progress:
             self._progress.notify_all()
 
     def _gather(self) -> None:
-        """Let a batch grow; a stop that waits for it cuts this short."""
+        """Let a batch grow; a stop waiting for it cuts this short."""
         for _ in range(self._patience):
             if self._hurry.wait(BATCH_S / 2) or self._queued > _ENOUGH_BYTES:
                 return
 
     def _pressed(self) -> bool:
-        """Whether a batch must not grow: it is waited for, or the queue is nearly full."""
+        """Whether a batch must not grow: somebody waits for it, or the queue is nearly full."""
         much = self._queued > self._queue_bytes // RESERVED
         return much or self._closing or self._hurry.is_set()
 
     def hush(self, still: bool) -> bool:
-        """Pause the writer before its next batch, or let it continue; whether it is paused now."""
+        """Pause the writer before its next batch, or let it continue; return whether it is paused
+        now.
+        """
         if not still:
             self._may_write.set()
             return False
@@ -250,7 +255,7 @@ class QueueWriter:
         return self._still
 
     def _write_some(self) -> int:
-        """Write a batch; returns the number of records taken from the queue."""
+        """Write a batch; return the number of records taken from the queue."""
         batch, queue = self._batch, self._queue
         deadline = time.monotonic() + BATCH_S
         weight = count = outputs = 0
@@ -258,7 +263,7 @@ class QueueWriter:
         with self.lock:
             last_seq = self._seq
         while queue and count < _BATCH_ITEMS:
-            with self.lock:  # what is in the queue is changed by `_room`
+            with self.lock:  # `_room` may change what is in the queue
                 item = queue.popleft()
                 if type(item) is QueuedExecution:
                     self._waiting.taken(item)
@@ -266,7 +271,7 @@ class QueueWriter:
             if type(item) is tuple:
                 timed.append(item)  # type: ignore[arg-type]
                 continue
-            if timed:  # in order: each row says how often its node had run
+            if timed:  # in order, because each row says how often its node had run
                 batch.timed(timed)
                 weight += len(timed) * RECORD_BYTES
                 timed = []
@@ -290,7 +295,7 @@ class QueueWriter:
         weight += len(timed) * RECORD_BYTES
         while self._missed:
             batch.missed(self._missed.popleft())
-        # Records that were lost leave gaps, which end where the queue is drained.
+        # Lost records leave gaps, which end when the queue is drained.
         seq = max(batch.seq, self._committed if queue else last_seq)
         owed = batch.owed.nbytes
         later = self._committed < self._hasty and (owed > 0 or outputs > _SOON_BYTES)
@@ -308,38 +313,38 @@ class QueueWriter:
         return count
 
     def _looked_at(self, spans: Sequence[Span]) -> None:
-        """Called when values have been looked at, with the parts of the run to keep whole."""
+        """Handle examined values, with the parts of the run to keep whole."""
 
     def _resolved(self, item: QueuedExecution) -> QueuedExecution:
-        """An execution with the elements of what was set aside, or their statistics."""
+        """An execution with its captures resolved to elements or statistics."""
         outputs: list[tuple[int, Array | TensorSummary]] = []
         for value, content in item.outputs:
             try:
                 outputs.append((value, resolved(content)))
-            except Exception:  # of the library: its device is gone, say
+            except Exception:  # raised by the library: its device may be gone
                 with self.lock:
                     self._lost_summaries += 1
         return item._replace(outputs=outputs)
 
     def _resolved_whole(self, whole: Whole) -> Whole:
-        """The same with elements in the place of what was set aside of them."""
+        """The same for whole values: captures are replaced by elements."""
         items = []
         for item in whole.items:
             outputs = []
             for value, content in item.outputs:
                 try:
                     array = content if isinstance(content, np.ndarray) else resolved(content)
-                except Exception:  # of the library
+                except Exception:  # raised by the library
                     with self.lock:
                         self._dropped_blobs += 1
                     continue
-                if isinstance(array, np.ndarray):  # not statistics, which are recorded anyway
+                if isinstance(array, np.ndarray):  # not statistics, which are recorded in any case
                     outputs.append((value, array))
             items.append(item._replace(outputs=tuple(outputs)))
         return Whole(tuple(items))
 
     def _settle_some(self) -> None:
-        """Write some of the arrays that are owed."""
+        """Write some of the owed arrays."""
         batch, owed = self._batch, self._batch.owed.nbytes
         seq = self._committed
         self._store(lambda dropped, omit: batch.settle(seq, dropped, omit=omit), seq, owed)
@@ -349,7 +354,7 @@ class QueueWriter:
             self._announce()
 
     def _store(self, write: Callable[[Dropped, Omit], Dropped], seq: int, nbytes: int) -> None:
-        """Write, now or when the disk has space; then give back the memory."""
+        """Write now or when the disk has space; then give back the memory."""
 
         def attempt(omit: Omit) -> Dropped:
             before = self._dropped()
@@ -390,7 +395,7 @@ class QueueWriter:
 
     @property
     def unwritten(self) -> Unwritten:
-        """The losses of a full disk so far."""
+        """Losses caused by a full disk so far."""
         return self._disk_losses.total(self._losses(), self._lost_structure)
 
     def _short_of_memory(self) -> bool:
@@ -402,7 +407,7 @@ class QueueWriter:
         self._on_room(True, text)
 
     def _wait_begins(self) -> None:
-        """Nobody waits for a disk, see `Recorder.flush`."""
+        """Release waiting threads: nobody waits for a full disk, see `Recorder.flush`."""
         with self._progress:
             self._progress.notify_all()
 
@@ -411,7 +416,7 @@ class QueueWriter:
         self._on_room(False, f"recording resumed; missing: {gap.counts()}")
 
     def _leave_out(self) -> None:
-        """Drop the executions that wait to be written; nodes, steps and the end are kept."""
+        """Drop the executions waiting to be written; nodes, steps and the end are kept."""
         counts = self._losses()._replace(step=self._batch.written_step)
         self._disk_losses.begin(counts, "slow")
         with self.lock:
@@ -424,7 +429,7 @@ class QueueWriter:
             self._dropped_blobs += self._batch.owed.drop()
 
     def _final_record(self) -> Told | None:
-        """The last record, made once all losses are known."""
+        """The last record, made when all losses are known."""
         return None
 
     def _last_record(self) -> None:
@@ -449,10 +454,10 @@ class QueueWriter:
             self._lose(batch.left_out(Omit.EXECUTIONS))
             while self._missed:
                 batch.missed(self._missed.popleft())
-            feared = self._lost_structure = batch.structure  # as long as it is not written
+            feared = self._lost_structure = batch.structure  # while it is not written
             self._conclude()
             if self._lost_structure != feared:  # the file says so
-                with contextlib.suppress(sqlite3.Error):  # then more is told than is missing
+                with contextlib.suppress(sqlite3.Error):  # it then reports too much
                     self._conclude()
             self._committed = self._seq
             self._off = True
@@ -463,7 +468,7 @@ class QueueWriter:
             self._give_up(error)
 
     def _conclude(self) -> None:
-        """Write what is in the batch, and what is missing."""
+        """Write the rest of the batch, and the counts of what is missing."""
         record, structure = self._final_record(), self._batch.structure
         self._seq += 1
         if record is not None:
@@ -472,7 +477,7 @@ class QueueWriter:
         self._lost_structure += unwritten - structure
 
     def _waits(self) -> shutdown.UnwrittenRest:
-        """The executions and elements that are still to be written."""
+        """Executions and elements still to be written."""
         left, owed = shutdown.UnwrittenRest(), self._batch.owed
         with self.lock:
             for item in self._queue:
@@ -501,8 +506,8 @@ class QueueWriter:
         self.on_fault(self._fault)
 
     def after_fork(self) -> None:
-        """In a forked child there is no writing thread, and the file is the parent's."""
-        # No lock is touched: whoever held it in the parent does not exist here.
+        """Handle a fork in the child, which has no writing thread; the file is the parent's."""
+        # No lock is touched: the thread that held it in the parent does not exist here.
         self._off = self._forked = True
-        # Closing SQLite's connection here could fold up the parent's log. It is never closed.
+        # Closing SQLite's connection here could merge the parent's log. It is never closed.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer.connection))

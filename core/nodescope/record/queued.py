@@ -1,6 +1,6 @@
 """What the recorder puts into its queue.
 
-Invariant: copies, or arrays that nobody writes to any more; never the program's own.
+Invariant: copies, or arrays that are no longer written to; never the program's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Timed = tuple[int, int, int, int, int, int]
 
 
 class QueuedExecution(NamedTuple):
-    """An execution in the queue."""
+    """A queued execution."""
 
     timed: Timed
     weight: int
@@ -38,7 +38,7 @@ class QueuedExecution(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Executions of a node that the governor left out; they still count as its runs."""
+    """Executions of a node left out by the governor; they still count as runs."""
 
     node: int
     times: int
@@ -49,7 +49,7 @@ Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | Ke
 
 
 class QueuedRecord(NamedTuple):
-    """A record other than an execution, in the queue."""
+    """A queued record other than an execution."""
 
     seq: int
     weight: int

@@ -1,10 +1,10 @@
-"""The recordings that this user's programs wrote last, wherever they lie: a list of paths.
+"""Recent recordings: paths of those that this user's programs wrote last, wherever they are.
 
-It is kept in the user's state folder and appended to, a line each. It holds no content: whatever is
-shown of a recording is read from the file itself.
+The list is kept in the user's state folder, one path a line, newest at the end. It holds no
+content: everything shown about a recording is read from the file itself.
 
-Invariant: bounded, readable by its owner alone, and never trusted: a line that makes no sense is
-skipped, a file that is gone is left out. What goes wrong with it never reaches the program.
+Invariant: bounded, readable by its owner alone, and never trusted: a malformed line is skipped and
+    a missing file is left out. Its faults never reach the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodescope.record.files.ownership import state_folder
 from nodescope.record.schema import SUFFIX
 
 MOST: Final = 200
-"""Paths that are kept."""
+"""The number of paths kept."""
 
 _LONGEST: Final = 4000
 _MOST_BYTES: Final = 1 << 20
@@ -30,7 +30,7 @@ _path = msgspec.json.Decoder(str).decode
 
 
 def place() -> Path:
-    """The file; it may not be there."""
+    """The path of the list, which may not exist."""
     return state_folder() / "recent"
 
 
@@ -42,7 +42,7 @@ def remember(recording: Path) -> None:
             return
         path = place()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Short appends are whole, so programs that start at once need no lock.
+        # Short appends are atomic, so programs that start at the same time need no lock.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
         flags |= getattr(os, "O_NONBLOCK", 0)
         handle = os.open(path, flags, 0o600)
@@ -54,11 +54,11 @@ def remember(recording: Path) -> None:
         if long:
             _shorten(path)
     except (OSError, ValueError, RuntimeError):
-        pass  # no state folder, no list
+        pass  # without a state folder, there is no list
 
 
 def recent() -> tuple[Path, ...]:
-    """The recordings, the latest first, each once; those that are gone are left out."""
+    """Recordings that still exist, latest first, each once."""
     try:
         path = place()
         if not is_plain(path):
@@ -83,9 +83,10 @@ def recent() -> tuple[Path, ...]:
 
 
 def recordings_of(folder: Path) -> dict[Path, bool]:
-    """The recordings in a folder and in ``.nodescope/runs`` below it: whether runs left them there.
+    """The recordings in a folder and in ``.nodescope/runs`` below it, with whether runs left them
+    there.
 
-    One in the folder itself may have come from anywhere.
+    A recording in the folder itself may have come from anywhere.
     """
     recordings: dict[Path, bool] = {}
     for place, ours in ((folder / ".nodescope" / "runs", True), (folder, False)):

@@ -1,10 +1,10 @@
-"""Recorder: the probe that takes down what a run does, and the thread that writes it.
+"""Recorder: the probe that records a run, and the thread that writes the recording.
 
 On the program's thread an event is numbered and put into a queue; arrays are copied first, since
-the program may change them afterwards. Statistics and disk are the business of the other thread.
+the program may change them afterwards. Statistics and disk access are left to the other thread.
 
-Invariant: `emit` never waits for the disk and never raises. What does not fit is counted, values
-first. A recording that cannot be written any more is given up with one message.
+Invariant: `emit` never waits for the disk and never raises. What does not fit is dropped and
+    counted, values first. A recording that can no longer be written is given up with one message.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
 _ARRAY_BYTES = 160
-# Copies of little arrays go into half of what is reserved in the queue: their statistics would take
+# Copies of small arrays may use half of the queue's reserve: computing their statistics would take
 # the program's thread far longer.
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
-# How often the writer waits for more where batches are to be few, since each has a fixed cost.
+# How many times the writer waits for more records when batches are to be few, since each has a
+# fixed cost.
 _PATIENCE = 8
 _now = time.perf_counter_ns
 _ndarray = np.ndarray
@@ -65,31 +66,31 @@ _ndarray = np.ndarray
 class Recorder(QueueWriter):
     """Records a run into a file. A probe.
 
-    Composed of what a person wants to know (`CaptureLevels`), what is held of the newest steps
-    (`NewestValues`), and, if there is a limit, who says how much of it there is time for
-    (`Policy`).
+    Composed of the levels that the user wants (`CaptureLevels`), the values held of the newest
+    steps (`NewestValues`) and, if there is a limit, a `Policy` that decides how much there is time
+    for.
 
     Args:
-        path: The ``.nscope`` file. A recording that is there is replaced.
-        level: What is kept of each execution, at most.
+        path: The ``.nscope`` file. An existing recording is replaced.
+        level: The most that is kept of each execution.
         levels: Other levels for scopes or globs over node names, the first match wins.
-        chosen: Levels of the nodes of which this is true, before ``levels``; the first match wins.
-        policy: Records less of what costs most. Without one, all is recorded.
-        newest: Keep the newest steps whole, whatever the level.
-        chosen_level: Whether a person chose the level, which is only told.
-        budget_bytes: How much of full arrays is kept; the newest win. None for the default.
-        value_steps: At level ``values``: full arrays of the first so many training steps only, and
-            statistics of what follows.
-        queue_bytes: How much may wait to be written.
-        on_commit: Called in the recorder's thread with the seq up to which all can be read.
+        chosen: Levels of nodes by predicate, before ``levels``; the first match wins.
+        policy: Records less of what costs most. Without one, everything is recorded.
+        newest: Whether to keep the newest steps whole, whatever the level.
+        chosen_level: Whether the user chose the level; recorded for display only.
+        budget_bytes: Upper limit of full arrays kept; the newest win. None for the default.
+        value_steps: At level ``values``: the number of first training steps of which full arrays
+            are kept; later steps get statistics.
+        queue_bytes: Upper limit of what waits to be written.
+        on_commit: Called in the recorder's thread with the seq up to which everything can be read.
         on_fault: Called once, with one line, if the recording has to be given up.
-        on_room: Called in the recorder's thread with True and one line when the disk is full, with
-            False and what is missing when there is room again.
+        on_room: Called in the recorder's thread with True and a line when the disk is full, and
+            with False and a description of what is missing when there is room again.
 
     Attributes:
-        levels: What a person wants to know of each node.
-        policy: As given.
-        operations, leaves: Nodes that were defined, by whether they compute.
+        levels: The level that the user wants for each node.
+        policy: The given policy.
+        operations, leaves: Numbers of defined nodes that compute, and that do not.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -128,7 +129,7 @@ class Recorder(QueueWriter):
                 most_bytes, self._buffers, self.lock, self.enqueue, self._tell_keeping
             )
         self._chosen_level = chosen_level
-        self._kept: dict[int, int] = {}  # by value, the execution of which it is kept
+        self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
         self._only_times = level == "timing" and self.levels.uniform and not (newest or policy)
         self._due_unseen_ns = 0
         self._here = threading.local()
@@ -162,7 +163,7 @@ class Recorder(QueueWriter):
             self._other(event)
 
     def _govern(self, event: NodeFinished, policy: Policy) -> None:
-        """Record an execution, as far as there is time for it."""
+        """Record an execution, as far as there is time."""
         start = _now()
         level = policy.admit(event)
         if level is None:
@@ -173,7 +174,7 @@ class Recorder(QueueWriter):
         policy.took(event.node, _now() - start)
 
     def _step(self, event: StepStarted | StepFinished) -> None:
-        """Record where a training step begins or ends."""
+        """Record the start or end of a training step."""
         start = _now()
         if isinstance(event, StepStarted):
             self.levels.step_begins(event.step)
@@ -189,7 +190,7 @@ class Recorder(QueueWriter):
             self.policy.took(None, _now() - start)
 
     def _other(self, event: Event) -> None:
-        """Record what is no execution, and no step."""
+        """Record an event that is neither an execution nor a step."""
         weight = 2 * RECORD_BYTES
         if isinstance(event, Logged):
             weight += 4 * len(event.text)
@@ -210,29 +211,29 @@ class Recorder(QueueWriter):
             self._tell_keeping()
 
     def missed(self, node: Node) -> None:
-        """Count an execution of which nothing is known."""
+        """Count an execution about which nothing is known."""
         with self.lock:
             self._seq += 1
             self._lost_executions += 1
             self._missed.append(node.id)
 
     def remark(self, text: str, step: int, time_ns: int) -> None:
-        """Record a line of our own, whatever waits to be written."""
+        """Record a line of nodescope's own, however much is waiting to be written."""
         if not self._off:
             line = Logged("nodescope", text, step, time_ns)
             self._note(line, 2 * RECORD_BYTES + 4 * len(text), always=True)
 
     def skipped(self, node: Node, times: int) -> None:
-        """Between its last row and the next, a node ran so often without one."""
+        """Note that a node ran this many times without a row between its last row and its next."""
         self._aside(Skipped(node.id, times), 0)
 
     def call_begins(self) -> None:
-        """An outermost call outside of steps begins, and is observed."""
+        """Note that an outermost call outside of steps begins and is observed."""
         if self.newest is not None:
             self.newest.call_begins()
 
     def keep(self, node: Node, value: int, array: Array, seq: int, step: int = 0) -> None:
-        """Keep the elements of a value that an execution has just given, whatever its level."""
+        """Keep the elements of a value that an execution has just produced, whatever its level."""
         level = self.levels.of(node) if self.policy is None else self.policy.level_of(node)
         if self._off or level == "values" or self._kept.get(value) == seq:
             return
@@ -240,7 +241,7 @@ class Recorder(QueueWriter):
         if array.__class__ is not _ndarray:
             try:
                 array = to_numpy(array)
-            except Exception:  # of the library
+            except Exception:  # raised by the library
                 return
         if self.newest is not None and not self.newest.held.kept(value, seq):
             return
@@ -250,7 +251,7 @@ class Recorder(QueueWriter):
         self._note(Whole((item,)), array.nbytes + RECORD_BYTES, always=False)
 
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
-        """Keep every element from now on: of all nodes, or of some that somebody looks at."""
+        """Keep every element from now on: of all nodes, or of some that are being viewed."""
         self.levels.keep_whole(everything=everything, nodes=nodes)
         self._only_times = False
         if everything:
@@ -260,13 +261,14 @@ class Recorder(QueueWriter):
             self.policy.demand()
 
     def keeping(self) -> Keeping:
-        """Which values are kept, and losses for other reasons."""
+        """The values being kept, and losses for other reasons."""
         newest, levels = self.newest, self.levels
         newest_held = newest.held if newest is not None else None
         with self.lock:
             too_large = self._writer.too_large
             unwritten, behind = self.unwritten, self._waiting.given_up
-            # Arrays whose statistics the queue kept while the disk was full are the disk's, too.
+            # Arrays reduced to statistics while the disk was full are attributed to the disk as
+            # well.
             behind -= self._disk_losses.behind(self._losses())
             over_budget = self._dropped_blobs - behind - too_large - unwritten.arrays
             return Keeping(
@@ -287,7 +289,7 @@ class Recorder(QueueWriter):
             )
 
     def _tell_keeping(self) -> None:
-        """Record what is kept, where that is news."""
+        """Record which values are kept, if that has changed."""
         now = self.keeping()
         if now != self._told and not self._off:
             self._told = now
@@ -302,13 +304,14 @@ class Recorder(QueueWriter):
             self.newest.looked_at(spans, self._batch.nonfinite)
 
     def add(self, document: Advice | Timings | Governed | CrossChecked) -> None:
-        """Record what to do about a run without operations, how long it takes unobserved, what was
-        left out of it, or how its compiled calls compare with their traces."""
+        """Record a document: advice, timings, the governor's report or a cross-check."""
         if not self._off:
             self._note(document, 2 * RECORD_BYTES, always=True)
 
     def thread_seq(self) -> int:
-        """The seq of the calling thread's last record; of the last one of all if it has none."""
+        """The seq of the calling thread's last record, or of the last record of all if it has
+        none.
+        """
         return getattr(self._here, "seq", self._seq)
 
     @property
@@ -333,15 +336,16 @@ class Recorder(QueueWriter):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is written any more."""
+        """Whether recording has ended."""
         return not self._thread.is_alive()
 
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
-        """Wait until everything emitted so far can be read; False if that was not to be had.
+        """Wait until everything emitted so far can be read; False if that did not succeed.
 
         Args:
-            timeout_s: For how long at most.
-            elements: Otherwise many full arrays may come a moment later, see `owes`.
+            timeout_s: The longest time to wait.
+            elements: Whether to wait for elements as well; if not, full arrays may follow a moment
+                later, see `owes`.
         """
         if self._forked or threading.current_thread() is self._thread:
             return False
@@ -367,11 +371,11 @@ class Recorder(QueueWriter):
     def close(
         self, timeout_s: float = shutdown.STILL_S, slow: Callable[[], None] = lambda: None
     ) -> bool:
-        """Write the rest and leave one portable file; False if not all of it could be written.
+        """Write the rest and leave one portable file; False if not everything could be written.
 
-        Waits while the writer gets on, see `ending.wait_for`. What is left then is dropped and
-        counted; so it is at Ctrl-C, which is raised after that. Where only making one file of it
-        takes long, that is left to the next one who opens it.
+        Waits while the writer makes progress, see `shutdown.wait_for`. Anything left after that is
+        dropped and counted, as it is at Ctrl-C, which is then raised. If only merging into one file
+        takes long, that is left to the next reader.
         """
         if self._forked:
             return False
@@ -396,7 +400,9 @@ class Recorder(QueueWriter):
 
     @property
     def written(self) -> bool:
-        """Whether all is written, after `close`; one file may still be made of it."""
+        """Whether everything has been written after `close`; merging into one file may still go
+        on.
+        """
         return self._folding_since > 0 and self._omitted is None
 
     @property
@@ -405,7 +411,7 @@ class Recorder(QueueWriter):
         return str(self._omitted or self._waits())
 
     def _record(self, event: NodeFinished, level: Level) -> None:
-        """Number an execution and queue what is kept of it."""
+        """Number an execution and queue its record."""
         if level == "timing" or level == "graph":
             self._record_times(event, latest_only=level == "graph")
             if self.newest is not None:
@@ -428,7 +434,7 @@ class Recorder(QueueWriter):
             if self._queued + weight > room and not (
                 level == "values" and self._make_room(room - weight)
             ):
-                # No copy fits, so the statistics are taken on this thread: that costs time only.
+                # No copy fits, so the statistics are computed on this thread: that costs only time.
                 kept_outputs = list(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = RECORD_BYTES * (1 + len(kept_outputs))
                 if level == "values":
@@ -436,7 +442,7 @@ class Recorder(QueueWriter):
                         self._dropped_blobs += len(kept_outputs)
                         self._waiting.given_up += len(kept_outputs)
             else:
-                # Remembered copies have two users, each of which gives them back.
+                # Copies that are also held have two users, each of which gives them back.
                 copy, users = self._buffers.copy, 1 + remembered
                 pairs = zip(outputs, event.outputs)  # noqa: B905 (this is the program's thread)
                 kept_outputs = [(value, copy(array, users)) for value, array in pairs]
@@ -456,7 +462,7 @@ class Recorder(QueueWriter):
             self.newest.remember(event, self._here.seq, copies, late=False)
 
     def _record_times(self, event: NodeFinished, *, latest_only: bool = False) -> None:
-        """Number an execution and queue its times; `_put` inlined, as each nanosecond counts."""
+        """Number an execution and queue its times; `_put` is inlined, as each nanosecond counts."""
         node, step, thread = event.node.id, event.step, event.thread
         start_ns, end_ns = event.start_ns, event.end_ns
         if latest_only or event.lane or event.worker:
@@ -499,7 +505,9 @@ class Recorder(QueueWriter):
             newest.hold(event, self._here.seq, captured, late=False)
 
     def _share(self) -> None:
-        """A reader looks, or the end comes: write what is held, and how many steps were seen."""
+        """Write the held values and the counts of observed steps: a reader looks, or the run
+        ends.
+        """
         if self._off:
             return
         if self.newest is not None:
@@ -535,7 +543,7 @@ class Recorder(QueueWriter):
         place: tuple[int, int] | None = None,
         unresolved: bool = False,
     ) -> None:
-        """Number an execution and queue it; ``row`` is a `Timed` without its seq."""
+        """Number and queue an execution; ``row`` is a `Timed` without its seq."""
         with self.lock:
             self._seq = seq = self._seq + 1
             if self._queued + weight > self._queue_bytes and not always:
@@ -569,7 +577,7 @@ class Recorder(QueueWriter):
             self._wake()
 
     def _aside(self, event: HostSpan | Skipped, weight: int) -> None:
-        """Queue what happened between records; it has no number of its own."""
+        """Queue an event that has no number of its own, such as a span between records."""
         with self.lock:
             if weight and self._queued + weight > self._queue_bytes:
                 return
@@ -579,7 +587,7 @@ class Recorder(QueueWriter):
             self._wake()
 
     def _unseen(self, event: StepStarted | StepFinished) -> None:
-        """Start or end of an unobserved step: cheap, and written without haste."""
+        """Queue the start or end of an unobserved step: cheap, and written without haste."""
         with self.lock:
             self._seq = seq = self._seq + 1
             self._queued += RECORD_BYTES
@@ -591,5 +599,5 @@ class Recorder(QueueWriter):
 
 
 def _place(event: NodeFinished) -> tuple[int, int] | None:
-    """The worker and lane of what ran elsewhere than on a thread of the program."""
+    """The worker and lane of an execution that did not run on one of the program's threads."""
     return (event.worker, event.lane) if event.worker or event.lane else None

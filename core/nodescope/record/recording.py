@@ -1,4 +1,4 @@
-"""Recording: reads what a run left behind, or is leaving right now.
+"""Recording: reads what a run has recorded, or is still recording.
 
 Invariant: read-only, and everything has bounds: rows are fetched by seq, node or time through an
 index. A damaged file gives `RecordingError`, never something else.
@@ -52,7 +52,7 @@ from nodescope.telling import path_of
 T = TypeVar("T")
 
 MAX_SEQ = (1 << 63) - 1
-# Beside max(), SQLite gives the columns of the very row.
+# Along with max(), SQLite returns the columns of that very row.
 _VALUES = """SELECT max(row), seq, id, name, dtype, shape, producer{more} FROM value
 WHERE seq > ? AND seq <= ?"""
 _PLACE = ", storage, device, nbytes"
@@ -67,10 +67,10 @@ _FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowE
 
 
 class Recording:
-    """An open recording. May be used from several threads; questions take turns.
+    """An open recording. Can be used from several threads; queries take turns.
 
     Attributes:
-        schema: The version of its format. What is read is the same for every version.
+        schema: The version of its format. Readers return the same data for every version.
     """
 
     def __init__(self, path: Path, opened: OpenedRecording) -> None:
@@ -91,10 +91,10 @@ class Recording:
         """Open a recording, finished or being written.
 
         Args:
-            whole: Read it through for damage first, unless it is large.
+            whole: Whether to read the file through for damage first, unless it is large.
 
         Raises:
-            RecordingError: It is not one, too new for us, or damaged.
+            RecordingError: The file is not a recording, too new, or damaged.
         """
         path = path_of(path)
         return cls(path, connect(path, whole=whole))
@@ -112,12 +112,12 @@ class Recording:
 
     @property
     def note(self) -> str:
-        """A line about damage to the file, or losses of a full disk; or ``""``."""
+        """A line about damage to the file or losses of a full disk, or ``""``."""
         keeping = None if self._opened.note else self.keeping()
         return str((keeping and keeping.unwritten) or self._opened.note)
 
     def interrupt(self) -> None:
-        """End the question that is being answered, from another thread; it is as if closed."""
+        """End the running query from another thread; it fails as if the file had been closed."""
         self._opened.guard.stop()
 
     # ------------------------------------------------------------ the run
@@ -133,11 +133,11 @@ class Recording:
         return int(self._progress()[0])
 
     def time_ns(self) -> int:
-        """The latest moment in it, in nanoseconds since the run began."""
+        """The latest moment recorded, in nanoseconds since the run began."""
         return int(self._progress()[1])
 
     def dropped(self) -> Dropped:
-        """What was not kept."""
+        """Counts of what was not kept."""
         return Dropped(*self._progress()[2:])
 
     def _progress(self) -> tuple[Any, ...]:
@@ -151,11 +151,11 @@ class Recording:
         return [NodeRow(seq, self._read(self._node, data)) for seq, data in rows]
 
     def values(self, after: int = 0, until: int = MAX_SEQ) -> list[ValueRow]:
-        """Values defined in ``(after, until]``, in order, each as it was defined last."""
+        """Values defined in ``(after, until]``, in order, each in its latest definition."""
         return self._values("", after, until)
 
     def reshaped(self, until: int) -> list[ValueRow]:
-        """Values whose shape or dtype was not always the same, as they were at a seq."""
+        """Values whose shape or dtype has changed during the run, as they were at a seq."""
         return self._values(_RESHAPED, 0, until)
 
     def _values(self, condition: str, after: int, until: int) -> list[ValueRow]:
@@ -170,7 +170,7 @@ class Recording:
         return rows
 
     def gradients(self, after: int = 0) -> list[GradientRow]:
-        """Which value is the gradient of which, as said after a seq."""
+        """Pairs of values and their gradients, as recorded after a seq."""
         rows = self._all(
             "SELECT seq, value, gradient FROM gradient WHERE seq > ? ORDER BY seq", after
         )
@@ -189,7 +189,7 @@ class Recording:
         return self._told("advice", _advice)
 
     def timings(self) -> Timings | None:
-        """How long its compiled functions take unobserved, if that was measured."""
+        """How long compiled functions take unobserved, if that was measured."""
         return self._told("timing", _timings)
 
     def keeping(self, after: int = 0) -> Keeping | None:
@@ -217,7 +217,7 @@ class Recording:
         return self.step_table.count()
 
     def logs(self, after: int = 0, limit: int | None = None) -> list[LogRow]:
-        """Lines after a seq, in order; with ``limit``, the last ones."""
+        """Printed lines after a seq, in order; with ``limit``, the last ones."""
         rows = self._all(
             "SELECT seq, step, time_ns, stream, text FROM log WHERE seq > ? "
             "ORDER BY seq DESC LIMIT ?",
@@ -260,15 +260,15 @@ class Recording:
             -1 if limit is None else limit,
         )
         if any(row[0] <= before[0] for before, row in pairwise([(after,), *rows])):
-            # Whoever goes on after the last one would never come to an end.
+            # Otherwise a reader that continues after the last one would never finish.
             raise damaged(self.path, sqlite3.DatabaseError("its executions are not in order"))
         return self._placed(rows)
 
     def troubles(self, after: int, until: int, flags: int) -> list[tuple[int, ...]]:
-        """Per node, executions in ``(after, until]`` that have one of ``flags``.
+        """Executions in ``(after, until]`` that have one of ``flags``, per node.
 
         Returns:
-            Node, how many, seq and step of the first and of the last, their flags together.
+            Node, count, seq and step of the first and of the last, and their combined flags.
         """
         bits = " | ".join(
             f"max(flags & {1 << bit})" for bit in range(flags.bit_length()) if flags >> bit & 1
@@ -296,13 +296,15 @@ class Recording:
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
 
     def costs(self) -> list[tuple[int, int, int]]:
-        """Node, executions and their total nanoseconds of all that is recorded, slowest first."""
+        """Node, number of executions and their total nanoseconds, slowest first."""
         return self._all(
             "SELECT node, count(*), sum(duration_ns) FROM execution GROUP BY node ORDER BY 3 DESC"
         )
 
     def first_flagged(self, flag: int) -> tuple[Execution, int] | None:
-        """The first execution with a flag of `record.rows`, and how many nodes ever had it."""
+        """The first execution with a flag of `record.rows`, and the number of nodes that ever had
+        it.
+        """
         rows = self._all(
             f"SELECT {EXECUTION} FROM execution WHERE flags & ? ORDER BY seq LIMIT 1", flag
         )
@@ -312,7 +314,7 @@ class Recording:
         return self._placed(rows)[0], int(node_count[0][0])
 
     def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
-        """Seq, step, mean, and whether it has NaN or Inf, of a value each time it is known."""
+        """Seq, step, mean, and whether a value has NaN or Inf, each time it is known."""
         rows = self._all(
             "SELECT seq, step, mean, nan_count, inf_count FROM summary WHERE value = ? "
             "ORDER BY seq",
@@ -321,20 +323,22 @@ class Recording:
         return [(seq, step, mean, bool(nan or inf)) for seq, step, mean, nan, inf in rows]
 
     def losses(self) -> list[LossRow]:
-        """The losses of the training steps, in order; those of earlier releases have none."""
+        """The losses of the training steps, in order; recordings of earlier releases have none."""
         return self.loss_table.rows() if self._has("loss") else []
 
     def broken_losses(self) -> list[tuple[int, float]]:
-        """Of each loss that is not finite at its end: since which step, and the value there."""
+        """Each loss that is not finite at its end: the step since which it is not, and the value
+        there.
+        """
         return self.loss_table.broken() if self._has("loss") else []
 
     def kept_arrays(self) -> tuple[int, int]:
-        """How many whole arrays are kept, and their bytes."""
+        """The number of whole arrays kept, and their bytes."""
         count, nbytes = self._all("SELECT count(*), coalesce(sum(nbytes), 0) FROM blob")[0]
         return count, nbytes
 
     def ran_in(self, step: int) -> list[tuple[int, int]]:
-        """Node and seq of what a training step executed first, in order, each node once."""
+        """The first execution of each node in a training step: node and seq, in order."""
         return self._all(
             "SELECT node, min(seq) FROM execution WHERE seq > ? AND seq < ? AND step = ? "
             "GROUP BY node ORDER BY min(seq)",
@@ -355,7 +359,7 @@ class Recording:
         return (rows[0][0], rows[0][1] or MAX_SEQ) if rows else (0, MAX_SEQ)
 
     def state_at(self, seq: int) -> list[tuple[Execution, int]]:
-        """The latest execution of each node at or before a seq, and how often it had run."""
+        """The latest execution of each node at or before a seq, and how often the node had run."""
         columns = ", ".join(f"e.{name}" for name in EXECUTION.split(", "))
         rows = self._all(
             f"SELECT {columns}, e.times FROM (SELECT DISTINCT id FROM node) AS n "
@@ -367,7 +371,9 @@ class Recording:
         return [(execution, row[-1]) for execution, row in zip(ran, rows, strict=True)]
 
     def timeline(self, start_ns: int, end_ns: int, limit: int) -> tuple[int, list[Execution]]:
-        """Executions that overlap a span of time, in order: how many, and the longest of them."""
+        """Executions that overlap a span of time, in order: their number, and the longest of
+        them.
+        """
         first, last = self._all(
             "SELECT min(first_seq), max(last_seq) FROM span WHERE end_ns >= ? AND start_ns <= ?",
             start_ns,
@@ -387,10 +393,11 @@ class Recording:
         return total, self._placed(sorted(rows))
 
     def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
-        """Where threads were between nodes, in a span of time; of too many the longest, in order.
+        """Where threads were between nodes in a span of time; if too many, the longest, in order.
 
         Args:
-            held: With what the debugger held, too. Files of earlier releases know of neither.
+            held: Whether to include the time held by the debugger. Files of earlier releases have
+                neither.
         """
         if not self._has("host"):
             return []
@@ -405,7 +412,9 @@ class Recording:
         return [HostRow(*row) for row in sorted(rows, key=lambda row: row[3])]
 
     def holds(self, limit: int = 20_000) -> list[tuple[int, int]]:
-        """When the debugger held the program, merged and in order; of too many the longest."""
+        """The times when the debugger held the program, merged and in order; if too many, the
+        longest.
+        """
         if not self._has("host"):
             return []
         rows = self._all(
@@ -422,7 +431,7 @@ class Recording:
         return merged
 
     def since_ns(self) -> int:
-        """When the first node ran, or the program was first seen elsewhere; 0 if neither."""
+        """When the first node ran, or the program was first sampled between nodes; 0 if neither."""
         first = [self._all("SELECT min(start_ns) FROM span")[0][0]]
         if self._has("host"):
             first.append(self._all("SELECT min(start_ns) FROM host")[0][0])
@@ -431,11 +440,11 @@ class Recording:
     def history(
         self, node: int, *, until_seq: int | None = None, limit: int = 500
     ) -> tuple[int, list[Execution], list[ValueAt | None]]:
-        """The executions of a node, oldest first, and its first output at each of them.
+        """The executions of a node, oldest first, with its first output at each of them.
 
         Returns:
-            How many there are; at most ``limit`` of them, evenly chosen, the last one always
-            among them; and as many values, None where there is no summary.
+            The total number; at most ``limit`` executions, evenly chosen and always including the
+            last; and as many values, None where there is no summary.
         """
         rows_found = self._all(
             "SELECT seq FROM execution WHERE node = ? AND seq <= ? ORDER BY seq",
@@ -459,9 +468,9 @@ class Recording:
         return len(rows_found), executions, [points.get(execution.seq) for execution in executions]
 
     def calls(self, after: int = 0, until: int | None = None) -> dict[int, dict[str, Any]]:
-        """Attributes of the executions in ``(after, until]`` that differ from their nodes', by seq.
+        """Attributes of executions in ``(after, until]`` that differ from their nodes', by seq.
 
-        Files of earlier releases have none: there only the first execution's are known.
+        Files of earlier releases have none: for them, only the first execution's are known.
         """
         if not self._has("call"):
             return {}
@@ -482,15 +491,19 @@ class Recording:
         return self._value_at(value_id, rows[0]) if rows else None
 
     def ran_last(self, value: int, seq: int) -> int:
-        """The seq of the latest execution at or before ``seq`` that gave a value; 0 if unknown."""
+        """The seq of the latest execution at or before ``seq`` that produced a value; 0 if
+        unknown.
+        """
         return int(self._all(RAN_LAST, seq, value, seq)[0][0] or 0)
 
     def array(self, value_id: int, seq: int) -> Array | None:
-        """The array that an execution wrote, read-only; None if it is not kept."""
+        """The array that an execution wrote, read-only; None if it was not kept."""
         return self._read(self._blobs.whole, value_id, seq)
 
     def strides(self, value_id: int, seq: int) -> tuple[int, ...] | None:
-        """How a kept array lay in memory, in bytes; None if in C order, or not known."""
+        """The strides of a kept array, in bytes; None if it was in C order or they are not
+        known.
+        """
         if not self._has("layout"):
             return None
         rows = self._all("SELECT strides FROM layout WHERE value = ? AND seq = ?", value_id, seq)
@@ -508,28 +521,28 @@ class Recording:
     ) -> Window | None:
         """A window of a two-dimensional slice of a kept array; None if it is not kept.
 
-        A vector is one row, a scalar is one by one. Only the part of the array that holds the
+        A vector is one row, a scalar is one by one. Only the part of the array that contains the
         window is read.
 
         Args:
-            value_id, seq: Which value, written by which execution.
-            index: One entry per leading axis; missing ones are 0, others are kept in range.
-            row, col, rows, cols: The window; it is cut where the slice ends.
+            value_id, seq: The value, and the execution that wrote it.
+            index: One entry per leading axis; missing ones are 0, others are clamped.
+            row, col, rows, cols: The window; it is cut off at the end of the slice.
 
         Returns:
-            The window (2-D float64, complex as magnitude), rows and columns of the whole slice,
-            and the leading axes as they were taken.
+            The window (2-D float64, complex as magnitude), rows and columns of the whole slice, and
+            the leading indices used.
         """
         return self._read(self._blobs.window, value_id, seq, index, row, col, rows, cols)
 
     def branches(self) -> list[tuple[str, bytes]]:
-        """Name and description of each branch that is kept; see `record.branches`."""
+        """Name and description of each stored branch; see `record.branches`."""
         if not self._has("branch"):
             return []
         return self._all("SELECT name, data FROM branch ORDER BY id")
 
     def _placed(self, rows: list[tuple[Any, ...]]) -> list[Execution]:
-        """Executions from their rows, each with where it ran."""
+        """Executions from their rows, each with the place where it ran."""
         places: dict[int, tuple[int, int]] = {}
         if rows and self._has("placed") and self._all("SELECT 1 FROM placed LIMIT 1"):
             lanes = self._by_seq(
@@ -577,12 +590,12 @@ class Recording:
         except sqlite3.ProgrammingError as error:
             raise RecordingError(f"the recording {self.path} is closed") from error
         except OverflowError:
-            return None  # a seq or id beyond 64 bits names nothing
+            return None  # a seq or id beyond 64 bits matches nothing
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise damaged(self.path, error) from error
 
     def _read(self, reader: Callable[..., T], *arguments: Any) -> T:
-        """``reader(*arguments)``, with its faults as those of the file."""
+        """Call ``reader(*arguments)``, turning its faults into faults of the file."""
         try:
             return reader(*arguments)
         except _FAULTS as error:

@@ -20,13 +20,14 @@ HAS_NAN = 1
 HAS_INF = 2
 FAILED = 4
 HAS_SUMMARY = 8
-# Elements of its outputs were to be kept: where they are not, the byte budget took them.
+# Elements of its outputs were to be kept; if they are missing, the byte budget dropped them.
 WANTED = 16
-# They were given up, since the recorder fell behind; statistics were taken.
+# They were given up because the recorder fell behind; statistics were computed.
 BEHIND = 32
-# Somebody waited for the execution, so its elements are written after it; `WANTED` comes with them.
+# Somebody waited for the execution, so its elements are written after it; `WANTED` then comes with
+# them.
 LATER = 64
-# Its elements could not be written, since the disk was full.
+# Its elements could not be written because the disk was full.
 UNWRITTEN = 128
 
 
@@ -34,8 +35,8 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
     """One run of one node. Times are nanoseconds since the run began.
 
     Attributes:
-        flags: Bits of this module.
-        worker, lane: As of `nodescope.events.NodeFinished`.
+        flags: Flag bits defined in this module.
+        worker, lane: As in `nodescope.events.NodeFinished`.
     """
 
     seq: int
@@ -65,7 +66,7 @@ class ValueRow(msgspec.Struct, frozen=True):
 
 
 class GradientRow(msgspec.Struct, frozen=True):
-    """From ``seq`` on, ``gradient`` holds the gradient of ``value`` (both value ids)."""
+    """``gradient`` holds the gradient of ``value`` from ``seq`` on (both are value ids)."""
 
     seq: int
     value: int
@@ -73,7 +74,7 @@ class GradientRow(msgspec.Struct, frozen=True):
 
 
 class ValueAt(msgspec.Struct, frozen=True):
-    """A value at a moment: its latest execution at or before it.
+    """A value at a moment: from its latest execution at or before that moment.
 
     ``seq`` is that execution's; ``summary.blob`` tells whether `Recording.array` can read it.
     """
@@ -85,7 +86,7 @@ class ValueAt(msgspec.Struct, frozen=True):
 
 
 class LogRow(msgspec.Struct, frozen=True):
-    """A line that the program wrote."""
+    """A line printed by the program."""
 
     seq: int
     step: int
@@ -95,12 +96,12 @@ class LogRow(msgspec.Struct, frozen=True):
 
 
 class EditRow(msgspec.Struct, frozen=True):
-    """A value that a person changed while the program stood still.
+    """A value edited by the user while the program was stopped.
 
     Attributes:
-        seq: From which on the value is another one; its summary and array are stored under it.
-        at_seq: The execution at which the program stood.
-        how: In words.
+        seq: Seq from which the value is the edited one; its summary and array are stored under it.
+        at_seq: The execution at which the program was stopped.
+        how: Description of the edit.
     """
 
     seq: int
@@ -115,7 +116,7 @@ class StepRow(msgspec.Struct, frozen=True):
     """A training step. ``end_ns`` and ``end_seq`` are None while it runs.
 
     Attributes:
-        observed: False if the governor left the step out: nothing is known of what ran in it.
+        observed: False if the governor left the step out: nothing is known about what ran in it.
     """
 
     step: int
@@ -127,7 +128,7 @@ class StepRow(msgspec.Struct, frozen=True):
 
 
 class LossRow(msgspec.Struct, frozen=True, gc=False):
-    """A loss of a training step, as of `nodescope.events.Loss`; ``seq`` is the end of the step."""
+    """A loss of a training step, as in `nodescope.events.Loss`; ``seq`` is the end of the step."""
 
     seq: int
     step: int
@@ -154,9 +155,9 @@ class Dropped(msgspec.Struct, frozen=True):
     """Exact counts of what was not kept.
 
     Attributes:
-        blobs: Full arrays that fell to the byte budget (their summaries are kept).
+        blobs: Full arrays dropped for the byte budget (their summaries are kept).
         summaries: Outputs without statistics because the recorder's queue was full.
-        executions: Events that were lost altogether, for the same reason.
+        executions: Events lost entirely, for the same reason.
     """
 
     blobs: int = 0
@@ -181,14 +182,14 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Unwritten(msgspec.Struct, frozen=True):
-    """Counts of what could not be written to the disk; all of it is also counted in `Dropped`.
+    """Counts of what could not be written to the disk; all of these are also counted in `Dropped`.
 
     Attributes:
         cause: ``full``, a disk or quota without space; ``slow``, a disk that had not taken
             everything when the program ended.
         arrays: Full arrays; their statistics may be recorded.
         summaries: Outputs without statistics.
-        executions: Executions, and lines that the program printed, of which nothing is recorded.
+        executions: Executions and printed lines of which nothing is recorded.
         structure: Definitions of nodes and values of the graph.
         first_step, last_step: The training steps in which they were lost.
     """
@@ -229,11 +230,11 @@ class Unwritten(msgspec.Struct, frozen=True):
 
 
 class LineChange(msgspec.Struct, frozen=True):
-    """A line of the user's to change, or to add if ``before`` is ``""``.
+    """A line of the user's program to change, or to add if ``before`` is ``""``.
 
     Attributes:
-        file, line: The file's name, and which line; ``""`` and 0 for an example.
-        before, after: The line as it is, and as it is to be.
+        file, line: File name and line number; ``""`` and 0 for an example.
+        before, after: The current line, and its replacement.
     """
 
     file: str
@@ -246,9 +247,9 @@ class Advice(msgspec.Struct, frozen=True):
     """Advice for a run in which no operation was seen.
 
     Attributes:
-        headline: What is so, in a line.
-        found: What was found in the program.
-        steps: What can be done, a sentence each.
+        headline: A one-line statement of the situation.
+        found: Findings in the program.
+        steps: What the user can do, one sentence each.
         changes: Lines to change.
     """
 
@@ -259,11 +260,11 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class CallTimes(msgspec.Struct, frozen=True):
-    """Times of the calls of a function, unobserved, in nanoseconds.
+    """Times of the unobserved calls of a function, in nanoseconds.
 
     Attributes:
-        median_ns, low_ns, high_ns: The median, and the quartiles about it.
-        calls: How many there are, warm-up left out.
+        median_ns, low_ns, high_ns: The median, and the lower and upper quartiles.
+        calls: Number of calls, excluding warm-up.
     """
 
     median_ns: float
@@ -273,10 +274,10 @@ class CallTimes(msgspec.Struct, frozen=True):
 
 
 class FunctionTiming(msgspec.Struct, frozen=True):
-    """A compiled function in both forms, unobserved.
+    """Unobserved timings of a compiled function, compiled and not.
 
     Attributes:
-        pairs: By how much it is faster compiled, for each pair of runs: ratios of their medians.
+        pairs: Speedup by compiling for each pair of runs: ratios of their medians.
     """
 
     name: str
@@ -289,10 +290,10 @@ class Timings(msgspec.Struct, frozen=True):
     """What `nodescope compare` measured before it recorded.
 
     Attributes:
-        functions: Those that were called often enough.
-        runs: Runs of each form.
-        warm_up: First calls of each run that were left out.
-        cut: Why runs did not go to their end: ``after 200 calls``; or ``""``.
+        functions: The functions called often enough to be timed.
+        runs: Number of runs of each form.
+        warm_up: Number of first calls left out of each run.
+        cut: Why runs were ended early: ``after 200 calls``; or ``""``.
     """
 
     functions: tuple[FunctionTiming, ...]
@@ -305,23 +306,24 @@ class Keeping(msgspec.Struct, frozen=True):
     """Which values of a run are kept, and losses for other reasons.
 
     Attributes:
-        level: The most that is kept of every execution.
-        limit: The slowdown that this stays below, by keeping less; None without a limit.
-        newest_steps: So many of the newest observed training steps are kept whole as well, or what
-            ran last in a program without steps; 0 if that is not done.
-        newest_bytes: As long as their arrays are no more than this.
-        budget_bytes: So much of full arrays the file holds, the newest.
-        chosen: Whether a person chose the level; else it is the default.
-        everything: A person asked for everything from now on: no limit, every element.
-        nodes: Nodes of which every element is kept as long as somebody looks at them.
-        over_budget: Arrays that made room for newer ones, since the budget was used up.
-        behind: Arrays that were given up because the recorder could not keep up; their statistics
-            were taken.
-        too_large: Arrays larger than all that may be kept.
-        made_room: Outputs of the newest steps that were more than ``newest_bytes``.
-        nonfinite_steps: Steps that are kept whole because NaN, Inf or a loss that is not finite
-            first appeared there; 0 for what ran outside of steps.
-        unwritten: What could not be written to the disk; none of it is in the counts above.
+        level: The most that is kept of each execution.
+        limit: The slowdown limit, kept by recording less; None without a limit.
+        newest_steps: The number of newest observed training steps that are also kept whole (in a
+            program without steps, the latest executions); 0 for none.
+        newest_bytes: Upper limit of the arrays of those steps.
+        budget_bytes: Upper limit of full arrays in the file, where the newest win.
+        chosen: Whether the user chose the level; otherwise it is the default.
+        everything: Whether the user asked for everything from now on: no limit, every element.
+        nodes: Nodes of which every element is kept while they are being viewed.
+        over_budget: Arrays that made room for newer ones because the budget was used up.
+        behind: Arrays given up because the recorder could not keep up; their statistics are
+            recorded.
+        too_large: Arrays larger than the whole budget.
+        made_room: Outputs of the newest steps that exceeded ``newest_bytes``.
+        nonfinite_steps: Steps kept whole because NaN, Inf or a non-finite loss first appeared
+            there; 0 stands for executions outside of steps.
+        unwritten: Counts of what could not be written to the disk, not included in the counts
+            above.
     """
 
     level: str
@@ -345,11 +347,11 @@ class LeftOut(msgspec.Struct, frozen=True):
 
     Attributes:
         node: Its id; 0 in older recordings for nodes that ran only once, by their op.
-        level: What was asked for.
-        runs: Executions in all.
-        executions: Those of which there is no row.
-        summaries: Outputs without statistics that would have had them.
-        arrays: Outputs without elements that would have had them.
+        level: The level requested.
+        runs: Total number of executions.
+        executions: Executions without a row.
+        summaries: Outputs whose statistics were left out.
+        arrays: Outputs whose elements were left out.
     """
 
     node: int
@@ -365,22 +367,23 @@ class Governed(msgspec.Struct, frozen=True):
     """The governor's report so far.
 
     Attributes:
-        limit: The slowdown to keep to.
-        slowdown: The run's: estimated, or measured against steps that were left out.
+        limit: The slowdown limit.
+        slowdown: The run's slowdown: estimated, or measured against steps that were left out.
         extra_s: How many seconds longer the run took.
-        measured: Whether it is measured.
-        stuck: The limit could not be kept, with as little recorded as allowed.
+        measured: Whether the slowdown is measured.
+        stuck: Whether the limit was exceeded although as little as allowed was recorded.
         steps: Training steps so far, if any may be left out.
-        steps_left_out: Of these, which are not observed at all; their executions are in no sum.
+        steps_left_out: Steps not observed at all; their executions are in none of the sums.
         calls: Outermost calls of modules outside of steps, if any may be left out.
-        calls_left_out: Of these, which are not observed at all.
+        calls_left_out: Calls not observed at all.
         because: Why no step could be left out when one should have been, or ``""``.
-        by_hand: How many nodes have a level that a person chose.
-        lowered: How many nodes have executions of which less was recorded than was asked for.
+        by_hand: Number of nodes whose level the user chose.
+        lowered: Number of nodes of which less was recorded than requested.
         executions, summaries, arrays: Sums over all nodes.
-        values: Outputs in all whose statistics were asked for, with those of ``summaries``; 0 in a
-            recording that did not count them.
-        nodes: Those of which something was left out, or is to be; the most first, 10,000 at most.
+        values: Outputs whose statistics were requested, including ``summaries``; 0 in a recording
+            that did not count them.
+        nodes: Nodes of which something was or will be left out; largest losses first, 10,000 at
+            most.
     """
 
     limit: float
@@ -403,10 +406,10 @@ class Governed(msgspec.Struct, frozen=True):
 
 
 class Holds:
-    """When the debugger held a run.
+    """Times when the debugger held a run.
 
     Args:
-        pairs: Starts and ends, in order, apart from each other.
+        pairs: Starts and ends, in order and disjoint.
     """
 
     def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -415,14 +418,14 @@ class Holds:
         self._before = [0, *accumulate(end - start for start, end in pairs)]
 
     def ran_ns(self, time_ns: int) -> int:
-        """A moment by the program's own time: without what was held before it."""
+        """A moment in the program's own time: without the time held before it."""
         count = bisect_left(self._starts, time_ns)
         inside = max(self._ends[count - 1] - time_ns, 0) if count else 0
         return time_ns - self._before[count] + inside
 
 
 def thinned(seqs: list[int], limit: int) -> list[int]:
-    """At most so many of the seqs, evenly, the first and the last among them."""
+    """At most ``limit`` of the seqs, evenly spaced, always including the first and the last."""
     if len(seqs) <= limit:
         return seqs
     if limit == 1:

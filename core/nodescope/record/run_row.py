@@ -1,6 +1,6 @@
-"""What a recording says of its run.
+"""RunInfo of a recording, from its row and documents.
 
-Invariant: pure; a run that died before it said its name has one all the same.
+Invariant: pure; a run that died before it recorded its name is given one.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def run_info(
     """The run, in state ``recorded``.
 
     Args:
-        path: Of the recording.
-        note: What is wrong with the file.
-        row: Of table ``run``; those of schema 1 end with the time at which the run ended.
-        attached: Each framework's document; earlier recordings have none, but only the first one's
-            columns in ``row``.
+        path: Path of the recording.
+        note: Description of the file's faults.
+        row: The row of table ``run``; in schema 1, its last column is the end time of the run.
+        attached: One document per framework; earlier recordings have none, only the first
+            framework's columns in ``row``.
 
     Raises:
         msgspec.MsgspecError: The row is damaged.
     """
     place = printable(str(path.absolute()))
     if row is None:
-        # It died before it said its name. The same file gets the same id each time.
+        # The run died before it recorded its name. The same file gets the same id each time.
         digest = hashlib.blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()
         name = printable(path.stem)
         return RunInfo(digest, name, state="recorded", recording=place, trouble=printable(note))

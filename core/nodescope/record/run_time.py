@@ -1,6 +1,6 @@
-"""RunTime: how long a run took, and how much of that was the program's.
+"""RunTime: how long a run took, and how much of that was the program's own time.
 
-Invariant: the one place that computes it; pages, lists and reports show what it says.
+Invariant: the only place that computes run times; pages, lists and reports show its results.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class RunTime(msgspec.Struct, frozen=True):
 
     Attributes:
         ran_ns: From the program's first line to its end, with imports, loading, compiling and
-            observing; without what the debugger held it.
-        held_ns: How long the debugger held it.
+            observing; without the time held by the debugger.
+        held_ns: Time during which the debugger held the program.
     """
 
     ran_ns: int = 0
@@ -25,10 +25,10 @@ class RunTime(msgspec.Struct, frozen=True):
 
 
 def run_time(recording: Recording) -> RunTime:
-    """How long a run took so far.
+    """How long a run has taken so far.
 
     Raises:
-        RecordingError: It is damaged.
+        RecordingError: The recording is damaged.
     """
     total_ns = recording.time_ns()
     ran = Holds(recording.holds()).ran_ns(total_ns)

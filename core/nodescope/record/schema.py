@@ -17,17 +17,17 @@ from nodescope.record.summary import TensorSummary
 from nodescope.telling import printable
 
 SUFFIX = ".nscope"
-# How every SQLite file begins, and "nscp" in it, which tells that it is a recording.
+# The beginning of every SQLite file, and "nscp" in it, which marks a recording.
 HEADER = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6E736370
 SCHEMA_VERSION = 2
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
-# In the place of the shape of a value that is no tensor.
+# Stored in place of a shape if the value is not a tensor.
 OPAQUE = "opaque"
 
-# As the first releases of this schema made it: a step's rows were spread over all of its pages.
+# As in the first releases of this schema: a step's rows were spread over all pages.
 EARLIER = (
     "CREATE TABLE summary (value INTEGER NOT NULL, seq INTEGER NOT NULL, step INTEGER NOT NULL, "
     "dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL, min REAL, max REAL, "
@@ -36,7 +36,7 @@ EARLIER = (
     "PRIMARY KEY (value, seq)) STRICT, WITHOUT ROWID",
 )
 
-# A table of its own accord: earlier recordings get it with their first branch.
+# A separate table: earlier recordings get it with their first branch.
 BRANCH = """
 CREATE TABLE IF NOT EXISTS branch (
   id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
@@ -157,27 +157,27 @@ SUMMARY = (
 )
 
 
-# Of each chunk of the arrays of a batch: which, and the CRC-32 of `chunk_sum`.
+# For each chunk of a batch's arrays: its position, and the CRC-32 of `chunk_sum`.
 SUMS = np.dtype([("blob", "<u8"), ("part", "<u4"), ("crc", "<u4")])
 
 
 def array_sum(value: int, seq: int, dtype: str, shape: tuple[int, ...]) -> int:
-    """The CRC-32 of what a row of ``blob`` says of its array."""
+    """The CRC-32 of the description of an array in its row of ``blob``."""
     return zlib.crc32(f"{value} {seq} {dtype} {shape_text(shape)}".encode())
 
 
 def chunk_sum(data: bytes, of_array: int) -> int:
-    """The CRC-32 of a chunk, of an array with that `array_sum`."""
+    """The CRC-32 of a chunk of an array with that `array_sum`."""
     return zlib.crc32(data, of_array)
 
 
 def shape_text(shape: tuple[Size, ...]) -> str:
-    """A shape as it is stored, ``"32,10"``, ``"?,10"``; a scalar's is ``""``."""
+    """A shape as stored: ``"32,10"``, ``"?,10"``; ``""`` for a scalar."""
     return ",".join(["?" if size is None else str(size) for size in shape])
 
 
 def spec_columns(spec: Spec) -> tuple[str, str, str, int | None]:
-    """Dtype, shape, device and nbytes of table ``value``."""
+    """Columns dtype, shape, device and nbytes of table ``value``."""
     if isinstance(spec, OpaqueSpec):
         return printable(spec.type), OPAQUE, "", spec.nbytes
     return spec.dtype, shape_text(spec.shape), spec.device, None
@@ -195,7 +195,7 @@ def spec_of(dtype: str, shape: str) -> TensorSpec:
 
 @lru_cache(maxsize=4096)
 def value_spec(dtype: str, shape: str, device: str = "", nbytes: int | None = None) -> Spec:
-    """The spec of a row of table ``value``. Raises as `spec_of`."""
+    """The spec in a row of table ``value``. Raises as `spec_of`."""
     if shape == OPAQUE:
         return OpaqueSpec(dtype, nbytes)
     return _tensor_spec(dtype, shape, device)
@@ -207,7 +207,7 @@ def _tensor_spec(dtype: str, shape: str, device: str) -> TensorSpec:
 
 
 def summary_row(value: int, seq: int, step: int, summary: TensorSummary) -> tuple[Any, ...]:
-    """The row of table ``summary``."""
+    """A row of table ``summary``."""
     return (
         value,
         seq,
@@ -229,7 +229,7 @@ def summary_row(value: int, seq: int, step: int, summary: TensorSummary) -> tupl
 
 
 def summary_of(row: tuple[Any, ...], *, blob: bool) -> TensorSummary:
-    """The summary of a row of columns ``dtype, shape, nbytes, ..., preview`` of `SUMMARY`.
+    """The summary in a row with the columns ``dtype, shape, nbytes, ..., preview`` of `SUMMARY`.
 
     Raises:
         ValueError: The row is damaged.

@@ -1,10 +1,10 @@
-"""Recordings of schema 1: what they hold, as later versions read it.
+"""Recordings of schema 1: their contents in the form that later versions read.
 
-There attributes were plain data. The meaning of text and lists followed from the attribute's name.
-Nodes had no roles, and said by their family what they wrote.
+In schema 1, attributes were plain data; the meaning of text and lists followed from the attribute's
+name. Nodes had no roles, and their family said what they wrote.
 
-Invariant: reads a fixed notation and evaluates nothing; what is unknown stays as it is, and the
-op's own impl refuses it. Nothing is written here: a file of schema 1 stays one.
+Invariant: reads a fixed notation and evaluates nothing; unknown text stays as it is and is refused
+    by the op's own impl. Nothing is written: a file of schema 1 stays one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from nodescope.ir.graph import Graph, Node, usual_role, usual_writes
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport
 
 VERSION = 1
-# Tables as they were, where they are otherwise now; of `step`, as releases before the last made it.
+# Tables that differ from the current ones; `step` as made by all releases but the last of this
+# schema.
 TABLES = {
     "run": "CREATE TABLE run (id TEXT NOT NULL, name TEXT NOT NULL, argv TEXT NOT NULL, "
     "pid INTEGER NOT NULL, started_unix_ns INTEGER NOT NULL, level TEXT NOT NULL, "
@@ -37,7 +38,7 @@ EARLIER = (
 
 
 def statements(version: int, current: str) -> str:
-    """The tables of a version, from those of now."""
+    """The table definitions of a version, derived from the current ones."""
     if version != VERSION:
         return current
     for table, statement in TABLES.items():
@@ -66,7 +67,7 @@ def decode_attrs(data: bytes) -> dict[str, Any]:
 
 
 def upgraded(node: Node) -> Node:
-    """A node with its role, its writes, and its attributes as its op takes them."""
+    """A node with its role, its writes, and its attributes in the form that its op expects."""
     return msgspec.structs.replace(
         node,
         attrs=_attributes(node.attrs),
@@ -76,7 +77,7 @@ def upgraded(node: Node) -> Node:
 
 
 def graph_of(plain: dict[str, Any]) -> Graph:
-    """A graph of a document. Raises `msgspec.MsgspecError` or `ValueError`."""
+    """A graph in a document. Raises `msgspec.MsgspecError` or `ValueError`."""
     for value in plain["values"]:
         value["spec"]["kind"] = "tensor"
     graph = msgspec.convert(plain, Graph)
@@ -95,7 +96,7 @@ def _value(name: str, value: Any) -> Any:
             return graph_of(value)
         return attrs.Opaque(value) if isinstance(value, str) else value
     if name == "derivative":
-        return None  # only a vjp asks for it
+        return None  # only a vjp needs it
     return _plain(value)
 
 
@@ -115,10 +116,10 @@ def _plain(value: Any) -> Any:
 
 
 def index_of(value: Any) -> tuple[Any, ...]:
-    """An index from its text, ``0, ::2, index_0, ...``, or from the list that msgpack made of it.
+    """An index from its text, ``0, ::2, index_0, ...``, or from the list that msgpack made.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not an index.
     """
     if isinstance(value, str):
         return tuple(_item(item.strip()) for item in value.split(",")) if value else ()
@@ -151,7 +152,7 @@ def _number(text: str) -> Any:
 
 
 class _Details(msgspec.Struct, frozen=True):
-    """The details of `Compiled` in schema 1, where they were not fields of their own."""
+    """Details of `Compiled` in schema 1, where they were not fields of their own."""
 
     backend: str
     fallback: str
@@ -166,7 +167,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class _CompiledBefore(msgspec.Struct, frozen=True, tag="Compiled"):
-    """`Compiled` as older recordings have it; ids that are keys are texts there."""
+    """`Compiled` in older recordings, where ids used as keys are text."""
 
     owner: str
     about: _Details

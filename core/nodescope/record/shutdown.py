@@ -13,7 +13,7 @@ from typing import Final
 
 STILL_S: Final = 2.0
 MOST_S: Final = 120.0
-"""What may wait is bounded: a disk that takes longer takes less than a MiB in a second."""
+"""Upper limit of the wait: a disk that exceeds it writes less than a MiB per second."""
 FOLDING_S: Final = 20.0
 """The wait for SQLite to merge the log; nothing is lost if that does not finish."""
 LEAVING_S: Final = 0.5
@@ -28,17 +28,17 @@ def wait_for(
     still_s: float = STILL_S,
     most_s: float = MOST_S,
 ) -> bool:
-    """Wait for a writer to end, as long as it makes progress.
+    """Wait for a writer to end while it makes progress.
 
     Args:
         thread: The writer.
-        written: How much it has written; what matters is that it changes.
-        slow: Called once if it takes longer than ``still_s``, and goes on.
-        still_s: For how long nothing may be written.
-        most_s: For how long to wait in all.
+        written: A measure of progress: only whether it changes matters.
+        slow: Called once if the writer takes longer than ``still_s`` but makes progress.
+        still_s: The longest wait without progress.
+        most_s: The longest wait in total.
 
     Returns:
-        Whether it has ended.
+        Whether the writer has ended.
     """
     end = time.monotonic() + most_s
     announced = False
@@ -57,13 +57,13 @@ def wait_for(
 
 
 class UnwrittenRest:
-    """Counts of what was not written at the end of a recording."""
+    """Counts of records not written at the end of a recording."""
 
     def __init__(self) -> None:
         self.executions = self.arrays = self.nbytes = 0
 
     def add(self, executions: int, arrays: int, nbytes: int) -> None:
-        """Count omissions; ``nbytes`` is the size of their elements."""
+        """Count omitted records; ``nbytes`` is the size of their elements."""
         self.executions += executions
         self.arrays += arrays
         self.nbytes += nbytes

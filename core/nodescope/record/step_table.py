@@ -1,7 +1,7 @@
-"""StepTable: the training steps of a recording, of which there may be millions.
+"""StepTable: the training steps of a recording, possibly millions.
 
-Invariant: apart from `StepTable.after` the beginning, `StepTable.times` and `StepTable.blocks`,
-which say so, what is read does not grow with the number of steps. (Files of earlier releases lack
+Invariant: what is read does not grow with the number of steps, except by `StepTable.after` from the
+beginning, `StepTable.times` and `StepTable.blocks`, which say so. (Files of earlier releases lack
 the index by seq.)
 """
 
@@ -17,18 +17,18 @@ from nodescope.record.rows import StepRow
 from nodescope.record.schema import STEP_BLOCK
 
 MAX_STEPS: Final = 4000
-"""More at once a page cannot show."""
+"""A page cannot show more at once."""
 
 _RUNNING: Final = 64
-"""So many may run at the same time."""
+"""The most steps that may run at the same time."""
 
 
 class StepTable:
     """Reads the table.
 
     Args:
-        ask: Answers a question to the file.
-        table: Answers one with integers, by row and column.
+        ask: Runs a query on the file.
+        table: Runs a query whose result is integers, by row and column.
         has: Whether the file has a table.
     """
 
@@ -44,7 +44,7 @@ class StepTable:
         self._observed = ""
 
     def count(self, at_most: int = -1) -> int:
-        """How many steps began; counting ends at ``at_most``."""
+        """The number of steps that began; counting ends at ``at_most``."""
         rows = self._ask("SELECT count(*) FROM (SELECT 1 FROM step LIMIT ?)", at_most)
         return int(rows[0][0])
 
@@ -53,15 +53,15 @@ class StepTable:
         return bool(self._ask("SELECT 1 FROM step WHERE step = ?", step))
 
     def first(self) -> int:
-        """The lowest number of a step; 0 if none began."""
+        """The lowest step number; 0 if no step began."""
         return int(self._ask("SELECT coalesce(min(step), 0) FROM step")[0][0])
 
     def last(self) -> int:
-        """The highest number of a step; 0 if none began."""
+        """The highest step number; 0 if no step began."""
         return int(self._ask("SELECT coalesce(max(step), 0) FROM step")[0][0])
 
     def end_of(self, step: int, beyond: int) -> int:
-        """The seq at which a step ended, or else a later one began; ``beyond`` if neither."""
+        """The seq at which a step ended, or else a later step began; ``beyond`` if neither."""
         ended = self._ask("SELECT end_seq FROM step WHERE step = ?", step)
         if ended and ended[0][0] is not None:
             return int(ended[0][0])
@@ -69,17 +69,19 @@ class StepTable:
         return beyond if later is None else int(later)
 
     def after(self, seq: int) -> list[StepRow]:
-        """Steps that began or ended after a seq, in order; all of them if it is 0."""
+        """Steps that began or ended after a seq, in order; all steps if it is 0."""
         if not seq:
             return self._rows("ORDER BY start_seq")
-        # The index is by start: those that ended later are among the last that began before.
+        # The index is by start: steps that ended later are among the last that began before.
         before = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", seq, _RUNNING)
         ended = [step for step in before if step.end_seq is not None and step.end_seq > seq]
         began = self._rows("WHERE start_seq > ? ORDER BY start_seq", seq)
         return [*reversed(ended), *began]
 
     def some(self, until: int, most: int = MAX_STEPS) -> list[StepRow]:
-        """Steps that began by a seq: all, or of more than ``most`` some evenly and the newest."""
+        """Steps that began by a seq: all, or if more than ``most``, evenly spaced ones and the
+        newest.
+        """
         newest = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", until, most + 1)
         if len(newest) <= most:
             return newest[::-1]
@@ -94,7 +96,7 @@ class StepTable:
         return [*(row for row in even if row.start_seq < newest[0].start_seq), *newest]
 
     def around(self, seq: int, each_way: int) -> list[StepRow]:
-        """The steps next to a seq, in order; none of a run of which `some` gives all."""
+        """The steps next to a seq, in order; none for a run of which `some` gives all steps."""
         if self.count(MAX_STEPS + 1) <= MAX_STEPS:
             return []
         before = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", seq, each_way)
@@ -102,9 +104,9 @@ class StepTable:
         return [*reversed(before), *after]
 
     def times(self, after_seq: int, after_step: int, most: int) -> NDArray[np.int64]:
-        """Number, seq, start, end (-1: it runs) and observed of those that began or ended later.
+        """Number, seq, start, end (-1 if running) and observed of steps that began or ended later.
 
-        Without making objects of them: of the first ``most`` after a step, if the seq is 0.
+        Makes no objects. If the seq is 0: of the first ``most`` steps after a step.
         """
         if after_seq:
             rows = [
@@ -129,10 +131,10 @@ class StepTable:
         )  # fmt: skip
 
     def spans(self, row: int, since_ns: int | None) -> list[tuple[int, str, int, int, int]]:
-        """Of what was written to `host` after a row: row, kind, step, start and end.
+        """Rows written to `host` after a row: row, kind, step, start and end.
 
         Args:
-            since_ns: With what was written before and ended since this.
+            since_ns: Also include earlier rows that ended after this time.
         """
         if not self._has("host"):
             return []
@@ -143,13 +145,13 @@ class StepTable:
         return self._ask(union, row, since_ns)
 
     def blocks(self) -> list[tuple[Any, ...]]:
-        """What was summed of steps while recording, in order: columns `STEP_BLOCK`."""
+        """Blocks of steps summed while recording, in order: columns `STEP_BLOCK`."""
         if not self._has("step_block"):
             return []
         return self._ask(f"SELECT {STEP_BLOCK} FROM step_block ORDER BY row")
 
     def block_data(self, first: int, last: int) -> dict[int, bytes]:
-        """The steps of some of these blocks, by row."""
+        """The steps in some of these blocks, by row."""
         question = "SELECT row, data FROM step_block WHERE row BETWEEN ? AND ?"
         return dict(self._ask(question, first, last))
 

@@ -1,4 +1,4 @@
-"""TensorSummary: the statistics kept of a tensor.
+"""TensorSummary: the recorded statistics of a tensor.
 
 Invariant: nan_count, inf_count and zero_count are exact for every dtype and layout. min, max, mean,
 std, norm and the histogram are over the finite elements. The array is only read.
@@ -20,16 +20,16 @@ from nodescope.ir.graph import TensorSpec
 BINS = 32
 PREVIEW = 8
 
-# Elements per block: what fits the second-level cache as float64, with what is made of it.
+# Elements per block: what fits in the second-level cache as float64, including intermediates.
 _BLOCK = 32_768
 _ONE_THREAD = 8192
-# Below this, squares of float64 lose digits to underflow, and the scaled road is taken.
+# Below this, squares of float64 lose digits to underflow, and the scaled path is taken.
 TINY = 1e-280
 # Squares and sums of numbers between 2**-300 and 2**300 are safe in float64.
 _SAFE_EXPONENT = 300
 # dtype.char: float32, float64, bool and the integers convert to float64 without surprises.
 EXACT_IN_FLOAT64 = "fd?bhilqBHILQ"
-# Of these, a preview holds the elements themselves.
+# For these dtypes, a preview holds the elements themselves.
 EXACT = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
      "float16", "float32", "float64")
@@ -38,14 +38,14 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 class TensorSummary(msgspec.Struct, frozen=True):
-    """Statistics of one tensor at one moment.
+    """Statistics of a tensor at a moment.
 
     Attributes:
-        spec: Shape and dtype of this very tensor.
+        spec: Shape and dtype of the tensor at that moment.
         nbytes: Size of its elements in bytes.
         min, max, mean, std, norm: Over finite elements, as float64; None without any. ``std`` is
-            the population's (ddof 0), ``norm`` the Euclidean norm. For complex tensors they are of
-            the magnitude; for bool of 0 and 1.
+            the population's (ddof 0), ``norm`` the Euclidean norm. For complex tensors these are of
+            the magnitude; for bool tensors, of 0 and 1.
         nan_count, inf_count, zero_count: Exact counts of elements.
         histogram: Counts of finite elements in equal bins from ``min`` to ``max``; empty if none.
         preview: The first elements in C order, at most 8, as float64 (or the magnitude).
@@ -68,7 +68,7 @@ class TensorSummary(msgspec.Struct, frozen=True):
 
 
 def whole(summary: TensorSummary) -> np.ndarray[Any, Any] | None:
-    """The array itself, where it has no more elements than are shown, and float64 holds them."""
+    """The array itself, if the preview shows all of its elements and float64 holds them exactly."""
     shape, dtype = summary.spec.shape, summary.spec.dtype
     if dtype not in EXACT or math.prod(shape) != len(summary.preview):
         return None
@@ -82,13 +82,13 @@ def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary
     """Statistics of an array of any numeric dtype, shape and layout.
 
     Moments are accumulated in float64 and scaled, so that they do not overflow. A complex element
-    with a NaN part counts as NaN, otherwise one with an infinite part as infinite. Dtypes that are
-    no numbers (text, objects, dates) get their spec alone.
+    with a NaN part counts as NaN, otherwise one with an infinite part as infinite. Non-numeric
+    dtypes (text, objects, dates) get a spec only.
 
     Args:
-        array: Read only, never kept.
-        bins: Bins of the histogram, at least 1. Where all finite elements are equal, they are all
-            in the first one.
+        array: The array, which is only read and never kept.
+        bins: Bins of the histogram, at least 1. If all finite elements are equal, they are all in
+            the first bin.
     """
     spec = TensorSpec(array.shape, dtype_name(array.dtype))
     statistics = native.statistics(array, bins)
@@ -107,14 +107,14 @@ def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary
 
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """``dtype.name``, which NumPy puts together anew each time, at the price of a summary."""
+    """``dtype.name``, which NumPy assembles anew each time, at the cost of a whole summary."""
     return dtype.name
 
 
 def _numeric(dtype: np.dtype[Any]) -> bool:
     if dtype.kind in "biufc":
         return True
-    # Types that NumPy does not know, such as ml_dtypes.bfloat16: void, scalar, without fields.
+    # Types unknown to NumPy, such as ml_dtypes.bfloat16: void, scalar, without fields.
     return (
         dtype.kind == "V"
         and dtype.fields is None
@@ -126,7 +126,9 @@ def _numeric(dtype: np.dtype[Any]) -> bool:
 def _summarise_small(
     array: np.ndarray[Any, Any], spec: TensorSpec, bins: int
 ) -> TensorSummary | None:
-    """The quick road, by plain reductions; None if something is not finite or would overflow."""
+    """The fast path, by plain reductions; None if an element is not finite or a sum would
+    overflow.
+    """
     flat = array.ravel().astype(np.float64, copy=False)
     squares = _squares(flat)
     # A finite sum of squares proves every element finite.
@@ -175,7 +177,7 @@ def _summarise_blocks(array: np.ndarray[Any, Any], spec: TensorSpec, bins: int) 
     for block in _blocks(array):
         finite, nans, infs = _finite(block)
         nan, inf = nan + nans, inf + infs
-        # Comparing first is quicker than counting numbers that are not zero; the counts are equal.
+        # Comparing first is faster than counting nonzero numbers; the counts are equal.
         plain = block.dtype.char in EXACT_IN_FLOAT64
         zeros = np.count_nonzero(block == 0) if plain else block.size - np.count_nonzero(block)
         zero += int(zeros)
@@ -207,7 +209,7 @@ def _summarise_blocks(array: np.ndarray[Any, Any], spec: TensorSpec, bins: int) 
 
 
 def _blocks(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """One-dimensional read-only blocks that together are the array, in any order."""
+    """One-dimensional read-only blocks that together make up the array, in any order."""
     if array.flags.c_contiguous:
         flat = array.reshape(-1)
         for start in range(0, flat.size, _BLOCK):
@@ -229,7 +231,7 @@ def _finite(
 ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], int, int]:
     """The finite elements as float64 (magnitudes of complex ones), and the NaN and Inf counts.
 
-    With ``keep`` the others stay among them.
+    With ``keep``, non-finite elements stay among them.
     """
     kind = block.dtype.kind
     if kind in "biu":
@@ -242,14 +244,15 @@ def _finite(
     if kind == "V":
         block = block.astype(np.float64)
     elif block.dtype.char == "F":
-        block = block.astype(np.complex128)  # magnitudes of finite numbers may be beyond float32
+        block = block.astype(np.complex128)  # magnitudes of finite numbers may exceed float32
     nans = np.isnan(block)
     infs = np.isinf(block)
     values = np.abs(block) if kind == "c" else block
     values = values.astype(np.float64, copy=False)
     if kind == "c" or block.dtype.itemsize > 8:
         infs &= ~nans
-        # Finite, but too large for a float64 or its magnitude too large: the largest there is.
+        # Finite, but its float64 value or magnitude would overflow: replaced by the largest
+        # float64.
         over = ~(nans | infs) & np.isinf(values)
         if over.any():
             values = np.where(over, np.copysign(_LARGEST, values), values)
@@ -261,8 +264,8 @@ def _finite(
 
 
 def _squares(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """The sum of squares of one dimension."""
-    # Beyond this size BLAS takes threads, which the program wants for itself, and waits for them.
+    """The sum of the squares of a one-dimensional array."""
+    # Beyond this size BLAS starts threads, which the program needs for itself, and waits for them.
     if values.size <= _ONE_THREAD:
         return float(values.dot(values))
     return float(np.einsum("i,i->", values, values))
@@ -271,7 +274,8 @@ def _squares(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 class _Moments:
     """Running extremes, mean and sums of squares, all divided by a common power of two.
 
-    The divisor is 1 unless squares would overflow or vanish; then the largest magnitude so far.
+    The divisor is 1 unless squares would overflow or vanish; then it is the largest magnitude so
+    far.
     """
 
     def __init__(self) -> None:
@@ -284,7 +288,7 @@ class _Moments:
         self._squares = 0.0
 
     def add(self, block: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Take in finite elements."""
+        """Accumulate finite elements."""
         size = block.size
         if not size:
             return
@@ -294,7 +298,7 @@ class _Moments:
         scaled = self.scaled(block)
         mean = float(np.add.reduce(scaled)) / size
         centred = scaled - mean
-        # Chan's formula joins the moments of two parts without cancellation.
+        # Chan's formula merges the moments of two parts without cancellation.
         total = self.count + size
         apart = mean - self._mean
         self._centred += _squares(centred) + apart * apart * (self.count * size / total)
@@ -316,12 +320,12 @@ class _Moments:
     def _unscale(self, value: float) -> float:
         try:
             return math.ldexp(value, self._exponent)
-        except OverflowError:  # only a norm or a spread can truly be larger than any float64
+        except OverflowError:  # only a norm or a standard deviation can truly exceed every float64
             return math.inf
 
     @property
     def mean(self) -> float:
-        # Rounding must not carry it out of the range of the elements.
+        # Rounding must not carry it outside the range of the elements.
         return min(max(self._unscale(self._mean), self.low), self.high)
 
     @property
@@ -338,7 +342,7 @@ class _Moments:
         self, block: np.ndarray[Any, np.dtype[np.float64]]
     ) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Elements divided by the power of two."""
-        # ldexp is exact for every exponent, but some twenty times slower than doing nothing.
+        # ldexp is exact for every exponent, but some twenty times slower than no division.
         return np.ldexp(block, -self._exponent) if self._exponent else block
 
 

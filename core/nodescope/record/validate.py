@@ -40,19 +40,19 @@ from nodescope.record.files.salvage import LOST, salvage
 from nodescope.record.files.schema_check import objection
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA_VERSION, SUFFIX
 
-# Larger files are not read through at opening; their faults show when the page is read. Checksums
+# Larger files are not read through when opened; their faults show when a page is read. Checksums
 # are as fast as the disk, SQLite's own check is not.
 _SEALED_BYTES = 512 << 20
 _CHECKED_BYTES = 48 << 20
-# Of a larger file, the time that it takes to read is limited by what is really stored.
+# For a larger file, the time limit depends on the bytes that are really stored.
 _SPARSE_BYTES = 64 << 20
-# The least that a row takes in a file, and the most rows that an answer may have.
+# The least space that a row takes in a file, and the most rows that an answer may have.
 _ROW_BYTES = 6
 _FEW_ROWS = 1000
 _MOST_ROWS = 20_000_000
-# Larger files are not copied for a glance.
+# Larger files are not copied for an overview.
 _GLANCED_BYTES = 16 << 20
-# Files that were found as they were sealed, by what tells them from what they may become.
+# Files whose seal was verified, by the metadata that would show a change.
 _intact: dict[tuple[int, ...], None] = {}
 _MOST_INTACT = 64
 _AGAIN = "copy it again, or record again"
@@ -69,14 +69,14 @@ _KINDS = (
 
 
 class OpenedRecording(NamedTuple):
-    """A recording that is open.
+    """An opened recording.
 
     Attributes:
-        database: Reads it, within limits.
-        guard: Ends its questions.
-        most_rows: More than this no answer can have.
-        release: To be called when the connection is closed.
-        note: What is wrong with it, in a line, though it can be read.
+        database: The connection, within limits.
+        guard: Interrupts its queries.
+        most_rows: The most rows that an answer can have.
+        release: Called when the connection has been closed.
+        note: One line about a fault that leaves the file readable.
         schema: The version of its format.
     """
 
@@ -88,7 +88,7 @@ class OpenedRecording(NamedTuple):
     schema: int = SCHEMA_VERSION
 
     def close(self) -> None:
-        """Close the connection, and let go of what it read."""
+        """Close the connection and release what it was reading."""
         self.database.close()
         self.release()
 
@@ -97,11 +97,11 @@ def connect(path: Path, *, whole: bool = True) -> OpenedRecording:
     """Open a recording read-only, wherever it comes from.
 
     Args:
-        whole: Read it through for damage, unless it is large. Otherwise a large one with a log
-            that would have to be copied is read as it was before the log.
+        whole: Whether to read the file through for damage, unless it is large. If not, a large file
+            whose log would have to be copied is read as it was before the log.
 
     Raises:
-        RecordingError: There is none, or it is something else, too new or damaged.
+        RecordingError: The file is missing, not a recording, too new or damaged.
     """
     real = Path(os.path.realpath(path))
     if not open_here(real):
@@ -109,7 +109,7 @@ def connect(path: Path, *, whole: bool = True) -> OpenedRecording:
             check_head(path)
         except RecordingError:
             if not whole or read_seal(real) is None:
-                raise  # otherwise the seal has the first page again
+                raise  # otherwise the first page of the seal is used again
     try:
         opened = _connect(path, real, whole=whole)
         try:
@@ -134,7 +134,7 @@ def connect(path: Path, *, whole: bool = True) -> OpenedRecording:
 
 
 def _check(opened: OpenedRecording, path: Path, *, whole: bool) -> None:
-    """Whether it is whole, and nothing but a recording. Raises `sqlite3.Error` if it is damaged."""
+    """Check that a file is whole and only a recording. Raises `sqlite3.Error` if it is damaged."""
     database = opened.database
     fault = objection(database)
     if fault:
@@ -154,14 +154,14 @@ def _check(opened: OpenedRecording, path: Path, *, whole: bool) -> None:
 
 
 def damaged(path: Path, error: Exception) -> RecordingError:
-    """The error for a file that SQLite or we cannot make sense of."""
+    """The error for a file that SQLite or nodescope cannot interpret."""
     return RecordingError(
         f"{path} is damaged: {error}", hint="it was truncated or modified after it was written"
     )
 
 
 def check_head(path: Path) -> None:
-    """Refuse what is no recording. Raises `RecordingError`."""
+    """Refuse a file that is not a recording. Raises `RecordingError`."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -198,7 +198,7 @@ def check_head(path: Path) -> None:
 
 
 def _cut(path: Path) -> str:
-    """Whether a file is shorter than its header says, in words; SQLite itself may not notice."""
+    """How a file is shorter than its header says; SQLite itself may not notice."""
     with path.open("rb") as file:
         head = file.read(32)
     page = int.from_bytes(head[16:18], "big")
@@ -210,7 +210,7 @@ def _cut(path: Path) -> str:
 
 
 def _changed(path: Path, real: Path) -> str:
-    """Which part of a sealed file is not as it was written, in words; empty if none is known."""
+    """Which part of a sealed file differs from what was written; empty if none is known to."""
     at = real.stat()
     state = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
     if state in _intact or at.st_size > _SEALED_BYTES:
@@ -233,7 +233,7 @@ def _salvaged(path: Path, real: Path, problem: str) -> OpenedRecording:
     """The intact part of a damaged file.
 
     Raises:
-        RecordingError: Nothing is.
+        RecordingError: Nothing is intact.
     """
     lost: list[str] = []
     try:
@@ -248,7 +248,7 @@ def _missing(tables: list[str]) -> str:
 
 
 def _pending(real: Path) -> bool:
-    """Whether a log lies beside it that holds something."""
+    """Whether a non-empty log lies beside a file."""
     try:
         return os.lstat(beside(real, "-wal")).st_size > 0
     except OSError:
@@ -259,7 +259,8 @@ def _connect(path: Path, real: Path, *, whole: bool) -> OpenedRecording:
     size = real.stat().st_size
     final = f"{real.as_uri()}?mode=ro&immutable=1"
     if open_here(real) and in_place(real):
-        # It is looked at through SQLite alone: to close a file gives up the locks on it.
+        # The file is examined through SQLite alone: closing a file descriptor releases the locks on
+        # the file.
         try:
             return _in_place(path, real)
         except sqlite3.OperationalError as error:
@@ -268,10 +269,10 @@ def _connect(path: Path, real: Path, *, whole: bool) -> OpenedRecording:
     if os.path.lexists(beside(real, "-journal")):
         if not whole and size > _GLANCED_BYTES:
             return _open(final, path, size)
-        return _of_copy(path, real)  # a change was broken off, or so it seems
-    # A live writer always has a log that is not empty. Without one the file is final, and saying
-    # so keeps SQLite from looking for files beside it, and from leaving files of its own there.
-    # What nodescope finished has no log: one that lies beside it came from elsewhere.
+        return _of_copy(path, real)  # a change was interrupted, or appears to have been
+    # A live writer always has a log that is not empty. Without one the file is final; telling
+    # SQLite so keeps it from looking for files beside it and from leaving its own there. A
+    # recording that nodescope finished has no log: a log beside it came from elsewhere.
     if not _pending(real) or stamped(real):
         problem = (whole and _changed(path, real)) or _cut(path)
         if not problem:
@@ -283,14 +284,14 @@ def _connect(path: Path, real: Path, *, whole: bool) -> OpenedRecording:
         try:
             return _in_place(path, real)
         except sqlite3.OperationalError:
-            pass  # the log of a dead program in a place where we may not write
+            pass  # the log of a dead program in a folder that is not writable
     if not whole and size > _GLANCED_BYTES:
         return _open(final, path, size)
     return _of_copy(path, real)
 
 
 def _in_place(path: Path, real: Path) -> OpenedRecording:
-    """Open a file with its log, as one that locks it; raises `sqlite3.OperationalError`."""
+    """Open a file with its log, taking locks; raises `sqlite3.OperationalError`."""
     key = begin_reading(real)
     try:
         uri = f"{real.as_uri()}?mode=ro"
@@ -320,7 +321,7 @@ def _of_copy(
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:
-    """The action, which is done at the first call only: a recording may be closed again."""
+    """The action, which only the first call performs: a recording may be closed again."""
     left = [action]
 
     def act() -> None:
@@ -331,14 +332,14 @@ def _once(action: Callable[[], None]) -> Callable[[], None]:
 
 
 def _stored(path: Path, size: int) -> int:
-    """About how much of a file there is: where nothing was written, it may claim any size."""
+    """About how many bytes of a file are stored: a sparse file may claim any size."""
     blocks = getattr(path.stat(), "st_blocks", size)
-    # Some file systems compress, and some tell late.
+    # Some file systems compress, and some report late.
     return min(size, _SPARSE_BYTES + 4 * 512 * blocks)
 
 
 def _schema(database: sqlite3.Connection) -> int:
-    """The version of a file's format; the newest of one that is too damaged to tell."""
+    """The format version of a file; the newest if it is too damaged to tell."""
     try:
         return int(database.execute("PRAGMA user_version").fetchone()[0])
     except sqlite3.Error:
@@ -353,10 +354,10 @@ def _open(
     *,
     begin: bool = False,
 ) -> OpenedRecording:
-    """Open a file; with ``begin``, and what lies beside it, or raise `sqlite3.OperationalError`."""
+    """Open a file, with ``begin`` also the files beside it; raises `sqlite3.OperationalError`."""
     database = None
     try:
-        # Where a program runs, it may close any descriptor with a low number.
+        # If a program runs here, it may close any descriptor with a low number.
         with high() if writing() else contextlib.nullcontext():
             database = sqlite3.connect(
                 uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0

@@ -1,7 +1,7 @@
 """WAL checkpoint: merges a recording whose writer has ended into one portable file.
 
-A writer merges its own recording, unless something is reading it at that moment. Then the last
-reader does, once it has closed the file.
+A writer merges its own recording unless it is being read at that moment. In that case the last
+reader merges it after closing the file.
 
 Invariant: a file that anything still has open, above all a live writer, is left as it is; so is one
 that is not the user's own.
@@ -22,9 +22,9 @@ from nodescope.telling import path_of
 
 
 def fold(path: Path) -> bool:
-    """Take the log beside a recording into it; whether there is one file now.
+    """Merge the log beside a recording into it; return whether there is one file now.
 
-    Call it only where nothing in this process has the file open.
+    Call this only while nothing in this process has the file open.
     """
     path = Path(os.path.realpath(path_of(path)))
     logs = [beside(path, suffix) for suffix in ("-wal", "-shm")]

@@ -1,10 +1,10 @@
 """Writer: the one connection that writes and checkpoints a recording.
 
-A busy program holds the interpreter's lock, and SQLite's module gives it away at every statement;
-each time it may take milliseconds to come back. So rows go into the file in few, long statements.
+A busy program holds the interpreter lock, and SQLite's module releases it at every statement; each
+time it may take milliseconds to get it back. So rows are written in few, long statements.
 
 Invariant: used by one thread at a time. A batch is written whole or not at all, and structure is
-written before what refers to it.
+    written before anything that refers to it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from nodescope.record.summary import dtype_name
 from nodescope.telling import printable
 
 _WAL_PAGES = 4000
-# The most rows of one statement; SQLite takes 32,766 parameters.
+# The most rows of one statement; SQLite accepts 32,766 parameters.
 _MOST = 2048
 # Chunks are copied into one statement up to about this size.
 _CHUNKS_BYTES = 4 << 20
@@ -63,8 +63,8 @@ class Writer:
     """Creates a recording and appends batches.
 
     Args:
-        path: Where. A recording that is there is replaced, anything else is refused.
-        budget_bytes: Full arrays beyond this make room by deleting the oldest; may be raised.
+        path: The file. An existing recording is replaced, any other file is refused.
+        budget_bytes: Beyond this, the oldest full arrays are deleted; may be raised.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -74,12 +74,12 @@ class Writer:
         self.path = path
         self.budget_bytes = budget_bytes
         self._held_bytes = 0
-        self.too_large = 0  # arrays that no budget of this size can hold
-        # Statements so far, whether it gets on; one that is tried again is no progress.
+        self.too_large = 0  # arrays too large for a budget of this size
+        # Number of statements so far, as a sign of progress; a repeated statement does not count.
         self.moves = 0
         self._moved = self._settled = 0  # in this batch, and up to it
-        # By number of a blob, its size and seq: those that can make room, oldest first; in this
-        # batch fallen; never falling, see `protect`.
+        # Size and seq by number of a blob: those that can make room, oldest first; dropped in this
+        # batch; never dropped, see `protect`.
         self._blobs: dict[int, Blob] = {}
         self._fallen: dict[int, Blob] = {}
         self._protected: dict[int, Blob] = {}
@@ -90,11 +90,11 @@ class Writer:
         _create(path)
         try:
             with _connected(path) as first:
-                first.execute("PRAGMA synchronous=OFF")  # there is nothing in it yet
+                first.execute("PRAGMA synchronous=OFF")  # the file is still empty
                 first.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 first.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 first.execute("PRAGMA journal_mode=WAL").fetchall()
-            with high():  # all three files are opened in here, and stay open
+            with high():  # all three files are opened here, and stay open
                 self._db = _connect(path)
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.execute("PRAGMA temp_store=MEMORY")
@@ -128,7 +128,7 @@ class Writer:
         self._db.execute("BEGIN IMMEDIATE")
 
     def roll_back(self) -> None:
-        """Undo the batch that failed, so that it can be written again."""
+        """Undo the failed batch, so that it can be written again."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         first, self._held_bytes, self.too_large = self._before
@@ -142,7 +142,9 @@ class Writer:
         self._fallen.clear()
 
     def insert(self, table: str, rows: Sequence[tuple[Any, ...]], *, replace: bool = False) -> None:
-        """Insert rows of equal width into a table, in few statements; or put them over others."""
+        """Insert rows of equal width into a table, in few statements; with ``replace``,
+        overwrite.
+        """
         if not rows:
             return
         width = len(rows[0])
@@ -158,7 +160,7 @@ class Writer:
             statement = f"{into} {table} SELECT * FROM (VALUES {','.join([marks] * room)}) LIMIT ?"
             try:
                 self._db.execute(statement, values)
-            except UnicodeEncodeError:  # names may hold bytes that are no Unicode
+            except UnicodeEncodeError:  # names may hold bytes that are not valid Unicode
                 self._db.execute(statement, list(map(_readable, values)))
             self._moved += 1
             self.moves = max(self.moves, self._settled + self._moved)
@@ -173,15 +175,15 @@ class Writer:
         self._db.execute(f"DELETE FROM execution WHERE node IN ({marks})")
 
     def add_flags(self, flags: Mapping[int, int]) -> None:
-        """Add bits to the flags of executions that are written, by seq."""
+        """Add bits to the flags of written executions, by seq."""
         for bits in set(flags.values()):
             seqs = ",".join(str(seq) for seq, has in flags.items() if has == bits)
             self._db.execute(f"UPDATE execution SET flags = flags | {bits} WHERE seq IN ({seqs})")
 
     def protect(self, first: int, end: int) -> None:
-        """Keep the arrays from one seq up to, without, another one, whatever the budget.
+        """Keep the arrays with ``first <= seq < end``, whatever the budget.
 
-        Half of the budget at most; what is protected first stays.
+        At most half of the budget is protected; earlier protection takes precedence.
         """
         self._spans.append((first, end))
         for number, blob in [*self._blobs.items()]:
@@ -197,7 +199,7 @@ class Writer:
         """Store full arrays (value, seq, array) and delete the oldest ones beyond the budget.
 
         Returns:
-            How many arrays fell to the budget; one larger than all of it counts.
+            The number of arrays dropped for the budget, including any larger than the whole budget.
         """
         fallen = last_dropped = 0
         accepted: dict[int, tuple[int, int, Array]] = {}
@@ -248,7 +250,7 @@ class Writer:
         return fallen
 
     def _delete_up_to(self, last: int) -> None:
-        """Delete the oldest arrays; numbers grow, so all up to one, but for the protected ones."""
+        """Delete the oldest arrays up to a number, except the protected ones; numbers grow."""
         start = 1
         for first, end in [*_ranges(sorted(self._protected)), (last + 1, last + 1)]:
             bounds = (start, min(first - 1, last))
@@ -262,7 +264,7 @@ class Writer:
         """End the batch; from now on readers see it.
 
         Raises:
-            RecordingError: The file was deleted or replaced under our hands.
+            RecordingError: The file was deleted or replaced during the run.
         """
         self._db.execute(
             "UPDATE progress SET seq=?, time_ns=?, dropped_blobs=?, dropped_summaries=?, "
@@ -280,7 +282,7 @@ class Writer:
             raise RecordingError(f"the recording {self.path} was deleted or moved")
 
     def _look(self) -> None:
-        """Whether the files that SQLite has open still are those of the recording."""
+        """Check that the files that SQLite has open are still those of the recording."""
         if not intact(self._descriptors):
             raise RecordingError(
                 f"the program closed the files of its recording {self.path}",
@@ -288,11 +290,11 @@ class Writer:
             )
 
     def merge_log(self) -> bool:
-        """Merge the log into the main file, as far as there is space and no reader needs it.
+        """Merge the log into the main file, as far as space and readers allow.
 
         Returns:
-            Whether the next batch is written over the log from its start, so that it needs no
-            space that the log does not have already.
+            Whether the next batch overwrites the log from its start, so that it needs no further
+            space.
         """
         try:
             (busy, pages, merged), *_ = self._db.execute(
@@ -311,7 +313,8 @@ class Writer:
         self._reserve.release()
         end_writing(self._key)
         if not intact(self._descriptors):
-            # They may be the program's own by now: they are neither written nor closed.
+            # Their descriptors may belong to the program by now: they are neither written nor
+            # closed.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
             return
         try:
@@ -320,7 +323,7 @@ class Writer:
             pass
 
     def finish(self) -> None:
-        """Close, and leave one portable file where no reader forbids it.
+        """Close, and leave one portable file unless a reader prevents it.
 
         Raises:
             RecordingError: The program closed our files.
@@ -331,7 +334,7 @@ class Writer:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._db.execute("PRAGMA journal_mode=DELETE").fetchall()
         except sqlite3.OperationalError:
-            # A reader is looking on. The main file is complete; the log beside it is empty.
+            # Something is reading. The main file is complete; the log beside it is empty.
             pass
         self._db.close()
         end_writing(self._key)
@@ -343,7 +346,7 @@ class Writer:
 
 
 def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as ranges, both ends included."""
+    """Ascending numbers as ranges, including both ends."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
@@ -375,8 +378,8 @@ def _readable(value: Any) -> Any:
 def _room(rows: int) -> int:
     """The number of rows of a statement: 1, 2, 3, 4, 6, 8, 12, …
 
-    Few different statements, so that SQLite need not compile them again, and yet one for all rows:
-    each gives the interpreter away several times, and a busy program gives it back after 5 ms.
+    Few distinct statements, so that SQLite need not compile them again, yet long ones: each
+    releases the interpreter lock several times, and a busy program returns it after 5 ms.
     """
     room: int = 1 << (rows - 1).bit_length()
     return room * 3 // 4 if room >= 4 and rows <= room * 3 // 4 else room
@@ -396,7 +399,7 @@ def _create(path: Path) -> None:
                 path.unlink()
         for side in ("-wal", "-shm", "-journal"):
             path.with_name(path.name + side).unlink(missing_ok=True)
-        # An empty file stays: whoever made it has reserved the name for this recording.
+        # An empty file stays: its maker has reserved the name for this recording.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         path.chmod(0o600)
     except RecordingError:

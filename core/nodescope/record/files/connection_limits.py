@@ -1,7 +1,7 @@
 """Connection limits: what SQLite may do with an untrusted file, and for how long.
 
-A page of a small file may be named by many others, and each of those by many: what SQLite then
-reads, a table or the schema itself, has no end.
+In a damaged small file, many pages may refer to one page, and many more to each of them: reading a
+table or the schema itself would then never end.
 
 Invariant: every connection to a recording goes through `guard`. A query ends: at its limit, at
 Ctrl-C, or when its connection is closed.
@@ -22,24 +22,26 @@ from numpy.typing import NDArray
 T = TypeVar("T", bound=Sized)
 
 PATIENCE_S: Final = 120.0
-"""Limit of one query. Reading a whole recording takes far less; a cyclic one would never end."""
+"""Time limit of one query. Reading a whole recording takes far less; a cyclic one would never
+end.
+"""
 
 BASE_S: Final = 3.0
 BYTES_A_SECOND: Final = 12e6
-"""Limit of the processor time of one query: so much, and as the size of the file requires. All of
-a table of small rows is read at 30 to 60 million bytes a second."""
+"""Limit of the processor time of one query: the time that the size of the file requires. A table of
+small rows is read at 30 to 60 million bytes a second."""
 
 OPENING_S: Final = 10.0
-"""Limit of what opening asks: the schema and SQLite's own check of a file that is not large."""
+"""Time limit for opening: the schema, and SQLite's own check of a file that is not large."""
 
 GLANCE_S: Final = 2.0
-"""Limit of the same in a list of recordings."""
+"""The same limit for a list of recordings."""
 
 _STEPS: Final = 400_000
-"""SQLite instructions between two looks at the clock, about ten milliseconds."""
+"""SQLite instructions between two checks of the clock, about ten milliseconds."""
 
 _LIMITS: Final = {
-    # No row of ours is as large: arrays are kept in parts of a MiB.
+    # No row of a recording is larger: arrays are stored in parts of a MiB.
     sqlite3.SQLITE_LIMIT_LENGTH: 256 << 20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 20,
     sqlite3.SQLITE_LIMIT_COLUMN: 64,
@@ -51,9 +53,9 @@ _LIMITS: Final = {
 }
 
 _PRAGMAS: Final = (
-    "trusted_schema=OFF",  # functions with effects are not for what a schema says
+    "trusted_schema=OFF",  # a schema must not call functions with side effects
     "cell_size_check=ON",
-    "mmap_size=0",  # a file that is cut while it is read would end the process
+    "mmap_size=0",  # a mapped file that is truncated while being read would end the process
 )
 
 
@@ -62,11 +64,12 @@ class OverdueError(sqlite3.DatabaseError):
 
 
 class QueryGuard:
-    """Interrupts the queries of one connection: those of `ask`, and all in a ``with`` statement.
+    """Interrupts the queries of one connection: those of `ask`, and all within a ``with``
+    statement.
 
     Args:
         database: The connection.
-        size: How many bytes its file has; None if they are not what a query reads.
+        size: The size of its file in bytes; None if that does not limit what a query reads.
     """
 
     def __init__(self, database: sqlite3.Connection, size: int | None = None) -> None:
@@ -79,9 +82,9 @@ class QueryGuard:
         database.set_progress_handler(self._look, _STEPS)
 
     def within(self, seconds: float) -> Self:
-        """For a ``with`` statement: all that is asked in it may take so long together.
+        """For a ``with`` statement: the time limit of all queries in it together.
 
-        It raises as `ask` does.
+        Raises as `ask` does.
         """
         self._limit = seconds
         return self
@@ -101,20 +104,20 @@ class QueryGuard:
         self._until = self._busy_until = float("inf")
 
     def ask(self, question: str, parameters: Any, most_rows: int) -> list[tuple[Any, ...]]:
-        """All rows of an answer.
+        """All rows of a query's result.
 
         Raises:
-            sqlite3.Error: It cannot be had, or not within `PATIENCE_S` or what the size of the file
-                allows, or has more rows than ``most_rows``.
-            KeyboardInterrupt: Ctrl-C came meanwhile.
+            sqlite3.Error: The query failed, exceeded `PATIENCE_S` or the time that the size of the
+                file allows, or returned more than ``most_rows`` rows.
+            KeyboardInterrupt: Ctrl-C was pressed during the query.
         """
         return self._taken(list, question, parameters, most_rows)
 
     def table(self, question: str, parameters: Any, most_rows: int) -> NDArray[np.int64]:
-        """All rows of an answer in integers, by row and column: quicker than a tuple for each.
+        """All rows of an integer result, by row and column: faster than a tuple for each.
 
         Raises:
-            Exception: As of `ask`; a `sqlite3.Error`, too, if what it gives is no integer.
+            Exception: As in `ask`; also a `sqlite3.Error` if a result is not an integer.
         """
 
         def take(rows: Iterator[tuple[int, ...]]) -> NDArray[np.int64]:
@@ -155,7 +158,7 @@ class QueryGuard:
         return answer
 
     def _tell(self, error: sqlite3.OperationalError) -> None:
-        """Raise what an interruption means; another error is the caller's."""
+        """Raise the error that an interruption stands for; other errors are left to the caller."""
         if not is_interrupted(error):
             return
         if self._stopped:
@@ -165,11 +168,11 @@ class QueryGuard:
         raise KeyboardInterrupt from error
 
     def stop(self) -> None:
-        """Interrupt the current query, and refuse later ones. From any thread."""
+        """Interrupt the current query, and refuse later ones. Callable from any thread."""
         self._stopped = True
 
     def _look(self) -> bool:
-        # Ctrl-C raises in here, which SQLite takes as a wish to end, too.
+        # Ctrl-C raises in here, which SQLite also takes as a request to stop.
         self._too_long = ""
         if time.monotonic() > self._until:
             self._too_long = f"a query was not answered within {self._limit:g} s"
@@ -181,7 +184,7 @@ class QueryGuard:
 
 
 def guard(database: sqlite3.Connection, size: int | None = None) -> QueryGuard:
-    """Set the limits of a connection, before anything of the file is read; see `QueryGuard`."""
+    """Set the limits of a connection before anything in the file is read; see `QueryGuard`."""
     for limit, value in _LIMITS.items():
         database.setlimit(limit, value)
     for pragma in _PRAGMAS:

@@ -30,7 +30,7 @@ _HIGHEST: Final = 4096
 """The highest floor: beyond it, the descriptor table would grow."""
 
 _ROOM: Final = 64
-"""Numbers above the floor for our own descriptors."""
+"""Numbers above the floor, for our own descriptors."""
 
 _PART: Final = 250
 """The most descriptors in one message, 253 on Linux."""
@@ -40,12 +40,12 @@ _FAULTS: Final = (OSError, ValueError, AttributeError)
 _lock = threading.Lock()
 
 Held = tuple[int, int, int]
-"""A descriptor, and device and number of its file."""
+"""A descriptor, with the device and inode number of its file."""
 
 
 @contextlib.contextmanager
 def high() -> Iterator[None]:
-    """Within the context, descriptors of all threads get high numbers. Keep it short."""
+    """Give high numbers to descriptors of all threads within the context. Keep it short."""
     with _lock:
         placeholders: list[int] = []
         before = None
@@ -71,37 +71,37 @@ class Own(socket.socket):
         self._held = ((self.fileno(), at.st_dev, at.st_ino),)
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As of a socket. Raises `OSError` if it is no longer ours."""
+        """As in a socket. Raises `OSError` if the descriptor is no longer ours."""
         self._look()
         return super().accept()
 
     def recv(self, *args: Any) -> bytes:
-        """As of a socket. Raises `OSError` if it is no longer ours."""
+        """As in a socket. Raises `OSError` if the descriptor is no longer ours."""
         self._look()
         return super().recv(*args)
 
     def recv_into(self, *args: Any) -> int:
-        """As of a socket. Raises `OSError` if it is no longer ours."""
+        """As in a socket. Raises `OSError` if the descriptor is no longer ours."""
         self._look()
         return super().recv_into(*args)
 
     def send(self, *args: Any) -> int:
-        """As of a socket. Raises `OSError` if it is no longer ours."""
+        """As in a socket. Raises `OSError` if the descriptor is no longer ours."""
         self._look()
         return super().send(*args)
 
     def sendall(self, *args: Any) -> None:
-        """As of a socket. Raises `OSError` if it is no longer ours."""
+        """As in a socket. Raises `OSError` if the descriptor is no longer ours."""
         self._look()
         super().sendall(*args)
 
     def shutdown(self, how: int) -> None:
-        """As of a socket. Raises `OSError` if it is no longer ours."""
+        """As in a socket. Raises `OSError` if the descriptor is no longer ours."""
         self._look()
         super().shutdown(how)
 
     def close(self) -> None:
-        """As of a socket; what is no longer ours stays open."""
+        """As in a socket; a descriptor that is no longer ours stays open."""
         if self.fileno() >= 0 and not intact(self._held):
             self.detach()
         super().close()
@@ -115,11 +115,11 @@ Kind = TypeVar("Kind", bound=Own)
 
 
 def moved(connection: socket.socket, kind: type[Kind]) -> Kind:
-    """A connection moved to a high descriptor number, where one is available.
+    """A connection moved to a high descriptor number, if one is available.
 
     Args:
-        connection: Is closed.
-        kind: Its new class.
+        connection: The original, which is closed.
+        kind: The class of the new connection.
     """
     moved_socket = kind(
         connection.family, connection.type, connection.proto, fileno=_high(connection)
@@ -145,7 +145,7 @@ def _high(connection: socket.socket) -> int:
 
 
 def held(paths: list[str]) -> tuple[Held, ...]:
-    """The descriptors of this process that are open on these files."""
+    """Descriptors of this process that are open on these files."""
     files = set()
     for path in paths:
         with contextlib.suppress(*_FAULTS):
@@ -177,7 +177,7 @@ def intact(descriptors: tuple[Held, ...]) -> bool:
 
 
 def _raise_limit() -> tuple[int, int] | None:
-    """Allow numbers beyond those that the program may use; the limits as they were."""
+    """Raise the limit beyond the numbers that the program may use; return the limits before."""
     if resource is None:
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -190,7 +190,7 @@ def _raise_limit() -> tuple[int, int] | None:
 
 
 def _floor(limits: tuple[int, int] | None) -> int:
-    """The lowest number that is to be given out."""
+    """The lowest number to be given out."""
     if limits is None or resource is None:
         return 0
     soft = limits[0] if limits[0] >= 0 else _HIGHEST
@@ -202,7 +202,8 @@ def _floor(limits: tuple[int, int] | None) -> int:
 def _take(placeholders: list[int], floor: int) -> None:
     """Occupy all free numbers below ``floor`` with placeholders.
 
-    Many at a time: each call of a busy program releases and reacquires the interpreter lock.
+    Works on many at a time: in a busy program, each call releases and reacquires the interpreter
+    lock.
     """
     placeholders.append(os.open(os.devnull, os.O_RDONLY))
     # Grow the table in one go: each doubling takes the kernel milliseconds.
@@ -212,7 +213,8 @@ def _take(placeholders: list[int], floor: int) -> None:
         while (few := min(floor - placeholders[-1], _PART)) > 0:
             numbers = array.array("i", [placeholders[0]] * few).tobytes()
             left.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
-            # What was sent is there. If not, somebody closed our socket: that must hold up nobody.
+            # Data that was sent is there. If not, somebody closed our socket, which must not block
+            # anybody.
             flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0) | socket.MSG_DONTWAIT
             _, answers, _, _ = right.recvmsg(1, socket.CMSG_SPACE(len(numbers)), flags)
             received = array.array("i")
@@ -225,7 +227,7 @@ def _take(placeholders: list[int], floor: int) -> None:
         placeholders.append(os.dup(placeholders[0]))
         if placeholders[-1] >= floor:
             break
-    # Numbers beyond the floor are free again for what is opened now.
+    # Numbers above the floor are free again for descriptors opened now.
     while len(placeholders) > 1 and max(placeholders) >= floor:
         placeholders.remove(last := max(placeholders))
         os.close(last)

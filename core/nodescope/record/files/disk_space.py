@@ -1,12 +1,12 @@
 """Disk space: how records are written while the disk is full.
 
-A log that cannot grow is merged into the recording, and written again from its start. While
-nothing can be written, records wait in memory. When that does not help, less is written:
-first the elements of arrays are left out, then executions with their statistics. For the structure,
-the steps, the losses and the end of the run, space was set aside at the start.
+A log that cannot grow is merged into the recording, and written again from its start. While nothing
+can be written, records wait in memory. When that does not help, less is written: first the elements
+of arrays are left out, then executions with their statistics. Space for the structure, the steps,
+the losses and the end of the run is set aside at the start.
 
-Invariant: a batch is written or kept; nothing unwritten is ever acknowledged, and everything left
-out is counted.
+Invariant: a batch is either written or kept; unwritten records are never acknowledged, and
+    everything left out is counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 RETRY_S: Final = 0.5
 PATIENCE_S: Final = 2.0
-"""After waiting for space this long, less is written."""
+"""After waiting this long for space, less is written."""
 
 _FULL: Final = frozenset(
     {
@@ -36,7 +36,7 @@ _FULL: Final = frozenset(
         sqlite3.SQLITE_IOERR_SHMSIZE,
     }
 )
-_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})  # somebody holds the file
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})  # held by another process
 
 
 class Omit(enum.IntEnum):
@@ -45,18 +45,18 @@ class Omit(enum.IntEnum):
     NOTHING = 0
     ELEMENTS = 1
     EXECUTIONS = 2
-    """With their statistics, elements and the program's output."""
+    """Executions with their statistics, their elements and the program's output."""
 
 
 class Reserve:
-    """Disk space for the end of a recording: a file without a name, removed with the process.
+    """Disk space for the end of a recording: an unnamed file, which is removed with the process.
 
     Args:
-        folder: Of the recording.
+        folder: The recording's folder.
     """
 
     BYTES: Final = 2 << 20
-    # No more than one part in so many of what is free.
+    # At most one part in this many of the free space.
     _SHARE: Final = 16
 
     def __init__(self, folder: Path) -> None:
@@ -70,34 +70,34 @@ class Reserve:
             os.posix_fallocate(descriptor, 0, max(size, 1))
             at = os.fstat(descriptor)
             self._held = ((descriptor, at.st_dev, at.st_ino),)
-        except (OSError, AttributeError):  # a system or a file system that does not have it
+        except (OSError, AttributeError):  # a system or file system without support for it
             if descriptor >= 0:
                 os.close(descriptor)
 
     def release(self) -> None:
-        """Give the space back; nothing is done a second time, or if the program closed it."""
+        """Give the space back, once; does nothing if the program has closed the file."""
         blocks, self._held = self._held, ()
         if blocks and intact(blocks):
             with contextlib.suppress(OSError):
-                os.ftruncate(blocks[0][0], 0)  # a forked child may hold it open, too
+                os.ftruncate(blocks[0][0], 0)  # a forked child may have it open as well
                 os.close(blocks[0][0])
 
 
 class DiskSpaceRetry:
-    """Tries a write until it succeeds, with less if need be.
+    """Repeats a write until it succeeds, writing less if necessary.
 
     Args:
-        on_full: Called with a line when waiting begins.
+        on_full: Called with a message when waiting begins.
         back: Called when everything can be written again.
         on_wait: Called when a write begins to be waited for.
-        merge_log: Merges the log into the file, so that its space is written again; whether there
-            is any.
-        hurried: Whether something is to be written soon, even with less.
-        ending: Whether the program has ended, so that no space is waited for.
+        merge_log: Merges the log into the file so that its space can be reused; returns whether
+            there is any.
+        hurried: Whether a write is urgent, even with less in it.
+        ending: Whether the program has ended, so that waiting for space is pointless.
 
     Attributes:
-        missing: Whether the last write left something out, or is being waited for.
-        stuck: Whether a write is being waited for.
+        missing: Whether the last write left something out, or is still waiting.
+        stuck: Whether a write is waiting.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class DiskSpaceRetry:
         self._ending = ending
         self._over = threading.Event()
         self._omit = Omit.NOTHING
-        self._whole_again = 0.0  # when to try without leaving anything out
-        # There is space again once as much was written as failed to be.
+        self._whole_again = 0.0  # when to try again without leaving anything out
+        # Space is considered available once as much has been written as the failed write needed.
         self._failed_bytes = self._written_bytes = 0
         self.missing = self.stuck = False
 
@@ -128,16 +128,16 @@ class DiskSpaceRetry:
         self._over.set()
 
     def write(self, attempt: Callable[[Omit], T], undo: Callable[[], None], nbytes: int) -> T:
-        """Repeat ``attempt()``, with less in it after a while, until it succeeds.
+        """Repeat ``attempt()``, after a while with less in it, until it succeeds.
 
         Args:
-            attempt: Writes, and leaves out what it is told.
+            attempt: Writes, leaving out what it is passed.
             undo: Called after an attempt that failed.
-            nbytes: How much it is to write, if it leaves nothing out.
+            nbytes: The size of the complete write.
 
         Raises:
             NoSpace: The program has ended, and there is no space even for a little.
-            sqlite3.Error: It failed in another way, or nobody waits any more.
+            sqlite3.Error: The write failed for another reason, or waiting was stopped.
         """
         since = time.monotonic()
         omit = self._omit if since < self._whole_again else Omit.NOTHING

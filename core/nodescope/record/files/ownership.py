@@ -1,7 +1,7 @@
-"""Ownership: which recordings this user's nodescope wrote, and so may write again.
+"""Ownership: which recordings this user's nodescope wrote, and may therefore write again.
 
-A recording from elsewhere is data. Nothing in it can prove ownership, so that is known by other
-means: while its program is connected to this process, or runs in it, by the file's identity;
+A recording from elsewhere is data; nothing in it can prove ownership. Ownership is known by other
+means: while the program is connected to this process or runs in it, by the file's identity;
 afterwards by a ledger in the user's own folder, with the file's identity, size and times as
 nodescope left them. Change times are set by the kernel alone: a file that anybody else wrote, moved
 or replaced is not in the ledger.
@@ -21,12 +21,12 @@ from nodescope.plain_files import read_plain
 from nodescope.telling import path_of
 
 _MOST: Final = 4096
-"""Entries of the ledger; the oldest half makes room."""
+"""The most entries in the ledger; the oldest half makes room."""
 _ENTRY_BYTES: Final = 1 << 10
 
 
 Key = tuple[int, int]
-"""Device and number of a file."""
+"""Device and inode number of a file."""
 
 _lock = threading.Lock()
 _vouched: dict[Key, int] = {}
@@ -35,25 +35,27 @@ _read: dict[Key, int] = {}
 
 
 def state_folder() -> Path:
-    """The folder of nodescope's state across runs; it may not exist."""
+    """The folder for nodescope's state across runs; it may not exist."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "nodescope"
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """The path of SQLite's file beside a recording: ``-wal``, ``-shm`` or ``-journal``."""
+    """The path of a file that SQLite keeps beside a recording: ``-wal``, ``-shm`` or
+    ``-journal``.
+    """
     return path.with_name(path.name + suffix)
 
 
 def vouch(path: Path, *, writing: bool = False) -> Key | None:
-    """The program that writes this file is connected to this process, or runs in it.
+    """Vouch for a file whose program is connected to this process or runs in it.
 
     Args:
         path: The recording.
-        writing: A writer of this very process has it open, until `end_writing`.
+        writing: Whether a writer of this very process has it open, until `end_writing`.
 
     Returns:
-        What to `release` when that is over; None if there is no such file.
+        The key to `release` afterwards; None if the file does not exist.
     """
     key = _key(path_of(path))
     if key is not None:
@@ -74,7 +76,7 @@ def release(key: Key | None) -> None:
 
 
 def end_writing(key: Key | None) -> None:
-    """The writer of this process let go of the file."""
+    """Note that this process's writer has closed the file."""
     with _lock:
         if key is not None:
             _written.discard(key)
@@ -83,8 +85,8 @@ def end_writing(key: Key | None) -> None:
 def written_here(path: Path) -> bool:
     """Whether a writer of this process has the file open.
 
-    Then nobody else here may open and close it but through SQLite: closing any descriptor of a
-    file gives up all locks that the process has on it.
+    If so, nothing else in this process may open and close the file except through SQLite: closing
+    any descriptor of a file releases all locks that the process holds on it.
     """
     key = _key(path)
     with _lock:
@@ -92,7 +94,7 @@ def written_here(path: Path) -> bool:
 
 
 def begin_reading(path: Path) -> Key | None:
-    """Note that a connection of this process that locks the file is about to be opened."""
+    """Note that a connection of this process is about to open the file and lock it."""
     key = _key(path)
     if key is not None:
         with _lock:
@@ -101,7 +103,7 @@ def begin_reading(path: Path) -> Key | None:
 
 
 def end_reading(key: Key | None) -> None:
-    """Note that the connection was closed."""
+    """Note that the connection has been closed."""
     with _lock:
         if key is not None and key in _read:
             _read[key] -= 1
@@ -110,22 +112,22 @@ def end_reading(key: Key | None) -> None:
 
 
 def open_here(path: Path) -> bool:
-    """Whether a connection of this process has locks on the file; see `written_here`."""
+    """Whether a connection of this process holds locks on the file; see `written_here`."""
     key = _key(path)
     with _lock:
         return key is not None and (key in _written or key in _read)
 
 
 def writing() -> bool:
-    """Whether a writer of this process, which is the program's then, has any file open."""
+    """Whether a writer of this process, which is then the program's process, has any file open."""
     return bool(_written)
 
 
 def in_place(path: Path) -> bool:
-    """Whether SQLite may take a file and the log beside it where they lie, because it is ours.
+    """Whether SQLite may use a file and its log in place, because they belong to this user.
 
-    What lies beside must be plain files of this user without a second name, too: a link there
-    would lead writes elsewhere.
+    The files beside it must also be plain files of this user without a second name: a link would
+    redirect writes elsewhere.
     """
     if not _alone(path):
         return False
@@ -137,7 +139,7 @@ def in_place(path: Path) -> bool:
 
 
 def stamped(path: Path) -> bool:
-    """Whether the file is as nodescope left it: finished, without a log beside it."""
+    """Whether a file is as nodescope left it: finished, and without a log beside it."""
     return _alone(path, ("",)) and _stamped(path)
 
 
@@ -149,7 +151,7 @@ def _has_log(path: Path) -> bool:
 
 
 def remember(path: Path) -> None:
-    """Note a file's state in the ledger. Call it once the file is no longer written."""
+    """Note a file's state in the ledger. Call this once the file is no longer written."""
     try:
         folder = _ledger(make=True)
         stamp = _stamp(path)
@@ -161,7 +163,7 @@ def remember(path: Path) -> None:
         fresh.replace(folder / name)
         _prune(folder)
     except (OSError, ValueError, RuntimeError):
-        pass  # then it is not ours, and what is tried on it is kept elsewhere
+        pass  # then it does not count as ours, and branches are kept elsewhere
 
 
 def _stamped(path: Path) -> bool:
@@ -207,7 +209,7 @@ def _prune(folder: Path) -> None:
 
 
 def _alone(path: Path, suffixes: tuple[str, ...] = ("", "-wal", "-shm")) -> bool:
-    """Whether the file and its log are plain files of this user that have no other name."""
+    """Whether the file and its log are plain files of this user with a single name."""
     for suffix in suffixes:
         try:
             at = os.lstat(beside(path, suffix)) if suffix else os.stat(path)

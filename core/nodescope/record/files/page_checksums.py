@@ -1,13 +1,13 @@
 """Seal: the checksums of all pages of a finished recording, and a copy of its first page.
 
-They follow the last page, where SQLite does not look, so that nothing is written while a program
-runs. What changes the file in an orderly way (a branch that is kept) raises a counter of SQLite,
-and the seal is then out of date until the file is sealed again.
+They follow the last page, where SQLite does not look, and are written after the program has ended.
+A regular change of the file (storing a branch) raises a counter of SQLite, and the seal is then out
+of date until the file is sealed again.
 
 Layout, little-endian: the first page; a CRC-32 per page; `_TAIL`: page size, number of pages, the
 CRC-32 of the seal up to here, four bytes of padding, `_MAGIC`.
 
-Invariant: a seal is an aid. A file without one, or with one that is damaged, is read as before.
+Invariant: a seal is an aid. A file without a seal, or with a damaged one, is read without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAIL: Final = struct.Struct("<III4x16s")
 _SAID: Final = struct.Struct("<II")
 _PART: Final = 1 << 20
 _HEAD: Final = 100
-# Larger files are not sealed: their program would wait for it at its end.
+# Larger files are not sealed: the program would wait for the seal at its end.
 MOST_BYTES: Final = 4 << 30
 
 Sums = NDArray[np.uint32]
@@ -37,7 +37,7 @@ class Seal(NamedTuple):
     """The seal of a file.
 
     Attributes:
-        page: Bytes of a page.
+        page: The page size in bytes.
         first: The first page.
         sums: The CRC-32 of each page.
     """
@@ -48,10 +48,10 @@ class Seal(NamedTuple):
 
 
 def seal(path: Path) -> bool:
-    """Write or renew the seal of a recording; call it where nothing in this process has it open.
+    """Write or renew the seal of a recording; call this while nothing in this process has it open.
 
     Returns:
-        Whether it is sealed: not if the file is larger than `MOST_BYTES` or has no room.
+        Whether the file is sealed: not if it is larger than `MOST_BYTES` or the disk is full.
     """
     try:
         with path.open("r+b") as file:
@@ -77,7 +77,7 @@ def seal(path: Path) -> bool:
 
 
 def read_seal(path: Path) -> Seal | None:
-    """The seal of a file; None if it has none, a damaged one, or one of another state of it."""
+    """The seal of a file; None if it is missing, damaged, or of another state of the file."""
     try:
         at = os.stat(path)
         if not stat.S_ISREG(at.st_mode) or at.st_size < _TAIL.size:
@@ -106,7 +106,7 @@ def faults(path: Path, of: Seal) -> list[int]:
     """The pages, counted from 0, that differ from the seal.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file:
         sums = _sums(file, of.page, len(of.sums))
@@ -136,5 +136,5 @@ def _size(head: bytes) -> tuple[int, int]:
 
 
 def _changed_since(head: bytes, first: bytes) -> bool:
-    """Whether SQLite wrote the file after the seal, by its two change counters."""
+    """Whether SQLite wrote the file after it was sealed, judging by its two change counters."""
     return head[:18] == first[:18] and head[24:28] == head[92:96] != first[24:28]

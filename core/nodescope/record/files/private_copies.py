@@ -1,11 +1,11 @@
 """Copies: a private copy of a recording that is not the user's own, together with its log.
 
-SQLite merges a log that lies beside a file, and rolls back an interrupted change; both write, and a
-journal may name other files to be deleted. So if a recording comes with either, it is copied, and
-that happens in the copy.
+SQLite merges the log beside a file and rolls back an interrupted change. Both write to the file,
+and a journal may name other files to be deleted. So a recording that comes with either is copied,
+and SQLite works on the copy.
 
-Invariant: the original is only read; copies are removed when nothing here reads them any more, and
-those of a killed process with the next copy.
+Invariant: the original is only read; a copy is removed after its last reader, and copies of killed
+    processes when the next copy is made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nodescope.record.files.ownership import beside
 _PREFIX: Final = "nodescope-copy-"
 _STALE_S: Final = 3600.0
 _TRIES: Final = 10
-# With this a journal ends that belongs to a change of several files, which it then names.
+# The end of a journal that belongs to a change of several files, which it then names.
 _SUPER: Final = bytes.fromhex("d9d505f920a163d7")
 _PART: Final = 1 << 20
 
@@ -44,7 +44,7 @@ class Copy:
     """A recovered copy, shared by all readers of the same recording.
 
     Attributes:
-        path: Where it is; nobody writes it any more.
+        path: Path of the copy, which is no longer written to.
     """
 
     def __init__(self, folder: Path, state: _State) -> None:
@@ -54,7 +54,7 @@ class Copy:
         self._users = 0
 
     def take(self) -> None:
-        """Add a reader; call it under the lock."""
+        """Add a reader; call this under the lock."""
         self._users += 1
 
     def release(self) -> None:
@@ -68,14 +68,16 @@ class Copy:
 
 
 def copied(path: Path, make: Callable[[Path, Path], None] | None = None) -> Copy:
-    """A copy of a recording as it is now, for whoever calls `Copy.release` at the end.
+    """A copy of a recording as it is now; the caller calls `Copy.release` at the end.
 
     Args:
         path: The recording.
-        make: ``make(path, target)`` makes the copy; without it, it is copied and recovered.
+        make: ``make(path, target)`` makes the copy; by default the recording is copied and
+            recovered.
 
     Raises:
-        RecordingError: It cannot be read or copied, or what lies beside it is no plain file.
+        RecordingError: The recording cannot be read or copied, or a file beside it is not a plain
+            file.
     """
     with _lock:
         state = (*_state(path), make)
@@ -87,7 +89,7 @@ def copied(path: Path, make: Callable[[Path, Path], None] | None = None) -> Copy
 
 
 def scratch() -> Path:
-    """A private folder, which is removed by `Copy.release` or at the end of the process."""
+    """A private folder, removed by `Copy.release` or at the end of the process."""
     _sweep()
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
@@ -132,7 +134,7 @@ def _state(path: Path) -> _State:
 
 
 def _transfer(source: Path, target: Path, *, missing: bool = False) -> None:
-    """Copy a plain file; without waiting, whatever else it is."""
+    """Copy a plain file; never waits on anything else, such as a pipe."""
     try:
         at = os.lstat(source) if missing else os.stat(source)
     except FileNotFoundError:
@@ -156,7 +158,7 @@ def _transfer(source: Path, target: Path, *, missing: bool = False) -> None:
             return
         raise
     with os.fdopen(handle, "rb") as reading, target.open("wb") as writing:
-        # No more than was there: it may be growing, or have no end.
+        # No more than its initial size: it may be growing, or endless.
         left = os.fstat(reading.fileno()).st_size
         while left > 0 and (part := reading.read(min(left, _PART))):
             writing.write(part)
@@ -194,7 +196,7 @@ def _recover(path: Path, copy: Path) -> None:
 
 
 def _sweep() -> None:
-    """Remove copies of processes that were killed."""
+    """Remove the copies of processes that were killed."""
     try:
         entries = list(os.scandir(tempfile.gettempdir()))
     except OSError:

@@ -1,7 +1,7 @@
 """Salvage: copies the intact part of a truncated or damaged recording into a new file.
 
-Missing pages are SQLite errors at the rows on them; the search continues after them. Pages that the
-file's seal shows to be damaged count as missing; the first page is restored. Rows that refer to
+Missing pages cause SQLite errors at the rows on them; the search continues after them. Pages that
+the file's seal shows to be damaged count as missing; the first page is restored. Rows that refer to
 missing data are left out, so that nothing in the new file is incomplete.
 
 Invariant: the damaged file is only read. The work is bounded in time and in attempts, the new file
@@ -28,7 +28,7 @@ PATIENCE_S: Final = 20.0
 _ROWS: Final = 500
 _PART_BYTES: Final = 8 << 20
 _MOST_TRIES: Final = 20_000
-# Of a new file without rows, and more.
+# The size of a new file without rows, and some more.
 _FEW_PAGES: Final = 256
 _Row = tuple[Any, ...]
 
@@ -48,14 +48,14 @@ DELETE FROM branch;
 
 
 LOST: Final = "lost"
-"""Beside the new file: the tables of which rows could not be read, a line each."""
+"""Suffix of a file beside the new one that lists tables with unreadable rows, one a line."""
 
 
 def salvage(cut: Path, target: Path) -> None:
     """Write the intact part of a recording to a new file, and list the losses beside it.
 
     Raises:
-        RecordingError: Nothing that could be shown is.
+        RecordingError: No part that could be shown is intact.
     """
     until = time.monotonic() + PATIENCE_S
     part = target.with_name("part")
@@ -64,7 +64,7 @@ def salvage(cut: Path, target: Path) -> None:
         source = sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)
         try:
             with guard(source).within(PATIENCE_S):
-                # Without it SQLite reads nothing of a file that is shorter than it was.
+                # Otherwise SQLite reads nothing of a file that is shorter than before.
                 source.execute("PRAGMA writable_schema=ON")
                 if objection(source):
                     raise RecordingError(f"{cut} is not a nodescope recording")
@@ -79,9 +79,9 @@ def salvage(cut: Path, target: Path) -> None:
 
 
 def _whole_pages(cut: Path, target: Path) -> None:
-    """Copy a file up to its last whole page; SQLite would read the rest of the next as zeros.
+    """Copy a file up to its last whole page; SQLite would read the rest of the next one as zeros.
 
-    Pages that differ from the seal become zeros, which SQLite treats as damaged.
+    Pages that differ from the seal are zeroed, which SQLite treats as damage.
     """
     seal = read_seal(cut)
     with cut.open("rb") as reading, target.open("wb") as writing:
@@ -102,7 +102,7 @@ def _whole_pages(cut: Path, target: Path) -> None:
 
 
 def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[str]:
-    """Copy all readable rows; returns the tables with unreadable ones."""
+    """Copy all readable rows; return the tables with unreadable ones."""
     lost: list[str] = []
     database = sqlite3.connect(target, isolation_level=None)
     try:
@@ -117,7 +117,7 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
         for (table,) in rows:
             columns = _columns(database, table)
             source_columns = _columns(source, table)
-            # A step of before has no `observed`; what was not said was observed.
+            # Older steps have no `observed`: all of them were observed.
             selected = ", ".join(name if name in source_columns else "1" for name in columns)
             if not source_columns:
                 continue
@@ -128,7 +128,7 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
                     _insert(database, insert, part)
                 if part is None or _pages(database) > most_pages:
                     lost.append(table)
-                if _pages(database) > most_pages:  # its pages refer to each other
+                if _pages(database) > most_pages:  # its pages refer to one another
                     break
         database.execute("COMMIT")
         database.executescript(f"BEGIN;{_CONSISTENT}COMMIT;")
@@ -150,12 +150,12 @@ def _columns(database: sqlite3.Connection, table: str) -> list[str]:
 def _parts(
     source: sqlite3.Connection, table: str, selected: str, until: float
 ) -> Iterator[list[_Row] | None]:
-    """The readable rows of a table, in parts; None for each gap. Ends when its time is up.
+    """The readable rows of a table, in parts; None for each gap. Ends when the time is up.
 
     Raises:
-        sqlite3.OperationalError: A guard, or Ctrl-C, ended it.
+        sqlite3.OperationalError: A guard, or Ctrl-C, ended the query.
     """
-    # Both tables without a number for each row have the value's first.
+    # Both tables without row numbers begin with the value's id.
     key = "value" if table in ("summary", "layout") else "rowid"
     compare = ">=" if key == "value" else ">"
     last, step = -1, 1
@@ -191,7 +191,7 @@ def _parts(
             return
         if last > before:
             step = 1
-        last += step  # behind what cannot be read
+        last += step  # after the unreadable part
         step *= 2
         if last >= 1 << 62 or time.monotonic() > until:
             return
@@ -202,11 +202,11 @@ def _insert(database: sqlite3.Connection, insert: str, rows: list[_Row]) -> None
         try:
             database.execute(insert, row)
         except (sqlite3.IntegrityError, sqlite3.DataError):
-            continue  # of another type than it was written with
+            continue  # the type differs from the one written
 
 
 def _progress(database: sqlite3.Connection) -> None:
-    """Write the row `progress` for the rows that are there; raises if there is nothing to show."""
+    """Write the row `progress` for the rows that are present; raise if there is nothing to show."""
     counts = [
         database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for table in ("node", "execution", "log")

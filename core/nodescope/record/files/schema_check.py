@@ -1,10 +1,10 @@
 """Schema validation: whether a file's schema is exactly the recording's own.
 
-SQLite runs what a schema says: a view is queried in a table's place, a trigger fires at a write, a
-default or a check is an expression. So nothing of that kind is accepted. Tables and indexes of
-plain columns, which a later nodescope may have added, are accepted and never queried.
+SQLite executes what a schema contains: views stand in for tables, triggers fire on writes, defaults
+and checks are expressions. So none of these are accepted. Tables and indexes of plain columns,
+which a later nodescope may have added, are accepted and never queried.
 
-Invariant: derived from the schema's text; there is no second list of tables.
+Invariant: everything is derived from the schema's text, without a second list of tables.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MOST_TEXT: Final = 10_000
 
 
 def objection(database: sqlite3.Connection) -> str:
-    """A description of what in a file's schema does not belong to a recording; empty if all does.
+    """What in a file's schema does not belong in a recording; empty if everything does.
 
     Raises:
-        sqlite3.Error: It cannot be read.
+        sqlite3.Error: The schema cannot be read.
     """
     rows = database.execute(
         "SELECT type, substr(name, 1, 100), substr(tbl_name, 1, 100), substr(sql, 1, ?) "
@@ -46,7 +46,7 @@ def objection(database: sqlite3.Connection) -> str:
 
 @lru_cache(maxsize=256)
 def _about(kind: object, name: object, table: object, text: object) -> str:
-    """A description of what is wrong with one object of a schema."""
+    """What is wrong with one object of a schema."""
     if not (isinstance(kind, str) and isinstance(name, str) and isinstance(table, str)):
         return "it has a table without a name"
     if kind == "index" and text is None and name.startswith(f"sqlite_autoindex_{table}_"):

@@ -1,9 +1,9 @@
-"""First non-finite values: where NaN, Inf and a loss that is not finite first appear in a run.
+"""First non-finite values: where NaN, Inf and a non-finite loss first appear in a run.
 
-The statistics that tell are taken in the recorder's thread, while the program runs on. So the
-newest values are held until they have been looked at, and those around a first NaN are kept.
+The statistics that reveal them are computed in the recorder's thread, while the program runs on. So
+the newest values are held until they have been checked, and those around a first NaN are kept.
 
-Invariant: fed in the order of the run, by the recorder's thread only; bounded.
+Invariant: fed in the order of the run, by the recorder's thread only; its memory is bounded.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Span(NamedTuple):
     """A part of a run that is kept whole.
 
     Attributes:
-        first, end: From the one seq up to, without, the other.
-        step: The training step that it is about; 0 if it is outside of steps.
+        first, end: The seqs with ``first <= seq < end``.
+        step: The training step for which it is kept; 0 if outside of steps.
     """
 
     first: int
@@ -36,41 +36,42 @@ class _Step(NamedTuple):
 
 
 class FirstNonfinite:
-    """Finds what to keep: the step of the first NaN, the first Inf and the first loss that is not
-    finite, each with the observed step before it, whose optimizer gave it its parameters.
+    """Finds what to keep: the step of the first NaN, the first Inf and the first non-finite loss,
+    each with the observed step before it, whose optimizer wrote the parameters.
 
     Attributes:
-        checked: The seq up to which is known what is finite.
-        needed_from: What is older than this seq is not needed by any step that is still to be
-            checked.
+        checked: The seq up to which values have been checked.
+        needed_from: Values older than this seq are not needed by any step still to be checked.
     """
 
     def __init__(self) -> None:
         self.checked = self.needed_from = 0
         self._steps: list[_Step] = []
         self._seen: set[NonfiniteKind] = set()
-        self._places: list[int] = []  # seqs of first ones whose step is not over
+        self._places: list[int] = []  # seqs of first findings whose step is still running
 
     def step_began(self, seq: int, step: int) -> None:
-        """An observed step begins."""
+        """Note that an observed step begins."""
         self._steps.append(_Step(seq, step))
 
     def step_ended(self, seq: int, *, broken: bool) -> None:
-        """The observed step that began last has ended; ``broken``: a loss was not finite."""
+        """Note that the latest observed step has ended; ``broken``: a loss was not finite."""
         if self._steps:
             self._steps[-1] = self._steps[-1]._replace(end_seq=seq)
         if broken:
             self.found("loss", seq)
 
     def found(self, kind: NonfiniteKind, seq: int) -> None:
-        """Something is not finite in the execution or at the end of the step ``seq``."""
+        """Note a non-finite value in the execution or at the end of the step ``seq``."""
         if kind not in self._seen:
             self._seen.add(kind)
-            if seq >= self.needed_from:  # else its step is no longer held
+            if seq >= self.needed_from:  # otherwise its step is no longer held
                 self._places.append(seq)
 
     def committed(self, seq: int) -> list[Span]:
-        """All up to ``seq`` is recorded and looked at; the parts that can be kept now."""
+        """Note that everything up to ``seq`` is recorded and checked; return the parts to keep
+        now.
+        """
         self.checked = max(seq, self.checked)
         spans: dict[Span, None] = {}
         waiting: list[int] = []
@@ -88,7 +89,7 @@ class FirstNonfinite:
         return list(spans)
 
     def _around(self, seq: int) -> Span:
-        """The step of a seq with the one before it; its end is 0 while it runs."""
+        """The step of a seq with the step before it; its end is 0 while it runs."""
         steps = self._steps
         at = bisect_right(steps, seq, key=_start) - 1
         following = steps[at + 1].start_seq if at + 1 < len(steps) else 0

@@ -1,11 +1,11 @@
 """Held values: full arrays of the last steps, held in memory until they are written.
 
-Keeping every array of a long run is too expensive; people usually look at the newest. So copies of
-the last steps wait here. They are written at a stop, at the end, and regularly while the program
-runs, so that a page has some and a crash loses little. Older ones wait as well until it is known
-that they are finite: those around the first NaN are written, too.
+Keeping every array of a long run is too expensive, and people usually look at the newest. So copies
+of the last steps wait here. They are written at a stop, at the end, and regularly while the program
+runs, so that a page can show some and a crash loses little. Older ones also wait until they are
+known to be finite: those around the first NaN are written as well.
 
-Invariant: bounded in bytes and number; the oldest make room.
+Invariant: bounded in bytes and number; the oldest values make room.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple
 from nodescope.events import Array
 
 STEPS: Final = 2
-"""The last observed training steps, and observed calls outside of steps, that are whole."""
+"""The number of last observed training steps, or observed calls outside of steps, held whole."""
 
 SHARE_NS: Final = 2_000_000_000
 """Interval at which held values are written while the program runs."""
 
 SHARE_BYTES: Final = 16 << 20
-"""Held values beyond this size are not written at an interval."""
+"""Held values larger than this in total are not written at an interval."""
 
 _MOST: Final = 16_384
 _ENTRY_BYTES: Final = 512
@@ -35,11 +35,11 @@ class Held(NamedTuple):
     """The outputs of one execution, copied.
 
     Attributes:
-        outputs: By value. Of arrays of other libraries what was set aside of them, to be resolved
-            before it is written.
-        layouts: Strides of those that are not in C order, as of `Ran`.
-        attrs: As of `NodeFinished`, if they are not recorded yet.
-        summarised: Their statistics are recorded, or will be.
+        outputs: Arrays by value. For arrays of other libraries, their captures, which are resolved
+            before they are written.
+        layouts: Strides of the arrays that are not in C order.
+        attrs: Attributes as in `NodeFinished`, if not recorded yet.
+        summarised: Whether their statistics are recorded, or will be.
     """
 
     seq: int
@@ -52,7 +52,7 @@ class Held(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Executions whose outputs are to be written as they are."""
+    """Executions whose outputs are to be written whole."""
 
     items: tuple[Held, ...]
 
@@ -65,11 +65,12 @@ class HeldValues:
         give_back: Takes back the memory of copies.
 
     Attributes:
-        nbytes: What waits.
-        too_large: Arrays that are larger than all that may wait.
-        made_room: Outputs of the last steps that were let go before their time.
-        checked: The last seq of which it is known whether its values are finite.
-        needed_from: Of steps, what is older than this seq is needed by none that is to be checked.
+        nbytes: Size of the held arrays.
+        too_large: Number of arrays larger than ``most_bytes``.
+        made_room: Number of outputs of the last steps that were released early.
+        checked: The last seq whose values have been checked for being finite.
+        needed_from: Values of steps older than this seq are not needed by any step still to be
+            checked.
     """
 
     def __init__(self, most_bytes: int, give_back: Callable[[Array], None]) -> None:
@@ -78,28 +79,29 @@ class HeldValues:
         self.too_large = self.made_room = 0
         self.checked = self.needed_from = 1 << 62
         self._give_back = give_back
-        # Of steps, and of what no call outside of them holds; first older ones to be checked.
+        # Of steps, and of executions that no outside call holds; in front, older ones still to be
+        # checked.
         self._items: deque[Held] = deque()
         self._steps: deque[int] = deque(maxlen=STEPS)
-        # Outside of steps, the newest last; first older ones to be checked.
+        # Of calls outside of steps, the newest last; in front, older ones still to be checked.
         self._calls: deque[list[Held]] = deque()
         self._calling = False
         self._count = 0
-        # (value, seq) of what was taken last, and of what was kept by itself since.
+        # (value, seq) of the arrays taken last, and of those kept individually since.
         self._taken: set[tuple[int, int]] = set()
         self._apart: set[tuple[int, int]] = set()
         self._most_apart = _MOST
         self._saved: set[tuple[int, int]] = set()  # taken by `take_between`
 
     def fits(self, nbytes: int) -> bool:
-        """Whether arrays of so many bytes may wait here at all; counted if not."""
+        """Whether arrays of this size may wait here at all; counted if not."""
         if nbytes + _ENTRY_BYTES <= self.most_bytes:
             return True
         self.too_large += 1
         return False
 
     def step(self, step: int) -> None:
-        """An observed step begins; what is older than the one before it is let go once checked."""
+        """Note an observed step; values older than the previous step are released once checked."""
         self._calling = False
         self._steps.append(step)
         items, oldest, needed_from = self._items, self._steps[0], self.needed_from
@@ -107,8 +109,9 @@ class HeldValues:
             self._let_go()
 
     def call(self) -> None:
-        """A call outside of steps begins; what is older than the one before it is let go once
-        checked."""
+        """Note a call outside of steps; values older than the previous call are released once
+        checked.
+        """
         calls = self._calls
         calls.append([])
         self._calling = True
@@ -133,12 +136,12 @@ class HeldValues:
                 self._drop([oldest])
 
     def kept(self, value: int, seq: int) -> bool:
-        """Note that a value is kept by itself; whether it had not been kept before."""
+        """Note that a value is kept individually; return whether that is new."""
         output = (value, seq)
         if output in self._taken or output in self._apart or output in self._saved:
             return False
         self._apart.add((value, seq))
-        if len(self._apart) > self._most_apart:  # of what has been let go, nothing is taken
+        if len(self._apart) > self._most_apart:  # nothing is taken of what has been released
             outputs = chain(self._items, *self._calls)
             oldest = min([item.seq for item in outputs], default=seq)
             self._apart = {item for item in self._apart if item[1] >= oldest}
@@ -163,7 +166,7 @@ class HeldValues:
         return whole
 
     def take_between(self, first: int, end: int) -> Whole:
-        """Take out the executions from one seq up to, without, another one, in order."""
+        """Take out the executions with ``first <= seq < end``, in order."""
         between: list[Held] = []
         for items in (self._items, *self._calls):
             inside = [item for item in items if first <= item.seq < end]
@@ -178,7 +181,7 @@ class HeldValues:
         return self._whole(between)
 
     def _whole(self, items: Iterable[Held]) -> Whole:
-        """Executions without what was kept by itself."""
+        """Executions without the values that were kept individually."""
         apart = self._apart
         if apart:
             items = [
@@ -192,7 +195,7 @@ class HeldValues:
         return Whole(tuple(items))
 
     def _forget(self, items: Sequence[Held]) -> None:
-        """Executions were taken out."""
+        """Update the sizes after executions were taken out."""
         self.nbytes -= sum([item.nbytes + _ENTRY_BYTES for item in items])
         self._count -= len(items)
 

@@ -1,6 +1,6 @@
-"""Newest values: the last steps of a run whole, whatever is kept of the rest.
+"""Newest values: keeps the last steps of a run whole, whatever is kept of the rest.
 
-Invariant: bounded, see `HeldValues`.
+Invariant: its memory is bounded, see `HeldValues`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from nodescope.record.queued import RECORD_BYTES
 
 
 class NewestValues:
-    """The newest executions, whose values a recorder holds.
+    """The values of the newest executions, held for a recorder.
 
     Args:
         most_bytes: Upper limit of held arrays.
-        buffers: Where copies come from.
-        lock: The recorder's.
-        enqueue: Queues what is to be written, with its weight.
-        told: Called when something was written that people are told of.
+        buffers: The buffers of the copies.
+        lock: The recorder's lock.
+        enqueue: Queues a record to be written, with its weight.
+        told: Called when something was written that is reported to the user.
 
     Attributes:
-        held: The copies.
-        nonfinite_steps: Steps that were written whole because of a first NaN or Inf; 0 for what
-            ran outside of steps.
+        held: The held copies.
+        nonfinite_steps: Steps that were written whole because of a first NaN or Inf; 0 stands for
+            executions outside of steps.
     """
 
     def __init__(
@@ -53,26 +53,26 @@ class NewestValues:
         self._share_ns = SHARE_NS
 
     def step_begins(self, event: StepStarted) -> None:
-        """An observed training step begins."""
+        """Note that an observed training step begins."""
         self._share_when_due(event.time_ns)
         with self._lock:
             self.held.step(event.step)
 
     def call_begins(self) -> None:
-        """An outermost call outside of steps begins, and is observed."""
+        """Note that an outermost call outside of steps begins and is observed."""
         with self._lock:
             self.held.call()
 
     def remember(
         self, event: NodeFinished, seq: int, copies: Sequence[tuple[int, Any]] | None, *, late: bool
     ) -> None:
-        """Hold what an execution gave.
+        """Hold the outputs of an execution.
 
         Args:
             event: The execution.
-            seq: Its number.
-            copies: Those that wait to be summarised, by value.
-            late: Its attributes and statistics are not recorded otherwise.
+            seq: Its seq.
+            copies: The copies that wait to be summarised, by value.
+            late: Whether its attributes and statistics are not recorded otherwise.
         """
         if any(array.__class__ is not np.ndarray for array in event.outputs):
             if self.fits_elsewhere(event.outputs):
@@ -101,14 +101,14 @@ class NewestValues:
             self._share_when_due(event.end_ns)
 
     def fits_elsewhere(self, outputs: Sequence[Any]) -> bool:
-        """Whether arrays of another library are held; not those of which nobody knows the size."""
+        """Whether arrays of another library may be held; not if any size is unknown."""
         nbytes = known_bytes(outputs)
         return nbytes is not None and self.held.fits(nbytes)
 
     def hold(
         self, event: NodeFinished, seq: int, captured: Sequence[tuple[int, Any]], *, late: bool
     ) -> None:
-        """As `remember`, for captures of another library's arrays, by value."""
+        """Like `remember`, for captures of another library's arrays, by value."""
         if not captured:
             return
         nbytes = sum([content.nbytes for _, content in captured])
@@ -119,12 +119,12 @@ class NewestValues:
             self._share_when_due(event.end_ns)
 
     def share(self) -> None:
-        """Write what is held of the newest steps."""
+        """Write the held values of the newest steps."""
         with self._lock:
             self._write(self.held.take())
 
     def looked_at(self, spans: Sequence[Span], nonfinite: FirstNonfinite) -> None:
-        """Release older values that are finite, and write those around the first NaN."""
+        """Release older finite values, and write those around the first NaN."""
         steps = self.nonfinite_steps
         with self._lock:
             self.held.checked = nonfinite.checked
@@ -137,7 +137,7 @@ class NewestValues:
             self._told()
 
     def _give_back(self, copied: Any) -> None:
-        if copied.__class__ is np.ndarray:  # else its library has the memory
+        if copied.__class__ is np.ndarray:  # otherwise its library owns the memory
             self._buffers.give_back(copied)
 
     def _share_when_due(self, now_ns: int) -> None:

@@ -1,9 +1,10 @@
-"""Waiting: executions in the recorder's queue whose arrays may be dropped for newer ones.
+"""Queue overflow: queued executions whose arrays may be dropped for newer ones.
 
-If the writer cannot keep up, something must be dropped. It is the oldest, because people look at
+If the writer cannot keep up, something must be dropped: the oldest arrays, because people look at
 the newest.
 
-Invariant: used under the recorder's lock. What the writer has taken out is never touched.
+Invariant: used under the recorder's lock. Executions that the writer has taken out are never
+    touched.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from nodescope.record.summary import TensorSummary, summarise
 
 
 class OverflowQueue:
-    """Executions with arrays, oldest first.
+    """Queued executions with arrays, oldest first.
 
     Args:
-        give_back: Takes the memory of copies that are not needed any more.
+        give_back: Takes back the memory of copies that are no longer needed.
 
     Attributes:
-        given_up: Arrays of which only the statistics were kept, since the writer was behind.
-        freed: By seq, how much lighter than it says an execution in the queue has become.
+        given_up: Number of arrays reduced to statistics because the writer was behind.
+        freed: By seq, how much lighter a queued execution has become than its stated weight.
     """
 
     def __init__(self, give_back: Callable[[Array], None]) -> None:
@@ -34,20 +35,20 @@ class OverflowQueue:
         self.freed: dict[int, int] = {}
 
     def add(self, item: QueuedExecution) -> None:
-        """An execution was queued; its outputs are a list."""
+        """Note that an execution was queued; its outputs are a list."""
         self._items.append(item)
 
     def taken(self, item: QueuedExecution) -> None:
-        """The writer took an execution out of the queue, and so all before it."""
+        """Note that the writer took an execution, and so all earlier ones, out of the queue."""
         seq, items = item.timed[0], self._items
         while items and items[0].timed[0] <= seq:
             items.popleft()
 
     def free(self, nbytes: int) -> tuple[int, int]:
-        """Turn the oldest arrays into statistics, until the queue is so much lighter.
+        """Reduce the oldest arrays to statistics until the queue is lighter by ``nbytes``.
 
         Returns:
-            How much lighter it is, and how many arrays were given up.
+            The weight freed, and the number of arrays given up.
         """
         freed = given_up = 0
         while freed < nbytes and self._items:

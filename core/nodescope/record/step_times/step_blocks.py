@@ -1,6 +1,6 @@
-"""StepBlocks: steps that are over, a block at a time, from the file or summed by its reader.
+"""StepBlocks: finished steps in blocks, from the file or summed by its reader.
 
-Invariant: a block is unpacked when a question reaches into it; others are known by their row alone.
+Invariant: a block is unpacked when a query needs its steps; otherwise its row suffices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nodescope.record.step_times.step_rows import (
 )
 
 _MOST_STEPS: Final = 1 << 16
-"""More no block has."""
+"""The most steps in a block."""
 _LATE: Final = 4
 
 
@@ -36,11 +36,11 @@ class StepBlocks:
         self._rows = np.zeros((0, COLUMNS), dtype=np.int64)
         self._new: list[Integers] = []
         self._late: list[Integers] = []
-        self._data: list[bytes | int] = []  # or the number of its row in the file
+        self._data: list[bytes | int] = []  # or its row number in the file
 
     @property
     def rows(self) -> Integers:
-        """What is known of each block as a whole; see `step_rows`."""
+        """The row of each block as a whole; see `step_rows`."""
         if self._new:
             self._rows = np.concatenate([self._rows, np.array(self._new)])
             self._new = []
@@ -48,16 +48,16 @@ class StepBlocks:
 
     @property
     def steps(self) -> int:
-        """How many steps they have."""
+        """The number of steps in all blocks."""
         return int(self.rows[:, COUNT].sum())
 
     @property
     def last(self) -> int:
-        """The last step of all; -1 without any."""
+        """The last step; -1 without any."""
         return int(self.rows[-1, LAST]) if len(self._data) else NONE
 
     def read(self, recording: Recording) -> Marks | None:
-        """Take in what was summed while recording; None if nothing was, or it is damaged."""
+        """Read the sums made while recording; None if there are none, or they are damaged."""
         file_rows = recording.step_table.blocks()
         rows = b"".join([row[-2] for row in file_rows])
         late = b"".join([row[-1] for row in file_rows])
@@ -73,7 +73,7 @@ class StepBlocks:
         return Marks(*file_rows[-1][1:5])
 
     def append(self, block: Block) -> None:
-        """Take in the next block; what came late for others waits for `add`."""
+        """Append the next block; its late additions for others wait for `add`."""
         self._new.append(block.row)
         self._late.append(block.late)
         self._data.append(block.data)
@@ -82,7 +82,7 @@ class StepBlocks:
         """Some blocks, unpacked.
 
         Raises:
-            RecordingError: They are damaged.
+            RecordingError: The blocks are damaged.
         """
         data = self._data[low:high]
         stored = [row for row in data if isinstance(row, int)]
@@ -99,7 +99,7 @@ class StepBlocks:
             raise RecordingError(f"{recording.path} is damaged: {error}") from error
 
     def add(self, recording: Recording, late: Integers) -> None:
-        """Take in what comes late; see `Block.late`."""
+        """Add late times to their blocks; see `Block.late`."""
         late, self._late = np.concatenate([*self._late, late]), []
         rows = self.rows
         middle = late[:, 2] + (late[:, 3] - late[:, 2]) // 2

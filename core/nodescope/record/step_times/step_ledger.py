@@ -1,10 +1,10 @@
-"""StepLedger: books the times of steps from what is recorded, in the order in which it is.
+"""StepLedger: books the times of steps from the recorded rows, in their order.
 
-A row is booked once nothing that comes can change what it means: an execution when the next step
-has begun, a span when a step has begun that is not older than its end. Blocks of steps that are
-over are sealed. So the sums do not depend on how the rows arrive, in few or in many.
+A row is booked once no later row can change its meaning: an execution when the next step has begun,
+a span when a step has begun at or after its end. Blocks of finished steps are sealed. So the sums
+do not depend on how many rows arrive at a time.
 
-Invariant: pure; whoever writes a recording and whoever reads it books alike.
+Invariant: pure; the writer and the readers of a recording book alike.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PART: Final = {
         ("held", "held"),
     )
 }  # fmt: skip
-# Steps with many executions are sealed in smaller blocks, and booked in pieces.
+# Steps with many executions are sealed in smaller blocks, and booked in parts.
 _BLOCK_ROWS: Final = 1 << 16
 _PIECE: Final = 1 << 16
 _MOST_SPANS: Final = 1 << 22
@@ -38,11 +38,11 @@ _BEFORE_STEPS: Final = 1000
 
 
 class Marks(NamedTuple):
-    """How far is booked: of executions up to a seq, of spans those up to a row and a time.
+    """How far is booked: executions up to a seq, spans up to a row and a time.
 
     Attributes:
-        seq, host, until_ns: How far.
-        cover_ns: When the last execution ended that ran before the steps that are not sealed.
+        seq, host, until_ns: The seq, the row and the time.
+        cover_ns: The end of the last execution before the steps that are not sealed.
     """
 
     seq: int = 0
@@ -52,14 +52,14 @@ class Marks(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive steps that are over.
+    """Consecutive finished steps.
 
     Attributes:
-        row: All of them together, see `step_rows`.
+        row: The row of all steps together, see `step_rows`.
         data: `StepPage.packed`.
-        marks: As of which it is.
-        late: What came for blocks before it since the last one: part, step (or `NONE`: by time),
-            start, and the end of a span or the nanoseconds of an execution.
+        marks: How far was booked when it was sealed.
+        late: Times booked since the last block that belong to earlier ones: part, step (or `NONE`:
+            by time), start, and the end of a span or the nanoseconds of an execution.
     """
 
     row: Integers
@@ -75,7 +75,7 @@ class StepLedger:
         seal: Takes each block.
 
     Attributes:
-        page: The steps that are not sealed; the last of them may go on.
+        page: The steps that are not sealed; the last of them may still run.
         marks: How far is booked.
     """
 
@@ -84,11 +84,11 @@ class StepLedger:
         self.page = StepPage()
         self.marks = Marks()
         self._resumed = Marks()
-        self._sealed = NONE  # the last step that is
-        # Of each step of the page, where it begins, and when the last execution before it ended.
+        self._sealed = NONE  # the last existing step
+        # For each step of the page: its start, and the end of the last execution before it.
         self._seqs = self._covers = np.zeros(0, dtype=np.int64)
         self._cover_ns = NONE
-        self._parts: dict[int, int] = {}  # by node: a file may give it any number
+        self._parts: dict[int, int] = {}  # by node; a file may give nodes any numbers
         self._executions = np.zeros((0, 5), dtype=np.int64)
         self._spans = np.zeros((0, 5), dtype=np.int64)
         self._taken = [self._executions], [self._spans]
@@ -97,7 +97,7 @@ class StepLedger:
         self._booked = 0  # executions since the last block
 
     def resume(self, marks: Marks, sealed: int) -> None:
-        """Go on after blocks that were sealed earlier, the last of which ends with a step."""
+        """Continue after blocks sealed earlier, the last of which ends with a step."""
         self.marks = self._resumed = marks
         self._sealed = sealed
         self._last_host = marks.host
@@ -105,7 +105,7 @@ class StepLedger:
 
     @property
     def first_seq(self) -> int | None:
-        """When the steps that are not sealed began; None if there are none."""
+        """The seq at which the steps that are not sealed began; None if there are none."""
         return int(self._seqs[0]) if len(self._seqs) else None
 
     # ------------------------------------------------------------ taking in
@@ -113,19 +113,20 @@ class StepLedger:
     def take_nodes(self, nodes: Iterable[Node]) -> None:
         """Take in nodes, before they run."""
         for node in nodes:
-            # What only holds data is no operation: the time to take it in is between operations.
+            # Nodes that only hold data are not operations: the time to take them in is between
+            # operations.
             part = _PHASES.get(node.phase, _OPERATIONS - 1)
             self._parts[node.id] = _NO_OPERATION if node.is_leaf else part
 
     def take_steps(self, table: Integers) -> None:
-        """Take in what is known of steps: number, seq, start and end (or -1), observed."""
+        """Take in steps: number, seq, start, end (or -1) and observed."""
         if not len(table):
             return
         page, count = self.page, len(self.page)
         steps = table[:, [0, 2, 3, 4]]
         places, known = page.find(table[:, 0])
         last = page.numbers[-1] if count else self._sealed
-        # Damaged otherwise: steps are counted upwards.
+        # Otherwise damaged: steps are counted upwards.
         highest = np.maximum.accumulate(np.append(last, table[:-1, 0]))
         fresh = ~known & (table[:, 0] > highest)
         page.table[places[known], :4] = steps[known]
@@ -149,14 +150,14 @@ class StepLedger:
     # ------------------------------------------------------------ booking
 
     def book(self) -> None:
-        """Book what can be, and seal blocks."""
+        """Book what can be booked, and seal blocks."""
         executions, spans = (
             np.concatenate([waiting, *taken])
             for waiting, taken in zip((self._executions, self._spans), self._taken, strict=True)
         )
         self._taken = [], []
         if not len(self.page):
-            # What ran before the first step is no part of any.
+            # Executions before the first step belong to no step.
             self._executions = executions[:0]
             self._spans = spans[-_BEFORE_STEPS:]
             return
@@ -170,10 +171,10 @@ class StepLedger:
         self._seal_some()
 
     def provisional(self, *, over: bool) -> list[Additions]:
-        """What waits to be booked, as if it all lay in steps that are known.
+        """The page with waiting rows booked provisionally, as if they belonged to known steps.
 
         Args:
-            over: No step follows.
+            over: Whether no further step follows.
         """
         rows, _ = self._shares(self._executions)
         spans = self._spans[self._spans[:, 1] != DATA]
@@ -192,13 +193,13 @@ class StepLedger:
         self.page.add(self.page.executed(shares[:, 1:]))
 
     def _shares(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Of operations: seq, part, step, start and what counts for each alone.
+        """Rows of operations: seq, part, step, start, and the time that counts for each alone.
 
         Returns:
-            With it, before each of all executions and after the last, when the last one ended.
+            The rows; and the latest end before each of all executions, and after the last.
         """
-        # What runs at once or inside is counted once, with what began first. Within a step, that
-        # is; a long one is taken in pieces.
+        # Operations at the same time or nested are counted once, with the one that began first.
+        # This holds within a step; a long one is taken in parts.
         group = np.searchsorted(self._seqs, rows[:, 0], "left")
         first = np.searchsorted(group, group, "left")
         piece = (np.arange(len(rows)) - first) // _PIECE
@@ -213,7 +214,7 @@ class StepLedger:
         return shares[parts != _NO_OPERATION], covered
 
     def _book_spans(self, spans: Integers) -> Integers:
-        """Book spans; returns those that wait."""
+        """Book spans; return those that have to wait."""
         page = self.page
         is_new = (spans[:, 0] > self._resumed.host) | (spans[:, 4] > self._resumed.until_ns)
         fetches = spans[:, 1] == DATA
@@ -253,7 +254,7 @@ class StepLedger:
             self._seqs, self._covers = self._seqs[at:], self._covers[at:]
 
     def late(self) -> Integers:
-        """What came for blocks that are sealed, since this was last asked."""
+        """Times for sealed blocks since the last call."""
         late = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._late])
         self._late = []
         return late

@@ -1,6 +1,6 @@
-"""StepPage: what is known of consecutive steps, and how it is packed once they are over.
+"""StepPage: the times of consecutive steps, and their packed form once they are over.
 
-Invariant: what is added to a page is a sum, so that the order in which it comes changes nothing.
+Invariant: pages only accumulate sums, so the order of additions does not matter.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from nodescope.record.step_times.step_rows import PARTS, Integers, step_rows
 DATA: Final = PARTS.index("data")
 HELD: Final = PARTS.index("held")
 NONE: Final = -1
-"""In place of a time: the step goes on, or no item of it was fetched."""
+"""In place of a time: the step is running, or no item was fetched for it."""
 
-# Columns of what is known; the parts of the step and of the time after it follow.
+# Columns of known data; the parts of the step and of the time after it follow.
 NUMBER, START, STOP, OBSERVED, FETCH_START, FETCH_STOP = range(6)
 _PARTS: Final = slice(6, 6 + len(PARTS))
 _AFTER: Final = slice(_PARTS.stop, _PARTS.stop + len(PARTS))
 _WIDTH: Final = _AFTER.stop
 _LATE: Final = np.iinfo(np.int64).max
 _ENDED, _FETCHED = 2, 4  # beside observed, in the flags of a packed page
-_DIFFERENCES: Final = [NUMBER, START]  # are packed as differences
+_DIFFERENCES: Final = [NUMBER, START]  # stored as differences
 _SIZES: Final = (1, 2, 4)
 _HEAD: Final = np.dtype([("base", "<i8"), ("size", "u1")])
 
 Additions = tuple[NDArray[np.intp], Integers, Integers]
-"""To be added: places, columns and amounts."""
+"""Additions: places, columns and amounts."""
 
 
 class StepPage:
-    """What is known of some consecutive steps.
+    """The times of some consecutive steps.
 
     Args:
-        table: By step and column.
+        table: Values by step and column.
 
     Attributes:
-        following: When the step after the last one begins; None if none has begun.
+        following: The start of the step after the last one; None if none has begun.
     """
 
     def __init__(self, table: Integers | None = None, following: int | None = None) -> None:
@@ -52,7 +52,7 @@ class StepPage:
 
     @property
     def table(self) -> Integers:
-        """By step and column."""
+        """Values by step and column."""
         return self._room[: self._count]
 
     @property
@@ -78,19 +78,19 @@ class StepPage:
         return StepPage(self.table[count:].copy(), self.following)
 
     def find(self, numbers: Integers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """The places of steps, and which of them are here at all."""
+        """The places of steps, and which of them are on this page at all."""
         places = np.searchsorted(self.numbers, numbers)
         known = places < self._count
         known[known] = self.numbers[places[known]] == numbers[known]
         return places, known
 
     def begins(self) -> Integers:
-        """When each step begins, with the fetching of its item."""
+        """The start of each step, including the fetching of its item."""
         fetch = self.table[:, FETCH_START]
         return np.where(fetch != NONE, fetch, self.table[:, START])
 
     def spans(self, latest_ns: int) -> tuple[Integers, Integers, Integers]:
-        """When each step begins and ends, and when the next one begins."""
+        """The start and end of each step, and the start of the next."""
         begins = self.begins()
         until = np.append(begins[1:], latest_ns if self.following is None else self.following)
         until = until[: self._count]
@@ -114,7 +114,7 @@ class StepPage:
         np.add.at(self._room, (places, columns), sign * amounts)
 
     def fetched(self, rows: Integers) -> None:
-        """Take in when the items of steps were fetched: step, start and end."""
+        """Add the fetching of the items of steps: step, start and end."""
         places, known = self.find(rows[:, 0])
         places, rows = places[known], rows[known]
         self.table[places, FETCH_START : FETCH_STOP + 1] = rows[:, 1:]
@@ -122,20 +122,23 @@ class StepPage:
         self.add((places, np.full(len(places), _PARTS.start + DATA), took))
 
     def executed(self, rows: Integers) -> Additions:
-        """What executions add: part, step, start and nanoseconds that count for it alone."""
+        """The additions of executions: part, step, start, and nanoseconds that count for it
+        alone.
+        """
         places, known = self.find(rows[:, 1])
         places, rows = places[known], rows[known]
         stop = self.table[places, STOP]
-        # What runs after a step has ended has its number, and is no part of it.
+        # An execution after the end of a step has its number, but is not part of it.
         later = (stop != NONE) & (rows[:, 2] >= stop)
         first = np.where(later, _AFTER.start, _PARTS.start)
         return places, first + rows[:, 0], rows[:, 3]
 
     def spent(self, rows: Integers, *, over: bool = True) -> Additions:
-        """What spans between nodes add: part, start and end.
+        """The additions of spans between nodes: part, start and end.
 
         Args:
-            over: No step follows the last one: what ran after it is known to.
+            over: Whether no step follows the last one, so that later spans are known to come after
+                it.
         """
         begins, ends, until = self.spans(_LATE)
         if not over and self._count and self.table[-1, STOP] != NONE:
@@ -155,9 +158,9 @@ class StepPage:
             np.minimum(stops, until[places]) - starts,
             np.minimum(stops, end) - np.maximum(starts, low),
         )
-        # What made the item wait is part of its fetching.
+        # Time that delayed an item is part of fetching it.
         amounts[~later & ~held & (fetched > 0) & (middle < fetched)] = 0
-        # What the debugger held while an item was fetched is not part of that.
+        # Time held by the debugger during a fetch is not part of the fetch.
         during = ~later & held & (fetched > 0)
         less = np.maximum(np.minimum(stops, fetched) - starts, 0)[during]
         first = np.where(later, _AFTER.start, _PARTS.start)
@@ -170,7 +173,7 @@ class StepPage:
     # ------------------------------------------------------------ packed
 
     def packed(self) -> bytes:
-        """The page in few bytes, each column in as many as its numbers need."""
+        """The page in compact form: each column in as many bytes as its numbers need."""
         table = self.table.copy()
         ended, has_item = table[:, STOP] != NONE, table[:, FETCH_START] != NONE
         start = table[:, START].copy()
@@ -193,10 +196,10 @@ class StepPage:
 
 
 def unpacked(data: bytes, count: int, following: int) -> StepPage:
-    """The page of so many steps.
+    """The page of ``count`` steps.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The data is damaged.
     """
     firsts = np.frombuffer(data, dtype="<i8", count=len(_DIFFERENCES))
     head = np.frombuffer(data, dtype=_HEAD, count=_WIDTH, offset=firsts.nbytes)

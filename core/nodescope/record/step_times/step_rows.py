@@ -1,6 +1,6 @@
-"""Rows of steps: how the time of a step, or of several in a row, was spent, as integers.
+"""Rows of steps: how the time of a step, or of several consecutive ones, was spent, as integers.
 
-Invariant: the row of several steps is what `joined` makes of their own rows, wherever it is kept.
+Invariant: the row of several steps always equals `joined` of their own rows, wherever it is stored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PARTS: Final[tuple[Part, ...]] = (
     "forward", "backward", "optimizer", "other", "data", "waiting", "python", "compiling",
     "between", "held",
 )  # fmt: skip
-"""The first four are operations, by phase. ``python`` is the program's own code and libraries as
-they were sampled; ``compiling`` makes graphs of functions, and code of these; ``between`` lies
-between operations and has no name: Python, and observing."""
+"""The first four are operations, by phase. ``python`` is the program's own code and its libraries,
+by samples; ``compiling`` is tracing functions and compiling graphs; ``between`` is unattributed
+time between operations: Python, and observing."""
 
 Integers = NDArray[np.int64]
 
-# The columns of a row. What ran after the last step goes on until the next one begins.
+# The columns of a row. The time after the last step lasts until the next one begins.
 FIRST, LAST, COUNT, BEGIN, END, UNTIL, LEFT_OUT = range(7)
 _PART_COLUMNS: Final = slice(7, 7 + len(PARTS))
 _OBSERVED_COLUMNS: Final = slice(_PART_COLUMNS.stop, _PART_COLUMNS.stop + len(PARTS))
@@ -36,14 +36,15 @@ _OF_THE_LAST: Final = [LAST, END, UNTIL, *range(_AFTER_COLUMNS.start, COLUMNS)]
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """One step, or several in a row; or what ran after a step and before the next.
+    """One step or several consecutive ones, or the time after a step and before the next.
 
     Attributes:
         first, last: The steps.
-        start_ns, end_ns: Since the run began, with what was held.
-        parts: Nanoseconds by `PARTS`; all but ``held`` add up to how long it took.
-        left_out: How many of the steps were not observed: their operations count as ``between``.
-        after: It is what ran after step ``last``, such as an evaluation, and no part of it.
+        start_ns, end_ns: Nanoseconds since the run began, including held time.
+        parts: Nanoseconds by `PARTS`; all but ``held`` add up to the duration.
+        left_out: Number of steps that were not observed: their operations count as ``between``.
+        after: Whether this is the time after step ``last``, such as an evaluation, and not part of
+            it.
     """
 
     first: int
@@ -56,7 +57,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
     @property
     def duration_ns(self) -> float:
-        """How long it took, without what was held."""
+        """Duration without held time."""
         return self.end_ns - self.start_ns - self.parts[-1]
 
 
@@ -69,13 +70,13 @@ def step_rows(
     numbers: Integers, spans: tuple[Integers, Integers, Integers], ended: Any, observed: Any,
     parts: Integers, after: Integers,
 ) -> Integers:  # fmt: skip
-    """A row for each of some steps.
+    """One row for each step.
 
     Args:
-        numbers, observed: Which steps, and which of them were observed.
-        spans: When each begins and ends, and until when what runs after it can go on.
-        ended: Which of them have an end of their own.
-        parts, after: By `PARTS`, what is known of their time and of the time after them.
+        numbers, observed: The steps, and whether each was observed.
+        spans: The start and end of each step, and the end of the time after it.
+        ended: Whether each step has an end of its own.
+        parts, after: The known time of the steps, and after them, by `PARTS`.
     """
     rows = np.zeros((len(numbers), COLUMNS), dtype=np.int64)
     begins, ends, until = spans
@@ -86,13 +87,13 @@ def step_rows(
     rows[:, LEFT_OUT] = 1 - seen
     rows[:, _PART_COLUMNS] = _complete(parts, ends - begins)
     rows[:, _OBSERVED_COLUMNS] = rows[:, _PART_COLUMNS] * seen[:, None]
-    ran = ended & after[:, :-1].any(axis=1)  # a hold alone is no time of the program
+    ran = ended & after[:, :-1].any(axis=1)  # held time alone is not time of the program
     rows[ran, _AFTER_COLUMNS] = _complete(after[ran], (until - ends)[ran])
     return rows
 
 
 def _complete(parts: Integers, lengths: Integers) -> Integers:
-    """The parts with what has no name."""
+    """The parts, with the unattributed time added."""
     parts = parts.copy()
     between = PARTS.index("between")
     parts[:, between] = np.maximum(lengths - parts.sum(axis=1) + parts[:, between], 0)
@@ -100,7 +101,7 @@ def _complete(parts: Integers, lengths: Integers) -> Integers:
 
 
 def joined(rows: Integers, groups: Any) -> Integers:
-    """Rows of neighbours joined, each group from one place up to the next group's."""
+    """Consecutive rows merged into groups, each from its place up to the next group's."""
     firsts = np.asarray(groups)
     lasts = np.append(firsts[1:], len(rows)) - 1
     result: Integers = rows[firsts]
@@ -110,7 +111,7 @@ def joined(rows: Integers, groups: Any) -> Integers:
 
 
 def stretches(rows: Integers) -> list[tuple[Stretch, Stretch | None]]:
-    """What rows say, each with what ran after its last step."""
+    """The stretches in some rows, each with the time after its last step."""
     answer: list[tuple[Stretch, Stretch | None]] = []
     for row in rows.tolist():
         first, last, end, until = row[FIRST], row[LAST], row[END], row[UNTIL]

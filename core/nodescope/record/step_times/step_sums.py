@@ -1,6 +1,6 @@
-"""StepSums: sums the time of steps while it is recorded, for the table ``step_block``.
+"""StepSums: sums the times of steps during recording, for the table ``step_block``.
 
-Invariant: takes in what is committed only; what it has not written is summed from the rows.
+Invariant: only committed rows are taken in; a reader sums the rest from the rows.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from nodescope.ir.graph import Node
 from nodescope.record.step_times.step_ledger import BLOCK_STEPS, Block, StepLedger
 from nodescope.record.step_times.step_rows import Integers
 
-# So much is booked at once: NumPy's calls cost more than a few rows do.
+# This many rows are booked at once: NumPy's calls cost more than a few rows do.
 _ROWS: Final = 1 << 13
 
 
 class StepSums:
-    """The sums of one recording.
+    """The sums for one recording.
 
     Attributes:
-        due: The blocks that are to be written.
+        due: Blocks still to be written.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class StepSums:
         executions: Sequence[tuple[Any, ...]],
         host: Sequence[tuple[Any, ...]],
     ) -> None:
-        """Take in rows of tables, as they were written; executions in order."""
+        """Take in table rows as written; executions in order."""
         self._ledger.take_nodes(nodes)
         self._steps.update(steps)
         self._executions += executions
@@ -68,7 +68,7 @@ class StepSums:
         self._steps, self._executions, self._spans = {}, [], []
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of the blocks that are to be written."""
+        """The rows of the blocks still to be written."""
         return [
             (None, *block.marks, _bytes(block.row), _bytes(block.late), block.data)
             for block in self.due

@@ -4,8 +4,8 @@ A step lasts from the request for its item to its end; time held by the debugger
 separately and is not part of its length. Nodes that run at the same time, or within others, are
 counted once: parts of a step never add up to more than the step.
 
-Invariant: what was summed while recording is not summed again, and reads only what was recorded
-since the last read, so that it can be kept while a run grows.
+Invariant: sums made while recording are not made again, and only rows recorded since the last read
+    are read, so that this object can be kept while a run grows.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from nodescope.record.step_times.step_rows import (
 
 _AT_ONCE: Final = 100_000
 _MOST_SINGLE: Final = 1 << 17
-"""Of more steps in sight, whole blocks are joined."""
+"""If more steps are in sight, whole blocks are joined."""
 
 
 class StepTimes:
     """The times of the steps of one recording, brought up to date by `update`.
 
     Attributes:
-        since_ns, latest_ns: From where and how far it goes.
+        since_ns, latest_ns: The time range covered.
     """
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class StepTimes:
         return self._blocks.steps + len(self._ledger.page)
 
     def update(self, recording: Recording) -> None:
-        """Take in what was recorded since the last time.
+        """Take in everything recorded since the last call.
 
         Args:
-            recording: It stays open as long as there are questions.
+            recording: The recording, which must stay open as long as this object is queried.
         """
         ledger = self._ledger
         self._take_back()
@@ -99,7 +99,7 @@ class StepTimes:
         self._provisional = []
 
     def _take_steps(self, recording: Recording, until: int) -> None:
-        """Take in steps and what ran in them, as many at a time as are well held."""
+        """Take in steps and their rows, as many at a time as fit comfortably in memory."""
         ledger, table, seq = self._ledger, recording.step_table, self._seq
         last = self._blocks.last
         while len(steps := table.times(self._seq, last, _AT_ONCE)):
@@ -134,7 +134,7 @@ class StepTimes:
     # ------------------------------------------------------------ questions
 
     def stretches(self, start_ns: int, end_ns: int, limit: int) -> list[Stretch]:
-        """The steps that overlap a span of time; of more than ``limit``, neighbours are joined."""
+        """The steps that overlap a span of time; if more than ``limit``, neighbours are joined."""
         rows = self._between(start_ns, end_ns)
         low = int(np.searchsorted(rows[:, END], start_ns, "left"))
         high = int(np.searchsorted(rows[:, BEGIN], end_ns, "right"))
@@ -150,21 +150,21 @@ class StepTimes:
             rows = joined(rows, np.unique(np.searchsorted(rows[:, BEGIN], edges)))
         for step, after in stretches(rows):
             answer.append(step)
-            # What ran between joined steps is between them, and not drawn.
+            # The time between joined steps is part of them, and not drawn separately.
             if after is not None and after.start_ns <= end_ns:
                 answer.append(after)
         return answer
 
     def of(self, step: int) -> Stretch | None:
-        """One step; None if it has not begun."""
+        """A step; None if it has not begun."""
         return self._both(step)[0]
 
     def after(self, step: int) -> Stretch | None:
-        """What ran after a step and before the next one; None if nothing did."""
+        """The time after a step and before the next one; None if nothing ran then."""
         return self._both(step)[1]
 
     def around(self, holds: Holds) -> tuple[int | None, int | None]:
-        """The program's own time before the first step and after the last; None without steps."""
+        """The program's own time before the first and after the last step; None without steps."""
         rows = self._joined()
         if not len(rows):
             return None, None
@@ -172,7 +172,9 @@ class StepTimes:
         return holds.ran_ns(before), max(holds.ran_ns(self.latest_ns) - holds.ran_ns(last), 0)
 
     def steps(self, first: int, last: int) -> tuple[Integers, NDArray[np.bool_]]:
-        """Steps that began, in order, with all between two numbers; and which were observed."""
+        """Steps that began, in order, and whether each was observed; all steps between two
+        numbers.
+        """
         blocks = self._blocks.rows
         low = int(np.searchsorted(blocks[:, LAST], first, "left"))
         high = int(np.searchsorted(blocks[:, FIRST], last, "right"))
@@ -180,7 +182,7 @@ class StepTimes:
         return table[:, NUMBER], table[:, OBSERVED] != 0
 
     def left_out(self) -> int:
-        """How many steps were not observed."""
+        """The number of steps that were not observed."""
         return int(self._joined()[:, LEFT_OUT].sum())
 
     def observed_parts(self) -> Integers:
@@ -190,17 +192,19 @@ class StepTimes:
     # ------------------------------------------------------------ in order
 
     def _joined(self) -> Integers:
-        """A row for each block, and for each step after them."""
+        """A row for each block, and for each step after the blocks."""
         return np.concatenate([self._blocks.rows, self._ledger.page.rows(self.latest_ns)])
 
     def _pages(self, low: int, high: int) -> list[StepPage]:
-        """Some blocks, and what comes after all of them."""
+        """Some blocks, and the page after all of them."""
         if self._recording is None:
             return [self._ledger.page]
         return [*self._blocks.pages(self._recording, low, high), self._ledger.page]
 
     def _between(self, start_ns: int, end_ns: int) -> Integers:
-        """Rows of what lies in a span of time, and maybe around: of very many steps, of blocks."""
+        """Rows that overlap a span of time, possibly with neighbours: blocks, if there are many
+        steps.
+        """
         blocks = self._blocks.rows
         low = int(np.searchsorted(blocks[:, UNTIL], start_ns, "left"))
         high = int(np.searchsorted(blocks[:, BEGIN], end_ns, "right"))
@@ -212,12 +216,12 @@ class StepTimes:
         return np.concatenate([*parts, self._ledger.page.rows(self.latest_ns)])
 
     def _steps(self, low: int, high: int) -> Integers:
-        """A row for each step of some blocks."""
+        """A row for each step in some blocks."""
         *pages, _ = self._pages(low, high)
         return np.concatenate([no_rows(), *(page.rows(self.latest_ns) for page in pages)])
 
     def _both(self, step: int) -> tuple[Stretch | None, Stretch | None]:
-        """A step, and what ran after it."""
+        """A step, and the time after it."""
         blocks, rows = self._blocks.rows, self._ledger.page.rows(self.latest_ns)
         if step <= self._blocks.last:
             place = int(np.searchsorted(blocks[:, LAST], step))
