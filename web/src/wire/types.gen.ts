@@ -681,7 +681,7 @@ export interface OpaqueSpec {
  * A training step. `end_ns` and `end_seq` are None while it runs.
  *
  * Attributes:
- *     observed: False if the governor left the step out: nothing is known of what ran in it.
+ *     observed: False if the governor left the step out: nothing is known about what ran in it.
  */
 export interface StepRow {
   readonly step: number;
@@ -724,14 +724,14 @@ export interface ValueSlice {
 }
 
 /**
- * Statistics of one tensor at one moment.
+ * Statistics of a tensor at a moment.
  *
  * Attributes:
- *     spec: Shape and dtype of this very tensor.
+ *     spec: Shape and dtype of the tensor at that moment.
  *     nbytes: Size of its elements in bytes.
  *     min, max, mean, std, norm: Over finite elements, as float64; None without any. `std` is
- *         the population's (ddof 0), `norm` the Euclidean norm. For complex tensors they are of
- *         the magnitude; for bool of 0 and 1.
+ *         the population's (ddof 0), `norm` the Euclidean norm. For complex tensors these are of
+ *         the magnitude; for bool tensors, of 0 and 1.
  *     nan_count, inf_count, zero_count: Exact counts of elements.
  *     histogram: Counts of finite elements in equal bins from `min` to `max`; empty if none.
  *     preview: The first elements in C order, at most 8, as float64 (or the magnitude).
@@ -777,12 +777,12 @@ export interface ValuePoint {
 }
 
 /**
- * A value that a person changed while the program stood still.
+ * A value edited by the user while the program was stopped.
  *
  * Attributes:
- *     seq: From which on the value is another one; its summary and array are stored under it.
- *     at_seq: The execution at which the program stood.
- *     how: In words.
+ *     seq: Seq from which the value is the edited one; its summary and array are stored under it.
+ *     at_seq: The execution at which the program was stopped.
+ *     how: Description of the edit.
  */
 export interface EditRow {
   readonly seq: number;
@@ -1363,14 +1363,15 @@ export interface StepTimes {
 }
 
 /**
- * One step, or several in a row; or what ran after a step and before the next.
+ * One step or several consecutive ones, or the time after a step and before the next.
  *
  * Attributes:
  *     first, last: The steps.
- *     start_ns, end_ns: Since the run began, with what was held.
- *     parts: Nanoseconds by `PARTS`; all but `held` add up to how long it took.
- *     left_out: How many of the steps were not observed: their operations count as `between`.
- *     after: It is what ran after step `last`, such as an evaluation, and no part of it.
+ *     start_ns, end_ns: Nanoseconds since the run began, including held time.
+ *     parts: Nanoseconds by `PARTS`; all but `held` add up to the duration.
+ *     left_out: Number of steps that were not observed: their operations count as `between`.
+ *     after: Whether this is the time after step `last`, such as an evaluation, and not part of
+ *         it.
  */
 export interface Stretch {
   readonly first: number;
@@ -1495,14 +1496,14 @@ export interface SourceLocation {
   readonly function: string;
 }
 
-/** From `seq` on, `gradient` holds the gradient of `value` (both value ids). */
+/** `gradient` holds the gradient of `value` from `seq` on (both are value ids). */
 export interface GradientRow {
   readonly seq: number;
   readonly value: number;
   readonly gradient: number;
 }
 
-/** A line that the program wrote. */
+/** A line printed by the program. */
 export interface LogRow {
   readonly seq: number;
   readonly step: number;
@@ -1515,9 +1516,9 @@ export interface LogRow {
  * Exact counts of what was not kept.
  *
  * Attributes:
- *     blobs: Full arrays that fell to the byte budget (their summaries are kept).
+ *     blobs: Full arrays dropped for the byte budget (their summaries are kept).
  *     summaries: Outputs without statistics because the recorder's queue was full.
- *     executions: Events that were lost altogether, for the same reason.
+ *     executions: Events lost entirely, for the same reason.
  */
 export interface Dropped {
   readonly blobs: number;
@@ -1638,22 +1639,23 @@ export interface WatchSeen {
  * The governor's report so far.
  *
  * Attributes:
- *     limit: The slowdown to keep to.
- *     slowdown: The run's: estimated, or measured against steps that were left out.
+ *     limit: The slowdown limit.
+ *     slowdown: The run's slowdown: estimated, or measured against steps that were left out.
  *     extra_s: How many seconds longer the run took.
- *     measured: Whether it is measured.
- *     stuck: The limit could not be kept, with as little recorded as allowed.
+ *     measured: Whether the slowdown is measured.
+ *     stuck: Whether the limit was exceeded although as little as allowed was recorded.
  *     steps: Training steps so far, if any may be left out.
- *     steps_left_out: Of these, which are not observed at all; their executions are in no sum.
+ *     steps_left_out: Steps not observed at all; their executions are in none of the sums.
  *     calls: Outermost calls of modules outside of steps, if any may be left out.
- *     calls_left_out: Of these, which are not observed at all.
+ *     calls_left_out: Calls not observed at all.
  *     because: Why no step could be left out when one should have been, or `""`.
- *     by_hand: How many nodes have a level that a person chose.
- *     lowered: How many nodes have executions of which less was recorded than was asked for.
+ *     by_hand: Number of nodes whose level the user chose.
+ *     lowered: Number of nodes of which less was recorded than requested.
  *     executions, summaries, arrays: Sums over all nodes.
- *     values: Outputs in all whose statistics were asked for, with those of `summaries`; 0 in a
- *         recording that did not count them.
- *     nodes: Those of which something was left out, or is to be; the most first, 10,000 at most.
+ *     values: Outputs whose statistics were requested, including `summaries`; 0 in a recording
+ *         that did not count them.
+ *     nodes: Nodes of which something was or will be left out; largest losses first, 10,000 at
+ *         most.
  */
 export interface Governed {
   readonly limit: number;
@@ -1680,11 +1682,11 @@ export interface Governed {
  *
  * Attributes:
  *     node: Its id; 0 in older recordings for nodes that ran only once, by their op.
- *     level: What was asked for.
- *     runs: Executions in all.
- *     executions: Those of which there is no row.
- *     summaries: Outputs without statistics that would have had them.
- *     arrays: Outputs without elements that would have had them.
+ *     level: The level requested.
+ *     runs: Total number of executions.
+ *     executions: Executions without a row.
+ *     summaries: Outputs whose statistics were left out.
+ *     arrays: Outputs whose elements were left out.
  */
 export interface LeftOut {
   readonly node: number;
@@ -1700,23 +1702,24 @@ export interface LeftOut {
  * Which values of a run are kept, and losses for other reasons.
  *
  * Attributes:
- *     level: The most that is kept of every execution.
- *     limit: The slowdown that this stays below, by keeping less; None without a limit.
- *     newest_steps: So many of the newest observed training steps are kept whole as well, or what
- *         ran last in a program without steps; 0 if that is not done.
- *     newest_bytes: As long as their arrays are no more than this.
- *     budget_bytes: So much of full arrays the file holds, the newest.
- *     chosen: Whether a person chose the level; else it is the default.
- *     everything: A person asked for everything from now on: no limit, every element.
- *     nodes: Nodes of which every element is kept as long as somebody looks at them.
- *     over_budget: Arrays that made room for newer ones, since the budget was used up.
- *     behind: Arrays that were given up because the recorder could not keep up; their statistics
- *         were taken.
- *     too_large: Arrays larger than all that may be kept.
- *     made_room: Outputs of the newest steps that were more than `newest_bytes`.
- *     nonfinite_steps: Steps that are kept whole because NaN, Inf or a loss that is not finite
- *         first appeared there; 0 for what ran outside of steps.
- *     unwritten: What could not be written to the disk; none of it is in the counts above.
+ *     level: The most that is kept of each execution.
+ *     limit: The slowdown limit, kept by recording less; None without a limit.
+ *     newest_steps: The number of newest observed training steps that are also kept whole (in a
+ *         program without steps, the latest executions); 0 for none.
+ *     newest_bytes: Upper limit of the arrays of those steps.
+ *     budget_bytes: Upper limit of full arrays in the file, where the newest win.
+ *     chosen: Whether the user chose the level; otherwise it is the default.
+ *     everything: Whether the user asked for everything from now on: no limit, every element.
+ *     nodes: Nodes of which every element is kept while they are being viewed.
+ *     over_budget: Arrays that made room for newer ones because the budget was used up.
+ *     behind: Arrays given up because the recorder could not keep up; their statistics are
+ *         recorded.
+ *     too_large: Arrays larger than the whole budget.
+ *     made_room: Outputs of the newest steps that exceeded `newest_bytes`.
+ *     nonfinite_steps: Steps kept whole because NaN, Inf or a non-finite loss first appeared
+ *         there; 0 stands for executions outside of steps.
+ *     unwritten: Counts of what could not be written to the disk, not included in the counts
+ *         above.
  */
 export interface Keeping {
   readonly level: string;
@@ -1736,14 +1739,14 @@ export interface Keeping {
 }
 
 /**
- * Counts of what could not be written to the disk; all of it is also counted in `Dropped`.
+ * Counts of what could not be written to the disk; all of these are also counted in `Dropped`.
  *
  * Attributes:
  *     cause: `full`, a disk or quota without space; `slow`, a disk that had not taken
  *         everything when the program ended.
  *     arrays: Full arrays; their statistics may be recorded.
  *     summaries: Outputs without statistics.
- *     executions: Executions, and lines that the program printed, of which nothing is recorded.
+ *     executions: Executions and printed lines of which nothing is recorded.
  *     structure: Definitions of nodes and values of the graph.
  *     first_step, last_step: The training steps in which they were lost.
  */
@@ -2005,10 +2008,10 @@ export interface MemoryReport {
  * What `nodescope compare` measured before it recorded.
  *
  * Attributes:
- *     functions: Those that were called often enough.
- *     runs: Runs of each form.
- *     warm_up: First calls of each run that were left out.
- *     cut: Why runs did not go to their end: `after 200 calls`; or `""`.
+ *     functions: The functions called often enough to be timed.
+ *     runs: Number of runs of each form.
+ *     warm_up: Number of first calls left out of each run.
+ *     cut: Why runs were ended early: `after 200 calls`; or `""`.
  */
 export interface Timings {
   readonly functions: readonly FunctionTiming[];
@@ -2018,10 +2021,10 @@ export interface Timings {
 }
 
 /**
- * A compiled function in both forms, unobserved.
+ * Unobserved timings of a compiled function, compiled and not.
  *
  * Attributes:
- *     pairs: By how much it is faster compiled, for each pair of runs: ratios of their medians.
+ *     pairs: Speedup by compiling for each pair of runs: ratios of their medians.
  */
 export interface FunctionTiming {
   readonly name: string;
@@ -2031,11 +2034,11 @@ export interface FunctionTiming {
 }
 
 /**
- * Times of the calls of a function, unobserved, in nanoseconds.
+ * Times of the unobserved calls of a function, in nanoseconds.
  *
  * Attributes:
- *     median_ns, low_ns, high_ns: The median, and the quartiles about it.
- *     calls: How many there are, warm-up left out.
+ *     median_ns, low_ns, high_ns: The median, and the lower and upper quartiles.
+ *     calls: Number of calls, excluding warm-up.
  */
 export interface CallTimes {
   readonly median_ns: number;
@@ -2171,14 +2174,14 @@ export interface Entry {
  * An entry in a list of recordings.
  *
  * Attributes:
- *     id: Of the run; `""` if it cannot be read.
+ *     id: Id of the run; `""` if unreadable.
  *     name, argv: The program and its command line.
  *     ran_ns: Its run time so far, see `nodescope.record.run_time.RunTime`.
- *     steps: Training steps that began.
- *     nbytes: Size of the file and of the log beside it.
+ *     steps: Number of training steps that began.
+ *     nbytes: Size of the file and the log beside it.
  *     changed_unix_ns: When the file was last written.
- *     fault: Why it cannot be read, or `""`.
- *     broken_loss: How its loss ended, if it is not finite.
+ *     fault: Why the file cannot be read, or `""`.
+ *     broken_loss: The loss at the end, if it is not finite.
  */
 export interface Glance {
   readonly id: string;
@@ -2275,8 +2278,8 @@ export interface Summary {
  *
  * Attributes:
  *     ran_ns: From the program's first line to its end, with imports, loading, compiling and
- *         observing; without what the debugger held it.
- *     held_ns: How long the debugger held it.
+ *         observing; without the time held by the debugger.
+ *     held_ns: Time during which the debugger held the program.
  */
 export interface RunTime {
   readonly ran_ns: number;
@@ -2381,9 +2384,9 @@ export interface KeptValues {
  * Advice for a run in which no operation was seen.
  *
  * Attributes:
- *     headline: What is so, in a line.
- *     found: What was found in the program.
- *     steps: What can be done, a sentence each.
+ *     headline: A one-line statement of the situation.
+ *     found: Findings in the program.
+ *     steps: What the user can do, one sentence each.
  *     changes: Lines to change.
  */
 export interface Advice {
@@ -2394,11 +2397,11 @@ export interface Advice {
 }
 
 /**
- * A line of the user's to change, or to add if `before` is `""`.
+ * A line of the user's program to change, or to add if `before` is `""`.
  *
  * Attributes:
- *     file, line: The file's name, and which line; `""` and 0 for an example.
- *     before, after: The line as it is, and as it is to be.
+ *     file, line: File name and line number; `""` and 0 for an example.
+ *     before, after: The current line, and its replacement.
  */
 export interface LineChange {
   readonly file: string;
