@@ -309,9 +309,7 @@ class Recorder(QueueWriter):
             self._note(document, 2 * RECORD_BYTES, always=True)
 
     def thread_seq(self) -> int:
-        """The seq of the calling thread's last record, or of the last record of all if it has
-        none.
-        """
+        """The seq of the calling thread's last record; of the run's last record if it has none."""
         return getattr(self._here, "seq", self._seq)
 
     @property
@@ -400,9 +398,7 @@ class Recorder(QueueWriter):
 
     @property
     def written(self) -> bool:
-        """Whether everything has been written after `close`; merging into one file may still go
-        on.
-        """
+        """Whether everything is written after `close`; merging into one file may still go on."""
         return self._folding_since > 0 and self._omitted is None
 
     @property
@@ -505,9 +501,7 @@ class Recorder(QueueWriter):
             newest.hold(event, self._here.seq, captured, late=False)
 
     def _share(self) -> None:
-        """Write the held values and the counts of observed steps: a reader looks, or the run
-        ends.
-        """
+        """Write held values and counts of observed steps: a reader looks, or the run ends."""
         if self._off:
             return
         if self.newest is not None:

@@ -302,9 +302,7 @@ class Recording:
         )
 
     def first_flagged(self, flag: int) -> tuple[Execution, int] | None:
-        """The first execution with a flag of `record.rows`, and the number of nodes that ever had
-        it.
-        """
+        """The first execution with a flag of `record.rows`, and the number of nodes with any."""
         rows = self._all(
             f"SELECT {EXECUTION} FROM execution WHERE flags & ? ORDER BY seq LIMIT 1", flag
         )
@@ -327,9 +325,7 @@ class Recording:
         return self.loss_table.rows() if self._has("loss") else []
 
     def broken_losses(self) -> list[tuple[int, float]]:
-        """Each loss that is not finite at its end: the step since which it is not, and the value
-        there.
-        """
+        """Losses that are not finite at their end: since which step, and the value there."""
         return self.loss_table.broken() if self._has("loss") else []
 
     def kept_arrays(self) -> tuple[int, int]:
@@ -371,9 +367,7 @@ class Recording:
         return [(execution, row[-1]) for execution, row in zip(ran, rows, strict=True)]
 
     def timeline(self, start_ns: int, end_ns: int, limit: int) -> tuple[int, list[Execution]]:
-        """Executions that overlap a span of time, in order: their number, and the longest of
-        them.
-        """
+        """Executions that overlap a span of time, in order: their number, and the longest ones."""
         first, last = self._all(
             "SELECT min(first_seq), max(last_seq) FROM span WHERE end_ns >= ? AND start_ns <= ?",
             start_ns,
@@ -412,9 +406,7 @@ class Recording:
         return [HostRow(*row) for row in sorted(rows, key=lambda row: row[3])]
 
     def holds(self, limit: int = 20_000) -> list[tuple[int, int]]:
-        """The times when the debugger held the program, merged and in order; if too many, the
-        longest.
-        """
+        """When the debugger held the program, merged and in order; if too many, the longest."""
         if not self._has("host"):
             return []
         rows = self._all(
@@ -491,9 +483,7 @@ class Recording:
         return self._value_at(value_id, rows[0]) if rows else None
 
     def ran_last(self, value: int, seq: int) -> int:
-        """The seq of the latest execution at or before ``seq`` that produced a value; 0 if
-        unknown.
-        """
+        """The seq of the latest execution by ``seq`` that produced a value; 0 if unknown."""
         return int(self._all(RAN_LAST, seq, value, seq)[0][0] or 0)
 
     def array(self, value_id: int, seq: int) -> Array | None:
@@ -501,9 +491,7 @@ class Recording:
         return self._read(self._blobs.whole, value_id, seq)
 
     def strides(self, value_id: int, seq: int) -> tuple[int, ...] | None:
-        """The strides of a kept array, in bytes; None if it was in C order or they are not
-        known.
-        """
+        """The strides of a kept array, in bytes; None if in C order or not known."""
         if not self._has("layout"):
             return None
         rows = self._all("SELECT strides FROM layout WHERE value = ? AND seq = ?", value_id, seq)
