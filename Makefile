@@ -29,7 +29,7 @@ test-quick: .make/compiled  ## Test what needs no other process, on fewer exampl
 	$(PYTEST) --depth quick
 
 test-deep: setup browser .make/compiled  ## What is drawn at random: all seeds, examples and planted faults
-	$(PYTEST) --depth deep tests/conformance tests/core tests/integration tests/server \
+	$(PYTEST) --depth deep tests/conformance tests/core tests/diagnosis tests/integration tests/server \
 	  --ignore=tests/core/cli --ignore=tests/core/dap
 
 test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; debug each on the page

@@ -24,7 +24,7 @@ _NOT_QUICK: Final = {
     "core/engine/codegen/test_numpy_backend.py", "core/engine/codegen/test_numpy_shares.py",
     "core/engine/numpy_functions/test_numpy_table.py", "core/engine/writing/test_inplace.py",
     "core/record/files", "core/record/test_recorder.py", "core/record/test_recording.py",
-    "core/record/test_step_blocks.py",
+    "core/record/test_step_blocks.py", "diagnosis",
 }  # fmt: skip
 """What starts commands, servers, browsers and compilers, and what takes many seconds."""
 _chosen = "usual"

@@ -1,0 +1,13 @@
+"""The corpus: broken programs with their twins, and odd ones that are right."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.diagnosis.cases_numbers import NUMBERS
+from tests.diagnosis.cases_right import RIGHT
+from tests.diagnosis.cases_training import TRAINING
+
+BROKEN: Final = (*TRAINING, *NUMBERS)
+
+__all__ = ["BROKEN", "RIGHT"]

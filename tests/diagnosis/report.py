@@ -1,0 +1,126 @@
+"""The table of the corpus: ``python -m tests.diagnosis.report [--jobs N] [-o FILE] [NAME...]``.
+
+For each broken program whether its fault was found unattended and its culprit named, by which
+rules; false alarms in the twins and in the right programs with their text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests import forked
+from tests.diagnosis.case import Broken, Right
+from tests.diagnosis.cases import BROKEN, RIGHT
+from tests.diagnosis.runner import Judgement, false_alarms, judge, run_case, run_twin
+
+ALL: Final = [case.name for case in (*BROKEN, *RIGHT)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program in the table.
+
+    Attributes:
+        judgement: Of a broken program.
+        alarms: Of its twin, or of a right program; why it could not be run, if so.
+    """
+
+    name: str
+    what: str
+    judgement: Judgement | None
+    alarms: tuple[str, ...]
+
+
+def rows(folder: Path, names: list[str], jobs: int = 1) -> list[Row]:
+    """Run the programs that are named, or all."""
+    work: list[Callable[[], Row]] = [
+        *(partial(_broken_row, case, folder) for case in BROKEN if case.name in (names or ALL)),
+        *(partial(_right_row, case, folder) for case in RIGHT if case.name in (names or ALL)),
+    ]
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(lambda each: each(), work))
+
+
+def _broken_row(case: Broken, folder: Path) -> Row:
+    try:
+        judgement = judge(case, run_case(case, folder))
+        return Row(case.name, case.kind, judgement, tuple(false_alarms(run_twin(case, folder))))
+    except Exception as error:
+        return Row(case.name, case.kind, Judgement((), "", (), ""), (_failed(error),))
+
+
+def _right_row(case: Right, folder: Path) -> Row:
+    try:
+        return Row(case.name, case.oddity, None, tuple(false_alarms(run_case(case, folder))))
+    except Exception as error:
+        return Row(case.name, case.oddity, None, (_failed(error),))
+
+
+def _failed(error: Exception) -> str:
+    return f"COULD NOT BE RUN: {traceback.format_exception_only(error)[-1].strip()[-300:]}"
+
+
+def counts(table: list[Row]) -> dict[str, int]:
+    """The numbers at the end of the table."""
+    broken = [(row, row.judgement) for row in table if row.judgement is not None]
+    right = [row for row in table if row.judgement is None]
+    return {
+        "broken": len(broken),
+        "found": sum(judgement.found for _, judgement in broken),
+        "named": sum(judgement.named for _, judgement in broken),
+        "noisy twins": sum(bool(row.alarms) for row, _ in broken),
+        "right": len(right),
+        "false alarms": sum(bool(row.alarms) for row in right),
+    }
+
+
+def words(table: list[Row]) -> str:
+    lines = []
+    for row in table:
+        judgement = row.judgement
+        if judgement is None:
+            lines.append(f"right   {'ALARM' if row.alarms else 'ok':5}  {row.name}: {row.what}")
+        else:
+            named = f"named in {judgement.named_by}" if judgement.named else "NOT named"
+            if judgement.named_by == "aside":
+                named += " (only among all that is listed)"
+            lines.append(
+                f"broken  {'found' if judgement.found else 'MISS':5}  {row.name}: {row.what}; "
+                f"{named}; by {', '.join(judgement.found_by) or 'nothing'}"
+            )
+            if judgement.other:
+                lines.append(f"           not about it: {', '.join(judgement.other)}")
+            lines.append(f"           first: {judgement.first[:220] or '-'}")
+        whose = "" if judgement is None else "twin "
+        lines += [f"           {whose}ALARM {alarm[:260]}" for alarm in row.alarms]
+    lines.append(", ".join(f"{name} {count}" for name, count in counts(table).items()))
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="programs; all by default")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
+    parser.add_argument("-o", type=Path, help="write the table here, too")
+    parser.add_argument("--keep", type=Path, help="a folder for programs and recordings")
+    options = parser.parse_args()
+    forked.choose(sys.platform == "linux")
+    with tempfile.TemporaryDirectory() as temporary:
+        table = rows(options.keep or Path(temporary), options.names, options.jobs)
+    text = words(table)
+    print(text, end="")
+    if options.o is not None:
+        options.o.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
