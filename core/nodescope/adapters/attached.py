@@ -1,8 +1,8 @@
-"""Attached adapters: which libraries a run observes, from when on.
+"""Attached adapters: which libraries a run observes, and since when.
 
 Adapters are known by name and loaded when they are needed: nodescope's own by their module, others
-by the entry point ``nodescope.adapter``. One is attached when the run begins, if its library has
-been imported, or else once it is.
+by the entry point ``nodescope.adapter``. An adapter is attached when the run begins, or as soon as
+its library has been imported.
 
 Invariant: a failing adapter is reported in one line and left out; the program goes on.
 """
@@ -28,12 +28,12 @@ from nodescope.origins import add_internal_package
 from nodescope.telling import last_line, printable, say
 
 GROUP: Final = "nodescope.adapter"
-# Those that come with nodescope: the module of each, whose `ADAPTER` it is.
+# The adapters that come with nodescope: the module of each, which defines `ADAPTER`.
 _OWN: Final = ("nodescope.adapters.numpy_engine",)
 
 
 def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple[Adapter, ...]:
-    """All adapters that are installed; ``complain`` takes a line for each that cannot be loaded."""
+    """All installed adapters; ``complain`` takes a line for each that cannot be loaded."""
     adapters: list[Adapter] = [import_module(name).ADAPTER for name in _OWN]
     for entry in entry_points(group=GROUP):
         try:
@@ -53,9 +53,9 @@ class Attached:
     """The adapters of a run.
 
     Args:
-        adapters: Those that may be attached.
-        complain: Takes each line that is for the person.
-        told: Takes each framework, once it is observed.
+        adapters: The adapters that may be attached.
+        complain: Prints each message to the user.
+        told: Called with each framework once it is observed.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Attached:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of those that are attached."""
+        """The names of the attached adapters."""
         return tuple(self._attached)
 
     @property
     def first(self) -> Adapter:
-        """The one whose capabilities are the run's: the first attached, or the first known."""
+        """The adapter whose capabilities are the run's: the first attached, or the first known."""
         return next(iter(self._attached.values()), self._adapters[0])
 
     def begin(self, emitter: Emitter) -> None:
@@ -101,14 +101,14 @@ class Attached:
             sys.meta_path.insert(0, self._finder)
 
     def end(self) -> None:
-        """Detach all."""
+        """Detach all adapters."""
         if self._finder is not None and self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         self._emitter = None
         self._stack.close()
 
     def forked(self) -> None:
-        """In a forked child: emit nothing any more."""
+        """Handle a fork in the child: emit nothing any more."""
         if self._finder is not None and self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         emitter, self._emitter = self._emitter, None
@@ -126,7 +126,7 @@ class Attached:
                 return
             for name in (adapter.module, type(adapter).__module__):
                 file = getattr(sys.modules.get(name), "__file__", None)
-                if file:  # what calls the library, or the adapter, is the user's line
+                if file:  # the caller of the library, or of the adapter, is the user's line
                     add_internal_package(file)
             arrays.register(adapter.arrays())
             attachment: Attachment = self._stack.enter_context(adapter.attach(emitter))
@@ -138,7 +138,9 @@ class Attached:
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing itself: it lets the others find, and looks on once a module has been loaded."""
+    """A finder that finds nothing itself: it calls the others and reacts when a module has been
+    loaded.
+    """
 
     def __init__(self, waiting: dict[str, Adapter], attach: Callable[[Adapter], None]) -> None:
         self._waiting, self._attach = waiting, attach
@@ -146,7 +148,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that another finder gives, with a loader that tells when it is done."""
+        """The spec found by another finder, with a loader that reports completion."""
         adapter = self._waiting.get(name)
         if adapter is None:
             return None
@@ -161,22 +163,22 @@ class _Finder(MetaPathFinder):
 
 
 class _Telling(Loader):
-    """A loader that tells when its module has been loaded."""
+    """A loader that reports when its module has been loaded."""
 
     def __init__(self, loader: Any, callback: Callable[[], None]) -> None:
         self._loader, self._told = loader, callback
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As of the loader."""
+        """As in the wrapped loader."""
         created: ModuleType | None = self._loader.create_module(spec)
         return created
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module, and tell."""
+        """Run the module, and report it."""
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         try:
             self._told()
-        except Exception as error:  # the program's import is not ours to spoil
+        except Exception as error:  # a failure here must not break the program's import
             say(f"not attached: {last_line(error)}")

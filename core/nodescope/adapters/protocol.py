@@ -1,11 +1,11 @@
-"""What an adapter is: how a library's operations become events.
+"""Adapter protocol: how a library's operations become events.
 
-An adapter is attached once its library has been imported, and never imports it itself before. All
-that it emits goes through the run's `Emitter`; what it cannot do, its capabilities say, and neither
-page nor terminal offers it.
+An adapter is attached once its library has been imported, and never imports it before that. All its
+events go through the run's `Emitter`. Its capabilities say what it cannot do; neither page nor
+terminal offers that.
 
-Invariant: an adapter never changes a result of the program unless a person edits a value, and
-nothing that it raises reaches the program.
+Invariant: an adapter never changes a result of the program unless the user edits a value, and its
+    exceptions never reach the program.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ class Adapter(Protocol):
     """One library.
 
     Attributes:
-        name: Of its nodes' dialect, such as ``torch``.
-        module: It is attached once this module has been imported.
+        name: The dialect of its nodes, such as ``torch``.
+        module: The module whose import makes it attach.
     """
 
     name: str
     module: str
 
     def missing(self) -> str:
-        """Why it cannot be attached to what is installed, such as a version, or ``""``."""
+        """Why it cannot be attached to the installed library, such as its version, or ``""``."""
 
     def version(self) -> str:
-        """Of the library."""
+        """The version of the library."""
 
     def capabilities(self) -> Capabilities:
         """What the adapter can observe, and what the debugger can do."""
 
     def arrays(self) -> Mapping[type, ArrayOps]:
-        """How its arrays are handled, by their types."""
+        """The operations for the library's arrays, by array type."""
 
     def attach(self, emitter: Emitter) -> AbstractContextManager[Attachment]:
-        """Emit what the library does, until the context is left."""
+        """Emit the library's operations until the context is left."""
 
 
 class Rerun(Protocol):
     """Runs recorded nodes of a dialect again, for *What if*, *why* and values that were not kept.
 
-    It is named by the entry point ``nodescope.rerun`` of its package, under the dialect's name, and
-    loaded by whoever reads recordings, such as the server: it must not import the library there,
-    but run it in a process of its own.
+    A package names it in the entry point group ``nodescope.rerun``, under the dialect's name. It is
+    loaded by readers of recordings, such as the server, so it must not import the library there but
+    run it in a separate process.
     """
 
     def operands(self, node: Node, attrs: dict[str, Any], /) -> tuple[int | Scalar, ...]:
         """The node's operands by port: mostly `Node.inputs`, and scalars from ``attrs``.
 
         Raises:
-            ReplayError: It cannot be run again; says why, and what to do.
+            ReplayError: The node cannot be run again; the message says why, and what to do.
         """
 
     def run(
@@ -72,26 +72,27 @@ class Rerun(Protocol):
         """The node's outputs, by port.
 
         Args:
-            node: What ran.
+            node: The executed node.
             attrs: Its arguments in the execution, as recorded.
-            arrays: One per input that is a value, laid out as they were; not to be written to.
+            arrays: One per input that is a value, in its original memory layout; must not be
+                written to.
 
         Raises:
-            Exception: It refuses them; the text is shown.
+            Exception: The node refuses its operands; the text is shown.
         """
 
     def reads(
         self, node: Node, attrs: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Array],
         port: int, position: int, /,
     ) -> ElementDependence | None:  # fmt: skip
-        """Which elements of its inputs an element of an output is made from.
+        """Which elements of a node's inputs an element of an output is computed from.
 
         Args:
-            node, attrs: As of `run`.
-            inputs: What it took, by port, scalars included.
-            outputs: What it gave.
-            port, position: Of which output, and which element, counted in C order.
+            node, attrs: As in `run`.
+            inputs: Its operands by port, including scalars.
+            outputs: Its results.
+            port, position: The output, and the element in C order.
 
         Returns:
-            None if that is not known: it is found out by running the node on other numbers.
+            None if that is not known: then it is determined by running the node on other numbers.
         """

@@ -1,9 +1,9 @@
 """Arrays of any library: one `ArrayOps` per array type.
 
-NumPy's arrays are handled in place by whoever is in a hurry; all others go through `ops_of`.
+Time-critical code handles NumPy's arrays directly; all others go through `ops_of`.
 
-Invariant: nothing here changes an array but `ArrayOps.write`, and nothing waits for a device but
-`ArrayOps.numpy` and `Captured.resolve`.
+Invariant: only `ArrayOps.write` changes an array, and only `ArrayOps.numpy` and `Captured.resolve`
+    wait for a device.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from nodescope.events import Array, Level
 from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
 
 Window = tuple[slice, ...]
-"""What is wanted of an array: a slice per axis; missing ones stand for the whole axis."""
+"""A part of an array: one slice per axis; missing slices stand for whole axes."""
 
 
 @runtime_checkable
 class Captured(Protocol):
-    """What was set aside of an array: when it was made, for the recorder's thread, or at a stop.
+    """Content set aside from an array when it was made, or at a stop, for the recorder's thread.
 
     Attributes:
-        nbytes: What it keeps in memory until then.
+        nbytes: Memory that it occupies until resolved.
     """
 
     nbytes: int
 
     def resolve(self) -> Any:
-        """The elements (an ndarray, nobody else's) or their statistics (`TensorSummary`).
+        """The elements (an ndarray of its own) or their statistics (`TensorSummary`).
 
         Raises:
-            Exception: They could not be had; this is counted as a loss.
+            Exception: The elements could not be obtained; this is counted as a loss.
         """
 
 
 class ArrayOps(Protocol):
-    """What nodescope does with the arrays of one type. Called on the program's thread."""
+    """nodescope's operations on arrays of one type. Called on the program's thread."""
 
     def spec(self, array: Any, /) -> Spec:
-        """Shape, dtype and device, or what an opaque value is. Never waits for a device."""
+        """Shape, dtype and device, or the class of an opaque value. Never waits for a device."""
 
     def nbytes(self, array: Any, /) -> int:
-        """Bytes of its elements; 0 if that is unknown. Never waits for a device."""
+        """Size of the elements in bytes; 0 if unknown. Never waits for a device."""
 
     def capture(self, array: Any, level: Level, /) -> Array | Captured | None:
-        """Set aside what a level keeps, ``summary`` or ``values``, before the array may change.
+        """Set aside what a level keeps, ``summary`` or ``values``, before the array can change.
 
         Returns:
-            A copy, or what is resolved later; None if nothing can be kept.
+            A copy, or an object that is resolved later; None if nothing can be kept.
         """
 
     def numpy(self, array: Any, window: Window | None = None, /) -> Array:
-        """The elements, or those in a window, which alone are fetched. May wait for a device.
+        """The elements, or only those in a window. May wait for a device.
 
         Raises:
-            ArrayError: They cannot be had.
+            ArrayError: The elements cannot be obtained.
         """
 
     def refusal(self, array: Any, /) -> str:
-        """Why a person cannot change it, in a sentence, or ``""``."""
+        """Why the user cannot edit the array, in a sentence, or ``""``."""
 
     def write(self, array: Any, new: Array, /) -> None:
-        """Write to its own memory.
+        """Write to the array's own memory.
 
         Raises:
-            ArrayError: It cannot be changed.
+            ArrayError: The array cannot be changed.
         """
 
 
@@ -78,11 +78,11 @@ class NumpyArrays:
     """NumPy's own arrays."""
 
     def spec(self, array: Array) -> Spec:
-        """Shape and dtype."""
+        """The shape and dtype."""
         return TensorSpec(array.shape, array.dtype.name)
 
     def nbytes(self, array: Array) -> int:
-        """Bytes of its elements."""
+        """Size of the elements in bytes."""
         return array.nbytes
 
     def capture(self, array: Array, level: Level) -> Array | Captured | None:
@@ -94,21 +94,21 @@ class NumpyArrays:
         return array if window is None else array[window]
 
     def refusal(self, array: Array) -> str:
-        """None can be changed that is write-protected."""
+        """A reason if the array is write-protected."""
         return "" if array.flags.writeable else "the array is write-protected"
 
     def write(self, array: Array, new: Array) -> None:
-        """Copy into it."""
+        """Copy the new elements into the array."""
         if not array.flags.writeable:
             raise ArrayError("the array is write-protected")
         array[...] = new
 
 
 class OpaqueValues:
-    """Values that no adapter knows: only their class is told."""
+    """Values that no adapter knows: only their class is reported."""
 
     def spec(self, array: Any) -> Spec:
-        """Its class."""
+        """The class of the value."""
         kind = type(array)
         nbytes = getattr(array, "nbytes", None)
         return OpaqueSpec(
@@ -116,23 +116,23 @@ class OpaqueValues:
         )
 
     def nbytes(self, array: Any) -> int:
-        """Unknown."""
+        """Always 0, because the size is unknown."""
         return 0
 
     def capture(self, array: Any, level: Level) -> Array | Captured | None:
-        """Nothing."""
+        """Always None: nothing can be kept."""
         return None
 
     def numpy(self, array: Any, window: Window | None = None) -> Array:
-        """Not to be had."""
+        """Always raises `ArrayError`."""
         raise ArrayError(f"a {type(array).__name__} has no elements that can be shown")
 
     def refusal(self, array: Any) -> str:
-        """Never to be changed."""
+        """Always a reason: opaque values cannot be edited."""
         return f"a {type(array).__name__} cannot be changed here"
 
     def write(self, array: Any, new: Array) -> None:
-        """Not to be changed."""
+        """Always raises `ArrayError`."""
         raise ArrayError(self.refusal(array))
 
 
@@ -142,14 +142,14 @@ _lock = threading.Lock()
 
 
 def register(kinds: Mapping[type, ArrayOps]) -> None:
-    """Say how arrays of these types, and of classes that inherit from them, are handled."""
+    """Register the operations for arrays of these types and their subclasses."""
     global _known
     with _lock:
         _known = {**_known, **kinds}
 
 
 def ops_of(array: object) -> ArrayOps:
-    """How an array is handled; as an opaque value if no adapter knows its type."""
+    """The operations for an array; those of opaque values if no adapter knows its type."""
     global _known
     kind = type(array)
     ops_found = _known.get(kind)
@@ -157,7 +157,7 @@ def ops_of(array: object) -> ArrayOps:
         ops_found = next((_known[base] for base in kind.__mro__ if base in _known), OPAQUE)
         if isinstance(array, np.generic):
             ops_found = _known[np.ndarray]
-        if ops_found is not OPAQUE:  # an adapter for its type may come later
+        if ops_found is not OPAQUE:  # an adapter for its type may be added later
             register({kind: ops_found})
     return ops_found
 

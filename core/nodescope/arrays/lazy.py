@@ -1,8 +1,8 @@
-"""Lazy arrays: an array of another library at a stop, of which only what is asked for is fetched.
+"""Lazy arrays: arrays of other libraries at a stop, fetched only as far as needed.
 
-Invariant: nothing is fetched but by `whole`, by indexing, and by `statistics`, each of which raises
-`ArrayError` if the elements cannot be had. Shape and dtype are known without fetching, unless the
-library itself does not know its sizes.
+Invariant: only `whole`, indexing and `statistics` fetch elements; each raises `ArrayError` if that
+    fails. Shape and dtype are known without fetching, unless the library itself does not know the
+    sizes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from nodescope.ir.graph import OpaqueSpec
 
 
 class LazyArray:
-    """An array of any library, for whoever reads it as an ndarray.
+    """An array of any library, readable as an ndarray.
 
     Attributes:
-        array: As the library has it.
-        shape, dtype: Of its elements.
+        array: The library's own array.
+        shape, dtype: Shape and dtype of its elements.
 
     Raises:
-        ArrayError: It has no elements.
+        ArrayError: The value has no elements.
     """
 
     __slots__ = ("_summary", "_whole", "array", "dtype", "shape")
@@ -58,7 +58,7 @@ class LazyArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
+        """Size of the elements in bytes."""
         return self.size * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -75,10 +75,10 @@ class LazyArray:
         return self._whole
 
     def __getitem__(self, index: Any) -> Any:
-        """What NumPy gives for the index; of integers and slices, only what they span is fetched.
+        """The elements that NumPy returns for the index; integers and slices fetch only their span.
 
         Raises:
-            IndexError: It is out of range.
+            IndexError: The index is out of range.
         """
         parts = index if isinstance(index, tuple) else (index,)
         plain = all(part is ... or isinstance(part, int | slice) for part in parts)
@@ -99,19 +99,20 @@ class LazyArray:
             places = range(*part.indices(size))
             low, high = sorted((places[0], places[-1])) if places else (0, 0)
             window.append(slice(low, high + bool(places)))
-            inside.append(slice(None, None, places.step))  # from the last one, if backwards
+            inside.append(slice(None, None, places.step))  # counted from the end, if backwards
         return self._fetched(tuple(window))[tuple(inside)]
 
     def statistics(self) -> Any:
-        """Its `TensorSummary`, made where the elements are; None if the library cannot do that.
+        """The array's `TensorSummary`, computed where the elements are; None if that is
+        unsupported.
 
-        Then the elements have been fetched.
+        In that case the elements have been fetched.
         """
         if self._summary is None and self._whole is None:
             try:
                 content = ops_of(self.array).capture(self.array, "summary")
                 content = content.resolve() if isinstance(content, Captured) else content
-            except Exception as error:  # of the library
+            except Exception as error:  # raised by the library
                 raise _unavailable(error) from error
             if isinstance(content, np.ndarray):
                 self._whole = content
@@ -124,7 +125,7 @@ class LazyArray:
     def _fetched(self, window: tuple[slice, ...] | None) -> Array:
         try:
             return to_numpy(self.array, window)
-        except Exception as error:  # of the library
+        except Exception as error:  # raised by the library
             raise _unavailable(error) from error
 
 
@@ -140,10 +141,12 @@ HeldArray = Array | LazyArray
 
 
 def held(array: AnyArray) -> HeldArray:
-    """An array of any library, to be read as an ndarray. Raises `ArrayError` if it is none."""
+    """An array of any library, readable as an ndarray. Raises `ArrayError` if it is not an
+    array.
+    """
     return array if array.__class__ is np.ndarray else LazyArray(array)
 
 
 def whole(array: HeldArray) -> Array:
-    """All elements. Raises `ArrayError` if they cannot be had."""
+    """All elements. Raises `ArrayError` if they cannot be obtained."""
     return array.whole() if isinstance(array, LazyArray) else array

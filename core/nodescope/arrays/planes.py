@@ -1,6 +1,6 @@
 """Planes: the part of an array that a page shows, a window of a two-dimensional slice of it.
 
-Invariant: a function of shapes; the same place in an array that is here and in one that is not.
+Invariant: a function of shapes only, so that windows are the same for arrays here and elsewhere.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from nodescope.events import Array
 
 
 class Plane(msgspec.Struct, frozen=True):
-    """What is wanted of an array.
+    """A requested part of an array.
 
     Attributes:
-        index: Where each leading axis is fixed, the last two stay; missing ones are 0, and others
-            are kept in range.
+        index: The index on each leading axis; the last two axes stay. Missing ones are 0, others
+            are clamped.
         row, col: First row and column, from 0 up.
-        rows, cols: How many at most.
+        rows, cols: The most rows and columns.
     """
 
     index: tuple[int, ...]
@@ -32,13 +32,13 @@ class Plane(msgspec.Struct, frozen=True):
 
 
 class PlacedPlane(NamedTuple):
-    """Where a plane is in an array of a shape.
+    """The position of a plane in an array of known shape.
 
     Attributes:
-        window: The slices that cut it out, one per axis.
+        window: The slices that select it, one per axis.
         grid: Rows and columns of the whole slice; a vector is one row, a scalar one by one.
-        fixed: The leading axes as they were taken.
-        shape: Of the window, in rows and columns.
+        fixed: The leading indices used.
+        shape: The window's shape in rows and columns.
     """
 
     window: Window
@@ -47,18 +47,18 @@ class PlacedPlane(NamedTuple):
     shape: tuple[int, int]
 
     def flat(self, part: Array) -> Array:
-        """The window as rows and columns, of what was cut out with the array's own axes."""
-        rows, cols = self.shape  # of a scalar, nothing can be left out but here
+        """The window as rows and columns, from a part selected with the array's own axes."""
+        rows, cols = self.shape  # for a scalar, nothing can be left out except here
         return np.asarray(part).reshape(-1)[: rows * cols].reshape(self.shape)
 
 
 def placed(shape: tuple[int, ...], plane: Plane) -> PlacedPlane:
-    """Where a plane is in an array whose sizes are all known."""
+    """The position of a plane in an array whose sizes are all known."""
     leading = shape[:-2]
     wanted = (*plane.index, *(0 for _ in leading))[: len(leading)]
     pairs = zip(wanted, leading, strict=True)
     fixed = tuple(max(0, min(position, size - 1)) for position, size in pairs)
-    if not all(leading):  # an axis of length 0 has no element to fix: the slice is empty
+    if not all(leading):  # an axis of length 0 has no index to fix: the slice is empty
         return PlacedPlane(tuple(slice(0, 0) for _ in shape), (0, 0), fixed, (0, 0))
     grid: Any = (*(1 for _ in range(2 - len(shape))), *shape[-2:])
     starts = (min(plane.row, grid[0]), min(plane.col, grid[1]))

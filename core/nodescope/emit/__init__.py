@@ -1,1 +1,3 @@
-"""What every emitter of events has in common: places, steps, identity, failures, edits."""
+"""Emission of events: what all adapters share, namely places, steps, identity, failures and
+edits.
+"""

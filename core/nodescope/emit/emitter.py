@@ -1,11 +1,11 @@
-"""Emitter: what all that computes in a run has in common, whichever library it comes from.
+"""Emitter: the shared source of a run's events, whichever library computes.
 
-Each run has one. It counts steps, gives calls their nodes, and tells the bus; adapters say what was
-called on what. Value ids only grow over the life of the process, so an id from an earlier run is
-recognised by being too small.
+Each run has one. It counts steps, gives calls their nodes, and informs the bus; adapters report
+which operation was called on which values. Value ids only grow over the life of the process, so an
+id from an earlier run is recognised by being too small.
 
-Where steps are told apart (`emit.steps`), calls are counted within a step; else within the rounds
-of the program's loops (`emit.rounds`).
+If steps are distinguished (`emit.steps`), calls are counted within a step; otherwise within the
+rounds of the program's loops (`emit.rounds`).
 
 Invariant: no `Exception` of the bus or its probes reaches the program from here.
 """
@@ -44,7 +44,7 @@ _now = time.perf_counter_ns
 _active: Emitter | None = None
 
 Edits = Mapping[int, Array]
-"""What values are to be from now on, by id: changed by a person while the thread stood."""
+"""New contents of values by id, as edited by the user while the thread was stopped."""
 
 
 def active() -> Emitter | None:
@@ -62,8 +62,8 @@ class Pending:
     """A call under way, between `Emitter.enter` and its end.
 
     Attributes:
-        outputs: Value ids, by output port; empty if they are known at the end only.
-        edits: What inputs are to be, where a person changed them at a stop before the call.
+        outputs: Value ids, by output port; empty if they are known only at the end.
+        edits: New contents of inputs that the user edited at a stop before the call.
     """
 
     __slots__ = ("arrays", "edits", "entry", "start_ns", "state", "step")
@@ -82,19 +82,19 @@ class Pending:
 
     @property
     def node(self) -> Node:
-        """The node that is executed."""
+        """The node being executed."""
         return self.entry.node
 
 
 class Emitter(Steps):
-    """One observation of a program.
+    """The observation of one run of a program.
 
     Args:
-        bus: Where events go.
+        bus: The bus that receives the events.
 
     Attributes:
-        base: Value ids up to this one are of earlier runs.
-        loops: What is known of the program's loops.
+        base: Value ids up to this one belong to earlier runs.
+        loops: The program's known loops.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -102,21 +102,21 @@ class Emitter(Steps):
         self.base = next(_value_ids)
         self.loops = Loops()
         self.graph_id = itertools.count(1).__next__
-        """Gives ids of captured graphs."""
+        """The source of ids for captured graphs."""
         self._pairs: dict[int, int] = {}
         self._sites: dict[tuple[object, ...], int] = {}
 
     # Counts
 
     def token(self, state: ThreadState) -> object:
-        """The token of the current step: a cursor that holds another one counts from zero."""
+        """The token of the current step: a cursor with another token counts from zero."""
         if self.marked:
             return self.epoch
         rounds = state.rounds
         return self.epoch if rounds is None else rounds.token
 
     def look(self, state: ThreadState) -> object:
-        """As `token`, after determining the round of a loop that the calling thread is in.
+        """Like `token`, after determining which round of a loop the calling thread is in.
 
         Inspects the frames from the caller's caller on: loops of the adapter count as its own.
         """
@@ -131,9 +131,10 @@ class Emitter(Steps):
 
     @contextlib.contextmanager
     def apart(self, state: ThreadState) -> Iterator[None]:
-        """Give the operations inside nodes of their own each time, whatever loop they are in.
+        """Give the operations inside their own nodes each time, whatever loop they are in.
 
-        So it is for calls that are compared with others, of which each has its own nodes, too.
+        This is done for calls that are compared with others, each of which has its own nodes as
+        well.
         """
         rounds = state.rounds
         if rounds is None or rounds.loops is not self.loops:
@@ -145,7 +146,7 @@ class Emitter(Steps):
             rounds.apart -= 1
 
     def cursor(self, state: ThreadState, token: object) -> Cursor:
-        """The count of the place where a thread is; `state.cursor` from now on."""
+        """The cursor for the place where a thread is; stored as `state.cursor`."""
         number = 0 if self.marked or state.rounds is None else state.rounds.number
         key = (state.scope, state.phase, number)
         cursor = state.cursors.get(key)
@@ -157,13 +158,13 @@ class Emitter(Steps):
         return cursor
 
     def cursor_of(self, state: ThreadState, scope: str) -> Cursor:
-        """The count of a scope that the thread need not be in, of no loop."""
+        """The cursor of a scope that the thread need not be in, outside of all loops."""
         phase: Phase = "optimizer" if scope.startswith("optimizer/") else "forward"
         key = (scope, phase, 0)
         cursor = state.cursors.get(key)
         if cursor is None or cursor.owner is not self.identity:
             cursor = state.cursors[key] = Cursor(self.identity, scope, phase)
-        # Without steps, what is read there is never read again as something else.
+        # Without steps, values read there are never read again under another name.
         if cursor.step is None or (self.marked and cursor.step is not self.epoch):
             cursor.restart(self.epoch)
         return cursor
@@ -171,11 +172,12 @@ class Emitter(Steps):
     def is_part(
         self, cursor: Cursor, entry: Entry, inputs: tuple[int, ...], taped: bool = False
     ) -> bool:
-        """Whether a round of a loop is part of a larger whole, so that its calls are other nodes.
+        """Whether a round of a loop is part of a larger whole, so that its calls get their own
+        nodes.
 
-        So it is if a call takes, where it took a value from outside of the loop, another such: the
-        next layer's weights. Or if a tape holds what each round gave, and the rounds are no
-        training steps: going back, each of them is gone through.
+        This is so if a call that took a value from outside of the loop now takes another one there:
+        the next layer's weights. It is also so if a tape holds the results of each round and the
+        rounds are not training steps: the backward pass goes through each of them.
         """
         if taped and cursor.loop != self.loops.trained:
             return True
@@ -190,7 +192,7 @@ class Emitter(Steps):
         return False
 
     def unroll(self, state: ThreadState) -> Cursor:
-        """The rounds of the loop that a thread is in are parts of a whole: count through them."""
+        """Count through the rounds of the thread's loop: they are parts of a whole."""
         rounds = state.rounds
         assert rounds is not None
         with self.lock:
@@ -212,27 +214,29 @@ class Emitter(Steps):
         return self.cursor(state, rounds.token)
 
     def place(self) -> int:
-        """A number of the place in the user's program where the calling thread is."""
+        """A number for the place in the user's program where the calling thread is."""
         with self.lock:
             return self._sites.setdefault(call_site(), len(self._sites))
 
     def site(self, cursor: Cursor, key: str, state: ThreadState) -> Site:
-        """The call site that the thread is at; of a backward node, with what it differentiates."""
+        """The call site that the thread is at; for a backward node, with the node it
+        differentiates.
+        """
         where = (call_site(), state.forward, cursor.loop)
         return self.identity.site(cursor.scope, key, cursor.phase, where)
 
     def unrolled(self) -> int:
-        """How many nodes of one call site are no loop."""
+        """The number of nodes beyond which one call site counts as a loop."""
         return UNROLLED if self.step_open else LOOPED
 
     # Nodes
 
     def tell(self, node: Node, values: Sequence[Any]) -> None:
-        """Emit that a node was defined, or was defined anew."""
+        """Emit that a node was defined or redefined."""
         self.bus.emit(GraphExtended((node,), tuple(values), self.identity.version))
 
     def reshape(self, entry: Entry, shapes: Sequence[tuple[Any, str]]) -> None:
-        """Tell of an execution whose results have other shapes or dtypes than before."""
+        """Emit that the results of an execution have other shapes or dtypes than before."""
         changed = self.identity.reshape(entry, shapes)
         if changed:
             self._varied, self.steady = True, None
@@ -258,7 +262,7 @@ class Emitter(Steps):
 
         Args:
             path: Names joined by slashes, such as ``encoder/layer_0``.
-            call: How many calls of it there were before in this step; each has its own scope.
+            call: The number of its earlier calls in this step; each call has its own scope.
         """
         return phases.scope(current(), f"{path}_{call}" if call else path)
 
@@ -268,9 +272,9 @@ class Emitter(Steps):
         """Assign the operations inside to a phase of training.
 
         Args:
-            phase: Which one.
-            forward: Of ``backward``: the node that is differentiated, if known.
-            path: Of ``optimizer``: what is updated, such as the parameter's path.
+            phase: The phase.
+            forward: For ``backward``: the node being differentiated, if known.
+            path: For ``optimizer``: the object being updated, such as the parameter's path.
         """
         state = current()
         if phase == "optimizer":
@@ -299,27 +303,27 @@ class Emitter(Steps):
         storages: tuple[int, ...] = (),
         source: SourceLocation | None = None,
     ) -> Pending:
-        """A call begins: it gets its node, which is emitted if it is new. May return late.
+        """Begin a call and give it its node, which is emitted if new. May return late.
 
         Args:
-            op: The operation's canonical name where there is one, else its own.
+            op: The operation's canonical name if there is one, else its own name.
             role: ``op``, ``parameter``, ``buffer``, ``input``, ``constant``; see `Node.role`.
             inputs: Value ids, by input port.
-            specs: Of the results, by output port; sizes may be unknown.
+            specs: Specs of the results, by output port; sizes may be unknown.
             attrs: JSON-like arguments.
-            writes: (output port, input port) of each result that is an input, written to.
-            arrays: What is given, by input port, as the library has it.
+            writes: (output port, input port) of each result that is an input written in place.
+            arrays: The operands by input port, as the library's own arrays.
             dialect: The adapter's name.
             native: The operation's full name in its library.
-            family: Of the op, which gives its colour.
-            label: What the node is called, instead of its op.
-            device: Where it runs.
-            storages: By output port, a number of the memory that it lies in, above 0; see
+            family: The op's family, which determines its colour.
+            label: The node's name, in place of its op.
+            device: The device where it runs.
+            storages: Positive numbers that identify the outputs' memory, by output port; see
                 `Value.storage`.
-            source: The user's line; looked for if it is not given.
+            source: The user's line; by default, it is looked up.
 
         Returns:
-            To be given to `finish` or `fail`.
+            The pending call, to be passed to `finish` or `fail`.
         """
         state = current()
         token = self.look(state)
@@ -367,20 +371,21 @@ class Emitter(Steps):
         worker: int = 0,
         lane: int = 0,
     ) -> Edits:
-        """A call has ended. May return late.
+        """End a call. May return late.
 
         Args:
-            pending: What `enter` gave.
-            outputs: What it made, by output port, as the library has it.
-            start_ns, end_ns: Of `time.perf_counter_ns`; since `enter` and now if they are 0.
-            arrays: What it was given, if that has changed since `enter`.
-            specs: Of the results, where they are known only now.
-            attrs: The arguments of this execution, where they differ from those of the node.
-            worker, lane: Where it ran: the process, and the stream or queue in it.
+            pending: The result of `enter`.
+            outputs: The results by output port, as the library's own arrays.
+            start_ns, end_ns: Times by `time.perf_counter_ns`; 0 stands for the time of `enter`, and
+                for now.
+            arrays: The operands, if they have changed since `enter`.
+            specs: Specs of the results, if known only now.
+            attrs: The arguments of this execution, if they differ from the node's.
+            worker, lane: The process in which it ran, and the stream or queue within it.
 
         Returns:
-            What a person changed while the program stood at the node, by value id: what goes on
-            with these values has to take the new ones.
+            New contents of values that the user edited while the program was stopped at the node,
+            by value id: the caller has to continue with these.
         """
         bus, entry, state = self.bus, pending.entry, pending.state
         if specs is not None and any(
@@ -407,18 +412,20 @@ class Emitter(Steps):
         return self.edits(state)
 
     def fail(self, pending: Pending, error: BaseException) -> None:
-        """A call raised; the program gets the same exception."""
+        """End a call that raised; the program gets the same exception."""
         state = pending.state
         self.failed(
             pending.entry, pending.arrays, pending.step, state.thread, pending.start_ns, error
         )
 
     def backward_begins(self, loss: int, number: Any) -> None:
-        """A backward pass begins at a value: the step's loss, and the rounds of its loop are steps.
+        """Note that a backward pass begins at a value: the step's loss; its loop's rounds are
+        steps.
 
         Args:
-            loss: Its id.
-            number: What ``float`` makes a number of. Waits for a device, if that does.
+            loss: Its value id.
+            number: The loss as an object that ``float`` accepts. Waits for a device if ``float``
+                does.
         """
         if self.step_open:
             node = self.node_of(loss) if self.observed else None
@@ -427,14 +434,14 @@ class Emitter(Steps):
             self.loops.train(sys._getframe(1), sure=False)
 
     def gradient(self, value: int, gradient: int, array: Any) -> Edits:
-        """Value ``gradient`` holds the gradient of ``value``, just computed. May return late.
+        """Note that ``gradient``, just computed, is the gradient of ``value``. May return late.
 
         Args:
             value, gradient: Value ids.
-            array: The gradient, as the library has it.
+            array: The gradient, as the library's own array.
 
         Returns:
-            As of `finish`.
+            As in `finish`.
         """
         if self._pairs.get(value) != gradient:
             self._pairs[value] = gradient
@@ -447,12 +454,12 @@ class Emitter(Steps):
         return self.edits(state)
 
     def node_of(self, value: int) -> Node | None:
-        """The node that made a value in this run."""
+        """The node that produced a value in this run."""
         entry = self.identity.by_value.get(value)
         return None if entry is None else entry.node
 
     def respecify(self, entry: Entry, specs: Sequence[TensorSpec]) -> None:
-        """Tell that results are of other specs than they were."""
+        """Emit that results have other specs than before."""
         changed = self.identity.respecify(entry, specs)
         if changed:
             self._varied, self.steady = True, None
@@ -468,7 +475,7 @@ class Emitter(Steps):
             site = self.site(cursor, key, state)
             known, retell = site.again(inputs, self.identity.by_value, self.unrolled())
             if known is not None:
-                cursor.slots[key][0] = nth  # it is no further one
+                cursor.slots[key][0] = nth  # not a further one
                 if not retell:
                     return known
                 nth = known.nth

@@ -1,7 +1,7 @@
 """The user's line: the first frame outside nodescope and the libraries that adapters observe.
 
-Invariant: called only when a node is new, may be new, or something failed, never per execution of
-a node that is known.
+Invariant: called only when a node is new, may be new, or something failed, never for each execution
+    of a known node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ add_internal_package(np.__file__)
 
 
 def user_source() -> SourceLocation | None:
-    """Where in the user's program we are, or None outside of any."""
+    """The current line of the user's program, or None outside of it."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -32,12 +32,12 @@ def user_source() -> SourceLocation | None:
 
 
 def _line(frame: FrameType) -> int:
-    """The line that a frame is at; instructions that clean up have none: then its first one."""
+    """The current line of a frame, or its first line at clean-up instructions, which have none."""
     return frame.f_lineno or frame.f_code.co_firstlineno
 
 
 def user_instruction() -> tuple[CodeType, int]:
-    """The instruction of the user's program where we are; our own outside of any."""
+    """The current instruction of the user's program, or of nodescope's own outside of it."""
     frame: FrameType | None = sys._getframe(1)
     innermost = frame
     while frame is not None and is_internal(frame.f_code.co_filename):
@@ -48,9 +48,9 @@ def user_instruction() -> tuple[CodeType, int]:
 
 
 def calling_line() -> tuple[str, int, str]:
-    """File, line and function of the user's frame that called; ``("", 0, "")`` outside of any.
+    """File, line and function of the user's calling frame; ``("", 0, "")`` if there is none.
 
-    Unlike `user_source`, it passes over every library, such as one that shows progress.
+    Unlike `user_source`, this skips every library, such as a progress bar.
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -62,7 +62,7 @@ def calling_line() -> tuple[str, int, str]:
 
 
 def call_site() -> tuple[object, ...]:
-    """The place in the user's program, with the calls that lead there: the innermost few frames."""
+    """The place in the user's program with the calls that lead there: the innermost few frames."""
     frame = sys._getframe(1)
     key_parts: list[object] = []
     while frame is not None and len(key_parts) < 3 * _FRAMES:

@@ -1,8 +1,8 @@
-"""Losses: the number that a backward pass begins with, in every training step.
+"""Losses: the numbers from which backward passes begin, in every training step.
 
-It is taken where the pass begins, so it is known of steps that run unobserved, too.
+A loss is read where its pass begins, so it is known for unobserved steps as well.
 
-Invariant: reads one number per backward pass; no value and no node depends on it.
+Invariant: one number per backward pass is read; no value or node depends on it.
 """
 
 from __future__ import annotations
@@ -12,37 +12,39 @@ from typing import Any, Final
 
 from nodescope.events import Loss
 
-# Of a program that begins backward passes at more lines, these are its losses.
+# If a program begins backward passes at more lines, the first of these are its losses.
 _MOST_SITES: Final = 16
-# So many backward passes of one step are taken down.
+# The most backward passes recorded per step.
 _MOST_IN_STEP: Final = 65_536
 
 
 Instruction = tuple[CodeType, int]
-"""What begins a backward pass: its code, held so that no other gets its identity, and where."""
+"""The instruction that begins a backward pass: its code, held so that its identity is not reused,
+and its offset.
+"""
 
 
 class Losses:
-    """The losses of the step that runs; an emitter has one."""
+    """The losses of the current step; each emitter has one object."""
 
     def __init__(self) -> None:
         self._curves: dict[tuple[int, int], tuple[int, Instruction]] = {}
-        # Only appended to while a step runs: other threads begin backward passes, too.
+        # Only appended to during a step: other threads begin backward passes as well.
         self._noted: list[tuple[Instruction, float, int]] = []
 
     def note(self, site: Instruction, data: Any, node: int) -> None:
-        """Take down a loss.
+        """Record a loss.
 
         Args:
-            site: Where the backward pass began.
-            data: The array, of one element.
-            node: What gave it; 0 in a step that is not observed.
+            site: The place where the backward pass began.
+            data: The array, with one element.
+            node: The node that produced it; 0 in an unobserved step.
         """
         if len(self._noted) < _MOST_IN_STEP:
             self._noted.append((site, float(data), node))
 
     def taken(self) -> tuple[Loss, ...]:
-        """The losses since the last call. Those of one line count as one, their mean."""
+        """The losses since the last call. Those of the same line count as one, their mean."""
         noted = self._noted
         if not noted:
             return ()
@@ -63,7 +65,7 @@ class Losses:
 
     def _curve(self, site: Instruction) -> int:
         """The number of a line's loss in this run, from 1; 0 if there are too many."""
-        key = (id(site[0]), site[1])  # to hash a code object takes long
+        key = (id(site[0]), site[1])  # hashing a code object takes long
         known = self._curves.get(key)
         if known is None:
             if len(self._curves) == _MOST_SITES:

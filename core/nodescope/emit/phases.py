@@ -1,6 +1,6 @@
-"""Phases: what part of training the nodes of a thread belong to.
+"""Phases: the part of training to which a thread's nodes belong.
 
-Invariant: scope, phase and forward node are put back as they were in any case.
+Invariant: scope, phase and forward node are always restored.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from nodescope.ir.graph import Phase
 from nodescope.ir.scopes import join
 
 Place = Callable[[Any], tuple[str, int] | None]
-"""Scope and id of the node that made a tensor (or the outputs of an op), if it is known."""
+"""Scope and id of the node that made a tensor (or an op's outputs), if known."""
 
 
 @contextlib.contextmanager
 def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any], None]]:
-    """Nodes inside are backward nodes.
+    """Make the nodes inside backward nodes.
 
     Yields:
-        To be called with the forward tensor before its rules run.
+        A function to be called with each forward tensor before its rules run.
     """
     saved = (state.scope, state.phase, state.cursor, state.forward)
 
@@ -31,7 +31,7 @@ def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any],
         if place_found is None:
             scope, state.forward = "backward", None
         else:
-            # What was computed again is differentiated where its first time would be.
+            # A recomputed tensor is differentiated in the scope of its first computation.
             place_of = place_found[0].removeprefix("recompute").lstrip("/")
             scope, state.forward = join("backward", place_of).rstrip("/"), place_found[1]
         if scope != state.scope or state.cursor is None:
@@ -48,7 +48,7 @@ def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any],
 
 @contextlib.contextmanager
 def optimizer_phase(state: ThreadState, path: str) -> Iterator[None]:
-    """Nodes inside are optimizer nodes under ``optimizer/<path>``."""
+    """Make the nodes inside optimizer nodes under ``optimizer/<path>``."""
     saved = (state.scope, state.phase, state.cursor)
     state.scope, state.phase, state.cursor = join("optimizer", path), "optimizer", None
     try:
@@ -59,7 +59,7 @@ def optimizer_phase(state: ThreadState, path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recompute_phase(state: ThreadState, path: str) -> Iterator[None]:
-    """Nodes inside are computed a second time, under ``recompute/<path>``."""
+    """Make the nodes inside recomputed nodes under ``recompute/<path>``."""
     saved = (state.scope, state.phase, state.cursor, state.forward)
     path = path.removeprefix("recompute").lstrip("/")
     state.scope, state.phase = join("recompute", path).rstrip("/"), "recompute"
@@ -74,13 +74,14 @@ def recompute_phase(state: ThreadState, path: str) -> Iterator[None]:
 def phase(
     state: ThreadState, name: Phase, scope: str, forward: int | None = None
 ) -> Iterator[None]:
-    """Nodes inside belong to a phase; those of ``backward`` stand under ``backward/<scope>``.
+    """Assign the nodes inside to a phase; those of ``backward`` are placed under
+    ``backward/<scope>``.
 
     Args:
-        state: Of the calling thread.
+        state: The calling thread's state.
         name: The phase.
-        scope: Of what is differentiated, for ``backward``; else ignored.
-        forward: The node that is differentiated, if known.
+        scope: For ``backward``: the scope being differentiated; otherwise ignored.
+        forward: The node being differentiated, if known.
     """
     saved = (state.scope, state.phase, state.cursor, state.forward)
     if name == "backward":
@@ -94,7 +95,7 @@ def phase(
 
 @contextlib.contextmanager
 def scope(state: ThreadState, path: str) -> Iterator[None]:
-    """Nodes inside stand in a scope below the current one."""
+    """Place the nodes inside in a scope below the current one."""
     saved = (state.scope, state.cursor)
     state.scope, state.cursor = join(state.scope, path), None
     try:

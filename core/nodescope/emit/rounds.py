@@ -1,14 +1,15 @@
-"""Rounds: which loops of the user's program a thread goes through, and when a round begins.
+"""Rounds: the loops of the user's program that a thread goes through, and when each round begins.
 
-Where no training steps are marked, calls are counted within a round of the loop that they are in,
-so that each round executes the same nodes. The loop is that of the backward pass or the optimizer's
-step, once there was one; else the innermost one whose rounds are no parts of a whole, such as the
-layers of a network. A round begins where the program jumps back.
+If no training steps are marked, calls are counted within a round of their loop, so that each round
+executes the same nodes. The loop is that of the backward pass or the optimizer's step, once there
+has been one; otherwise the innermost loop whose rounds are not parts of a whole, such as the layers
+of a network. A round begins where the program jumps back.
 
-That is done on the main thread only. Threads that go through the same loop beside each other would
-learn of it from each other, and what their nodes are would depend on who comes first.
+This is done on the main thread only. Threads in the same loop would learn about it from one
+another, and their nodes would depend on which thread came first.
 
-Invariant: frames are looked at, never kept: nothing of the program lives longer than without.
+Invariant: frames are read, never kept: no object of the program lives longer than it would
+    unobserved.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from nodescope.origins import OURS, is_internal, origin
 
 Place = tuple["Code", int]
-"""A frame: its code and where it is."""
+"""A frame as its code and current instruction."""
 
 _MOST_FRAMES: Final = 200
 
@@ -39,18 +40,18 @@ class Loop(NamedTuple):
 
 
 class Code:
-    """A function's code, as far as loops are concerned.
+    """A function's code and its loops.
 
     Attributes:
-        loops: The innermost first.
-        users: Whether it is the user's program.
-        ours: Whether it is nodescope's.
+        loops: Its loops, innermost first.
+        users: Whether the code belongs to the user's program.
+        ours: Whether it is nodescope's own code.
     """
 
     __slots__ = ("code", "loops", "ours", "users")
 
     def __init__(self, code: CodeType) -> None:
-        self.code = code  # held, so that no other gets its identity
+        self.code = code  # held, so that its identity is not reused
         owner = origin(code.co_filename)
         self.users = not owner and not is_internal(code.co_filename)
         self.ours = owner == OURS
@@ -61,7 +62,7 @@ class Code:
         )  # fmt: skip
 
     def around(self, at: int, other: int | None = None) -> Loop | None:
-        """The innermost loop around one place, or two; None if there is none."""
+        """The innermost loop around one place, or around two; None if there is none."""
         for loop in self.loops:
             if loop.start <= at <= loop.end and (other is None or loop.start <= other <= loop.end):
                 return loop
@@ -79,7 +80,7 @@ def _number(key: tuple[str, int, str, int]) -> int:
 
 
 def _ranges(code: CodeType) -> list[tuple[int, int]]:
-    """First and last instruction of each loop, the innermost first."""
+    """First and last instruction of each loop, innermost first."""
     ends: dict[int, int] = {}
     for step in dis.get_instructions(code):
         if "JUMP" in step.opname and isinstance(step.argval, int) and step.argval <= step.offset:
@@ -99,10 +100,10 @@ def _follows() -> bool:
 
 
 class Loops:
-    """The loops that the main thread runs through, as far as they are known.
+    """The loops that the main thread runs through, as far as known.
 
     Attributes:
-        trained: Number of the loop whose rounds are training steps, or 0.
+        trained: The number of the loop whose rounds are training steps, or 0.
         unrolled: Numbers of the loops whose rounds are parts of a larger whole, such as one over
             the layers of a network.
     """
@@ -113,7 +114,7 @@ class Loops:
         self._sure = False
 
     def train(self, frame: FrameType | None, *, sure: bool) -> None:
-        """A backward pass, or with ``sure`` an optimizer's step, is at a frame or below it."""
+        """Note a backward pass, or with ``sure`` an optimizer's step, at a frame or below it."""
         if (self._sure and not sure) or not _follows():
             return
         while frame is not None:
@@ -129,11 +130,11 @@ class Rounds:
     """The rounds of one thread.
 
     Attributes:
-        loops: Of the run.
-        apart: How many calls are under way whose operations are nodes of their own each time. On
-            threads other than the main one, all operations are.
-        number: Of the loop that the thread is in; 0 outside of all.
-        token: Of this round: an object that no other round has.
+        loops: The loops of the run.
+        apart: Number of running calls whose operations get their own nodes each time. On threads
+            other than the main one, all operations do.
+        number: The number of the loop that the thread is in; 0 outside of all loops.
+        token: An object unique to this round.
     """
 
     __slots__ = ("_code", "_enclosing", "_lasti", "_loop", "_places", "_tokens", "_user",
@@ -141,19 +142,19 @@ class Rounds:
 
     def __init__(self, loops: Loops) -> None:
         self.loops = loops
-        self._places: list[Place] = []  # the outermost first
-        self._user = -1  # index of the innermost frame of the user's
-        self._code: CodeType | None = None  # of that
+        self._places: list[Place] = []  # outermost first
+        self._user = -1  # index of the user's innermost frame
+        self._code: CodeType | None = None  # its current instruction
         self._lasti = 0
         self._loop: Loop | None = None
-        self._enclosing: list[Loop] = []  # the loops around the call, the innermost first
+        self._enclosing: list[Loop] = []  # the loops around the call, innermost first
         self._tokens: dict[int, object] = {0: object()}
         self.apart = 0 if _follows() else 1
         self.number = 0
         self.token = self._tokens[0]
 
     def look(self, frame: FrameType | None) -> object:
-        """Find out where a call is; the token of its round."""
+        """Determine the place of a call; return the token of its round."""
         if self.apart:
             self.number, self.token = 0, self._tokens[0]
             self._code = None
@@ -170,14 +171,16 @@ class Rounds:
             user.f_code is self._code
             and user.f_lasti > self._lasti
             and (not code.loops or code.around(user.f_lasti) is code.around(self._lasti))
-        ):  # further on in the same function, and no loop was entered or left
+        ):  # later in the same function, with no loop entered or left
             self._lasti = user.f_lasti
             return self.token
         self._compare(frame)
         return self.token
 
     def unroll(self) -> int:
-        """The rounds of this loop are parts of something larger; the number of what is around."""
+        """Treat the rounds of this loop as parts of a whole; return the number of the loop around
+        it.
+        """
         self.loops.unrolled.add(self.number)
         self._loop = self._chosen()
         self.number = 0 if self._loop is None else self._loop.number
@@ -195,7 +198,7 @@ class Rounds:
         now.reverse()
         before = self._places
         if 0 <= self._user < len(before) and before[self._user][1] != self._lasti:
-            # Only the innermost function of the user's went on, and calls have ended since.
+            # Only the user's innermost function went on, and calls have ended since.
             before = [*before[: self._user], (before[self._user][0], self._lasti)]
         anew, depth = _begun(before, now)
         self._places = now
@@ -229,7 +232,7 @@ class Rounds:
 
 
 def _around(now: list[Place]) -> list[Loop]:
-    """The loops of the user's around a call, the innermost first."""
+    """The user's loops around a call, innermost first."""
     return [
         loop
         for code, at in reversed(now)
@@ -240,13 +243,13 @@ def _around(now: list[Place]) -> list[Loop]:
 
 
 def _encloses(outer: Loop, depth: int, inner: Loop, now: list[Place]) -> bool:
-    """Whether a loop in the frame of that index is the other one, or is around it."""
+    """Whether a loop in the frame of that index equals or encloses the other."""
     at = next(i for i, (code, _) in enumerate(now) if inner in code.loops)
     return depth < at or (depth == at and outer.start <= inner.start and inner.end <= outer.end)
 
 
 def _begun(before: list[Place], now: list[Place]) -> tuple[Loop | None, int]:
-    """The loop that began a round between two calls, and the index of its frame."""
+    """The loop that began a round between two calls, and its frame's index."""
     depth = 0
     for (old, was), (new, at) in zip(before, now, strict=False):
         if old is not new or was != at:
@@ -267,7 +270,7 @@ def _begun(before: list[Place], now: list[Place]) -> tuple[Loop | None, int]:
 
 
 def _again(now: list[Place], depth: int) -> tuple[Loop | None, int]:
-    """The same call was made again: the innermost loop around it began a round."""
+    """Handle a repeated call: the innermost loop around it began a round."""
     for i in range(depth - 1, -1, -1):
         code, at = now[i]
         loop = code.around(at)

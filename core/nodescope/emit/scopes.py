@@ -1,6 +1,6 @@
 """Name scopes and training steps.
 
-Invariant: scopes belong to the thread that opened them and are closed in any case.
+Invariant: scopes belong to the thread that opened them and are always closed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class name_scope:
 
     Args:
         name: One name, or several joined by slashes. Scopes can be nested. In a `Graph`, each block
-            gets a scope of its own, ``a`` and then ``a_1``, unless ``name`` is the value of an
-            earlier block's ``as``, which ends in a slash.
+            gets its own scope, ``a`` and then ``a_1``, unless ``name`` is the ``as`` value of an
+            earlier block, which ends in a slash.
 
     Raises:
         UsageError: The name is empty or has an empty part.
@@ -43,7 +43,7 @@ class name_scope:
                 source=where(),
                 hint="use words joined by single slashes, such as 'encoder/layer_0'",
             )
-        self.name = str.__str__(name)  # a class of strings may compare and hash otherwise
+        self.name = str.__str__(name)  # a subclass of str may compare and hash differently
         self._saved: list[Any] = []
 
     def __enter__(self) -> str:
@@ -61,7 +61,7 @@ class name_scope:
         state.scope, state.cursor = self._saved.pop()
 
     def __call__(self, function: Function) -> Function:
-        """The function, with all its calls in this scope."""
+        """The function wrapped so that all its calls are in this scope."""
 
         @functools.wraps(function)
         def scoped(*args: Any, **kwargs: Any) -> Any:
@@ -76,7 +76,9 @@ def _is_name(name: object) -> bool:
 
 
 def _is_path(name: object) -> bool:
-    """In graphs built by hand ``"a/"`` is scope ``a`` once more, and None or ``""`` the top."""
+    """Whether a name is a path in graphs built by hand, where ``"a/"`` reopens scope ``a``, and
+    None or ``""`` is the top.
+    """
     return not name or (isinstance(name, str) and name.endswith("/") and _is_name(name[:-1]))
 
 
@@ -113,7 +115,7 @@ def steps(items: Iterable[T]) -> Iterator[T]:
                 if emitter is not None:
                     emitter.end_step()
     except GeneratorExit:
-        broken = True  # left by a break, or by what the body raised
+        broken = True  # left by a break or an exception in the body
         raise
     finally:
         emitter = _counting()
@@ -132,5 +134,5 @@ def step() -> None:
 
 
 def _counting() -> emitters.Emitter | None:
-    """The emitter of the run; None without, and while a graph is built: that has no steps."""
+    """The emitter of the run; None without one, and while a graph is built, which has no steps."""
     return None if current().builder is not None else emitters.active()

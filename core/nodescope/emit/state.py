@@ -1,4 +1,4 @@
-"""Where a thread is: its scope, its phase, its counts.
+"""ThreadState: where a thread is: its scope, its phase, its cursors.
 
 Invariant: each thread has its own; nothing here is shared.
 """
@@ -20,15 +20,15 @@ class ThreadState:
 
     Attributes:
         scope: Path of the name scopes around the running code.
-        phase: What part of training it is.
-        cursor: The count for this scope and phase, or None if it has to be looked up.
-        cursors: All counts of this thread, by scope, phase and the loop that they count in.
+        phase: The phase of training.
+        cursor: The cursor for this scope and phase, or None if it has to be looked up.
+        cursors: All cursors of this thread, by scope, phase and loop.
         forward: While a gradient is computed, the id of the node that it differentiates.
         thread: The thread's identifier.
-        builder: What records operations in a graph instead of running them, or None. It names the
-            scopes.
-        source: The line that made the node which a graph runs now, or None to look for it.
-        rounds: The loops that the thread goes through, as far as they are followed.
+        builder: The graph builder that records operations instead of running them, or None. It
+            names the scopes.
+        source: The line of the node that a graph is running now, or None to look it up.
+        rounds: The loop rounds of this thread, if they are tracked.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class _Local(threading.local):
 
 
 local = _Local()
-"""Where states are kept; `local.place` is missing until `current` made it."""
+"""Thread-local storage of states; `local.place` is missing until `current` creates it."""
 
 
 def current() -> ThreadState:

@@ -1,9 +1,9 @@
-"""Steps: when a training step begins and ends, and whether it goes unobserved.
+"""Steps: when training steps begin and end, and whether they go unobserved.
 
 Steps are marked by the program (`Steps.begin_step`), or end with the optimizer's
 (`optimizer_stepped`), or begin with outermost calls (`root_called`).
 
-Invariant: what is left out was decided before it began; the bus is told of every step.
+Invariant: whether a step is left out is decided before it begins; every step is emitted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodescope.emit.state import current
 from nodescope.events import Bus, HostSpan, StepFinished, StepStarted
 from nodescope.ir.identity import Identity
 
-# Fetching an item, or compiling, is told of from here on.
+# Fetching an item, or compiling, is emitted if it takes at least this long.
 LEAST_FETCH_NS = 50_000
 
 _now = time.perf_counter_ns
@@ -29,38 +29,40 @@ class Attachment(Protocol):
     """An adapter's attachment to its library."""
 
     def rest(self) -> None:
-        """Emit nothing until `wake`: a step goes unobserved."""
+        """Emit nothing until `wake`, because a step goes unobserved."""
 
     def wake(self) -> None:
         """Emit again."""
 
     def step_begins(self) -> None:
-        """A step that is observed begins."""
+        """Note that an observed step begins."""
 
     def steps_end(self) -> None:
-        """Unobserved steps have ended, and what follows counts as the last observed one."""
+        """Note that unobserved steps have ended; what follows counts as part of the last observed
+        step.
+        """
 
     def forked(self) -> None:
-        """This is a forked child: emit nothing any more, without touching what is shared."""
+        """Handle a fork in the child: emit nothing any more, without touching shared state."""
 
 
 class Steps:
     """The steps of one run.
 
     Args:
-        bus: Where events go.
-        identity: The nodes of the run.
+        bus: The bus that receives the events.
+        identity: The identity of the run's nodes.
 
     Attributes:
         step: The number of the training step; 0 before the first.
-        epoch: Of this step: a cursor that holds another counts from zero.
-        steady: The same, while no value has another shape than before in this step; else None.
-        marked: Whether steps are told apart, by the program or by its library.
-        observed: Whether this step is.
-        step_open: Whether a step runs.
-        attachments: What is attached; told when observation rests.
-        resting: Whether it does.
-        losses: Of this step.
+        epoch: The token of this step: a cursor with another token counts from zero.
+        steady: The same token while no value has changed its shape in this step, otherwise None.
+        marked: Whether steps are distinguished, by the program or by its library.
+        observed: Whether this step is observed.
+        step_open: Whether a step is running.
+        attachments: The adapters' attachments, informed when observation rests.
+        resting: Whether observation rests.
+        losses: The losses of this step.
     """
 
     def __init__(self, bus: Bus, identity: Identity) -> None:
@@ -75,14 +77,16 @@ class Steps:
         self.resting = False
         self.attachments: tuple[Attachment, ...] = ()
         self.losses = Losses()
-        self.lock = threading.RLock()  # a signal handler may compute here, too
-        self._varied = False  # whether a value had another shape, in this step
-        self._calling = False  # an outermost call, outside of steps
+        self.lock = threading.RLock()  # reentrant: signal handlers may compute here
+        self._varied = False  # whether a value has changed its shape in this step
+        self._calling = False  # an outermost call outside of steps
         self._due = False  # the next call begins a step
-        self._inferred = False  # whether steps are told apart by what the library does
+        self._inferred = False  # whether the library's behaviour separates steps
 
     def begin_step(self) -> None:
-        """Begin the next step, ending the one before. It may be left out: see `Bus.leaves_out`."""
+        """Begin the next step and end the previous one. It may be left out: see
+        `Bus.leaves_out`.
+        """
         self._inferred = False
         self._begin()
 
@@ -96,10 +100,10 @@ class Steps:
                 for attachment in self.attachments:
                     attachment.step_begins()
                 self.epoch = object()
-                # What the last step changed may reach this one.
+                # Changes made by the last step may reach this one.
                 self.steady = None if self._varied else self.epoch
                 self._varied = False
-            if not self.marked:  # what a generator of batches made before is what it makes in steps
+            if not self.marked:  # operations of a generator of batches count as part of the steps
                 self.identity.forget_loops()
             self.step += 1
             self.step_open = self.marked = True
@@ -110,19 +114,19 @@ class Steps:
         bus.emit(StepStarted(self.step, bus.now_ns(), self.observed))
 
     def end_step(self) -> None:
-        """End the step that is open, if any."""
+        """End the open step, if any."""
         if self.step_open:
             self.step_open = False
             now, losses = self.bus.now_ns(), self.losses.taken()
             self.bus.emit(StepFinished(self.step, now, self.observed, losses))
 
     def end_of_steps(self, *, broken: bool = False) -> None:
-        """No step follows for now: what runs is observed again, if the last step was left out.
+        """Note that no step follows for now: observation resumes if the last step was left out.
 
-        Calls are counted on from the last step that was observed, as if it had been this one.
+        Calls are counted on from the last observed step, as if that were this one.
 
         Args:
-            broken: The last step was not gone through to its end.
+            broken: Whether the last step was aborted.
         """
         self.bus.leave_out(-1 if broken else 0)
         if self.observed:
@@ -133,9 +137,10 @@ class Steps:
             attachment.steps_end()
 
     def optimizer_stepped(self) -> None:
-        """The optimizer has changed the parameters: the step ends, and the next call begins one.
+        """Note that the optimizer has changed the parameters: the step ends; the next call begins
+        one.
 
-        Where the program marks its steps, nothing happens.
+        Does nothing if the program marks its steps.
         """
         if self.marked and not self._inferred:
             return
@@ -146,9 +151,9 @@ class Steps:
         self._due = True
 
     def root_called(self) -> None:
-        """An outermost call of a model begins, and with it a step, unless one is open.
+        """Note that an outermost call of a model begins, and with it a step, unless one is open.
 
-        Where the program marks its steps, nothing happens.
+        Does nothing if the program marks its steps.
         """
         if self._inferred or not self.marked:
             self._inferred = True
@@ -156,7 +161,9 @@ class Steps:
                 self._begin()
 
     def fetched(self, asked_ns: int) -> None:
-        """Emit that the item of the next step was waited for, unless it was there at once."""
+        """Emit that the program waited for the item of the next step, unless it was there at
+        once.
+        """
         bus = self.bus
         now = _now()
         if now - asked_ns < LEAST_FETCH_NS:
@@ -169,7 +176,7 @@ class Steps:
         )  # fmt: skip
 
     def compiled(self, name: str, file: str, line: int, start_ns: int) -> None:
-        """Emit that a function was traced, or its graph compiled, since a moment of our clock."""
+        """Emit that a function was traced, or its graph compiled, since ``start_ns``."""
         bus, end_ns = self.bus, _now()
         if end_ns - start_ns >= LEAST_FETCH_NS:
             times = (max(start_ns - bus.origin_ns, 0), end_ns - bus.origin_ns)
@@ -177,10 +184,11 @@ class Steps:
             bus.emit(HostSpan("compiling", thread, self.step, *times, file, line, name))
 
     def outermost_call(self, call: Callable[[], Any]) -> Any:
-        """Run a call of a module that no other owns. It may be left out, see `Bus.leaves_out_call`.
+        """Run a call of a module that no other module owns. It may be left out, see
+        `Bus.leaves_out_call`.
 
-        Only after the first step, and outside of steps. Gradients of a call that was left out would
-        flow to nodes that nobody saw: who asks makes sure that there are none.
+        Calls are left out only after the first step and outside of steps. Gradients of such a call
+        would flow to nodes that were never emitted, so the caller makes sure that there are none.
         """
         bus = self.bus
         if bus.leaves_out_call is None or self.step_open or self._calling or not self.step:
@@ -212,7 +220,7 @@ class Steps:
             attachment.wake()
 
     def _tell_left_out(self, start_ns: int) -> None:
-        """Emit that a call ran which was left out."""
+        """Emit that a call was left out."""
         file, line, function = calling_line()
         span = HostSpan("unobserved", current().thread, self.step, start_ns, self.bus.now_ns(),
                         file, line, function)  # fmt: skip

@@ -20,20 +20,20 @@ ADDRESS_VARIABLE: Final = "NODESCOPE_LINK"
 
 
 class Address(msgspec.Struct, frozen=True):
-    """``ws://127.0.0.1:7711/link`` and the bearer token that it wants."""
+    """``ws://127.0.0.1:7711/link`` and the bearer token that it requires."""
 
     link: str
     token: str
 
 
 def place() -> Path:
-    """The file in which a server that waits for programs says where it is."""
+    """The file in which a server that waits for programs publishes its address."""
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "nodescope" / "server.json"
 
 
 def publish(address: Address) -> Path:
-    """Write the file, mode 0600, replacing what another server left."""
+    """Write the file, mode 0600, replacing that of another server."""
     path = place()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}")
@@ -45,7 +45,7 @@ def publish(address: Address) -> Path:
 
 
 def withdraw(address: Address) -> None:
-    """Remove the file, unless it is another server's by now."""
+    """Remove the file, unless it belongs to another server by now."""
     try:
         if find() == address:
             place().unlink()
@@ -54,10 +54,11 @@ def withdraw(address: Address) -> None:
 
 
 def find(link: str | None = None) -> Address:
-    """The server to attach to: ``link``, or the environment's, or the one that said where it is.
+    """The server to attach to: ``link``, else the environment's, else the one that published its
+    address.
 
     Raises:
-        LinkError: None is known, or no token for it.
+        LinkError: No server is known, or no token for it.
     """
     link = link or os.environ.get(ADDRESS_VARIABLE)
     token = os.environ.get(TOKEN_VARIABLE, "")

@@ -1,11 +1,11 @@
 """Link: the debuggee's connection to the server, in its own threads.
 
-It sends state, not history: the newest commit, the newest session, answers. So the queue is
+It sends state, not history: the newest commit, the newest session, and answers. So the queue is
 naturally bounded, and reconnecting means sending the newest state again.
 
 Invariant: no method waits for the network, except `connect` and `goodbye`, each for a bounded time.
-A slow, lost or misbehaving server costs the program nothing. Knows neither gate nor recorder: it is
-given callables.
+A slow, lost or misbehaving server costs the program nothing. The link knows neither gate nor
+recorder, only callables.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MAX_FRAME_BYTES: Final = 16 << 20
 # Room for the message around the elements of a live value.
 MAX_LIVE_BYTES: Final = MAX_FRAME_BYTES - 4096
 MAX_ANSWERS: Final = 1024
-# A server that does not answer a ping within these two is dead: at most 5 s together.
+# A server that does not answer a ping within these two limits is dead: at most 5 s together.
 PING_INTERVAL_S: Final = 2.0
 PING_TIMEOUT_S: Final = 2.5
 BACKOFF_S: Final = (0.1, 2.0)
@@ -74,7 +74,7 @@ def _encode(message: FromDebuggee) -> bytes:
     try:
         return _encode_text(message)
     except UnicodeEncodeError:
-        # A name of the program holds bytes that are no Unicode.
+        # Names in the program may hold bytes that are not valid Unicode.
         plain = msgspec.to_builtins(message, builtin_types=(bytes,))
         return _encode_text(_escaped(plain))
 
@@ -91,15 +91,15 @@ def _escaped(plain: Any) -> Any:
 
 @dataclass(frozen=True)
 class Handlers:
-    """What the link calls, from its own thread.
+    """Callbacks of the link, called on its own thread.
 
     Attributes:
-        command: Takes a command; a `NodescopeError` becomes the answer.
-        controllers: So many pages follow this run now.
-        live_value: The array of a value id that the stopped program still holds, or None.
-        up: The server took this run in, for the first time or again.
-        lost: The server is gone.
-        warn: Takes one line for a person.
+        command: Executes a command; a `NodescopeError` becomes the answer.
+        controllers: Called with the number of pages that follow this run now.
+        live_value: Returns the array of a value id that the stopped program still holds, or None.
+        up: Called when the server has accepted this run, for the first time or again.
+        lost: Called when the server is gone.
+        warn: Prints a one-line message.
     """
 
     command: Callable[[Command], None]
@@ -110,7 +110,7 @@ class Handlers:
     warn: Callable[[str], None]
 
 
-# `Link` tells what becomes of it, in a line; the library would log to the program's stderr.
+# `Link` reports its own state in a line; the library would log to the program's stderr.
 _UNHEARD: Final = logging.getLogger("nodescope.link")
 _UNHEARD.setLevel(logging.CRITICAL + 1)
 
@@ -124,17 +124,18 @@ class _Socket(Own):
         super().__init__(*args, **options)
 
     def fileno(self) -> int:
-        """As of a socket."""
+        """As in a socket."""
         if threading.get_ident() != self._opener:
             self.used.set()
         return super().fileno()
 
 
 class _Connection(ClientConnection):
-    """Ends in silence where the program has closed the descriptors under it."""
+    """A connection that ends silently if the program has closed its descriptors."""
 
     def __init__(self, sock: _Socket, *args: Any, **options: Any) -> None:
-        # The library opens descriptors of its own in here, and then in its thread: high ones, too.
+        # The library opens descriptors here and later in its thread; these get high numbers as
+        # well.
         with high():
             super().__init__(sock, *args, **options)
             sock.used.wait(_OPENING_S)
@@ -143,7 +144,7 @@ class _Connection(ClientConnection):
         try:
             super().recv_events()
         except OSError:
-            pass  # in a thread of the library's, whose traceback the program would show
+            pass  # in a thread of the library, whose traceback would be printed in the program
 
 
 class Link:
@@ -152,9 +153,9 @@ class Link:
     Args:
         url: ``ws://127.0.0.1:7711/link``.
         token: The bearer token of the server.
-        run: What this run is; sent on each connection.
+        run: Information on this run; sent on each connection.
         version: The version of nodescope, for messages.
-        handlers: What to call.
+        handlers: The callbacks.
     """
 
     def __init__(
@@ -182,18 +183,19 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether the server has taken this run in and is there."""
+        """Whether the server has accepted this run and is reachable."""
         return self._connection is not None
 
     def connect(self, timeout_s: float = 0.25, *, patience_s: float = 2.0) -> None:
         """Try to reach the server, then keep the connection up in the background.
 
         Args:
-            timeout_s: Where nothing listens, this is known after so long at the latest.
-            patience_s: What listens may take so long to answer: the machine may be busy.
+            timeout_s: The longest wait if nothing listens.
+            patience_s: The longest wait for an answer of a listener: the machine may be busy.
 
         Raises:
-            LinkError: It is not there, does not answer in time, or refuses; the link is inert.
+            LinkError: The server is not there, does not answer in time, or refuses; the link is
+                inert.
         """
         parts = urlsplit(self._url)
         try:
@@ -223,7 +225,9 @@ class Link:
         )
 
     def committed(self, seq: int, *, owes: bool = False) -> None:
-        """Every record up to ``seq`` can be read from the recording, but maybe not all elements."""
+        """Report that records up to ``seq`` are readable; if it ``owes``, some elements are not
+        yet.
+        """
         with self._changed:
             self._committed = max(seq, self._committed)
             self._owes = owes
@@ -231,14 +235,14 @@ class Link:
             self._changed.notify_all()
 
     def trouble(self, text: str) -> None:
-        """What is wrong with the recording now; empty when it is mended."""
+        """Report a fault of the recording; empty when it is resolved."""
         with self._changed:
             self._trouble = text
             self._unsent_trouble = True
             self._changed.notify_all()
 
     def observed(self, frameworks: tuple[Framework, ...]) -> None:
-        """The frameworks that are observed now; said in later hellos, too."""
+        """Report the frameworks observed now; also part of later hellos."""
         with self._changed:
             run = msgspec.structs.replace(self._hello.run, frameworks=frameworks)
             self._hello = msgspec.structs.replace(self._hello, run=run)
@@ -246,19 +250,19 @@ class Link:
             self._changed.notify_all()
 
     def session(self, info: SessionInfo) -> None:
-        """The session's newest state. Sent after what was committed before this call."""
+        """Report the session's newest state. Sent after anything committed before this call."""
         with self._changed:
             self._session = info
             self._unsent_session = True
             self._changed.notify_all()
 
     def goodbye(self, status: int, error: str, timeout_s: float = 2.0) -> bool:
-        """Say that the program ended, and close; whether the server was told in time."""
+        """Report the end of the program and close; return whether the server was told in time."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             self._goodbye = Goodbye(status, error)
             self._changed.notify_all()
-            # A server that is away may be back in a moment, but a dead one is not waited for.
+            # A server that is away may soon be back, but a dead one is not waited for.
             patience = timeout_s if self.connected else timeout_s / 4
             self._changed.wait_for(lambda: self._said_goodbye or self._ended, patience)
             while self.connected and (left := deadline - time.monotonic()) > 0:
@@ -268,7 +272,7 @@ class Link:
             return self._said_goodbye
 
     def close(self) -> None:
-        """Drop the connection without a word, as if the program had died."""
+        """Drop the connection without notice, as if the program had died."""
         with self._changed:
             self._ended = True
             connection = self._connection
@@ -337,7 +341,7 @@ class Link:
         return urlsplit(self._url).port or 80
 
     def _check(self, connection: ClientConnection, number: str) -> None:
-        """Refuse a listener that does not know the token: it is another one by now."""
+        """Refuse a listener that does not know the token: another process has taken the port."""
         answer = connection.response
         digest = answer.headers.get(proof.HEADER, "") if answer is not None else ""
         if not proof.is_proof(digest, self._token, "server", self._port, number):
@@ -352,7 +356,7 @@ class Link:
                 raise LinkError(f"the nodescope server refused this run: {reason}")
             case _:
                 raise LinkError("the server did not accept this run")
-        # Before anything of this connection is handled: what it says is newer than "up".
+        # Before any message of this connection is handled: their news is newer than "up".
         self._call(self._handlers.up)
         with self._changed:
             if self._ended:
@@ -361,7 +365,7 @@ class Link:
             self._unsent_commit = self._committed > 0
             self._unsent_session = self._session is not None
             self._unsent_trouble = bool(self._trouble)
-            # Whoever asked over the connection before has given up on the answer.
+            # The requester on the previous connection has given up on the answer.
             self._answers.clear()
             self._changed.notify_all()
 
@@ -399,7 +403,7 @@ class Link:
                     connection.close()
                     return
         except _FAILURES:
-            connection.close()  # The reader sees it and connects again.
+            connection.close()  # The reader notices and reconnects.
 
     def _has_news(self, connection: ClientConnection) -> bool:
         return (
@@ -413,7 +417,9 @@ class Link:
         )
 
     def _take_news(self) -> list[FromDebuggee]:
-        """What to send, in order: a session's stop comes after the commit that covers it."""
+        """The messages to send, in order: a stop of the session follows the commit that covers
+        it.
+        """
         batch: list[FromDebuggee] = []
         if self._unsent_commit:
             batch.append(Committed(self._committed, self._owes))
@@ -456,7 +462,7 @@ class Link:
         try:
             self._handlers.command(command)
         except ConditionError as error:
-            # People count from 1; the page marks the place.
+            # Users count from 1; the page marks the place.
             column = f" (column {error.column + 1})" if error.column >= 0 else ""
             return CommandTaken(request, error.message + column, error.hint)
         except NodescopeError as error:
@@ -477,7 +483,7 @@ class Link:
             if read.plane is not None and None not in shape:
                 place = placed(shape, read.plane)
                 if math.prod(place.shape) == math.prod(shape):
-                    place = None  # all of it
+                    place = None  # the whole array
             if place is None and ops.nbytes(array) > MAX_LIVE_BYTES:
                 return missing
             part = to_numpy(array, None if place is None else place.window)
@@ -497,7 +503,7 @@ class Link:
             self._changed.notify_all()
 
     def _call(self, handler: Callable[[], None]) -> None:
-        """A handler that fails is reported; the connection lives on."""
+        """Call a handler; its failure is reported, and the connection stays up."""
         try:
             handler()
         except Exception as error:

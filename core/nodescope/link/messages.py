@@ -1,7 +1,7 @@
 """Messages between debuggee and server: msgpack over one WebSocket at ``/link``.
 
 The records themselves are not sent: the debuggee writes them to its recording and reports how far
-it has committed, and the server reads the same file. One path for live and recorded runs.
+it has committed; the server reads the same file. Live and recorded runs share this path.
 
 Invariant: plain data, one union per direction, tagged by ``type``.
 """
@@ -19,7 +19,7 @@ from nodescope.protocol import Command, RunInfo, SessionInfo
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """The first message. Both ends have shown that they know the token: `link.proof`."""
+    """The first message, after both ends have proved that they know the token: `link.proof`."""
 
     protocol: int
     version: str
@@ -30,7 +30,8 @@ class Committed(msgspec.Struct, frozen=True, tag="committed"):
     """Every record up to ``seq`` can be read from the recording.
 
     Attributes:
-        owes: Elements of some of them are still to be written; another message says when they are.
+        owes: Whether elements of some are still to be written; another message follows when they
+            are.
     """
 
     seq: int
@@ -38,25 +39,25 @@ class Committed(msgspec.Struct, frozen=True, tag="committed"):
 
 
 class Trouble(msgspec.Struct, frozen=True, tag="trouble"):
-    """What is wrong with the recording now, in a line; empty when it is mended."""
+    """A fault of the recording, in a line; empty when it is resolved."""
 
     text: str
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed"):
-    """The frameworks that are observed now, more than when the program said hello."""
+    """The frameworks observed now, more than at the program's hello."""
 
     frameworks: tuple[Framework, ...]
 
 
 class SessionUpdate(msgspec.Struct, frozen=True, tag="session"):
-    """The session's state. Whatever a stop refers to was committed before."""
+    """The session's state. Everything that a stop refers to was committed before."""
 
     info: SessionInfo
 
 
 class CommandTaken(msgspec.Struct, frozen=True, tag="command_taken"):
-    """The answer to `Do`; ``error`` is empty or says for a person why not, ``hint`` how to."""
+    """The answer to `Do`; ``error`` is empty or gives the user the reason, ``hint`` the remedy."""
 
     request: int
     error: str = ""
@@ -64,12 +65,12 @@ class CommandTaken(msgspec.Struct, frozen=True, tag="command_taken"):
 
 
 class LiveValue(msgspec.Struct, frozen=True, tag="live_value"):
-    """The answer to `ReadLive`: its elements, if it is still held.
+    """The answer to `ReadLive`: the elements of the value, if it is still held.
 
     Attributes:
-        spec: Of the whole array.
+        spec: The spec of the whole array.
         data: The elements, C order, little-endian: of the whole array, or of the window.
-        whole: Which of these.
+        whole: Whether ``data`` is the whole array.
     """
 
     request: int
@@ -94,19 +95,19 @@ FromDebuggee = (
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The debuggee was taken in."""
+    """The debuggee was accepted."""
 
     version: str
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """It was not; the reason names both versions or what else is wrong."""
+    """The debuggee was refused; the reason names both versions or another cause."""
 
     reason: str
 
 
 class Controllers(msgspec.Struct, frozen=True, tag="controllers"):
-    """How many browsers follow this run now."""
+    """The number of pages that follow this run now."""
 
     count: int
 
@@ -119,10 +120,11 @@ class Do(msgspec.Struct, frozen=True, tag="do"):
 
 
 class ReadLive(msgspec.Struct, frozen=True, tag="read_live"):
-    """Ask for a value that the stopped program still holds (not kept in the recording).
+    """A request for a value that the stopped program still holds (not kept in the recording).
 
     Attributes:
-        plane: The window that is wanted, of a large array only this is fetched; None for all of it.
+        plane: The requested window; of a large array, only this is fetched; None for the whole
+            array.
     """
 
     request: int

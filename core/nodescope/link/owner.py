@@ -1,10 +1,10 @@
 """The owner of the process at the other end of a local connection.
 
-A port of the loopback interface is open to every user of the machine. Linux lists its connections
-with the user who made each one.
+A port of the loopback interface is open to every user of the machine. Linux lists its connections,
+each with the user who made it.
 
-Invariant: an unknown owner is reported as unknown, never guessed; a connection that was already
-closed by its maker counts as nobody's, because the list shows 0 for it.
+Invariant: an unknown owner is reported as unknown, never guessed; a connection already closed by
+    its maker counts as unowned, because the list shows 0 for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAPPED: Final = "0000000000000000FFFF0000"  # an IPv4 address within an IPv6 on
 
 
 def can_tell() -> bool:
-    """Whether this system says who made a connection."""
+    """Whether this system reports who made a connection."""
     try:
         return bool(TABLES[0].read_bytes())
     except OSError:
@@ -30,11 +30,11 @@ def can_tell() -> bool:
 
 
 def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The user id of whoever connected from ``client`` to ``server``; None if it is not known.
+    """The user id of the process that connected from ``client`` to ``server``; None if unknown.
 
     Args:
-        client: IPv4 address and port of the end in question, as `socket.getpeername` gives it.
-        server: Those of our end.
+        client: IPv4 address and port of the other end, as from `socket.getpeername`.
+        server: Address and port of our end.
     """
     try:
         client_text, server_text = _written(*client), _written(*server)
@@ -49,7 +49,7 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
         for line in lines:
             if pattern in line:
                 fields = line.split()
-                # Without an inode it has no process any more.
+                # Without an inode, the socket has no process any more.
                 return int(fields[7]) if fields[9] != "0" else None
     return None
 
@@ -59,21 +59,23 @@ def is_this_users(connection: socket.socket) -> bool:
     try:
         return is_users(connection.getpeername(), connection.getsockname())
     except OSError:
-        return False  # it is gone already
+        return False  # the connection is already gone
 
 
 def is_users(client: tuple[str, int], server: tuple[str, int]) -> bool:
-    """As `is_this_users`, of a connection's two ends."""
+    """Like `is_this_users`, for the two ends of a connection."""
     owner = owner_of(client, server)
     return owner is not None and owner in (os.geteuid(), 0)
 
 
 def is_foreign(connection: socket.socket) -> bool:
-    """Whether it is known to be another user's: a token need not even be asked for."""
+    """Whether a connection is known to be another user's, so that its token need not be
+    requested.
+    """
     return can_tell() and not is_this_users(connection)
 
 
 def _written(host: str, port: int) -> str:
-    """As the kernel writes it: the address as a number of this machine's byte order."""
+    """An address in the kernel's notation: a number in this machine's byte order."""
     number = int.from_bytes(IPv4Address(host).packed, sys.byteorder)
     return f"{number:08X}:{port:04X}"

@@ -4,9 +4,9 @@ A server that was killed leaves its address behind, and whatever listens on that
 receive the token and could control the program. So neither side sends it: each answers a nonce with
 a digest that only the token can produce.
 
-A nonce contains the time when it was made, by the clock of the machine: a server accepts none that
-is older than itself. So answers overheard by an earlier listener on its port are useless, although
-the server cannot know which nonces were used then.
+A nonce contains the time when it was made, by the clock of the machine, and a server accepts none
+older than itself. So answers overheard by an earlier listener on its port are useless, although the
+server cannot know which nonces were used then.
 
 Invariant: an answer is useless to the other side, on another port, or a second time.
 """
@@ -25,12 +25,12 @@ _TIME: Final = 16
 
 
 def nonce() -> str:
-    """A number that is used once, and says when it was made."""
+    """A number used once, which contains the time when it was made."""
     return f"{time.monotonic_ns():0{_TIME}x}{secrets.token_hex(24)}"
 
 
 def made_ns(nonce: str) -> int:
-    """When a number was made, by `time.monotonic_ns`; -1 if it does not say."""
+    """The time when a nonce was made, by `time.monotonic_ns`; -1 if it contains none."""
     try:
         return int(nonce[:_TIME], 16)
     except ValueError:
@@ -38,12 +38,12 @@ def made_ns(nonce: str) -> int:
 
 
 def proof(token: str, side: Literal["program", "server"], port: int, nonce: str) -> str:
-    """What a side that knows the token makes of a nonce."""
+    """The digest that a side knowing the token makes of a nonce."""
     content = f"{side} {port} {nonce}".encode()
     return hmac.new(token.encode(), content, "sha256").hexdigest()
 
 
 def is_proof(digest: str, token: str, side: Literal["program", "server"], port: int, nonce: str
              ) -> bool:  # fmt: skip
-    """Whether it is; the time it takes says nothing."""
+    """Whether a digest is the right proof, compared in constant time."""
     return hmac.compare_digest(digest.encode(), proof(token, side, port, nonce).encode())

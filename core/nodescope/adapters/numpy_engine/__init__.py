@@ -1,6 +1,6 @@
 """The adapter of nodescope's own engine, which runs NumPy programs.
 
-The engine emits by itself (`engine/tracer.py`); this says what it can do.
+The engine emits events itself (`engine/tracer.py`); this module states its capabilities.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from nodescope.ir.capabilities import ENGINE, Capabilities
 
 
 class NumpyEngine:
-    """See `Adapter`."""
+    """The engine's `Adapter`."""
 
     name = "nodescope"
     module = "nodescope.engine"
 
     def missing(self) -> str:
-        """Nothing: it comes with nodescope."""
+        """Always ``""``: the engine comes with nodescope."""
         return ""
 
     def version(self) -> str:
-        """Of nodescope."""
+        """The version of nodescope."""
         return version("nodescope")
 
     def capabilities(self) -> Capabilities:
-        """Everything."""
+        """All capabilities."""
         return ENGINE
 
     def arrays(self) -> Mapping[type, ArrayOps]:
-        """NumPy's arrays are known anyway."""
+        """Empty: NumPy's arrays are known in any case."""
         return {}
 
     @contextlib.contextmanager
