@@ -1,7 +1,7 @@
 """The command line: ``nodescope COMMAND``; ``--help`` lists the commands.
 
 Invariant: an error in nodescope or in its arguments is one line on stderr and status 2, never a
-traceback of ours. The exit status of ``run`` is the program's.
+    traceback of nodescope. The exit status of ``run`` is the program's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command; return the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if not words:
         parser().print_help(sys.stderr)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not refused(error):
             raise
         return _fail(refused(error))
-    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line.
 
-    ``why run.nscope --step 2 loss`` and ``check run.nscope --strict`` mean what they would with the
-    options first: argparse gives up on the one, and takes the options of the other for a script's.
+    ``why run.nscope --step 2 loss`` and ``check run.nscope --strict`` mean the same as with the
+    options first: argparse gives up on the former, and takes the latter's options for a script's.
     """
     top = parser()
     options, unrecognized = top.parse_known_args(words)
@@ -96,10 +96,10 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
-    # Only this command's module is imported: a program waits for it, and for no other.
+    # Only this command's module is imported: the program waits for the import.
     module, function = _COMMANDS[name]
     collects = gc.isenabled()
-    gc.disable()  # of what is imported, all stays
+    gc.disable()  # everything imported stays in memory
     try:
         command: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"nodescope.cli.{module}"), function

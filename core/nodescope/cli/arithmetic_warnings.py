@@ -1,7 +1,7 @@
 """Arithmetic warnings of the program, attributed to the program's own lines.
 
-NumPy warns at the innermost Python line, which is the one of ours that calls an op's impl. There, a
-warning shown once per line would be shown once for the whole program.
+NumPy warns at the innermost Python line, which is nodescope's call of an op's impl. A warning shown
+once per line would then be shown once for the whole program.
 
 Invariant: costs nothing until a warning occurs. The program's warning filters are respected.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 @contextmanager
 def at_user_lines(is_ours: Callable[[str], bool]) -> Iterator[None]:
-    """Show warnings that arise within ours at the line of the program that led there."""
+    """Show warnings raised within nodescope at the line of the program that led there."""
     before = warnings.showwarning
     shown_keys: set[Any] = set()
 
@@ -53,7 +53,7 @@ def at_user_lines(is_ours: Callable[[str], bool]) -> Iterator[None]:
 
 
 def _action(text: str, category: type[Warning], frame: FrameType, lineno: int) -> str:
-    """What the filters say of a warning, as `warnings.warn_explicit` asks them."""
+    """The action of the filters for a warning, as in `warnings.warn_explicit`."""
     module = str(frame.f_globals.get("__name__", "<unknown>"))
     for action, message, kind, module_pattern, line in warnings.filters:
         if (
@@ -67,5 +67,7 @@ def _action(text: str, category: type[Warning], frame: FrameType, lineno: int) -
 
 
 def _matches(pattern: re.Pattern[str] | str, text: str) -> bool:
-    """Filters of the command line are plain text, those of programs are patterns."""
+    """Whether a filter matches: those of the command line are plain text, those of programs
+    patterns.
+    """
     return pattern == text if isinstance(pattern, str) else pattern.match(text) is not None

@@ -34,7 +34,7 @@ _MAGIC = b"SQLite format 3\0"
 
 
 def check(options: argparse.Namespace) -> int:
-    """Run and ask, or ask a recording; the exit status."""
+    """Run a program under watches, or evaluate them on a recording; return the exit status."""
     watches: list[Watch] = []
     for spec in options.watches:
         watches += parse_watches(spec) if spec.strip() != RECOMMENDED else ()
@@ -104,9 +104,9 @@ def _print(text: str, out: TextIO) -> None:
 
 
 def _is_recording(path: Path) -> bool:
-    """Whether a path is, or is meant to be, a recording; a damaged one is not a script."""
+    """Whether a path is, or is meant to be, a recording; a damaged recording is not a script."""
     if path.suffix == ".nscope" and path.exists():
-        return True  # and what is no plain file is refused there
+        return True  # other kinds of files are refused there
     if not path.is_file():
         if path.suffix == ".nscope":
             raise RecordingError(f"no recording {str(path)!r}")
@@ -115,7 +115,7 @@ def _is_recording(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
-        return False  # `load` says what is wrong with a script
+        return False  # `load` reports what is wrong with a script
 
 
 def _telling(node: Node) -> bool:
@@ -134,7 +134,7 @@ def _status(report: CheckReport, ending: Ending | None, *, strict: bool) -> int:
 def _write(path: Path, content: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, flags, 0o666)  # a pipe that nobody reads is an error at once
+        descriptor = os.open(path, flags, 0o666)  # a pipe without a reader fails at once
         os.set_blocking(descriptor, True)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -1,6 +1,6 @@
 """Reports of `nodescope check` as text, JSON and JUnit XML.
 
-Invariant: functions of the report alone. The XML is well-formed whatever names contain.
+Invariant: the texts depend on the report alone. The XML is well-formed whatever names contain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodescope.record.rows import Dropped
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
 _SIGNS: Final = {"clean": "ok", "hit": "HIT", "unasked": "-", "failed": "FAILED"}
-# Rules whose findings `nodescope why` explains best.
+# Rules whose findings are best explained by `nodescope why`.
 _BIRTHS: Final = (
     "operator_overflow",
     "tensor_overflow",
@@ -29,12 +29,12 @@ _BIRTHS: Final = (
     "nan",
     "inf",
 )
-# What XML 1.0 cannot hold, escaped or not.
+# Characters that XML 1.0 cannot hold, escaped or not.
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def words(report: CheckReport, home: Path | None = None) -> str:
-    """The report for a person; files below ``home`` are named from there."""
+    """The report as text for people; paths below ``home`` are relative to it."""
     hits = report.having("hit")
     steps = f"{report.steps} step{'s'[: report.steps != 1]}"
     ended = "" if report.status is None else f" ended with status {report.status},"
@@ -87,7 +87,7 @@ def _lines(verdict: WatchVerdict, width: int) -> list[str]:
         return [f"{head}: {verdict.caveat}"]
     count = verdict.hits
     lines = [head if not count else f"{head}: {count:,} hit{'s'[: count != 1]}"]
-    # The first of each value: what lasts is found in every step.
+    # The first finding of each value: a lasting fault appears in every step.
     firsts = list(
         {(finding.node, finding.port): finding for finding in reversed(verdict.found)}.values()
     )
@@ -107,13 +107,13 @@ def _shell(text: str) -> str:
 
 
 def json_text(report: CheckReport) -> bytes:
-    """The report for a program. A number that is not finite is null."""
+    """The report as JSON. A number that is not finite is null."""
     document = {"version": _VERSION, **msgspec.to_builtins(report)}
     return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
 
 
 def junit_text(report: CheckReport) -> bytes:
-    """The report for a CI server: one test case per watch; one more if the program failed."""
+    """The report as JUnit XML: one test case per watch, and one more if the program failed."""
     crashed = bool(report.status)
     root = ET.Element("testsuites")
     suite = ET.SubElement(root, "testsuite", {

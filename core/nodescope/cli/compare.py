@@ -3,9 +3,9 @@
 The program is recorded twice, one run after the other, each in its own process: with the same
 arguments, environment, hash seed and seeds, once eager and once with its compiled functions as
 graphs. Before that, both forms are timed unobserved, in short alternating runs, and the times are
-stored in the recording of the compiled run. While that is made, each compiled call is checked
-beside its trace. The verdict is printed; both recordings are then served, and the page opens on the
-first difference.
+stored in the recording of the compiled run. During that run, each compiled call is checked against
+its trace. The verdict is printed; both recordings are then served, and the page opens at the first
+difference.
 
 Invariant: only recorded data is compared; a program without compiled functions gets one line that
 says so.
@@ -41,11 +41,11 @@ from nodescope.telling import say
 
 SIDES = ("eager", "compiled")
 PAIRS: Final = 3
-"""Runs of each side, unobserved, that are timed."""
+"""The number of timed, unobserved runs of each side."""
 
 CALLS: Final = 300
 SECONDS: Final = 12.0
-"""After so many calls of each function, or so long, such a run is cut off."""
+"""Such a run is cut off after this many calls of each function, or this long."""
 
 _INTERRUPTED = 130
 
@@ -75,7 +75,7 @@ def _write(path: Path, verdict: Verdict) -> None:
 
 
 def _given(options: argparse.Namespace) -> tuple[Path, Path]:
-    """Two recordings, the eager one first."""
+    """The two given recordings, the eager one first."""
     if len(options.args) != 1:
         raise UsageError(
             "two recordings are needed",
@@ -95,7 +95,7 @@ def _given(options: argparse.Namespace) -> tuple[Path, Path]:
 
 
 def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
-    """Run the program on both sides; the recordings."""
+    """Run the program on both sides; return the recordings."""
     script: Path = options.what
     if not script.is_file():
         raise UsageError(f"no script or recording {str(script)!r}")
@@ -127,7 +127,7 @@ def _path(options: argparse.Namespace, script: Path, side: str) -> Path:
 
 
 def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
-    """Time both forms unobserved, in turns; None, said in a line, if that came to nothing."""
+    """Time both forms unobserved, in turns; None, with a message, if that fails."""
     say(
         f"timing {script.name} unobserved: {2 * PAIRS} runs, eager and compiled in turns, each cut "
         f"off after {CALLS} calls or {SECONDS:g} s, without output (--no-timing leaves them out); "
@@ -150,7 +150,7 @@ def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
                     say(f"not timed: the {side} run ended with status {status}")
                     return None
                 if not timed.calls and not timed.cut:
-                    return None  # no compiled function is called: the recorded run says so
+                    return None  # no compiled function is called: the recorded run reports it
                 measured[side].append(timed.calls)
                 cuts += [timed.cut] if timed.cut else []
     functions = timings(measured[SIDES[0]], measured[SIDES[1]])
@@ -160,7 +160,7 @@ def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
 
 
 def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:
-    """Run a child to its end; its status."""
+    """Run a child to its end; return its status."""
     environment = {"PYTHONHASHSEED": "0", **os.environ, VARIABLE: side}
     streams: dict[str, Any] = {}
     if quiet:
@@ -174,7 +174,7 @@ def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:
         try:
             return child.wait()
         except KeyboardInterrupt:
-            # The terminal has told the child as well; it ends its recording first.
+            # The terminal has signalled the child as well; it completes its recording first.
             if child.poll() is None:
                 child.send_signal(signal.SIGINT)
 
@@ -206,7 +206,7 @@ def _check(path: Path, name: str, status: int) -> None:
 
 
 def _was_called(path: Path) -> bool:
-    """Whether a compiled function ran, or one that could not be compiled."""
+    """Whether a compiled function ran, or a function that could not be compiled."""
     with Recording.open(path) as recording:
         return bool(functions(recording)) or cross_checked(recording) is not None
 

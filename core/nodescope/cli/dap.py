@@ -30,9 +30,9 @@ from nodescope.telling import say
 
 
 def dap(options: argparse.Namespace) -> int:
-    """Serve editors; the exit status."""
+    """Serve editors; return the exit status."""
     if options.port is None and options.socket is None:
-        # What anything else prints must not get between the messages.
+        # Other output must not get between the messages.
         writer = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         DebugAdapter(Channel(sys.stdin.buffer, writer)).serve()
@@ -73,7 +73,7 @@ def _on_port(port: int) -> socket.socket:
 def _on_file(path: Path) -> socket.socket:
     """A Unix socket that only this user can connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)  # it is never open to others, not even for a moment
+    mask = os.umask(0o177)  # it is never open to other users, not even for a moment
     try:
         _remove_stale(path)
         listener.bind(str(path))
@@ -102,7 +102,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def reached(observed: api.Run, address: tuple[str, int, str, bool]) -> Debuggee:
-    """The debuggee of a run, connected with its adapter, which has configured everything."""
+    """The debuggee of a run, connected to its adapter, which has configured everything."""
     host, port, token, ends = address
     controller = observed.controller()
     debuggee = Debuggee(controller, ends=ends, console=console_of(controller))
@@ -111,15 +111,17 @@ def reached(observed: api.Run, address: tuple[str, int, str, bool]) -> Debuggee:
 
 
 def let_in(observed: api.Run) -> EditorListener:
-    """Let editors come to a run, one after another."""
+    """Let editors attach to a run, one after another."""
     controller = observed.controller(attend=False)
     return EditorListener(controller, observed.info.name, console_of(controller))
 
 
 def console_of(controller: Controller) -> Callable[[str], str | None]:
-    """The terminal debugger's commands, for an editor's console: a line in, what it says out.
+    """The terminal debugger's commands for an editor's console: a function from a line to its
+    output.
 
-    None for what is no command. What is both, such as ``step`` or ``step * 2``, is the expression.
+    The function returns None for a line that is not a command. A line that could be both, such as
+    ``step`` or ``step * 2``, is an expression.
     """
     output: list[str] = []
     console = Console(controller, output.append)
@@ -137,7 +139,7 @@ def console_of(controller: Controller) -> Callable[[str], str | None]:
 
 
 def lasting_streams() -> None:
-    """Let standard streams outlive who reads them: a program runs on when its adapter is killed."""
+    """Let standard streams outlive their reader: a program continues when its adapter is killed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         stream.flush()

@@ -10,7 +10,7 @@ from nodescope.cli.run import run
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run the training program of the source tree, or tell how to get it."""
+    """Run the training program of the source tree, or print how to get it."""
     sample = Path(__file__).resolve().parents[3] / "samples" / "digits_mlp.py"
     if sample.is_file():
         return run(parser().parse_args(["run", str(sample)]))

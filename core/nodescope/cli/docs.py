@@ -1,4 +1,4 @@
-"""``nodescope docs``: the guides, which come with the package, printed as they are written."""
+"""``nodescope docs``: the guides that come with the package, printed as written."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nodescope.registry import did_you_mean
 from nodescope.telling import show
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
-# In the wheel; in the source tree.
+# In the wheel, and in the source tree.
 _PLACES: Final = (_PACKAGE / "_docs", _PACKAGE.parents[1] / "docs")
 
 
 def docs(options: argparse.Namespace) -> int:
-    """Print the guide that is named, or the list of all."""
+    """Print the named guide, or the list of all guides."""
     guides = {path.stem: path for place in _PLACES for path in sorted(place.glob("*.md"))}
     if not guides:
         raise UsageError("the guides are not installed; reinstall nodescope")

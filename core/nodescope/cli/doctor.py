@@ -23,7 +23,7 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chro
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Show what is installed; status 1 if something that is needed is missing."""
+    """Show what is installed; the status is 1 if something required is missing."""
     rows = [("nodescope", api.version()), ("python", platform.python_version())]
     complete = True
     for name in PACKAGES:
@@ -54,7 +54,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _adapters() -> list[tuple[str, str]]:
-    """Which libraries can be observed, and which not, and why."""
+    """The libraries that can be observed, and for the others the reason why not."""
     faults: list[str] = []
     rows = [
         (

@@ -1,4 +1,4 @@
-"""The grammar of the command line, as a table: commands, their options, what these may be.
+"""The grammar of the command line, as a table: commands, their options and the values allowed.
 
 Invariant: data and plain functions; importing it loads no engine.
 """
@@ -37,7 +37,7 @@ class Option(NamedTuple):
     """An option or argument of a command.
 
     Attributes:
-        names: As written; one without a dash is an argument.
+        names: The names as written; a name without a dash is an argument.
         settings: As `argparse.ArgumentParser.add_argument` takes them.
     """
 
@@ -52,7 +52,7 @@ class OneOf(NamedTuple):
 
 
 class CliCommand(NamedTuple):
-    """A command: its name, what the list of commands says of it, and its options in order."""
+    """A command: its name, its description in the list of commands, and its options in order."""
 
     name: str
     help: str
@@ -60,18 +60,18 @@ class CliCommand(NamedTuple):
 
 
 def option(*names: str, **settings: Any) -> Option:
-    """An option by its names and what argparse is told of it."""
+    """An option from its names and its argparse settings."""
     return Option(names, settings)
 
 
-# What options may be
+# Option values
 
 
 def path(text: str) -> Path:
-    """A path that the system can look at; whether there is something is another question.
+    """A path that the system can look up; the file may not exist.
 
     Raises:
-        argparse.ArgumentTypeError: It cannot.
+        argparse.ArgumentTypeError: The system refuses the path.
     """
     try:
         os.lstat(text)
@@ -122,14 +122,14 @@ def port(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """A whole number from 0 up."""
+    """A nonnegative integer."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer, 0 or more")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A time in seconds, more than 0."""
+    """A positive time in seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -140,7 +140,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes: ``"4096"``, ``"256M"``, ``"1.5G"``."""
+    """A size in bytes: ``"4096"``, ``"256M"``, ``"1.5G"``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 256M or 2G")
@@ -231,7 +231,7 @@ _RUN: Final = (
     ),
     option("--no-color", action="store_true", help="with --cli: no colours"),
     option("--editor", action="store_true", help="let editors attach with nodescope dap; no page"),
-    option("--dap", action="store_true", help=argparse.SUPPRESS),  # given by nodescope dap
+    option("--dap", action="store_true", help=argparse.SUPPRESS),  # passed by nodescope dap
     option("--exit", action="store_true", help="exit when the program ends, with its status"),
     *SERVING,
     option("script", type=path, help="the Python script"),
@@ -427,15 +427,17 @@ def parser() -> argparse.ArgumentParser:
                 continue
             action = parser.add_argument(*entry.names, **entry.settings)
             if action.nargs == argparse.REMAINDER:
-                action.required = False  # is not named as missing
+                action.required = False  # must not be reported as missing
     return top
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong without steering the terminal: it repeats what was given."""
+    """A parser whose messages escape terminal control sequences in the arguments that they
+    repeat.
+    """
 
     def error(self, message: str) -> NoReturn:
-        """Tell, and leave with status 2."""
+        """Print the error, and exit with status 2."""
         self.print_usage(sys.stderr)
         show(f"{self.prog}: error: {message}", sys.stderr)
         sys.exit(2)

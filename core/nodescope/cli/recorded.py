@@ -29,7 +29,7 @@ SEED = 0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run and record; the exit status."""
+    """Run and record; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     code = load(script)
     if isinstance(code, Ending):
         return code.status
-    # A program that does not seed these itself has the same numbers in both runs all the same.
+    # A program that does not seed these itself still draws the same numbers in both runs.
     random.seed(SEED)
     np.random.seed(SEED)
     check = CrossCheck()
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _add(checked: CrossChecked, observed: api.Run) -> None:
-    if checked.functions:  # the eager run has none
+    if checked.functions:  # the eager run has no compiled functions
         observed.recorder.add(checked)
 
 

@@ -38,11 +38,11 @@ from nodescope.telling import last_line, say
 if TYPE_CHECKING:
     from nodescope.cli.terminal_lines import Lines
 
-# The end of a program is not held up for larger recordings.
+# The end of a program is not delayed for larger recordings.
 _SUMMED_BYTES: Final = 256 << 20
 
-# A server that nobody waits for leaves the processors to the program at first: what is over by then
-# needs none.
+# While nobody waits for the server, it leaves the processors to the program at first: a short
+# program needs no server.
 _ALONE_S: Final = 0.25
 
 End = Callable[[int], None]
@@ -50,7 +50,7 @@ End = Callable[[int], None]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the script; its exit status."""
+    """Run the script; return its exit status."""
     breakpoints = tuple(map(_breakpoint, options.breaks))
     watches = tuple(watches_of(options.watches))
     if options.commands is not None and not options.cli:
@@ -87,20 +87,21 @@ def run(options: argparse.Namespace) -> int:
     return _with_page(observed, code, options)
 
 
-# What only some runs need is imported where it is needed: a program waits for none of it.
+# Modules needed by some runs only are imported where they are needed: the program waits for
+# imports.
 
 
 def _breakpoint(spec: str) -> Breakpoint:
     try:
         return parse_breakpoint(spec)
-    except ConditionError as error:  # of several breakpoints, it does not say which
+    except ConditionError as error:  # with several breakpoints, the error does not say which
         raise ConditionError(
             f"{spec!r}: {error.message}", column=error.column, hint=error.hint
         ) from None
 
 
 def _adapter() -> tuple[str, int, str, bool] | None:
-    """Where the debug adapter that started this process waits, if one did."""
+    """The address of the debug adapter that started this process, if one did."""
     from nodescope.cli.dap import lasting_streams
     from nodescope.dap.debuggee import address
 
@@ -117,11 +118,11 @@ def _lines(options: argparse.Namespace) -> tuple[Lines, TextIO]:
 
 
 def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -> int:
-    """Run the script with a server, if that can be; its exit status."""
+    """Run the script with a server, if possible; return its exit status."""
     server, starting = None, None
     try:
         if options.no_stop_on_entry and not options.breaks and not options.watches:
-            starting = Starting(observed, options)  # nothing in the program waits for a page
+            starting = Starting(observed, options)  # the program does not wait for the page
         else:
             server = _serve(observed, options)
         observed.start()
@@ -130,9 +131,9 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         )
         if is_child(observed):
             return ending.status
-        observed.end(ending.status, ending.error)  # what a server takes to start is not its time
+        observed.end(ending.status, ending.error)  # the server's start does not count as the program's time
         if starting is not None:
-            # Whoever leaves at once does not wait for a page that nobody has opened.
+            # A program that ends at once does not wait for a page that nobody has opened.
             leaves = options.exit or ending.status == INTERRUPTED
             server = starting.leave() if leaves and not starting.there else starting.wait()
     except BaseException as error:
@@ -152,7 +153,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         if server is not None and not options.exit and ending.status != INTERRUPTED:
             _stay(server, ending.status)
     except KeyboardInterrupt:
-        pass  # that is how one leaves; the status is still the program's
+        pass  # Ctrl-C is how the user leaves; the status is still the program's
     finally:
         if server is not None:
             server.stop()
@@ -161,7 +162,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
 
 
 def _tell_outcome(observed: api.Run) -> None:
-    """How it ended, in a line, if anything was seen of it."""
+    """Print one line on how the run ended, if anything was observed."""
     path = Path(observed.info.recording)
     if observed.advice is not None or observed.recorder.fault:
         return
@@ -170,21 +171,21 @@ def _tell_outcome(observed: api.Run) -> None:
             with Recording.open(path, whole=False) as recording:
                 say(last_words(recording))
     except (OSError, NodescopeError):
-        pass  # the page says what is wrong with it
+        pass  # the page shows what is wrong with the recording
 
 
 def _tell_recording(observed: api.Run) -> None:
-    """The last line, whatever way the program went: where its recording is."""
+    """Print the last line, however the program ended: the path of its recording."""
     path = observed.info.recording
     if os.path.isfile(path) and not observed.recorder.fault:
         say(f"recorded in {path}; 'nodescope open {shlex.quote(path)}' opens it again")
 
 
 def kept_by(level: Level | None, limit: float | None) -> dict[str, Any]:
-    """The options of `api.Run` about what is kept, by ``--level`` and ``--max-slowdown``.
+    """The options of `api.Run` for what is kept, from ``--level`` and ``--max-slowdown``.
 
-    Without a level, statistics of all and the newest steps whole, so that the limit can be kept;
-    without a limit either, every element, unless nothing at all was asked for.
+    Without a level: statistics of everything and the newest steps whole, so that the limit can be
+    kept. With the limit switched off: every element, unless neither was given.
     """
     explicit = level is not None or limit is not None
     if not explicit:
@@ -200,10 +201,10 @@ def kept_by(level: Level | None, limit: float | None) -> dict[str, Any]:
 
 
 def watches_of(texts: Iterable[str]) -> Iterator[str]:
-    """The watches of the command line, each as it is written; ``recommended`` stays a word.
+    """The watches of the command line as written; ``recommended`` is kept as a word.
 
     Raises:
-        WatchError: One makes no sense.
+        WatchError: A watch is invalid.
     """
     for text in texts:
         if text.strip() == RECOMMENDED:
@@ -230,7 +231,7 @@ def _in_editor(observed: api.Run, address: tuple[str, int, str, bool]) -> End:
 
 
 def _let_in(observed: api.Run, options: argparse.Namespace) -> End:
-    """Editors may come and go."""
+    """Let editors attach and leave."""
     from nodescope.cli.dap import let_in
 
     door = let_in(observed)
@@ -242,7 +243,7 @@ def _let_in(observed: api.Run, options: argparse.Namespace) -> End:
 def _under(
     begin: Callable[[], End], observed: api.Run, code: CodeType, options: argparse.Namespace
 ) -> int:
-    """Run the script under a debugger without a page, which begins before it."""
+    """Run the script under a debugger without a page, started before the script."""
     status, error, end = 1, "", None
     try:
         end = begin()
@@ -259,7 +260,7 @@ def _under(
                 observed.finish(status, error)
                 _tell_advice(observed)
                 _tell_outcome(observed)
-            finally:  # Ctrl-C may cut the writing short
+            finally:  # Ctrl-C may interrupt the writing
                 if end is not None:
                     end(status)
                 _tell_recording(observed)
@@ -285,11 +286,11 @@ def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
 
 
 class Starting:
-    """A server that starts while the program runs already."""
+    """A server that starts while the program is already running."""
 
     def __init__(self, observed: api.Run, options: argparse.Namespace) -> None:
         self._observed, self._browser = observed, not options.no_browser
-        self._stream = sys.stderr  # the program may put another one there
+        self._stream = sys.stderr  # the program may replace it
         self._server = Server(options.port, later=True)
         self.there = self._left = False
         """Whether the server can be reached."""
@@ -302,14 +303,14 @@ class Starting:
             self._left = True
 
     def wait(self) -> Server | None:
-        """The server, once its address was told; None if it does not start."""
+        """The server, once its address has been printed; None if it does not start."""
         if not self._left:
             self._begin.set()
             self._thread.join()
         return self._server if self.there else None
 
     def leave(self) -> Server:
-        """The server in whatever state, to be stopped; nothing is told of it any more."""
+        """The server in whatever state, to be stopped; nothing more is printed about it."""
         self._left = True
         self._begin.set()
         return self._server
@@ -331,7 +332,7 @@ class Starting:
                 server.stop()
                 _without_page(self._observed, error.message)
         except Exception as error:
-            # Such as: the program has closed all files that it found open, ours among them.
+            # For instance, the program has closed all open files, including nodescope's.
             if not self._left and not self.there:
                 server.stop()
                 _without_page(self._observed, f"the server cannot be reached: {error}")
@@ -339,7 +340,7 @@ class Starting:
 
 def _without_page(observed: api.Run, reason: str) -> None:
     if observed.gate is not None:
-        # Nobody can come, so nothing waits for anybody. The program may have ended meanwhile.
+        # Nobody can connect, so nothing waits. The program may have ended in the meantime.
         with contextlib.suppress(UsageError):
             observed.gate.command(Detach())
     recording = observed.info.recording
@@ -347,13 +348,13 @@ def _without_page(observed: api.Run, reason: str) -> None:
 
 
 def _tell_advice(observed: api.Run) -> None:
-    """Say what to do about a program of which nothing was seen."""
+    """Print what to do about a program in which nothing was observed."""
     for line in lines_of_advice(observed.advice) if observed.advice is not None else ():
         say(line)
 
 
 def _stay(server: Server, status: int) -> None:
-    # The program may have left a handler of its own.
+    # The program may have left its own handler installed.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     say(f"The program ended with status {status}. The page stays open; Ctrl-C ends nodescope.")
     server.wait()

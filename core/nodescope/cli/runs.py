@@ -23,7 +23,7 @@ _HEAD: Final = ("STARTED", "PROGRAM", "RUN TIME", "STEPS", "OUTCOME", "SIZE", "R
 
 
 def runs(options: argparse.Namespace) -> int:
-    """Print the table, the latest first; the exit status."""
+    """Print the table, latest first; return the exit status."""
     folder = Path.cwd()
     paths = dict.fromkeys(recordings_of(folder))
     if options.all:
@@ -35,7 +35,7 @@ def runs(options: argparse.Namespace) -> int:
             glances = list(zip(chosen, pool.map(glance, chosen), strict=True))
     except RuntimeError:  # the system refuses another thread
         glances = [(path, glance(path)) for path in chosen]
-    # A run that took long was written after those that began later.
+    # A long run is written later than runs that began after it.
     glances.sort(key=lambda run: run[1].started_unix_ns or run[1].changed_unix_ns, reverse=True)
     rows = [_row(path, run, folder) for path, run in glances]
     if not rows:
@@ -85,7 +85,9 @@ def _row(path: Path, run: Glance, folder: Path) -> tuple[str, ...]:
 
 
 def outcome_word(run: Glance) -> str:
-    """How it ended: ``finished``, ``ValueError``, ``status 3``, ``finished, NaN since step 4``."""
+    """How a run ended: ``finished``, ``ValueError``, ``status 3``, ``finished, NaN since step
+    4``.
+    """
     word: str = run.outcome
     if run.outcome == "failed":
         kind = run.error.partition(":")[0]
@@ -96,7 +98,7 @@ def outcome_word(run: Glance) -> str:
 
 def _duration(ns: int) -> str:
     seconds = ns / 1e9
-    if seconds >= 59.995:  # what would be rounded up to the next unit has that unit
+    if seconds >= 59.995:  # a value that would be rounded up to the next unit is shown in that unit
         seconds = max(seconds, 60.0)
         return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
     return f"{seconds:.2f} s" if seconds >= 0.9995 else f"{seconds * 1e3:.0f} ms"
@@ -111,5 +113,5 @@ def _size(nbytes: float) -> str:
 
 
 def _in_a_cell(text: str) -> str:
-    """As it is shown, without line breaks and tabs, which would begin another row or column."""
+    """Text for a cell, without line breaks and tabs, which would begin another row or column."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -27,7 +27,7 @@ from nodescope.telling import last_line, printable
 MAX_LINE: Final = 10_000
 INTERRUPTED: Final = 130
 
-# What Python can make an exit status of; anything else is -1.
+# What Python can turn into an exit status; anything else is -1.
 _MOST_BYTES: Final = 64 << 20
 _LONG: Final = range(-(1 << 63), 1 << 63)
 
@@ -40,15 +40,15 @@ class Ending(NamedTuple):
 
 
 def is_child(observed: api.Run) -> bool:
-    """Whether this is a forked child of the program: run, page and server are its parent's."""
+    """Whether this is a forked child of the program: run, page and server belong to its parent."""
     return os.getpid() != observed.info.pid
 
 
 def load(path: Path) -> types.CodeType | Ending:
-    """Compile a script; a syntax error is shown as Python shows it, and is an ending.
+    """Compile a script; a syntax error is shown as by Python, and is an ending.
 
     Raises:
-        UsageError: There is no such script.
+        UsageError: The script does not exist.
     """
     if path.suffix == ".nscope" and path.is_file():
         raise UsageError(f"{str(path)!r} is a recording", hint=f"nodescope open {path}")
@@ -63,7 +63,7 @@ def load(path: Path) -> types.CodeType | Ending:
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
     try:
-        # The whole path, as Python has it: the script may change the folder.
+        # The whole path, as in Python: the script may change the folder.
         return compile(source, str(path.absolute()), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         traceback.print_exception(error.with_traceback(None))
@@ -80,11 +80,11 @@ def run_script(
     """Run the script in this thread as ``__main__``.
 
     Args:
-        code: What `load` gave.
-        path: The script, as it was written on the command line.
+        code: The result of `load`.
+        path: The script, as written on the command line.
         args: Its arguments.
-        log: Takes ``("stdout" or "stderr", line)`` for each line that it writes.
-        raised: Called with an exception that ends it, before that is shown.
+        log: Takes ``("stdout" or "stderr", line)`` for each line that the script writes.
+        raised: Called with an exception that ends the script, before it is shown.
     """
     module = types.ModuleType("__main__")
     file = str(path.absolute())
@@ -111,7 +111,7 @@ def run_script(
             tee.finish()
         return ending
     finally:
-        # A stream that the program put there is what its exit functions and threads write to.
+        # Exit functions and threads write to a stream that the program installed there.
         if getattr(sys, "stdout", None) is out:
             sys.stdout = streams[0]
         if getattr(sys, "stderr", None) is err:
@@ -128,7 +128,7 @@ def _guarded(
         return _exit(error.code)
     except BaseException as error:
         failed = error
-    # From here on no exception is being handled, as where Python calls `sys.excepthook`.
+    # From here on no exception is being handled, as when Python calls `sys.excepthook`.
     interrupted = isinstance(failed, KeyboardInterrupt)
     if not interrupted:
         raised(failed)
@@ -153,7 +153,7 @@ def _exit(code: object) -> Ending:
 
 
 def show(error: BaseException) -> None:
-    """Print a traceback without frames of ours, or give it to the program's own excepthook."""
+    """Print a traceback without nodescope's frames, or pass it to the program's own excepthook."""
     if not hasattr(sys, "excepthook"):
         _write("sys.excepthook is missing\n")
     elif sys.excepthook is not sys.__excepthook__:
@@ -177,7 +177,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _write(text: str, instead: TextIO | None = None) -> None:
-    """To the program's standard error, whatever has become of it; if it has none, elsewhere."""
+    """Write to the program's standard error, or elsewhere if it has none any more."""
     stream = getattr(sys, "stderr", None) or instead
     try:
         if stream is not None:
@@ -191,10 +191,10 @@ def _strip(printed: traceback.TracebackException) -> None:
         frame
         for before, frame in zip((None, *printed.stack), printed.stack, strict=False)
         if not is_ours(frame.filename)
-        # A program that stands is interrupted while it waits, which is our doing.
+        # A stopped program is interrupted while it waits, which is nodescope's doing.
         and not (before and is_ours(before.filename) and frame.filename == threading.__file__)
     ]
-    # A cause that lies within us entirely is told by the error that we raised from it.
+    # A cause entirely within nodescope is covered by the error that was raised from it.
     for name in ("__cause__", "__context__"):
         inner: traceback.TracebackException | None = getattr(printed, name)
         if inner is not None:
@@ -207,9 +207,9 @@ def _strip(printed: traceback.TracebackException) -> None:
 
 
 class Tee:
-    """A text stream that writes through, and hands on each line.
+    """A text stream that writes through, and passes on each line.
 
-    Everything else, such as ``isatty`` and ``buffer``, is the stream's own.
+    Everything else, such as ``isatty`` and ``buffer``, belongs to the stream.
     """
 
     def __init__(self, stream: TextIO, take: Callable[[str], None]) -> None:
@@ -218,9 +218,9 @@ class Tee:
         self._rest = ""
 
     def write(self, text: str) -> int:
-        """Write, then hand on the lines that are complete."""
+        """Write, then pass on the complete lines."""
         count = self._stream.write(text)
-        text = str.__str__(text)  # a class of strings may add and split otherwise
+        text = str.__str__(text)  # a subclass of str may add and split differently
         self._rest += text
         if "\n" in text or len(self._rest) > MAX_LINE:
             *lines, self._rest = self._rest.split("\n")
@@ -231,12 +231,12 @@ class Tee:
         return count
 
     def writelines(self, lines: Any) -> None:
-        """Write each of them."""
+        """Write each of the lines."""
         for line in lines:
             self.write(line)
 
     def finish(self) -> None:
-        """Flush, and hand on the line that has no end."""
+        """Flush, and pass on the unfinished line."""
         try:
             self._stream.flush()
         except (OSError, ValueError):
@@ -246,14 +246,14 @@ class Tee:
             self._hand_on(unfinished)
 
     def _hand_on(self, line: str) -> None:
-        # A progress bar overwrites its line: what is seen last is what counts.
+        # A progress bar overwrites its line: the last text shown counts.
         line = line.rstrip("\r").rpartition("\r")[2]
         self._take(line if len(line) <= MAX_LINE else line[:MAX_LINE] + "…")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    # What Python looks up in the class, not in the object.
+    # Special methods, which Python looks up in the class.
 
     def __enter__(self) -> Tee:
         self._stream.__enter__()

@@ -1,8 +1,8 @@
 """The server as a child process of a command.
 
-Invariant: its token is passed in its environment only. It ends when its parent ends, however that
-happens, and Ctrl-C in the terminal reaches the parent alone. If it dies, it is restarted on the
-same port, until it is told to end; nothing waits for that.
+Invariant: its token is passed in its environment only. The server ends when its parent ends,
+    however that happens, and Ctrl-C in the terminal reaches the parent alone. If the server dies,
+    it is restarted on the same port, until it is told to end; nothing waits for that.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from nodescope.link.owner import can_tell
 from nodescope.processes import own_command, own_environment, refused
 from nodescope.telling import say, show
 
-# A busy machine takes its time to load a web server.
+# A busy machine needs its time to load a web server.
 START_S: Final = 60.0
-# It ends by itself within about two seconds, and tells the pages so; a hanging one is killed.
+# It ends by itself within about two seconds, and notifies the pages; a hanging one is killed.
 _END_S: Final = 4.0
 _LAST_WORDS: Final = 8192
-# One that dies more often has a reason to, which another start does not remove.
+# A server that dies more often has a reason that another start does not remove.
 RESTARTS: Final = 3
 RESTARTS_WITHIN_S: Final = 60.0
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The line that the server prints once it can be reached."""
+    """The line that the server prints once it is reachable."""
 
     url: str
     personal: str
@@ -55,13 +55,13 @@ class Server:
     """A server of this command.
 
     Args:
-        port: Where it listens, or the next free one.
+        port: The port to listen on, or the next free one.
         recordings: Files to open.
-        waits: Programs find it by themselves, for `ns.attach()`.
-        later: Do not start it yet; `reach` does, from any thread.
+        waits: Whether programs can find it by themselves, for `ns.attach()`.
+        later: Whether not to start it yet; `reach` does, from any thread.
 
     Raises:
-        LinkError: It does not start.
+        LinkError: The server does not start.
     """
 
     def __init__(
@@ -87,21 +87,21 @@ class Server:
             self.reach()
 
     def reach(self) -> None:
-        """Start it, and wait until it can be reached.
+        """Start the server if necessary, and wait until it is reachable.
 
         Raises:
-            LinkError: It does not start.
+            LinkError: The server does not start.
         """
         self._start(self._port)
 
     def _start(self, port: int, listener: socket.socket | None = None) -> None:
-        """Start the process, which listens at a port or by a socket that does already.
+        """Start the process, which listens on a port or on a socket that already does.
 
         Raises:
-            LinkError: It does not start.
+            LinkError: The server does not start.
         """
-        # What it says while it starts is shown, or becomes our one line; later it has no stderr
-        # that could write into the program's own.
+        # Its output while starting is shown, or becomes a one-line message; later it has no stderr
+        # that could write into the program's.
         self._overdue = False
         listens = ["--port", str(port)]
         if listener is not None:
@@ -138,7 +138,7 @@ class Server:
         self.address = Address(ready.link, self._token)
 
     def keep(self) -> None:
-        """From now on, start it again if it dies without having been told to end."""
+        """From now on, restart the server if it dies without having been told to end."""
         self._kept = threading.Thread(target=self._keep, name="nodescope-server", daemon=True)
         try:
             self._kept.start()
@@ -146,7 +146,7 @@ class Server:
             self._kept = None
 
     def reopen(self, recording: Path) -> None:
-        """Open a recording when it is started again: its program is no longer there to tell."""
+        """Open a recording at each restart: its program is no longer there to announce it."""
         self._recordings = (*self._recordings, recording)
 
     def _keep(self) -> None:
@@ -176,26 +176,26 @@ class Server:
                     say(f"the server {_ended(status)} and was restarted; open {self.url}")
 
     def _start_again(self) -> None:
-        """Start it at the port that it had.
+        """Start the server on its previous port.
 
         Raises:
-            OSError: Somebody else has the port.
-            LinkError: It does not start.
+            OSError: The port is taken.
+            LinkError: The server does not start.
         """
         port = urlsplit(self.address.link).port or 0
         opened = None
         while opened != self._recordings and not self._ending:
             if opened is not None:
-                self._end()  # the program ended meanwhile, and could not tell it of its run
+                self._end()  # the program has ended since, and could not announce its run
             opened = self._recordings
-            # At once, so that nobody else takes the port, to whom browsers would send the cookie;
-            # and whoever connects waits instead of being refused.
+            # At once, so that nobody else takes the port and receives the browsers' cookie, and so
+            # that connections wait instead of being refused.
             with listening(port) as listener:
                 self._start(port, listener)
 
     def _ready(self) -> Ready:
         assert self.process.stdout is not None
-        # A server that hangs is ended, so that reading its line comes to an end, too.
+        # A hanging server is ended, so that reading its line ends as well.
         overdue = threading.Timer(START_S, self._hangs)
         try:
             overdue.start()
@@ -214,7 +214,7 @@ class Server:
         return ready
 
     def _failure(self, line: bytes) -> LinkError:
-        """Why it did not start, in one line."""
+        """Why the server did not start, in one line."""
         if line:
             self.process.kill()
         status = self.process.wait()
@@ -242,12 +242,12 @@ class Server:
         return self._words.read().decode(errors="replace").splitlines()
 
     def show(self, *, browser: bool, place: str = "", stream: TextIO | None = None) -> None:
-        """Print the address, which opens once, and open it where there is a browser.
+        """Print the address, which opens once, and open it if there is a browser.
 
         Args:
-            browser: Whether to open it.
-            place: What of the page is shown, as in its address: ``#run=…``.
-            stream: Where it is printed; without one, to the standard error.
+            browser: Whether to open the address.
+            place: The part of the page to show, as in its address: ``#run=…``.
+            stream: The stream to print to; by default, standard error.
         """
         url = self.url + place
         print(f"nodescope: open {url}", file=stream or sys.stderr, flush=True)
@@ -258,10 +258,10 @@ class Server:
                 pass  # the address has been printed
 
     def _for_browser(self, place: str) -> str:
-        """An address that others may see: the arguments of a process are no secret.
+        """An address that other users may see: the arguments of a process are no secret.
 
-        Where the server can tell whose browser comes, the token in it is of no use to others; else
-        the address leads to a file of this user's, which leads on.
+        If the server can tell which user's browser connects, the token in the address is useless to
+        others; otherwise the address leads to a file of this user, which redirects.
         """
         if can_tell():
             return self._personal + place
@@ -273,14 +273,14 @@ class Server:
         return page.as_uri()
 
     def wait(self) -> None:
-        """Until it ends by itself, and for good; KeyboardInterrupt passes."""
+        """Wait until the server ends by itself for good; KeyboardInterrupt passes."""
         if self._kept is not None:
             self._kept.join()
         else:
             self.process.wait()
 
     def stop(self) -> None:
-        """End it. One that was stopped (SIGSTOP) is woken for it, so that it ends at once, too."""
+        """End the server. If it is stopped (SIGSTOP), wake it so that it ends at once as well."""
         with self._lock:
             self._ending = True
         if hasattr(self, "process"):
@@ -304,11 +304,11 @@ def listening(port: int) -> socket.socket:
     """A socket that listens at exactly this port of this machine's own address.
 
     Raises:
-        OSError: Somebody else has the port.
+        OSError: The port is taken.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # Connections of the one that has just ended do not keep its port.
+        # Connections of the server that has just ended do not block its port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen(128)
@@ -319,10 +319,10 @@ def listening(port: int) -> socket.socket:
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """As ``process.wait(seconds)``, which looks only 20 times a second; some systems tell.
+    """As ``process.wait(seconds)``, which polls only 20 times a second; some systems notify.
 
     Raises:
-        subprocess.TimeoutExpired: It has not ended by then.
+        subprocess.TimeoutExpired: The process has not ended by then.
     """
     handle = -1
     if process.poll() is None:

@@ -12,7 +12,7 @@ from nodescope.link.address import publish, withdraw
 
 
 def open_recording(options: argparse.Namespace) -> int:
-    """Serve a recording, or the list of those that there are, until Ctrl-C."""
+    """Serve a recording, or the list of all recordings, until Ctrl-C."""
     path: Path | None = options.recording
     if path is None:
         return stay(Server(options.port), browser=not options.no_browser, place="#runs")
@@ -34,11 +34,11 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def stay(server: Server, *, browser: bool, place: str = "") -> int:
-    """Show the page, at a place of it, until Ctrl-C; the exit status."""
+    """Show the page, at a place in it, until Ctrl-C; return the exit status."""
     try:
         server.show(browser=browser, place=place)
         server.wait()
-        # It ends by itself only if someone else ended it.
+        # It ends by itself only if another process ended it.
         print("nodescope: the server stopped", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

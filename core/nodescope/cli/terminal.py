@@ -1,9 +1,9 @@
 """The terminal debugger: ``nodescope run --cli``.
 
 The program keeps the main thread; commands are read on a thread of their own, and only while the
-program is stopped. Ctrl-C pauses a running one. At the prompt it gives a new prompt, as in other
-debuggers; if the program does not reach a node, or a command does not finish, a second Ctrl-C goes
-to the program, as without nodescope.
+program is stopped. Ctrl-C pauses a running program. At the prompt it gives a new prompt, as in
+other debuggers; if the program does not reach a node, or a command does not finish, a second Ctrl-C
+goes to the program, as without nodescope.
 
 Invariant: reading ends with the program, and the terminal is left as it was found.
 """
@@ -26,7 +26,8 @@ from nodescope.protocol import Pause, SessionInfo
 from nodescope.telling import last_line, own_print, visible
 
 PROMPT: Final = "(nodescope) "
-# Stands for the ESC of our own colours until a line is printed; no text of a program can hold it.
+# Stands for the ESC of nodescope's own colours until a line is printed; no text of a program can
+# contain it.
 _ESCAPE: Final = f"\0{secrets.token_hex(8)}\0"
 _COLOURS: Final = {"bold": "1", "node": "36", "error": "31", "dim": "2"}
 _JOIN_S: Final = 1.0
@@ -38,9 +39,9 @@ class Terminal:
     """Debugs a run from the terminal, or from a file of commands.
 
     Args:
-        controller: Of the run, before it starts.
-        lines, out: Where commands come from, and where answers go.
-        color: Whether colours are wanted where they can be had.
+        controller: The run's controller, before the run starts.
+        lines, out: The source of commands, and the stream for answers.
+        color: Whether to use colours where they are supported.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Terminal:
         self._color = color and colors_of(self._out)
         self._console = Console(controller, self._say, self._paint)
         self._pausing = self._reading = self._warned = False
-        # Stops are numbered as they are announced; what was told last is `_told`.
+        # Stops are numbered as they are announced; `_told` is the last one printed.
         self._stops = self._told = 0
         self._held = False
         self._ended = False
@@ -61,20 +62,20 @@ class Terminal:
         self._thread = threading.Thread(target=self._work, name="nodescope-terminal", daemon=True)
 
     def start(self) -> None:
-        """Be there from now on; called on the main thread."""
+        """Begin to take commands; called on the main thread."""
         self._controller.listeners = (*self._controller.listeners, self._changed)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
         self._thread.start()
 
     def finish(self, status: int) -> None:
-        """The program has ended: say so, and leave the terminal alone."""
+        """Report that the program has ended, and leave the terminal alone."""
         self._ended = True
         if self._handler is not None and signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, self._handler)
         self._news.put("end")
         self._lines.wake()
-        # Who waits for a line in readline cannot be woken; it ends with the process.
+        # A thread waiting in readline cannot be woken; it ends with the process.
         self._thread.join(_JOIN_S)
         self._lines.close()
         lines = self._lines
@@ -86,7 +87,7 @@ class Terminal:
     # ------------------------------------------------------------ the main thread
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        # Taken at any place of the program's thread, so it touches no lock.
+        # Handled at any place of the program's thread, so no lock is touched.
         if self._console.killing:
             self._console.killing = False
             signal.default_int_handler(number, frame)
@@ -98,7 +99,7 @@ class Terminal:
         self._news.put("pause")
 
     def _stands(self) -> bool:
-        """Ctrl-C while the program stands; whether that is all."""
+        """Handle Ctrl-C while the program is stopped; return whether that is all."""
         if self._reading:
             return self._lines.prompt_again(_AT_PROMPT)
         if isinstance(self._lines, FileLines) or self._warned:
@@ -135,12 +136,12 @@ class Terminal:
         try:
             self._controller.command(Pause())
         except NodescopeError:
-            return  # it has ended, or stands by now
+            return  # the program has ended, or is stopped by now
         self._say("\npausing at the next node; Ctrl-C again ends the program")
 
     def _take(self, number: int, info: SessionInfo) -> None:
         if info.stop is None or number == self._told:
-            return  # it runs, or a value or a breakpoint was changed
+            return  # the program runs, or a value or a breakpoint was changed
         self._told, self._pausing = number, False
         if self._console.stopped(info.stop):
             return
@@ -154,7 +155,7 @@ class Terminal:
                 return
 
     def _read(self, number: int) -> str | None:
-        """The next command; None if the program no longer stands, or at the end of commands."""
+        """The next command; None if the program is no longer stopped, or at the end of commands."""
         self._reading, self._warned = True, False
         try:
             while self._still(number):
@@ -163,7 +164,7 @@ class Terminal:
                 except Woken:
                     continue
                 if not self._still(number):
-                    return None  # it went on meanwhile: Ctrl-C was the program's
+                    return None  # it has continued since: Ctrl-C was the program's
                 if line is None:
                     self._console.run("detach")
                 return line
@@ -174,11 +175,11 @@ class Terminal:
     def _still(self, number: int) -> bool:
         return self._held and self._stops == number and not self._ended
 
-    # ------------------------------------------------------------ words
+    # ------------------------------------------------------------ text
 
     def _say(self, text: str) -> None:
         try:
-            # Colours are ours; whatever else would steer the terminal is the program's.
+            # Colours are nodescope's; any other control sequences come from the program.
             parts = map(visible, text.split(_ESCAPE))
             own_print("\x1b".join(parts), file=self._out, flush=True)
         except (OSError, ValueError):
@@ -192,7 +193,7 @@ class Terminal:
 
 
 def width_of(out: TextIO) -> int:
-    """How many columns a terminal has; 100 for what is none."""
+    """The width of a terminal in columns; 100 if it is not a terminal."""
     try:
         return max(20, os.get_terminal_size(out.fileno()).columns or 100)
     except (OSError, ValueError):
@@ -200,7 +201,7 @@ def width_of(out: TextIO) -> int:
 
 
 def colors_of(out: TextIO) -> bool:
-    """Whether a stream is a terminal that shows colours, and nobody has asked for none."""
+    """Whether a stream is a terminal that shows colours, and the user has not disabled them."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:

@@ -2,7 +2,7 @@
 
 Each function takes a controller that has stopped and the typed text, and returns lines.
 
-Invariant: nothing in the program changes; anything that takes longer than `PATIENCE_S` is stopped.
+Invariant: nothing in the program changes; a query that takes longer than `PATIENCE_S` is stopped.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def times(text: str) -> int:
 
 
 def in_thread(ident: int) -> str:
-    """``, thread NAME``; nothing for the main thread, which most programs have alone."""
+    """``, thread NAME``; empty for the main thread, which is the only one in most programs."""
     if ident == threading.main_thread().ident:
         return ""
     names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
@@ -71,7 +71,7 @@ def in_thread(ident: int) -> str:
 
 
 def told(error: Exception) -> str:
-    """An error as text: ours with its column, any other with its type."""
+    """An error as text: nodescope's with its column, others with their type."""
     if not isinstance(error, NodescopeError):
         return f"that failed: {last_line(error)}"
     column = getattr(error, "column", -1)
@@ -79,16 +79,16 @@ def told(error: Exception) -> str:
 
 
 def place(file: str, line: int) -> str:
-    """``train.py:42``, relative to the folder where that is shorter."""
+    """``train.py:42``, relative to the current folder if that is shorter."""
     try:
         relative = os.path.relpath(file) if os.path.isabs(file) else file
-    except OSError:  # the program has deleted its own folder
+    except OSError:  # the program has deleted the current folder
         relative = file
     return clean(f"{file if relative.startswith('..') else relative}:{line}")
 
 
 def source_lines(controller: Controller, frame: ScopeFrame) -> Iterator[str]:
-    """``l``: the lines around that of a frame."""
+    """``l``: the lines around a frame's line."""
     lines = linecache.getlines(frame.file)
     if not lines:
         text = controller.history.recording.source(frame.file) if frame.file else None
@@ -105,7 +105,7 @@ def seen_named(controller: Controller, name: str) -> ValueAtMoment:
     """A value by its port at the cursor, or by the name of its node.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no such value.
     """
     at = controller.moment
     for value in (*controller.outputs(at), *controller.inputs(at)):
@@ -126,18 +126,19 @@ def seen_named(controller: Controller, name: str) -> ValueAtMoment:
         return gradient
     named = controller.named(name)
     if named is None:
-        controller.find(name)  # says what is near
+        controller.find(name)  # names similar nodes
         raise UsageError(f"{name} has no value")
     return named
 
 
 def part_of(controller: Controller, text: str) -> Any:
-    """What is no expression: ``w``, ``w.grad``, ``loss/matmul[0, :2]``, ``mean.axis``.
+    """The object named by a text that is not an expression: ``w``, ``w.grad``, ``loss/matmul[0,
+    :2]``, ``mean.axis``.
 
-    Gives a `ValueAtMoment` for a whole value, else an array, a number, or a text.
+    Returns a `ValueAtMoment` for a whole value, otherwise an array, a number or a text.
 
     Raises:
-        NodescopeError: It is none of these.
+        NodescopeError: The text names none of these.
     """
     match = _PORT.fullmatch(text)
     head, suffix = (match["name"], match["rest"]) if match else (text, "")
@@ -186,9 +187,9 @@ def _attribute(controller: Controller, name: str, field: str) -> str:
 
 
 def target_at(controller: Controller, text: str) -> tuple[Target, ValueAtMoment | None]:
-    """An element as it is asked about where the cursor is: ``value[0]``, ``[nan]``, ``loss@2``.
+    """The element that a text names at the cursor: ``value[0]``, ``[nan]``, ``loss@2``.
 
-    Also the value, if it is one of the cursor's node.
+    Also returns the value, if it belongs to the cursor's node.
     """
     if not text or text.startswith("["):
         text = f"value{text}"
@@ -202,13 +203,15 @@ def target_at(controller: Controller, text: str) -> tuple[Target, ValueAtMoment 
         text = port.name + match["rest"]
     target = parse_target(text)
     if target.step is None and (value := controller.named(target.name)) is not None:
-        # A parameter is what was assigned to it last.
+        # A parameter's value is what was last assigned to it.
         return replace(target, name=value.name), port
     return target, port
 
 
 def _as_of(controller: Controller, value: ValueAtMoment | None) -> int:
-    """Up to where the run is to be known: a node may have taken what is older than that value."""
+    """The seq up to which the run must be known: a node may have read an older state than the
+    value's.
+    """
     at = controller.moment
     if value is None or not value.role.startswith("inputs") or value.seq in (0, at.seq):
         return at.seq
@@ -217,7 +220,7 @@ def _as_of(controller: Controller, value: ValueAtMoment | None) -> int:
 
 
 def why_lines(controller: Controller, text: str) -> Iterator[str]:
-    """``why``: where an element comes from; ``why nan``: what NaN and Inf did in this step."""
+    """``why``: the origin of an element; ``why nan``: the history of NaN and Inf in this step."""
     at = controller.moment
     recording = controller.history.recording
     if text in ("nan", "inf"):
@@ -230,7 +233,7 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
 
 
 def fork_lines(controller: Controller, text: str) -> Iterator[str]:
-    """``fork``: what would be now, had a value been another one."""
+    """``fork``: the results, had a value been different."""
     if not text:
         raise UsageError("fork takes a value and a change", hint="fork w *= 0.5")
     name, command = parse_edit(text)
@@ -274,7 +277,7 @@ def _changed(gap: Difference) -> str:
 
 
 def diff_lines(controller: Controller, text: str) -> Iterator[str]:
-    """``diff``: a value now and in the step before, or in two steps."""
+    """``diff``: a value now and in the previous step, or in two given steps."""
     words = text.split()
     steps: list[int] = []
     while words and words[-1].isdecimal():
@@ -326,7 +329,7 @@ def _in_step(controller: Controller, value: ValueAtMoment, step: int) -> ValueAt
 
 
 def rule_lines(controller: Controller, text: str) -> Iterator[str]:
-    """``rule``: watch rules; without, what they have found."""
+    """``rule``: set watch rules; without arguments, list their findings."""
     now = controller.info.watches
     word, _, argument = text.partition(" ")
     if word == "off":
@@ -355,7 +358,7 @@ def rule_lines(controller: Controller, text: str) -> Iterator[str]:
 
 
 def _recommended(controller: Controller) -> list[str]:
-    """The watches that suit what the program has shown."""
+    """The watches recommended for the program as observed so far."""
     if controller.stop.step < 2:
         raise UsageError("no training step has ended, so no rules can be recommended yet",
                          hint="step, then rule recommended")  # fmt: skip
@@ -365,10 +368,10 @@ def _recommended(controller: Controller) -> list[str]:
 
 
 def shown(controller: Controller, text: str) -> Any:
-    """An expression, else a value, a part, or an attribute; as `part_of`.
+    """An expression, or else a value, a part or an attribute; see `part_of`.
 
     Raises:
-        NodescopeError: It is none of these.
+        NodescopeError: The text names none of these.
     """
     value = controller.named(text)
     if value is not None:
@@ -383,10 +386,11 @@ def shown(controller: Controller, text: str) -> Any:
 
 
 def check_readable(text: str) -> None:
-    """Refuse an expression that has no value at any stop; a name may be of a node to come.
+    """Refuse an expression that has no value at any stop; a name may belong to a future node.
 
     Raises:
-        ConditionError: It cannot be parsed, or calls what is no function; with the column.
+        ConditionError: It cannot be parsed, or calls something that is not a function; with the
+            column.
     """
     name, colon, expression = text.partition(": ")
     before = len(text) - len(expression) if colon and "[" not in name else 0

@@ -56,15 +56,15 @@ from nodescope.registry import did_you_mean
 
 MAX_LISTED: Final = 60
 _USAGE: Final = 30
-# From this step on the nodes of a step are known.
+# From this step on, the nodes of a step are known.
 _MET: Final = 2
 
 Paint = Callable[[str, str], str]
-Done = bool  # whether the program goes on
+Done = bool  # whether the program continues
 
 
 class Verb(NamedTuple):
-    """One command: what it is called, how it is written, what it does, and what it depends on."""
+    """One command: its names, its syntax, its function and its requirements."""
 
     names: tuple[str, ...]
     arguments: str
@@ -77,8 +77,8 @@ class Console:
     """Runs commands over a controller.
 
     Args:
-        say: Takes each line of an answer.
-        paint: Gives a text in a colour: ``bold``, ``node``, ``error`` or ``dim``.
+        say: Prints each line of an answer.
+        paint: Returns a text in a colour: ``bold``, ``node``, ``error`` or ``dim``.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Console:
         self._watches: dict[int, str] = {}
         self._again = ""
         self._more: tuple[int, Command] | None = None
-        self.killing = False  # what interrupts the program now is not a person's Ctrl-C
-        self.place = ""  # where the command stands, for what goes wrong
+        self.killing = False  # an interrupt of the program now is not the user's Ctrl-C
+        self.place = ""  # position of the command, for error messages
         self.width = 100
 
     # ------------------------------------------------------------ for the terminal
 
     def run(self, line: str) -> bool:
-        """Run a command; whether the program goes on."""
+        """Run a command; return whether the program continues."""
         line = line.strip()
         if not line:
             line = self._again
@@ -118,12 +118,14 @@ class Console:
             self._check(spec, word)
             return bool(spec.run(self, argument.strip()))
         except Exception as error:
-            # Whatever it is, the program stands, and the next command is answered again.
+            # Whatever the error, the program is stopped, and the next command is answered again.
             self._fault(told(error))
         return False
 
     def stopped(self, stop: Stop) -> bool:
-        """Tell where the program stands, and why; whether it goes on at once, as was asked for."""
+        """Print where and why the program stopped; return whether it continues at once, as
+        requested.
+        """
         repeats, self._more = self._more, None
         if repeats is not None and stop.reason == "step" and repeats[0] > 0:
             self._more = (repeats[0] - 1, repeats[1])
@@ -133,7 +135,7 @@ class Console:
             except NodescopeError:
                 self._more = None
         place_text = ", before it runs" if stop.when == "before" else ""
-        if stop.reason != "watch":  # the text of a watch has the step
+        if stop.reason != "watch":  # the text of a watch includes the step
             place_text += f", step {stop.step}"
         place_text += clean(in_thread(stop.thread))
         self._say(self._paint(clean(stop.text), "bold") + place_text)
@@ -144,7 +146,7 @@ class Console:
         return False
 
     def complete(self, text: str, line: str) -> list[str]:
-        """What the last word of a line may become."""
+        """Completions of the last word of a line."""
         names = [name for name, spec in BY_NAME.items() if self._lack(spec) is None]
         return complete(self._controller, names, text, line)
 
@@ -157,7 +159,7 @@ class Console:
         if lack is not None:
             raise UsageError(f"{word}: {lack.text}", hint=lack.hint)
 
-    # ------------------------------------------------------------ going on
+    # ------------------------------------------------------------ continuing
 
     def _go(self, command: Command) -> Done:
         moved = self._controller.command(command)
@@ -175,7 +177,7 @@ class Console:
             frame = self._controller.frames()[0]
             code = f"  {clean(frame.code)}" if frame.code else ""
             self._say(self._paint(f"  {place(frame.file, frame.line)}{code}", "dim"))
-        # A node that raised has no results; what it was given is what is wrong.
+        # A node that raised has no results; its operands are of interest.
         inputs = at.when == "before" or at.error != ""
         for value in self._controller.inputs(at) if inputs else self._controller.outputs(at):
             self._value(value, at)
@@ -201,10 +203,10 @@ class Console:
             return seen_line(result, self._controller.moment.step)
         return result_line(result)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ inspecting
 
     def print(self, text: str) -> None:
-        """``p``: a value or an expression; without, the node's values."""
+        """``p``: a value or an expression; without an argument, the node's values."""
         if text:
             self._say(self._result(text))
             return
@@ -260,7 +262,7 @@ class Console:
                 self._say(self._paint(f"     {clean(frame.code)}", "dim"))
 
     def source(self, text: str) -> None:
-        """``l``: lines around a frame."""
+        """``l``: the lines around a frame's line."""
         frames = self._controller.frames()
         number = whole(text) if text else 0
         if number >= len(frames):
@@ -270,7 +272,7 @@ class Console:
             self._say(line)
 
     def log(self, text: str) -> None:
-        """``log``: what was written last."""
+        """``log``: the latest output."""
         rows = self._controller.history.recording.logs(limit=whole(text) if text else 10)
         for row in rows:
             self._say(clean(f"[{row.stream}, step {row.step}] {row.text}"))
@@ -278,7 +280,7 @@ class Console:
             self._say("no output yet")
 
     def nodes(self, pattern: str) -> None:
-        """``nodes``: which there are."""
+        """``nodes``: the matching nodes."""
         names = sorted(self._controller.history.names)
         if pattern:
             glob = pattern if any(char in pattern for char in "*?[") else f"*{pattern}*"
@@ -291,7 +293,7 @@ class Console:
             self._say("none so far")
 
     def watch(self, text: str) -> None:
-        """``w``: expressions that are shown at each stop."""
+        """``w``: expressions shown at each stop."""
         word, _, expression = text.partition(" ")
         if word == "off":
             number = whole(expression.removeprefix("w"))
@@ -366,7 +368,7 @@ class Console:
         )
 
     def _chosen(self, text: str) -> set[int]:
-        """Ids that are meant by numbers, the name of a group, or ``all``."""
+        """The ids named by numbers, the name of a group, or ``all``."""
         old = _all(self._controller.breakpoints)
         if text == "all":
             return {breakpoint.id for breakpoint in old}
@@ -381,17 +383,17 @@ class Console:
 
     def set(self, text: str) -> None:
         """``set``."""
-        self._controller.edit(text)  # the run says what was done
+        self._controller.edit(text)  # the run reports the edit
         at = self._controller.moment
         is_input = at.when == "before" or text.startswith("inputs")
         values = self._controller.inputs(at) if is_input else ()
         for value in values or self._controller.outputs(at):
             self._value(value, at)
 
-    # ------------------------------------------------------------ back, and the end
+    # ------------------------------------------------------------ going back, and the end
 
     def back(self, text: str) -> None:
-        """``rb``: so many executions back."""
+        """``rb``: go back by a number of executions."""
         moved = None
         try:
             for _ in range(times(text)):
@@ -422,16 +424,16 @@ class Console:
         except SeveralError:
             raise
         except UsageError as error:
-            check_name(name, name)  # a condition is no node that is still to come
+            check_name(name, name)  # a condition does not name a future node
             if self._controller.moment.step >= _MET:
                 prefix = f"{error.hint} " if error.hint else ""
                 wait = f"{prefix}`b {name}` and `c` wait for a node that has not run yet"
                 raise UsageError(str(error.args[0]), hint=wait) from None
             by_end = True
-        return self._go(RunTo(name, by_end))  # it may come; if nothing is near, the session says so
+        return self._go(RunTo(name, by_end))  # the node may still come; if no name is similar, the session reports it
 
     def several(self, command: Command, text: str) -> Done:
-        """``n 3``: stops on the way are not told."""
+        """``n 3``: intermediate stops are not printed."""
         count = times(text)
         if not self._controller.looking_back:
             self._more = (count - 1, command)
@@ -451,7 +453,7 @@ class Console:
         return True
 
     def kill(self, _: str) -> Done:
-        """``kill``: as Ctrl-C would without a debugger."""
+        """``kill``: end the program as Ctrl-C would without a debugger."""
         self.killing = True
         _thread.interrupt_main()
         return True
@@ -540,12 +542,12 @@ COMMANDS: Final[tuple[Verb, ...]] = (
     Verb(("help", "h", "?"), "[COMMAND]", "this", Console.help),
 )  # fmt: skip
 BY_NAME: Final = {name: spec for spec in COMMANDS for name in spec.names}
-# An empty line does these again.
+# An empty line repeats these.
 REPEATED: Final = frozenset({"n", "s", "o", "u", "step", "c", "rb", "rc", "until"})
 
 
 def _is_rule(text: str) -> bool:
-    """Whether it is a watch rule, which ``rule`` takes."""
+    """Whether a text is a watch rule, which ``rule`` accepts."""
     try:
         parse_watch(text)
     except WatchError:

@@ -1,7 +1,7 @@
 """Completion of the last word of a terminal debugger's line.
 
-Invariant: reads what is known of the run, and never fails: where nothing is known, nothing is
-offered.
+Invariant: reads only what is already known about the run, and never fails: without knowledge, it
+    offers nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NODES: Final = ("i", "info", "until", "run-to", "nodes")
 _HOW: Final = ("=", "+=", "-=", "*=", "/=", "clip", "noise", "load")
 _KINDS: Final = ("node:", "glob:", "regex:", "op:", "scope:", "source:", "before")
 _NEEDS: Final[dict[str, Feature]] = {"before": "before", "scope:": "scopes"}
-_BEFORE: Final = "([,<>=+-*/"  # what a name may follow at once; a slash is part of names
+_BEFORE: Final = "([,<>=+-*/"  # characters that may directly precede a name; a slash is part of names
 
 
 def complete(controller: Controller, commands: Iterable[str], text: str, line: str) -> list[str]:
-    """The words that ``text``, the last of ``line``, may become.
+    """Completions of ``text``, the last word of ``line``.
 
     Args:
-        controller: Of the run.
+        controller: The run's controller.
         commands: The names of all commands.
         text: The word, up to the cursor.
         line: The whole line.
@@ -85,7 +85,7 @@ def _words(controller: Controller, word: str, first: bool) -> Iterable[str]:
 
 
 def _inner(controller: Controller, word: str, text: str) -> list[str]:
-    """As the word behind the last operator or parenthesis: ``max(loss/sq``."""
+    """Completions of the word after the last operator or parenthesis: ``max(loss/sq``."""
     if word not in (*_EXPRESSIONS, *_BREAKPOINTS):
         return []
     place = max(text.rfind(sign) for sign in _BEFORE.rstrip("/")) + 1

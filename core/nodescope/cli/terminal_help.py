@@ -68,7 +68,7 @@ set value load x.npy""",
 
 
 def folded(text: str, width: int, indent: str) -> list[str]:
-    """Lines of at most ``width``; the further ones begin with ``indent``."""
+    """Lines of at most ``width`` columns; all but the first begin with ``indent``."""
     lines = []
     for line in text.splitlines():
         lines += textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)

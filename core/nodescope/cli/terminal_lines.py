@@ -22,19 +22,19 @@ from nodescope.telling import own_print
 
 HISTORY_LINES: Final = 1000
 _MOST_BYTES: Final = 16 << 20
-_input: Final = builtins.input  # the program may have one of its own
+_input: Final = builtins.input  # the program may have its own module of that name
 Complete = Callable[[str, str], list[str]]
 
 
 class Woken(Exception):
-    """The line that is being read is no longer needed."""
+    """The line being read is no longer needed."""
 
 
 class Lines(Protocol):
     """A source of commands.
 
     Attributes:
-        complete: Gives what the last word of a line may become, from that word and the line.
+        complete: Returns completions of the last word of a line, from that word and the line.
     """
 
     complete: Complete
@@ -43,16 +43,16 @@ class Lines(Protocol):
         """The next line; None at the end.
 
         Raises:
-            Woken: By `wake`.
+            Woken: `wake` was called.
         """
 
     def wake(self) -> None:
-        """Let a `read` that waits raise `Woken`."""
+        """Make a waiting `read` raise `Woken`."""
 
     def prompt_again(self, note: str) -> bool:
-        """Ctrl-C came at the prompt: show it once more, below a note; False if there is none.
+        """Show the prompt again below a note, after Ctrl-C; False if there is no prompt.
 
-        Called by a signal handler, while another thread reads.
+        Called by a signal handler while another thread reads.
         """
 
     def close(self) -> None:
@@ -60,10 +60,10 @@ class Lines(Protocol):
 
 
 class FileLines:
-    """Commands of a file, echoed with their prompt; empty lines and ``#`` comments are skipped.
+    """Commands from a file, echoed with their prompt; empty lines and ``#`` comments are skipped.
 
     Attributes:
-        place: File and line of the command that was read last.
+        place: File and line of the last command read.
     """
 
     def __init__(self, path: Path, out: TextIO) -> None:
@@ -85,7 +85,7 @@ class FileLines:
 
     @property
     def left(self) -> int:
-        """How many commands were not read yet."""
+        """The number of commands not read yet."""
         return len(self._rest)
 
     def read(self, prompt: str) -> str | None:
@@ -98,14 +98,14 @@ class FileLines:
         return line
 
     def wake(self) -> None:
-        """Nothing to do: it never waits."""
+        """Do nothing: a file never waits."""
 
     def prompt_again(self, note: str) -> bool:
-        """A file has no prompt."""
+        """False: a file has no prompt."""
         return False
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def _file_text(path: Path) -> str:
@@ -120,9 +120,9 @@ def _stdin_text() -> str:
 
 
 def _readable(*descriptors: int) -> set[int]:
-    """Wait until descriptors are readable; returns those that are.
+    """Wait until descriptors are readable; return those that are.
 
-    Not by `select.select` where there is better: it takes no descriptor beyond 1023.
+    Avoids `select.select` where possible: it accepts no descriptor beyond 1023.
     """
     selector = getattr(selectors, "PollSelector", selectors.SelectSelector)()
     with selector:
@@ -132,7 +132,7 @@ def _readable(*descriptors: int) -> set[int]:
 
 
 class PlainLines:
-    """Lines of a terminal, as the terminal itself lets one edit them."""
+    """Lines from a terminal, with the terminal's own editing."""
 
     def __init__(self, descriptor: int, out: TextIO) -> None:
         self.complete: Complete = _nothing
@@ -140,7 +140,7 @@ class PlainLines:
         self._out = out
         self._rest = b""
         self._prompt = ""
-        with high():  # where the program runs, too
+        with high():  # where the program runs as well
             self._woken, self._wake = os.pipe()
 
     def read(self, prompt: str) -> str | None:
@@ -165,25 +165,24 @@ class PlainLines:
         return line.decode("utf-8", "replace")
 
     def wake(self) -> None:
-        """Let a `read` that waits raise."""
+        """Make a waiting `read` raise."""
         os.write(self._wake, b".")
 
     def prompt_again(self, note: str) -> bool:
-        """The terminal has dropped the line that was being typed."""
+        """Show the prompt again; the terminal has dropped the line being typed."""
         return show_at_once(self._out, f"\n{note}\n{self._prompt}")
 
     def close(self) -> None:
-        """Nothing to do: it changed nothing."""
+        """Do nothing: nothing was changed."""
 
 
 class ReadLines:
-    """Lines of the terminal with editing, completion and history, by the module ``readline``.
+    """Lines from the terminal with editing, completion and history, by the module ``readline``.
 
-    Where the program has put streams of its own in the place of the standard ones, lines are plain:
-    Python's `input` would write the prompt to the one and take what the program is to read from the
-    other.
+    If the program has replaced the standard streams, lines are plain: Python's `input` would write
+    the prompt to the one and read the program's input from the other.
 
-    It cannot be woken: what is typed after the program went on is dropped by whoever reads it.
+    A read cannot be woken: a line typed after the program has continued is dropped by its reader.
     """
 
     def __init__(self, readline: Any, history: Path | None, plain: PlainLines) -> None:
@@ -194,7 +193,7 @@ class ReadLines:
         self._completions: list[str] = []
         self._prompt = ""  # while readline reads
         self._saved = _terminal_state(0)
-        # What the program itself reads is none of our business: it is neither kept nor completed.
+        # Lines read by the program itself are neither kept nor completed.
         readline.set_auto_history(False)
         readline.set_completer_delims(" \t")
         apple = "libedit" in (getattr(readline, "__doc__", "") or "")
@@ -230,11 +229,11 @@ class ReadLines:
         return self._completions[state] if state < len(self._completions) else None
 
     def wake(self) -> None:
-        """Not to be had, but where lines are plain."""
+        """Do nothing, except where lines are plain."""
         self._plain.wake()
 
     def prompt_again(self, note: str) -> bool:
-        """Show the prompt with the text typed so far, which readline does not give up."""
+        """Show the prompt with the text typed so far, which readline keeps."""
         if not self._prompt:
             return self._plain.prompt_again(note)
         typed = self._readline.get_line_buffer()
@@ -247,7 +246,7 @@ class ReadLines:
             try:
                 self._readline.write_history_file(self._history)
             except OSError:
-                pass  # the folder cannot be written; there is just no history
+                pass  # the folder is not writable; there is just no history
         _restore_terminal(0, self._saved)
 
 
@@ -256,7 +255,7 @@ def _nothing(text: str, line: str) -> list[str]:
 
 
 def show_at_once(out: TextIO | None, text: str) -> bool:
-    """Write past the stream's buffer, which whoever was interrupted may be about to change."""
+    """Write past the stream's buffer, which an interrupted thread may be about to change."""
     try:
         if out is not None:
             os.write(out.fileno(), text.encode())
@@ -285,9 +284,9 @@ def _restore_terminal(descriptor: int, saved: Any) -> None:
 
 
 def lines_of(commands: Path | None, history: Path | None = None) -> tuple[Lines, TextIO]:
-    """The source of commands that fits, and where answers go.
+    """The appropriate source of commands, and the stream for answers.
 
-    Commands come from the file if there is one; else from the terminal, past the program's own
+    Commands come from the file if given; otherwise from the terminal, bypassing the program's own
     standard input if that is something else.
 
     Raises:
@@ -335,13 +334,13 @@ def _terminal() -> TextIO | None:
 
 
 def _streams_are_terminals() -> bool:
-    """Whether the standard streams are what they were, as `input` asks for its editing."""
+    """Whether the standard streams are the original ones, as `input` requires for editing."""
     streams: tuple[Any, ...] = tuple(getattr(sys, name, None) for name in ("stdin", "stdout"))
     try:
         unchanged = all(
             stream.fileno() == number and stream.isatty() for number, stream in enumerate(streams)
         )
-    except Exception:  # whatever the program has put there
+    except Exception:  # whatever the program has installed there
         return False
     return unchanged and getattr(sys, "stderr", None) is not None
 

@@ -84,13 +84,13 @@ class _Stopwatch:
         fresh.replace(self._result)
 
     def end(self, cut: str) -> NoReturn:
-        """Leave the program where it is: nothing of it runs any more."""
+        """Abandon the program where it is: none of it runs any more."""
         self.write(cut)
         os._exit(0)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run and time; the exit status."""
+    """Run and time; return the exit status."""
     options = _parser().parse_args(arguments)
     watch = _Stopwatch(options.result, options.calls, options.seconds)
     # A program that computes long before its first call is cut off as well.

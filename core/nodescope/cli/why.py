@@ -1,4 +1,4 @@
-"""``nodescope why``: where an element of a recording comes from, and what NaN and Inf did.
+"""``nodescope why``: the origin of an element of a recording, and the history of NaN and Inf.
 
 Invariant: the recording is only read.
 """
@@ -23,11 +23,11 @@ _PAGE: Final = 5000
 
 
 def tell(options: argparse.Namespace) -> int:
-    """Say why; status 0, whatever the answer."""
+    """Print the explanation; the status is 0, whatever the answer."""
     path: Path = options.recording
     if not path.is_file():
         raise RecordingError(f"no recording {str(path)!r}")
-    # Nodes are run again, and would warn again as they did in the run.
+    # Nodes are rerun, and would warn again as in the run.
     with Recording.open(path) as recording, warnings.catch_warnings(action="ignore"):
         if recording.note:
             say(recording.note)
@@ -48,7 +48,7 @@ def tell(options: argparse.Namespace) -> int:
 
 
 def _none_found(recording: Recording) -> str:
-    """That nothing was found, and in how much of the run it could have been."""
+    """A message that nothing was found, and in how much of the run it could have been."""
     name, with_statistics = recording.run().name, 0
     for page in _pages(recording):
         with_statistics += sum(bool(execution.flags & HAS_SUMMARY) for execution in page)

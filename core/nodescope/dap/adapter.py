@@ -32,12 +32,12 @@ class DebugAdapter:
         self._lock = threading.Lock()
         self._child: Child | AttachedProgram | None = None
         self._editor: Message = {}
-        self._waiting: dict[int, Message] = {}  # by the seq that the debuggee answers
+        self._waiting: dict[int, Message] = {}  # by the seq under which the debuggee answers
         self._gone = self._done = False
         self._ended = threading.Event()
 
     def serve(self) -> None:
-        """Speak with the editor until it leaves."""
+        """Talk to the editor until it leaves."""
         while not self._gone and (message := self._client.read()) is not None:
             if message.get("type") == "request":
                 self._take(message)
@@ -121,7 +121,7 @@ class DebugAdapter:
             self._waiting[seq] = request
 
     def _terminate(self, request: Message) -> None:
-        """As Ctrl-C would; the program may still tidy up."""
+        """End the program as Ctrl-C would; it may still clean up."""
         if self._child is not None:
             self._child.interrupt()
         self._client.respond(request)
@@ -139,7 +139,7 @@ class DebugAdapter:
         self._client.respond(request)
 
     def _lost(self) -> None:
-        """The editor went without a word."""
+        """Handle an editor that left without notice."""
         self._gone = True
         child = self._child
         if child is not None and child.channel is not None:
@@ -168,7 +168,7 @@ class DebugAdapter:
     def _wait(self, child: Child, threads: list[threading.Thread]) -> None:
         status = child.process.wait()
         for thread in threads:
-            # What a grandchild still holds open is not waited for.
+            # Streams that a grandchild still holds open are not waited for.
             if thread.ident is not None:
                 thread.join(_JOIN_S)
         self._end(status)
@@ -178,7 +178,7 @@ class DebugAdapter:
         self._end(None)
 
     def _end(self, status: int | None) -> None:
-        """Say that the program has ended; of one that was attached to the status is not known."""
+        """Report the end of the program; its status is unknown if it was attached to."""
         with self._lock:
             self._done = True
             waiting, self._waiting = list(self._waiting.values()), {}

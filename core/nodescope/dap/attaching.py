@@ -2,7 +2,7 @@
 
 A program that accepts editors listens on a port of the loopback interface, and writes a file with
 its address and a token that only its own user can read. It serves one editor after another; without
-one the program runs, unless it is stopped before its first node.
+an editor the program runs, unless it is stopped before its first node.
 
 Invariant: nobody connects without the token; a leaving editor's breakpoints are removed.
 """
@@ -35,7 +35,7 @@ _PLACE_BYTES: Final = 1 << 16
 
 
 class AttachPoint(msgspec.Struct, frozen=True):
-    """Where a program lets editors in."""
+    """The address where a program lets editors in."""
 
     pid: int
     port: int
@@ -47,12 +47,12 @@ class EditorListener:
     """The program's side: lets editors in, one after another.
 
     Args:
-        controller: Of the run; nobody has attended to it yet.
-        name: Of the program, for messages.
+        controller: The run's controller, not attended yet.
+        name: The program's name, for messages.
         console: Runs the terminal debugger's commands.
 
     Raises:
-        UsageError: The file that says where cannot be written.
+        UsageError: The file with the address cannot be written.
     """
 
     def __init__(self, controller: Controller, name: str, console: ConsoleCommands) -> None:
@@ -74,12 +74,12 @@ class EditorListener:
         threading.Thread(target=self._work, name="nodescope-door", daemon=True).start()
 
     def close(self) -> None:
-        """The program has ended: nobody comes in any more."""
+        """Stop accepting editors, because the program has ended."""
         self._file.unlink(missing_ok=True)
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # not every system lets one do that to a listener
+            pass  # some systems do not allow this for a listener
         self._listener.close()
         if self._guest is not None:
             self._guest.finish()
@@ -89,8 +89,8 @@ class EditorListener:
             try:
                 connection = moved(self._listener.accept()[0], Own)
             except OSError:
-                return  # it was closed
-            if is_foreign(connection):  # else others could keep the door busy
+                return  # the listener was closed
+            if is_foreign(connection):  # otherwise other users could keep it busy
                 connection.close()
                 continue
             connection.settimeout(_GREET_S)
@@ -107,11 +107,11 @@ class EditorListener:
 
 
 class Attach(msgspec.Struct, frozen=True, rename="camel"):
-    """The arguments of ``attach``. What editors add is ignored.
+    """The arguments of ``attach``. Additional ones from the editor are ignored.
 
     Attributes:
         cwd: The folder in which the program was started; without it, the adapter's.
-        process_id: Which program; needed only if several of them wait there.
+        process_id: The program; needed only if several of them wait in that folder.
     """
 
     cwd: str | None = None
@@ -119,7 +119,7 @@ class Attach(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AttachedProgram:
-    """A program that an editor has come to, and the channel to its debuggee."""
+    """A program to which an editor has attached, and the channel to its debuggee."""
 
     def __init__(self, place: AttachPoint) -> None:
         self.place = place
@@ -136,25 +136,25 @@ class AttachedProgram:
         connection.settimeout(None)
 
     def interrupt(self) -> None:
-        """As Ctrl-C would."""
+        """Interrupt the program as Ctrl-C would."""
         self._signal(signal.SIGINT)
 
     def end(self) -> None:
-        """End it."""
+        """End the program."""
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
         try:
             os.kill(self.place.pid, number)
         except OSError:
-            pass  # it has ended
+            pass  # the program has ended
 
 
 def attached(arguments: dict[str, Any]) -> AttachedProgram:
-    """Find the program that is meant, and come in.
+    """Find the requested program, and attach to it.
 
     Raises:
-        UsageError: There is none, or it is not clear which; the message says what to do.
+        UsageError: There is no such program, or several match; the message says what to do.
     """
     try:
         request = msgspec.convert(arguments, Attach)
@@ -179,10 +179,10 @@ def attached(arguments: dict[str, Any]) -> AttachedProgram:
 
 
 def _read(file: Path) -> AttachPoint | None:
-    """What a file says; None, and the file is gone, if its program is."""
+    """The content of a file; None, with the file removed, if its program is gone."""
     try:
         place = msgspec.json.decode(read_plain(file, _PLACE_BYTES, links=False), type=AttachPoint)
-        if place.pid <= 0:  # that would be a group of processes
+        if place.pid <= 0:  # a negative number would name a process group
             raise ProcessLookupError
         os.kill(place.pid, 0)
     except (ProcessLookupError, OverflowError, msgspec.DecodeError):

@@ -25,7 +25,7 @@ Given = dict[str, Any]
 
 
 class BreakpointSets:
-    """The sets of breakpoints that an editor holds."""
+    """The sets of breakpoints held by an editor."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -33,7 +33,7 @@ class BreakpointSets:
         self._told: dict[int, Given] = {}
 
     def source(self, path: str, entries: list[Given], first_line: int) -> list[Given]:
-        """Those of a file; lines count from ``first_line``."""
+        """Set the breakpoints of a file; lines count from ``first_line``."""
 
         def made(entry: Given) -> Breakpoint:
             line = int(entry["line"]) + 1 - first_line
@@ -42,13 +42,15 @@ class BreakpointSets:
         return self._set(f"source:{path}", entries, made)
 
     def function(self, entries: list[Given]) -> list[Given]:
-        """Nodes, globs, ``op:exp``, ``scope:loss``: as they are written on the command line."""
+        """Set function breakpoints: nodes, globs, ``op:exp``, ``scope:loss``, as on the command
+        line.
+        """
         return self._set(
             "function", entries, lambda entry: _with(parse_breakpoint(str(entry["name"])), entry)
         )
 
     def data(self, entries: list[Given]) -> list[Given]:
-        """Values, by the name of the node that makes them."""
+        """Set data breakpoints: values, by the name of the node that makes them."""
         return self._set(
             "data", entries, lambda entry: _with(Breakpoint("node", str(entry["dataId"])), entry)
         )
@@ -59,7 +61,9 @@ class BreakpointSets:
             self._set(name, [], lambda entry: Breakpoint("node", ""))
 
     def kind_of(self, number: int) -> str:
-        """``breakpoint``, ``function breakpoint`` or ``data breakpoint``, for an id."""
+        """The kind of a breakpoint: ``breakpoint``, ``function breakpoint`` or ``data
+        breakpoint``.
+        """
         for name, members in self._sets.items():
             if any(member.id == number for member in members):
                 return "breakpoint" if name.startswith("source:") else f"{name} breakpoint"
@@ -121,7 +125,7 @@ class BreakpointSets:
 
 
 def _with(breakpoint: Breakpoint, entry: Given) -> Breakpoint:
-    """With the condition, hit count and message that came in fields of their own."""
+    """The breakpoint with the condition, hit count and message from the request's fields."""
     return msgspec.structs.replace(
         breakpoint,
         condition=str(entry.get("condition") or breakpoint.condition),

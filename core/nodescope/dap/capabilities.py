@@ -54,15 +54,15 @@ CAPABILITIES: Final[dict[str, Any]] = {
     ],
 }
 
-# The capabilities of the run that these depend on. The adapter announces them before it knows the
-# program; an event of the debuggee withdraws what its frameworks do not support.
+# The capabilities of the run on which these depend. The adapter announces them before it knows the
+# program; an event of the debuggee withdraws those that its frameworks do not support.
 DEPENDENT: Final[dict[str, Feature]] = {
     "supportsSetVariable": "edit",
     "supportsSetExpression": "edit",
     "supportsStepInTargetsRequest": "scopes",
 }
 
-# The requests that a capability announces; all others belong to every adapter.
+# The requests announced by each capability; all others belong to every adapter.
 ANNOUNCED: Final[dict[str, tuple[str, ...]]] = {
     "supportsConfigurationDoneRequest": ("configurationDone",),
     "supportsFunctionBreakpoints": ("setFunctionBreakpoints",),

@@ -51,13 +51,13 @@ _REASONS: Final = {"entry": "entry", "step": "step", "pause": "pause", "run_to":
 
 
 def address() -> tuple[str, int, str, bool]:
-    """Host, port and token of the adapter, and whether its loss ends the program.
+    """Host, port and token of the adapter, and whether losing it ends the program.
 
-    They come in an environment variable, which is removed: the program's own children have no
-    business with it.
+    They are passed in an environment variable, which is removed, so that the program's own children
+    do not see it.
 
     Raises:
-        UsageError: Nobody has set it.
+        UsageError: The variable is not set.
     """
     parts = os.environ.pop(VARIABLE, "").split(" ")
     if len(parts) != 4 or not parts[1].isdecimal():
@@ -69,8 +69,8 @@ class Debuggee:
     """Speaks with an adapter on behalf of a run.
 
     Args:
-        controller: Of the run, before it starts.
-        ends: Whether the loss of the adapter ends the program.
+        controller: The run's controller, before the run starts.
+        ends: Whether losing the adapter ends the program.
         console: Runs the terminal debugger's commands.
     """
 
@@ -93,13 +93,13 @@ class Debuggee:
         self._overflows: list[str] = []
         self._standing = self._commanded = self._over = self._guest = False
         self._first_line = 1
-        self._available = dict.fromkeys(DEPENDENT, True)  # as the adapter has announced
+        self._available = dict.fromkeys(DEPENDENT, True)  # as announced by the adapter
 
     def connect(self, host: str, port: int, token: str) -> None:
-        """Reach the adapter, and wait until it has configured everything.
+        """Connect to the adapter, and wait until it has configured everything.
 
         Raises:
-            UsageError: Nobody listens there.
+            UsageError: Nothing listens there.
         """
         try:
             connection = moved(socket.create_connection((host, port), CONNECT_S), Own)
@@ -112,7 +112,7 @@ class Debuggee:
         self._configured.wait()
 
     def visit(self, channel: Channel) -> None:
-        """Debug a program that runs already, until the editor leaves; then it runs on."""
+        """Debug an already running program until the editor leaves; then it continues."""
         self._guest = True
         self._begin(channel)
         self._controller.attend()
@@ -126,7 +126,7 @@ class Debuggee:
         threading.Thread(target=self._tell, name="nodescope-dap", daemon=True).start()
 
     def _take_leave(self) -> None:
-        """A guest takes along what it has set."""
+        """Remove what a leaving editor has set."""
         self.finish()
         self._controller.listeners = tuple(
             listener for listener in self._controller.listeners if listener != self._news.put
@@ -136,7 +136,7 @@ class Debuggee:
         self._controller.absent()
 
     def finish(self) -> None:
-        """The program has ended."""
+        """Report that the program has ended."""
         with self._turn:
             self._over = True
         self._news.put(None)
@@ -188,8 +188,7 @@ class Debuggee:
             self._channel.refuse(request, str(error))
             return
         except Exception as error:
-            # A request that does not hold what the protocol says it holds. Whatever it is, the next
-            # one is answered again.
+            # A malformed request. Whatever it is, the next one is answered again.
             self._channel.refuse(request, f"{type(error).__name__}: {error}")
             return
         if isinstance(body, Moved):
@@ -199,7 +198,7 @@ class Debuggee:
         else:
             self._channel.respond(request, body)
             if self._controller.cursor is not cursor and self._controller.info.stop is not None:
-                # A command in the console looked back, or came back.
+                # A command in the console moved the cursor back, or forward again.
                 moment = self._controller.moment
                 self._looked(Moved(moment, f"At {moment.node.name}, step {moment.step}"))
         if request.get("command") == "configurationDone":
@@ -213,7 +212,7 @@ class Debuggee:
         return None
 
     def initialize(self, arguments: Message) -> None:
-        """How the editor counts."""
+        """Note how the editor counts lines and columns."""
         self._first_line = 1 if arguments.get("linesStartAt1", True) else 0
         self._frames.first_line = self._first_line
         self._looking.first_column = self._frames.first_column = (
@@ -221,18 +220,18 @@ class Debuggee:
         )
 
     def configured(self, arguments: Message) -> None:
-        """The program may run."""
+        """Let the program run."""
 
     def detach(self, arguments: Message) -> None:
-        """The program runs on by itself."""
+        """Detach; the program continues by itself."""
         if self._guest:
-            return  # it leaves when the adapter does, which is at once
+            return  # the editor leaves with the adapter, which is at once
         self._ends = False
         self._controller.leave()
         self._configured.set()
 
     def set_breakpoints(self, arguments: Message) -> Message:
-        """Lines of a file."""
+        """Set the breakpoints on lines of a file."""
         path = str(arguments["source"].get("path") or arguments["source"].get("name") or "")
         entries = arguments.get("breakpoints")
         if entries is None:
@@ -244,15 +243,15 @@ class Debuggee:
         return {"breakpoints": answers}
 
     def set_function_breakpoints(self, arguments: Message) -> Message:
-        """Nodes, globs, ops, scopes."""
+        """Set breakpoints on nodes, globs, ops and scopes."""
         return {"breakpoints": self._breakpoints.function(arguments["breakpoints"])}
 
     def set_data_breakpoints(self, arguments: Message) -> Message:
-        """Values."""
+        """Set breakpoints on values."""
         return {"breakpoints": self._breakpoints.data(arguments["breakpoints"])}
 
     def data_breakpoint_info(self, arguments: Message) -> Message:
-        """Which node makes a variable."""
+        """The node that produces a variable."""
         try:
             if "variablesReference" not in arguments:
                 node = self._controller.find(str(arguments["name"])).name
@@ -266,7 +265,9 @@ class Debuggee:
                 "accessTypes": ["write"], "canPersist": True}  # fmt: skip
 
     def set_exceptions(self, arguments: Message) -> Message:
-        """Whether nodes stop that raise, and those that make NaN or Inf of finite inputs."""
+        """Set whether nodes that raise, or that make NaN or Inf from finite inputs, stop the
+        program.
+        """
         chosen = [(str(filter_id), "") for filter_id in arguments.get("filters", [])]
         chosen += [(str(option["filterId"]), str(option.get("condition") or ""))
                    for option in arguments.get("filterOptions", [])]  # fmt: skip
@@ -291,7 +292,7 @@ class Debuggee:
         self._overflows = texts
         return {"breakpoints": answers}
 
-    # ------------------------------------------------------------ where it is
+    # ------------------------------------------------------------ location
 
     def threads(self, arguments: Message) -> Message:
         """The program's threads."""
@@ -302,11 +303,11 @@ class Debuggee:
         return {"threads": self._threads.listed(also)}
 
     def scopes(self, arguments: Message) -> Message:
-        """Inputs, outputs, gradient, node; the nodes of a scope."""
+        """The groups of variables: inputs, outputs, gradient, node; the nodes of a scope."""
         return {"scopes": self._variables.scopes(self._frames.of(int(arguments["frameId"])))}
 
     def variables(self, arguments: Message) -> Message:
-        """What a reference unfolds to."""
+        """The variables that a reference expands to."""
         variables = self._variables.variables(
             int(arguments["variablesReference"]), int(arguments.get("start") or 0),
             int(arguments.get("count") or 0), str(arguments.get("filter") or ""),
@@ -321,10 +322,10 @@ class Debuggee:
         fields = ("value", "type", "variablesReference", "indexedVariables")
         return {key: variable[key] for key in fields if key in variable}
 
-    # ------------------------------------------------------------ going on
+    # ------------------------------------------------------------ continuing
 
     def _ident(self, arguments: Message) -> int | None:
-        """The thread that a request is about; None if it is the one that stopped, or names none."""
+        """The thread that a request is about; None if it is the stopped one, or not given."""
         if "threadId" not in arguments:
             return None
         ident = self._threads.ident(int(arguments["threadId"]))
@@ -345,7 +346,7 @@ class Debuggee:
         return moved
 
     def continue_(self, arguments: Message) -> Any:
-        """To the next breakpoint; in the past, to the next that was recorded."""
+        """Continue to the next breakpoint; in the past, to the next recorded hit."""
         alone = bool(arguments.get("singleThread"))
         moved = self._go(Continue(thread=self._ident(arguments), alone=alone))
         return moved or {"allThreadsContinued": not alone}
@@ -356,11 +357,11 @@ class Debuggee:
         )
 
     def next(self, arguments: Message) -> Moved | None:
-        """Over scopes."""
+        """Step over scopes."""
         return self._step(arguments, StepOver)
 
     def step_in(self, arguments: Message) -> Moved | None:
-        """To the next node, however deep; or into a scope that was chosen."""
+        """Step to the next node, however deep, or into the chosen scope."""
         if "targetId" not in arguments:
             return self._step(arguments, StepNode)
         scope = self._frames.target(int(arguments["targetId"]))
@@ -368,22 +369,22 @@ class Debuggee:
         return self._go(StepIn(scope, thread=self._ident(arguments), alone=alone))
 
     def step_out(self, arguments: Message) -> Moved | None:
-        """Out of the scope."""
+        """Step out of the scope."""
         return self._step(arguments, StepOut)
 
     def step_back(self, arguments: Message) -> Moved:
-        """To the execution before."""
+        """Step back to the previous execution."""
         return self._controller.back()
 
     def reverse_continue(self, arguments: Message) -> Moved:
-        """To the last breakpoint that was passed."""
+        """Go back to the last breakpoint that was passed."""
         return self._controller.reverse_continue()
 
     def pause(self, arguments: Message) -> None:
-        """At the next node."""
+        """Pause at the next node."""
         self._controller.command(Pause())
 
-    # ------------------------------------------------------------ what is told
+    # ------------------------------------------------------------ events
 
     def _tell(self) -> None:
         self._configured.wait()
@@ -393,7 +394,7 @@ class Debuggee:
                 if info is None:
                     return
             except Empty:
-                info = None  # threads start and end without a word
+                info = None  # threads start and end without notice
             with self._turn:
                 if self._over:
                     return
@@ -408,7 +409,7 @@ class Debuggee:
                 self._channel.event("thread", {"reason": reason, "threadId": number})
 
     def _tell_capabilities(self) -> None:
-        """What the program's frameworks support has changed: which requests are of use."""
+        """Report which requests apply after the program's set of frameworks has changed."""
         available = {
             name: self._controller.shortfall(feature) is None for name, feature in DEPENDENT.items()
         }

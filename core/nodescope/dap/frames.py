@@ -1,7 +1,7 @@
 """Frames: the stacks of the program's threads, as an editor shows them.
 
-The thread that the cursor is on shows its node, the name scopes around it, and the user's lines;
-another one where it is now, and at which node it is held.
+The cursor's thread shows its node, the name scopes around it, and the user's lines; other threads
+show where they are now, and at which node they are held.
 
 Invariant: ids hold until the cursor moves.
 """
@@ -20,7 +20,7 @@ from nodescope.ir.scopes import ancestors, parent
 
 
 class Frames:
-    """Gives out frames, and finds them again by their ids."""
+    """Assigns ids to frames, and finds the frames by their ids."""
 
     def __init__(self, controller: Controller, threads: Threads) -> None:
         self._controller = controller
@@ -29,13 +29,13 @@ class Frames:
         self.forget()
 
     def forget(self) -> None:
-        """The cursor moved: ids given out before are invalid."""
+        """Invalidate all ids, because the cursor has moved."""
         self._frames: list[ScopeFrame] = []
         self._shown: dict[int, list[tuple[int, ScopeFrame]]] = {}  # by thread, with their ids
         self._targets: list[str] = []
 
     def stack_trace(self, arguments: Message) -> Message:
-        """The name scopes, and the user's lines."""
+        """The stack: name scopes and the user's lines."""
         number = int(arguments["threadId"])
         frames = self._frames_of(number)
         start = int(arguments.get("startFrame") or 0)
@@ -44,7 +44,7 @@ class Frames:
                 "totalFrames": len(frames)}  # fmt: skip
 
     def _frames_of(self, number: int) -> list[tuple[int, ScopeFrame]]:
-        """The frames of a thread, with their ids, which hold until the cursor moves."""
+        """The frames of a thread with their ids, which are valid until the cursor moves."""
         if number not in self._shown:
             self._shown[number] = [
                 (len(self._frames) + place, frame)
@@ -58,7 +58,7 @@ class Frames:
         if ident is None:
             raise UsageError(f"no thread {number}")
         if self._controller.info.stop is None and self._controller.held(ident):
-            return self._controller.frames_of(ident)  # while another one goes on alone
+            return self._controller.frames_of(ident)  # while another thread runs alone
         at = self._controller.moment
         if self._threads.number(at.thread) == number:
             return self._controller.frames()
@@ -80,7 +80,7 @@ class Frames:
         return described
 
     def of(self, number: int) -> ScopeFrame:
-        """The frame of an id. Raises `UsageError` if it was never given out, or is old."""
+        """The frame with an id. Raises `UsageError` if the id is unknown or outdated."""
         if not self._frames:
             self._frames_of(self._threads.number(self._controller.moment.thread))
         if not 1 <= number <= len(self._frames):
@@ -88,7 +88,7 @@ class Frames:
         return self._frames[number - 1]
 
     def step_in_targets(self, arguments: Message) -> Message:
-        """The scopes right inside that of a frame, as far as they were met before."""
+        """The scopes directly inside a frame's scope, as far as they have been seen."""
         frame = self.of(int(arguments["frameId"]))
         around = frame.name if frame.kind == "scope" else self._controller.moment.node.scope
         paths = {path for node in self._controller.history.nodes()
@@ -98,7 +98,7 @@ class Frames:
                             for number, path in enumerate(self._targets, 1)]}  # fmt: skip
 
     def target(self, number: int) -> str:
-        """The scope of a target's id. Raises `UsageError` as `of`."""
+        """The scope of a target's id. Raises `UsageError` as `of` does."""
         if not 1 <= number <= len(self._targets):
             raise UsageError("this scope belongs to an earlier stop")
         return self._targets[number - 1]

@@ -1,7 +1,7 @@
 """Framing: messages of the Debug Adapter Protocol over two byte streams.
 
-Invariant: one thread reads, any thread writes, and whole messages only. A stream that holds
-anything else is closed, never guessed at: a web page that posts to the port gets nowhere.
+Invariant: one thread reads, any thread writes, and only whole messages. A stream with any other
+    content is closed, never guessed at: a web page that posts to the port achieves nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Message = dict[str, Any]
 
 
 class Channel:
-    """Messages over a reader and a writer.
+    """Messages over a pair of streams.
 
     Args:
-        connection: What both belong to, if it is a socket.
+        connection: The socket of both streams, if there is one.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Channel:
 
     @classmethod
     def of(cls, connection: socket.socket) -> Channel:
-        """Over a connected socket."""
+        """A channel over a connected socket."""
         return cls(connection.makefile("rb"), connection.makefile("wb"), connection)
 
     def read(self) -> Message | None:
-        """The next message; None at the end, or if what comes is no message."""
+        """The next message; None at the end, or if the input is not a message."""
         length = None
         try:
             while (line := self._reader.readline(200)).strip():
@@ -61,7 +61,7 @@ class Channel:
         return message if isinstance(message, dict) else None
 
     def send(self, message: Message) -> int:
-        """Send a message; its seq. Does nothing once the other end is gone."""
+        """Send a message; return its seq. Does nothing once the other end is gone."""
         with self._lock:
             self._seq += 1
             content = msgspec.json.encode({"seq": self._seq, **message})
@@ -69,11 +69,11 @@ class Channel:
                 self._writer.write(b"Content-Length: %d\r\n\r\n" % len(content) + content)
                 self._writer.flush()
             except (OSError, ValueError):
-                pass  # who reads finds the end
+                pass  # the reader will find the end
             return self._seq
 
     def request(self, command: str, arguments: Message) -> int:
-        """Send a request; its seq."""
+        """Send a request; return its seq."""
         return self.send({"type": "request", "command": command, "arguments": arguments})
 
     def respond(self, request: Message, body: Message | None = None) -> None:
@@ -87,7 +87,7 @@ class Channel:
         self.send(answer if body is None else {**answer, "body": body})
 
     def refuse(self, request: Message, text: str) -> None:
-        """Answer a request with an error, which is shown to the person."""
+        """Answer a request with an error, which is shown to the user."""
         self.send(
             {
                 "type": "response",
@@ -105,17 +105,18 @@ class Channel:
         self.send(message if body is None else {**message, "body": body})
 
     def close(self) -> None:
-        """End a socket's conversation, both ways; who reads finds the end."""
+        """Shut a socket down in both directions; the reader finds the end."""
         if self._connection is None:
             return
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it is gone already
-        # The streams keep it until nobody reads any more: closing them here would wait for that.
+            pass  # the other end is already gone
+        # The streams keep the socket until the reader is done: closing them here would wait for
+        # that.
         self._connection.close()
 
 
 def _escaped(text: str) -> str:
-    """Braces of a message's format stand for variables; these are none."""
+    """Text with its braces escaped: in a message's format they stand for variables."""
     return text.replace("{", "(").replace("}", ")")

@@ -25,20 +25,20 @@ from nodescope.source_files import MOST_BYTES
 from nodescope.telling import shape_words
 
 _MAX_TARGETS: Final = 200
-_MAX_READ: Final = 1 << 24  # bytes of one answer
+_MAX_READ: Final = 1 << 24  # bytes in one answer
 _MAX_COPIED: Final = 100_000  # elements
 
 ConsoleCommands = Callable[[str], str | None]
-"""Runs a line of the terminal's commands; what it says, or None if it is no command."""
+"""Runs a line of terminal commands; returns its output, or None if it is not a command."""
 
 
 class Inspection:
     """Answers about values, sources and exceptions.
 
     Args:
-        controller: Of the run.
-        variables: Where results that unfold get their references.
-        console: Runs the commands of the terminal debugger.
+        controller: The run's controller.
+        variables: The variables that assign references to expandable results.
+        console: Runs commands of the terminal debugger.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Inspection:
         self.first_column = 1
 
     def evaluate(self, arguments: Message) -> Message:
-        """A node's value, an expression, or, in the console, a command of the terminal."""
+        """Evaluate a node's value, an expression or, in the console, a terminal command."""
         text = str(arguments["expression"]).strip()
         context = arguments.get("context")
         if context == "repl" and text not in NAMES:
@@ -79,12 +79,12 @@ class Inspection:
                 **self._variables.unfolds(array, 0, text if text in NAMES else "")}  # fmt: skip
 
     def set_expression(self, arguments: Message) -> Message:
-        """Change what an expression names: ``value[0]``, ``inputs[1]``, ``w``."""
+        """Change the value that an expression refers to: ``value[0]``, ``inputs[1]``, ``w``."""
         expression, text = str(arguments["expression"]).strip(), str(arguments["value"]).strip()
         self._variables.change(expression, text)
         try:
             variable = self.evaluate({"expression": expression})
-        except NodescopeError:  # a slice can be changed, and is not of the language
+        except NodescopeError:  # a slice can be assigned to, although it is not part of the language
             return {"value": text}
         return {
             **{key: variable[key] for key in variable if key != "result"},
@@ -112,7 +112,7 @@ class Inspection:
         return answer
 
     def completions(self, arguments: Message) -> Message:
-        """Names of nodes, and the words of expressions."""
+        """Names of nodes, and words of the expression language."""
         column = int(arguments["column"]) - self.first_column
         before = str(arguments["text"])[:column]
         word = before[max(before.rfind(sign) for sign in " ([,<>=+-*") + 1 :]
@@ -120,13 +120,13 @@ class Inspection:
         try:
             words += [name for name in self._controller.names() if ":" not in name]
         except NodescopeError:
-            pass  # the recording cannot be read now; the language can be completed
+            pass  # the recording is unreadable now; language words can still be completed
         targets = [{"label": candidate, "start": column - len(word), "length": len(word)}
                    for candidate in words if candidate.startswith(word)]  # fmt: skip
         return {"targets": targets[:_MAX_TARGETS]}
 
     def exception_info(self, arguments: Message) -> Message:
-        """What the node raised, or which watch found NaN or Inf."""
+        """The exception that the node raised, or the watch that found NaN or Inf."""
         stop = self._controller.info.stop
         if stop is not None and stop.reason == "watch" and not self._controller.looking_back:
             return {"exceptionId": "NaN or Inf", "description": clean(stop.text),
@@ -157,7 +157,7 @@ class Inspection:
         return {"content": text, "mimeType": "text/x-python"}
 
     def loaded_sources(self, arguments: Message) -> Message:
-        """The files that made nodes."""
+        """The files in which nodes were created."""
         files = sorted({node.source.file for node in self._controller.history.nodes()
                         if node.source is not None})  # fmt: skip
         return {"sources": [{"name": os.path.basename(file), "path": file} for file in files]}

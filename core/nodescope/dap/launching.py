@@ -1,7 +1,8 @@
-"""Launching: what an editor asks for, as a child process that finds its way back to the adapter.
+"""Launching: starts the program that an editor requests, as a child that connects back to the
+adapter.
 
-Invariant: the child is the interpreter that the editor names, running ``nodescope run --dap``; its
-streams are pipes, which the adapter empties until the end.
+Invariant: the child is the interpreter named by the editor, running ``nodescope run --dap``; its
+    streams are pipes, which the adapter drains until the end.
 """
 
 from __future__ import annotations
@@ -25,24 +26,25 @@ from nodescope.events import LEVELS, Level
 from nodescope.link.owner import is_foreign
 from nodescope.processes import program_command
 
-# How long a program may take until it speaks with the adapter: it imports NumPy first.
+# How long a program may take to contact the adapter: it imports NumPy first.
 START_S: Final = 120.0
 _LOOK_S: Final = 0.1
-# How long somebody who has connected may take to say who it is: nobody else comes in meanwhile.
+# How long a new connection may take to identify itself; others wait for that long.
 GREET_S: Final = 10.0
 
 
 class Launch(msgspec.Struct, frozen=True, rename="camel"):
-    """The arguments of ``launch``. What editors add is ignored.
+    """The arguments of ``launch``. Additional ones from the editor are ignored.
 
     Attributes:
         program: The script.
-        stop_on_entry: Stop before its first node.
-        level: How much is recorded; None for what `nodescope run` does by itself.
-        record: The recording's file; without it, a new one in ``.nodescope/runs``.
-        python: The interpreter; without it, the adapter's.
-        no_debug: Run without stopping.
-        terminate_on_loss: End the program if the adapter is lost; else it runs on.
+        stop_on_entry: Whether to stop before its first node.
+        level: The capture level; None for the default of `nodescope run`.
+        record: The recording's file; by default, a new one in ``.nodescope/runs``.
+        python: The interpreter; by default, the adapter's.
+        no_debug: Whether to run without stopping.
+        terminate_on_loss: Whether to end the program if the adapter is lost; otherwise it
+            continues.
     """
 
     program: str
@@ -58,10 +60,10 @@ class Launch(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def launch_of(arguments: dict[str, Any]) -> Launch:
-    """Check what an editor sent.
+    """Validate the arguments sent by an editor.
 
     Raises:
-        UsageError: Something is missing or makes no sense; the message names it.
+        UsageError: An argument is missing or invalid; the message names it.
     """
     try:
         launch = msgspec.convert(arguments, Launch)
@@ -77,7 +79,7 @@ def launch_of(arguments: dict[str, Any]) -> Launch:
 
 
 class Child:
-    """A program that was started, and the channel to its debuggee."""
+    """A started program, and the channel to its debuggee."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -96,7 +98,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Signals of the adapter's terminal are not meant for the program.
+                # Signals from the adapter's terminal are not meant for the program.
                 start_new_session=True,
             )
         except OSError as error:
@@ -117,7 +119,7 @@ class Child:
 
     @property
     def streams(self) -> tuple[tuple[str, BinaryIO], ...]:
-        """What it writes, by DAP's category of output."""
+        """The program's output streams, by DAP category."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         return (
@@ -126,7 +128,7 @@ class Child:
         )
 
     def connected(self) -> Channel | None:
-        """Wait for its debuggee; None if it ended before."""
+        """Wait for the program's debuggee; None if the program ended before."""
         try:
             for _ in range(int(START_S / _LOOK_S)):
                 if self.process.poll() is not None:
@@ -152,12 +154,12 @@ class Child:
         return None
 
     def interrupt(self) -> None:
-        """As Ctrl-C would."""
+        """Interrupt the program as Ctrl-C would."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
 
     def end(self, patience_s: float = 5.0) -> None:
-        """End it: politely, then not."""
+        """End the program: politely at first, then by force."""
         if self.process.poll() is not None:
             return
         self.process.terminate()

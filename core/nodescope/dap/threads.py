@@ -1,6 +1,6 @@
-"""Threads: the program's Python threads by the numbers that an editor knows them by.
+"""Threads: the numbers by which an editor knows the program's Python threads.
 
-Invariant: a number names one thread for the whole session; threads of nodescope's own are not told.
+Invariant: a number names one thread for the whole session; nodescope's own threads are not listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OURS = "nodescope-"
 
 class _Known(NamedTuple):
     ident: int
-    thread: threading.Thread | None  # None for one that was not started by ``threading``
+    thread: threading.Thread | None  # None for a thread that was not started by ``threading``
     name: str
 
 
@@ -33,7 +33,7 @@ class Threads:
         return numbers[-1] if numbers else self._add(ident, None)
 
     def ident(self, number: int) -> int | None:
-        """The ident of a thread; None if there is none of this number."""
+        """The ident of a thread; None if the number is unknown."""
         entry = self._known.get(number)
         return entry.ident if entry is not None else None
 

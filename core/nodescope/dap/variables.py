@@ -1,7 +1,7 @@
 """Variables: what an editor expands at a stop.
 
-Inputs, outputs and gradient are variables; an array expands along its first axis, and so on
-inwards.
+Inputs, outputs and gradient are variables; an array expands along its first axis, its parts along
+the next, and so on.
 
 Invariant: references are valid until the cursor moves; only requested elements are formatted.
 """
@@ -25,16 +25,16 @@ from nodescope.ir.attrs import plain
 from nodescope.ir.graph import TensorSpec
 from nodescope.telling import shape_words
 
-# An editor that does not page gets no more than so many elements at once.
+# The most elements sent at once to an editor without paging.
 MAX_ELEMENTS: Final = 1000
-# Of an array of another library, rows that hold more elements are shown by their shape alone.
+# Rows of another library's array with more elements than this are shown by shape only.
 MAX_FETCHED: Final = 1 << 16
 
 Variable = dict[str, Any]
 
 
 class ShownValues(NamedTuple):
-    """Values in a scope, by the name that is shown."""
+    """Values in a scope, by the name shown."""
 
     seen: dict[str, ValueAtMoment]
 
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
 
 
 class ArrayPart(NamedTuple):
-    """A part of an array: ``value`` is an id, 0 for what an expression gave."""
+    """A part of an array: ``value`` is its id, 0 for the result of an expression."""
 
     array: HeldArray
     value: int
@@ -63,7 +63,7 @@ class Variables:
         self._moved = 0
 
     def forget(self) -> None:
-        """The cursor moved: references given out before are invalid."""
+        """Invalidate all references, because the cursor has moved."""
         self._held = []
         self._moved += 1
 
@@ -76,7 +76,7 @@ class Variables:
             raise UsageError("this variable belongs to an earlier stop")
         return self._held[reference - 1]
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ scopes
 
     def scopes(self, frame: ScopeFrame) -> list[Variable]:
         """The groups of variables of a frame."""
@@ -118,7 +118,7 @@ class Variables:
         return {**scope, "variablesReference": self._refer(ShownValues(values))}
 
     def _nodes_in(self, scope: str) -> dict[str, ValueAtMoment]:
-        """The latest values of the nodes right inside a scope, up to the cursor."""
+        """The latest values of the nodes directly inside a scope, up to the cursor."""
         controller = self._controller
         at = controller.moment
         values = {}
@@ -131,7 +131,7 @@ class Variables:
                     values[node.name.rpartition("/")[2]] = controller.outputs(moment)[0]
         return values
 
-    # ------------------------------------------------------------ unfolding
+    # ------------------------------------------------------------ expanding
 
     def variables(self, reference: int, start: int, count: int, kind: str) -> list[Variable]:
         """The variables of a reference; ``count`` elements from ``start`` on (0: all)."""
@@ -165,7 +165,7 @@ class Variables:
         return {**variable, **self.unfolds(value.array, value.value, expression)}
 
     def unfolds(self, array: HeldArray, value: int = 0, expression: str = "") -> Variable:
-        """The reference of an array, and how many elements its first axis has."""
+        """The reference of an array, and the number of elements along its first axis."""
         if not array.size or array.dtype.hasobject:
             return {"variablesReference": 0}
         reference = self._refer(ArrayPart(array, value, expression))
@@ -175,10 +175,10 @@ class Variables:
         return {"variablesReference": reference, "indexedVariables": array.shape[0], **memory}
 
     def memory(self, reference: str) -> HeldArray:
-        """The array of a memory reference, of which nothing may be fetched yet.
+        """The array of a memory reference; nothing of it may have been fetched yet.
 
         Raises:
-            UsageError: It was never given out, or the program went on since.
+            UsageError: The reference is unknown, or the program has continued since.
         """
         moved, _, number = reference.partition(".")
         if not (moved == str(self._moved) and number.isdecimal() and len(number) < 10):
@@ -218,10 +218,11 @@ class Variables:
     # ------------------------------------------------------------ changing and watching
 
     def set(self, reference: int, name: str, text: str) -> Variable:
-        """Change a variable to a number, or by ``*= 2``, ``+= 1``, ``clip 0 1``; its new state.
+        """Change a variable to a number, or by ``*= 2``, ``+= 1``, ``clip 0 1``; return its new
+        state.
 
         Raises:
-            EditError, UsageError: It cannot be changed so.
+            EditError, UsageError: It cannot be changed that way.
         """
         group = self._of(reference)
         place = ""
@@ -242,20 +243,20 @@ class Variables:
         assert changed.array is not None
         inner = changed.array[tuple(map(int, place.split(", ")))]
         if isinstance(group, ArrayPart):
-            # What is unfolded already shows the new elements.
+            # Variables that are already expanded show the new elements.
             self._held[reference - 1] = group._replace(array=changed.array)
         text = array_line(inner) if inner.ndim else number(inner)
         return {"value": text, "variablesReference": 0}
 
     def change(self, expression: str, text: str) -> None:
-        """Change what an expression names, as `set` does. Raises as it does."""
+        """Change the value that an expression refers to, as `set` does. Raises as `set` does."""
         self._controller.edit(f"{expression} {_how(text)}")
 
     def maker(self, reference: int, name: str) -> str:
-        """The name of the node whose output a variable is.
+        """The name of the node that produces a variable.
 
         Raises:
-            UsageError: It is none; or a leaf, which never runs.
+            UsageError: No node produces it, or its node is a leaf, which never runs.
         """
         group = self._of(reference)
         if not isinstance(group, ShownValues) or name not in group.seen:

@@ -103,7 +103,7 @@ class Steps:
                 # Changes made by the last step may reach this one.
                 self.steady = None if self._varied else self.epoch
                 self._varied = False
-            if not self.marked:  # operations of a generator of batches count as part of the steps
+            if not self.marked:  # a batch generator's earlier nodes are its nodes in steps
                 self.identity.forget_loops()
             self.step += 1
             self.step_open = self.marked = True
