@@ -131,7 +131,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         )
         if is_child(observed):
             return ending.status
-        observed.end(ending.status, ending.error)  # the server's start does not count as the program's time
+        observed.end(ending.status, ending.error)  # that time is not the program's
         if starting is not None:
             # A program that ends at once does not wait for a page that nobody has opened.
             leaves = options.exit or ending.status == INTERRUPTED

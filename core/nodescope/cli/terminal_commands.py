@@ -430,7 +430,7 @@ class Console:
                 wait = f"{prefix}`b {name}` and `c` wait for a node that has not run yet"
                 raise UsageError(str(error.args[0]), hint=wait) from None
             by_end = True
-        return self._go(RunTo(name, by_end))  # the node may still come; if no name is similar, the session reports it
+        return self._go(RunTo(name, by_end))  # the node may still come
 
     def several(self, command: Command, text: str) -> Done:
         """``n 3``: intermediate stops are not printed."""

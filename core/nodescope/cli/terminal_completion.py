@@ -23,7 +23,7 @@ _NODES: Final = ("i", "info", "until", "run-to", "nodes")
 _HOW: Final = ("=", "+=", "-=", "*=", "/=", "clip", "noise", "load")
 _KINDS: Final = ("node:", "glob:", "regex:", "op:", "scope:", "source:", "before")
 _NEEDS: Final[dict[str, Feature]] = {"before": "before", "scope:": "scopes"}
-_BEFORE: Final = "([,<>=+-*/"  # characters that may directly precede a name; a slash is part of names
+_BEFORE: Final = "([,<>=+-*/"  # characters that may precede a name; a slash is part of one
 
 
 def complete(controller: Controller, commands: Iterable[str], text: str, line: str) -> list[str]:

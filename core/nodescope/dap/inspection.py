@@ -84,7 +84,7 @@ class Inspection:
         self._variables.change(expression, text)
         try:
             variable = self.evaluate({"expression": expression})
-        except NodescopeError:  # a slice can be assigned to, although it is not part of the language
+        except NodescopeError:  # a slice can be assigned to, but not evaluated
             return {"value": text}
         return {
             **{key: variable[key] for key in variable if key != "result"},
