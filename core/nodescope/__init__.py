@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nodescope import array_api as _array_api
 from nodescope.errors import NodescopeError
 
-if TYPE_CHECKING:  # for type checkers and editors, what `_HOMES` and `_MODULES` say
+if TYPE_CHECKING:  # for type checkers and editors: the same names as in `_HOMES` and `_MODULES`
     from nodescope.api import attach, breakpoint, record  # type: ignore[import-not-found, unused-ignore]
     from nodescope.emit.scopes import name_scope, step, steps
     from nodescope.engine import fft, linalg, nn, optim, random
@@ -112,7 +112,7 @@ __all__ = [
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the
-# function `record`: so it is imported now, and its name is freed again.
+# function `record`: so it is imported now, and the name is freed again.
 _import_module("nodescope.record")
 globals().pop("record", None)
 
@@ -158,7 +158,7 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
-"""Names of this module, and the modules that they are in."""
+"""Names of this module, and the modules that define them."""
 
 _MODULES = frozenset({"fft", "linalg", "nn", "optim", "random"})  # of the engine
 
@@ -176,7 +176,7 @@ def __getattr__(name: str) -> Any:
         value = _array_api.find(name)
     else:
         raise AttributeError(f"module 'nodescope' has no attribute {name!r}")
-    if name != "record":  # the package of that name would be found instead
+    if name != "record":  # otherwise the package of that name would be found
         globals()[name] = value
     return value
 

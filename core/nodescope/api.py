@@ -73,30 +73,32 @@ class Run:
     """One observed run of this process.
 
     Args:
-        recording: Where it is recorded.
-        name, argv: What a list of runs shows.
+        recording: The file of the recording.
+        name, argv: Name and command line for the list of runs.
         level: Capture level.
-        budget_bytes: How much of full arrays the recording keeps; None for the default.
-        value_steps: Keep full arrays of the first so many training steps only.
+        budget_bytes: Upper limit of full arrays in the recording; None for the default.
+        value_steps: Keep full arrays of this many first training steps only.
         newest: Keep the newest training steps whole, whatever the level.
-        explicit: Whether a person chose level and limit; if not, less is said about them.
+        explicit: Whether the user chose level and limit; if not, messages say less about them.
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
-        watches: Watch rules, as they are written; ``recommended`` for those recommended for the
-            program, which are set when its first training step is over.
-        saved: Where breakpoints and watches are kept; those are set as well, and wait for nobody.
-        opened: Patterns of node names: compiled kernels that are called so, or that cover such a
-            node, are also run node by node, to be looked into.
+        watches: Watch rules as text; ``recommended`` stands for those recommended for the program,
+            which are set after its first training step.
+        saved: The file of the project's breakpoints and watches; these are set as well, without
+            waiting for a page.
+        opened: Patterns of node names: compiled kernels with a matching name, or that cover a
+            matching node, are also run node by node for inspection.
         max_slowdown: Record less of what costs most, so that the run takes at most this many times
             as long; a number above 1.
-        select: Levels of some nodes, as ``scope:encoder=values``; they are kept whatever they cost.
-        say: Takes each line that is for the person.
+        select: Levels of some nodes, as ``scope:encoder=values``, which are kept whatever they
+            cost.
+        say: Prints each message to the user.
 
     Raises:
         UsageError: The level does not exist.
         RecordingError: The recording cannot be written.
-        BreakpointError, ConditionError, WatchError: A breakpoint or a watch makes no sense.
+        BreakpointError, ConditionError, WatchError: A breakpoint or a watch is invalid.
     """
 
     def __init__(
@@ -131,9 +133,9 @@ class Run:
         self._active = False
         self._sampler: Sampler | None = None
         self.advice: Advice | None = None
-        """Once it has finished: what to do, if nothing was seen of the program."""
+        """After the run: what to do if nothing was observed in the program."""
         self.refused: set[str | None] = set()
-        """Conditions of `breakpoint` that failed, each of which is said once."""
+        """Conditions of `breakpoint` that failed; each is reported once."""
         self._started_unix_ns = time.time_ns()
         self.bus = self._new_bus(opened)
         self.emitter = Emitter(self.bus)
@@ -187,7 +189,7 @@ class Run:
         return bus
 
     def _readable(self) -> Recording | None:
-        """The recording, with all that was met so far; None if there is none to be read."""
+        """The recording, with everything emitted so far; None if it cannot be read."""
         if not self._active:
             return None
         self.recorder.flush()
@@ -204,7 +206,7 @@ class Run:
 
     @property
     def gate(self) -> Gate | None:
-        """Where the run stops; None without a debugger."""
+        """The gate where the run stops; None without a debugger."""
         return None if self._debugger is None else self._debugger.gate
 
     @property
@@ -214,7 +216,7 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The training step that the program is in; 0 before the first."""
+        """The training step that is running; 0 before the first."""
         return self.emitter.step
 
     def __repr__(self) -> str:
@@ -222,10 +224,10 @@ class Run:
         return f"<nodescope run {self.info.name!r}: {state}, {self.info.recording}>"
 
     def controller(self, *, attend: bool = True) -> Controller:
-        """A controller in this process, for which the run stops, now or once it attends."""
+        """A controller in this process, for which the run stops: now, or once it attends."""
         if self.gate is None:
             raise UsageError("a run without a debugger cannot be controlled")
-        from nodescope.debug.controller import Controller  # a program waits for none of it
+        from nodescope.debug.controller import Controller  # programs need not wait for this import
 
         if self._controller is None:
             self._controller = Controller(
@@ -241,7 +243,7 @@ class Run:
         """Connect to a server, whose pages can then stop this run.
 
         Raises:
-            LinkError: None listens within ``timeout_s``, or it refuses; the run is unattended.
+            LinkError: No server listens within ``timeout_s``, or it refuses; the run is unattended.
         """
         gate = self.gate
         if gate is None:
@@ -261,7 +263,7 @@ class Run:
             self._link = None
             gate.link_lost()
             raise
-        link.session(gate.info)  # it may have changed while this was under way
+        link.session(gate.info)  # it may have changed in the meantime
 
     def start(self) -> None:
         """Observe the program from now on.
@@ -270,7 +272,7 @@ class Run:
             UsageError: Another run is active.
         """
         global _current
-        # What passed before, such as the start of a server, is no time of the program.
+        # Time that passed before, such as for starting a server, is not the program's.
         self._started_unix_ns = self.bus.begin()
         self._adapters.begin(self.emitter)
         activate(self.emitter)
@@ -298,7 +300,7 @@ class Run:
             self._written.take(line)
 
     def end(self, status: int = 0, error: str = "") -> None:
-        """Stop observing: the program is over, at this moment."""
+        """Stop observing: the program ends at this moment."""
         global _current
         if _current is self:
             _current = None
@@ -335,7 +337,7 @@ class Run:
                 self._link.goodbye(status, error)
 
     def _advise(self, error: str) -> None:
-        """Record what to do, if there was no operation to record."""
+        """Record advice if there was no operation to record."""
         if self.recorder.operations:
             return
         script = Path(self.info.argv[0] if self.info.argv else self.info.name)
@@ -343,7 +345,7 @@ class Run:
             self.advice = advise_program(
                 script, leaves=self.recorder.leaves, error=error, frameworks=self.info.frameworks
             )
-        except Exception as failed:  # the program's end is not ours to spoil
+        except Exception as failed:  # a failure here must not spoil the program's end
             self._say(f"no advice: {telling.last_line(failed)}")
             return
         self.recorder.add(self.advice)
@@ -355,13 +357,13 @@ class Run:
             self._say("writing the rest of the recording; press Ctrl-C to skip it")
 
     def _tell(self, text: str) -> None:
-        """Record a line of the recorder, and say it."""
-        if self.gate is None:  # with one, whatever is logged is said
+        """Record a message of the recorder, and print it."""
+        if self.gate is None:  # with one, every logged line is printed
             self._say(text)
         self.bus.emit(Logged("nodescope", text, self.step, self.bus.now_ns()))
 
     def _observes(self, framework: Framework) -> None:
-        """A framework has been attached: when the run begins, or once it is imported."""
+        """Note that a framework has been attached: at the start, or when it was imported."""
         frameworks = (*self.info.frameworks, framework)
         self.info = msgspec.structs.replace(self.info, frameworks=frameworks)
         if self._active:
@@ -379,8 +381,8 @@ class Run:
             self._link.trouble(text)
 
     def _room(self, full: bool, text: str) -> None:
-        """The disk is full, or has room again; the page and the person are told."""
-        if not full:  # a gap is a record of its own
+        """Report to the page and the user that the disk is full, or has room again."""
+        if not full:  # a gap is recorded separately
             self.recorder.remark(text, self.step, self.bus.now_ns())
         self._say(text)
         if self._link is not None:
@@ -417,7 +419,7 @@ def attach(
         recording = recording_path(stem, telling.say)
         run = Run(recording, level=level, debugger=True, stop_on_entry=stop_on_entry)
         try:
-            # The rest of the 250 ms is for the recording, which is made and removed again.
+            # The rest of the 250 ms is for the recording, which is created and removed again.
             run.connect(where, timeout_s=0.2)
             run.start()
         except NodescopeError:
@@ -517,13 +519,15 @@ def version() -> str:
 def _finish_at_exit(run: Run) -> None:
     if run.info.pid != os.getpid():
         return
-    # A prompt goes on after an error: what an earlier line raised is not how the program ended.
+    # A prompt continues after an error: what an earlier line raised is not how the program ended.
     error = None if interactive.is_interactive() else getattr(sys, "last_value", None)
     run.finish(1 if error is not None else 0, telling.last_line(error) if error is not None else "")
 
 
 def _go_inert_in_child() -> None:
-    """A forked child shares the parent's recording and socket: it must touch neither."""
+    """Silence a forked child: it shares the parent's recording and socket and must touch
+    neither.
+    """
     global _current
     if _current is not None:
         _current._adapters.forked()

@@ -32,7 +32,7 @@ class ShapeError(NodescopeError, ValueError):
 
 
 class BoundsError(ShapeError, IndexError):
-    """An index or axis lies outside the tensor; an IndexError too, as NumPy's is."""
+    """An index or axis lies outside the tensor; also an IndexError, as in NumPy."""
 
 
 class DtypeError(NodescopeError, TypeError):
@@ -40,7 +40,7 @@ class DtypeError(NodescopeError, TypeError):
 
 
 class IndexTypeError(DtypeError, IndexError):
-    """An index of a kind that no array takes; an IndexError too, as NumPy's is."""
+    """An index of a kind that no array accepts; also an IndexError, as in NumPy."""
 
 
 class DomainError(NodescopeError, ValueError):
@@ -52,15 +52,15 @@ class UnsupportedError(NodescopeError, TypeError):
 
 
 class MissingError(NodescopeError, AttributeError):
-    """A tensor does not have an attribute that arrays elsewhere have; the hint names the way."""
+    """A tensor lacks an attribute that other arrays have; the hint names an alternative."""
 
 
 class GradientError(NodescopeError, RuntimeError):
-    """A gradient was asked for where none is defined."""
+    """A gradient was requested where none is defined."""
 
 
 class TraceError(NodescopeError, TypeError):
-    """The values of a graph that is being built were asked for, or left it."""
+    """The values of a graph being built were requested, or a traced tensor left it."""
 
 
 class GraphError(NodescopeError, ValueError):
@@ -68,11 +68,11 @@ class GraphError(NodescopeError, ValueError):
 
 
 class UsageError(NodescopeError, RuntimeError):
-    """The API was called in a wrong order or place."""
+    """The API was called in the wrong order or place."""
 
 
 class CompilerError(NodescopeError, RuntimeError):
-    """No C compiler works here, or what it makes cannot be loaded; other back ends do without."""
+    """No C compiler works, or its output cannot be loaded; other back ends do not need one."""
 
 
 class RegistryError(NodescopeError, LookupError):
@@ -80,7 +80,7 @@ class RegistryError(NodescopeError, LookupError):
 
 
 class _Placed(NodescopeError):
-    """An error in a text that a person wrote.
+    """An error in a text written by the user.
 
     Attributes:
         column: Zero-based column of the fault in the text, or -1.
@@ -108,7 +108,7 @@ class RecordingError(NodescopeError, OSError):
 
 
 class ReplayError(_Placed, RuntimeError):
-    """A recorded node cannot be run again; the message says which, and what is missing."""
+    """A recorded node cannot be rerun; the message says which, and what is missing."""
 
 
 class ExportError(NodescopeError, RuntimeError):
@@ -116,8 +116,8 @@ class ExportError(NodescopeError, RuntimeError):
 
 
 class LinkError(NodescopeError, ConnectionError):
-    """The debuggee and the server do not understand each other or have lost each other."""
+    """The debuggee and the server do not understand or have lost each other."""
 
 
 class ArrayError(NodescopeError):
-    """The elements of a value cannot be had, or cannot be changed."""
+    """The elements of a value cannot be obtained, or cannot be changed."""

@@ -21,12 +21,12 @@ _PROMPT: Final = ("code.py", "codeop.py", "asyncio", "_pyrepl", "idlelib")
 
 
 def is_interactive() -> bool:
-    """Whether a person types the program line by line: an error in a line does not end it."""
+    """Whether the user types the program line by line, so that an error does not end it."""
     return hasattr(sys, "ps1") or _shell() is not None
 
 
 def program_name() -> str:
-    """What a run of this process is called: its script, its notebook, or ``python prompt``."""
+    """The name of this process's run: its script, its notebook, or ``python prompt``."""
     if _shell() is not None:
         return _notebook_name()
     if sys.argv and sys.argv[0] not in ("", "-", "-c"):
@@ -46,12 +46,12 @@ def cell_name(file: str) -> str:
 def _cell_name(file: str) -> str:
     shell = _shell()
     try:
-        # ("Cell", "In[4]"), or None for a file that is no cell.
+        # ("Cell", "In[4]"), or None for a file that is not a cell.
         kind, name = shell.compile.format_code_name(file)
         if kind != "Cell" or not isinstance(name, str):
             return file
         lines = linecache.getlines(file)
-    except Exception:  # another version of IPython, or a shell that is not quite one
+    except Exception:  # another version of IPython, or an incomplete shell
         return file
     # No modification time: `linecache.checkcache` keeps such an entry.
     linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
@@ -59,7 +59,9 @@ def _cell_name(file: str) -> str:
 
 
 def is_machinery(file: str) -> bool:
-    """Whether a code object's file belongs to what runs an interactive session's lines."""
+    """Whether a code object's file belongs to the machinery that runs an interactive session's
+    lines.
+    """
     return bool(places := _machinery()) and file.startswith(places)
 
 
@@ -95,7 +97,7 @@ def _shell() -> Any:
 
 
 def _notebook_name() -> str:
-    """Jupyter and VS Code tell a kernel which notebook it belongs to; IPython alone has none."""
+    """The notebook's name: Jupyter and VS Code tell a kernel, IPython alone has none."""
     path = os.environ.get("JPY_SESSION_NAME", "")
     try:
         path = path or str(_shell().user_ns.get("__vsc_ipynb_file__", ""))

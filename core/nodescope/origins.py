@@ -1,6 +1,6 @@
 """Origin of a file: the user's code, nodescope's own, or a library's.
 
-Invariant: decided by the path alone; no file is read.
+Invariant: the origin follows from the path alone; no file is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OURS: Final = "nodescope"
 
 
 def _folders(file: str) -> tuple[str, ...]:
-    """The folder of a file, as it was found and as it really is: an install may be a link."""
+    """The folder of a file, as given and resolved: an installation may be a link."""
     paths = (os.path.abspath(file), os.path.realpath(file))
     return tuple(dict.fromkeys(os.path.join(os.path.dirname(path), "") for path in paths))
 
@@ -40,21 +40,22 @@ def is_ours(file: str) -> bool:
 
 
 def folders_of(part: str) -> tuple[str, ...]:
-    """The folders of a part of nodescope, such as ``cli``, as files within begin."""
+    """The folders of a part of nodescope, such as ``cli``, as prefixes of file names."""
     return tuple(os.path.join(folder, part, "") for folder in _OWN)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
-    """Whether a file is nodescope's, or of a package whose functions it observes, such as NumPy.
+    """Whether a file belongs to nodescope, or to a package whose functions it observes, such as
+    NumPy.
 
-    What calls these is the user's line.
+    The line that calls such a file is the user's line.
     """
     return file.startswith(_internal)
 
 
 def add_internal_package(file: str) -> None:
-    """From now on `is_internal` is true of the files of a package, whose ``__init__`` this is."""
+    """Make `is_internal` true for the files of a package, given its ``__init__``."""
     global _internal
     _internal = tuple(dict.fromkeys((*_internal, *_folders(file))))
     is_internal.cache_clear()

@@ -1,4 +1,5 @@
-"""Plain files: reads small files that others may have put there, never waiting and never endlessly.
+"""Plain files: reads small files of possibly foreign origin, without ever blocking or reading
+endlessly.
 
 A path from outside may lead to a pipe, to a device without an end, or to a file of any size. Every
 such path is read by `read_plain`.
@@ -19,12 +20,13 @@ def read_plain(path: str | os.PathLike[str], most_bytes: int, *, links: bool = T
     """The content of a plain file.
 
     Args:
-        path: Of the file.
+        path: The file's path.
         most_bytes: A larger file is not read.
         links: Whether the path itself may be a symbolic link.
 
     Raises:
-        OSError: It cannot be read, is not a plain file, or is too large; ``strerror`` says which.
+        OSError: The file cannot be read, is not a plain file, or is too large; ``strerror`` says
+            which.
         ValueError: The path contains a null character.
     """
     if not stat.S_ISREG((os.stat if links else os.lstat)(path).st_mode):
@@ -54,7 +56,7 @@ def read_plain(path: str | os.PathLike[str], most_bytes: int, *, links: bool = T
 
 
 def is_plain(path: str | os.PathLike[str], most_bytes: int | None = None) -> bool:
-    """Whether a path leads to a plain file, of no more than so many bytes."""
+    """Whether a path leads to a plain file of at most ``most_bytes``."""
     try:
         at = os.stat(path)
         fits = most_bytes is None or at.st_size <= most_bytes

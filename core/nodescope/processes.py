@@ -15,14 +15,15 @@ import errno
 import os
 import sys
 
-# One of these in a folder of PYTHONPATH, or of the user's own packages, is what we need it for.
+# One of these in a folder of PYTHONPATH, or of the user's own packages, is the reason to need that
+# folder.
 _NEEDED = (
     "nodescope_server", "numpy", "msgspec", "ml_dtypes", "fastapi", "starlette", "pydantic",
     "pydantic_core", "anyio", "uvicorn", "h11", "click", "websockets", "graphviz", "py_mini_racer",
     "re2",
 )  # fmt: skip
 _SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_")
-_WITH_PROGRAM = ("run", "check")  # in their own process
+_WITH_PROGRAM = ("run", "check")  # in a process of their own
 _RECORDED = ".nscope"
 _MOST_PTH = 1 << 20
 _REFUSED = {
@@ -34,11 +35,11 @@ _REFUSED = {
 
 
 def own_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module of ours in a process of its own.
+    """The command line that runs a nodescope module in a separate process.
 
-    Nothing of ``PYTHON…`` variables and of the current folder changes what it imports, and no code
-    of the user's packages runs at its start. Folders without which a dependency would be missing
-    are looked into last.
+    Neither ``PYTHON…`` variables nor the current folder affect its imports, and no code of the
+    user's packages runs at its start. Folders without which a dependency would be missing are
+    searched last.
     """
     code = (
         f"import sys; sys.path += {[*_user_folders(), *_more_folders()]!r}; "
@@ -48,7 +49,9 @@ def own_command(module: str, *arguments: str) -> list[str]:
 
 
 def own_environment(**more: str) -> dict[str, str]:
-    """The environment for `own_command`: without settings of Python and of what the server uses."""
+    """The environment for `own_command`: without settings of Python and of the server's
+    libraries.
+    """
     kept = {name: text for name, text in os.environ.items() if not name.startswith(_SETTINGS)}
     return {**kept, **more}
 
@@ -59,9 +62,9 @@ def program_command(module: str, *arguments: str, python: str | None = None) -> 
     The program has Python's own `sys.path`; until that is set, the current folder is left out.
 
     Args:
-        module: Such as ``nodescope.cli``.
-        arguments: Of `main`.
-        python: An interpreter that has nodescope; without it, this one.
+        module: The module, such as ``nodescope.cli``.
+        arguments: The arguments of `main`.
+        python: An interpreter with nodescope installed; by default, this one.
     """
     code = (
         "import sys; sys.flags.safe_path or sys.path.__setitem__(0, sys.exec_prefix); "
@@ -71,7 +74,7 @@ def program_command(module: str, *arguments: str, python: str | None = None) -> 
 
 
 def refused(error: BaseException) -> str:
-    """What the system refused, in words, if an error says that it has no more of something."""
+    """The resource that the system refused, if the error says that it has no more of it."""
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return "the system refuses another thread (see ulimit -u)"
     if isinstance(error, OSError):
@@ -81,10 +84,10 @@ def refused(error: BaseException) -> str:
 
 
 def leave_current_folder() -> None:
-    """Let this process, if it is a command of nodescope, import nothing from the current folder.
+    """Stop this process, if it is a nodescope command, from importing from the current folder.
 
-    Under ``python -m nodescope`` that folder comes first, by an empty entry in ``PYTHONPATH`` it
-    comes soon. Which folder leads `sys.path` for a program is set before that runs.
+    Under ``python -m nodescope`` that folder comes first; with an empty entry in ``PYTHONPATH`` it
+    comes early. The first folder of `sys.path` for a program is set before the program runs.
     """
     arguments = getattr(sys, "orig_argv", [])
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
@@ -111,7 +114,7 @@ def _is_recording(argument: str) -> bool:
 
 
 def _root() -> str:
-    """The folder that holds the package ``nodescope``."""
+    """The folder that contains the package ``nodescope``."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -123,14 +126,14 @@ def _folder(path: str) -> str:
 
 
 def _user_folders() -> list[str]:
-    """Where the user's own packages are, if nodescope needs them.
+    """The folders of the user's own packages, if nodescope needs them.
 
-    With the folders that ``.pth`` files there name, such as those of packages that are being
-    developed. Lines of theirs that are code are not run, as `site` would.
+    These include folders named by ``.pth`` files there, such as those of packages under
+    development. Unlike `site`, this does not run lines of code in them.
     """
     import site
 
-    from nodescope.plain_files import read_plain  # no sooner than the path is set
+    from nodescope.plain_files import read_plain  # not before the path is set
 
     folder = site.USER_SITE if site.ENABLE_USER_SITE else None
     if not folder or not _is_needed(folder):
@@ -150,7 +153,7 @@ def _user_folders() -> list[str]:
 
 
 def _more_folders() -> list[str]:
-    """The folder of nodescope itself, and those of ``PYTHONPATH`` that hold a dependency."""
+    """The folder of nodescope itself, and those in ``PYTHONPATH`` that contain a dependency."""
     entries = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     wanted = [] if sys.flags.ignore_environment else filter(os.path.isabs, entries)
     current_folder = _folder("")

@@ -1,6 +1,6 @@
 """The debug protocol: commands, breakpoints, session state. Shared by gate, link, server and page.
 
-The vocabulary is the Debug Adapter Protocol's where it has a word.
+The vocabulary follows the Debug Adapter Protocol where that has a word.
 
 Invariant: plain data only. Nothing here imports the engine, the recorder or a transport.
 """
@@ -16,7 +16,7 @@ from nodescope.ir.capabilities import Framework
 
 PROTOCOL_VERSION = 1
 
-# How long a stopped program waits for a lost controller before it goes on by itself.
+# How long a stopped program waits for a lost controller before it continues by itself.
 CONTROLLER_GRACE_S = 5.0
 
 SessionPhase = Literal["running", "stopped", "finished", "detached"]
@@ -30,21 +30,22 @@ class Breakpoint(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Chosen by the session, from 1 up; 0 in a request for a new one.
-        kind: ``node`` is an exact name, ``glob`` a shell pattern and ``regex`` a regular expression
-            over whole names, ``op`` an op's name, ``scope`` a scope path (stops at the first node
-            inside, each time it is entered), ``source`` a line of the program, ``model.py:42``.
+        kind: The kind of target: ``node`` is an exact name, ``glob`` a shell pattern and ``regex``
+            a regular expression over whole names, ``op`` an op's name, ``scope`` a scope path
+            (stops at the first node inside, each time it is entered), ``source`` a line of the
+            program, ``model.py:42``.
         target: The name, pattern, op, path or line.
         when: Before or after the node runs. A condition on ``value`` needs ``after``.
-        condition: Expression that must be true, or ``""``. One that names ``grad`` is asked when
-            the gradient of the node's output becomes known.
-        enabled: Kept but not armed when false.
+        condition: Expression that must be true, or ``""``. A condition on ``grad`` is evaluated
+            when the gradient of the node's output becomes known.
+        enabled: Whether it is armed; a disabled breakpoint is kept.
         phase: Only nodes of this phase of training; ``""`` for any.
-        first_step, last_step: Only in these training steps, both inclusive; None has no end.
-        hits: Which of the times that everything else holds count: ``== 3``, ``>= 3``, ``% 5``
-            (every fifth); ``""`` for each. DAP's ``hitCondition``.
+        first_step, last_step: Only in these training steps, both inclusive; None for no limit.
+        hits: Which of the hits stop, counted when everything else holds: ``== 3``, ``>= 3``, ``%
+            5`` (every fifth); ``""`` for every hit. DAP's ``hitCondition``.
         log: A line to log instead of stopping; ``{expression}`` is evaluated. ``""`` stops.
-        once: Is disabled by its first stop.
-        group: A name that several share, so that they can be switched together; or ``""``.
+        once: Whether its first stop disables it.
+        group: A name shared by breakpoints that are switched together; or ``""``.
     """
 
     kind: BreakpointKind
@@ -63,13 +64,13 @@ class Breakpoint(msgspec.Struct, frozen=True):
 
 
 class BreakpointStatus(msgspec.Struct, frozen=True):
-    """A breakpoint and what became of it.
+    """A breakpoint and its state.
 
     Attributes:
-        verified: Something in the graph matches it. False is "not seen yet", not an error.
-        hits: How often all that it asks for held, its ``hits`` apart.
-        message: Why it is unverified or was disabled, with near names; what became of its node in
-            a compiled function; or ``""``.
+        verified: Whether a node in the graph matches it. False means "not seen yet", not an error.
+        hits: How often everything but its ``hits`` condition held.
+        message: Why it is unverified or was disabled, with similar names; the fate of its node in a
+            compiled function; or ``""``.
     """
 
     breakpoint: Breakpoint
@@ -88,17 +89,17 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Why and where the program stands still.
+    """Why and where the program is stopped.
 
     Attributes:
         node: Node id of the cursor.
         seq: The execution's seq for ``after``; for ``before`` the last seq recorded.
-        breakpoint, watch: Id of the breakpoint, or of the watch, that was hit, or 0.
-        text: One line for a person: ``Breakpoint 1: value > 3 on loss/mean``.
+        breakpoint, watch: Id of the breakpoint or watch that was hit, or 0.
+        text: A one-line description: ``Breakpoint 1: value > 3 on loss/mean``.
         stack: The user's Python stack, innermost first.
-        edits: What was changed at this stop, in words.
-        error: What the program raises outside of operations, ``ValueError: no``: the node is the
-            one that ran last before. ``""`` at other stops.
+        edits: Descriptions of the edits at this stop.
+        error: The exception raised outside of operations, ``ValueError: no``; the node is then the
+            last one that ran. ``""`` at other stops.
     """
 
     reason: StopReason
@@ -118,7 +119,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class WatchSeen(msgspec.Struct, frozen=True):
-    """Something that a watch has found: at which node, when, and what, in words."""
+    """A hit of a watch: at which node, when, and a description of the finding."""
 
     node: int
     seq: int
@@ -127,19 +128,19 @@ class WatchSeen(msgspec.Struct, frozen=True):
 
 
 class WatchStatus(msgspec.Struct, frozen=True):
-    """A watch rule at work, and what it has found.
+    """An active watch rule, and its findings.
 
     Attributes:
         id: Chosen by the session, from 1 up.
-        text: The watch as it is written, such as ``tensor_overflow on scope:encoder -> stop``.
+        text: The watch as text, such as ``tensor_overflow on scope:encoder -> stop``.
         rule: The rule's name.
         hits: Number of hits.
-        last: The last time, in words; or ``""``.
+        last: Description of the last hit, or ``""``.
         node: The node of the last hit, 0 without one.
         seq, step: The execution of the last hit.
-        message: Why it is asked of nothing, or was disabled; or ``""``.
-        marks: Its hits are marked on their nodes.
-        recent: The newest hits, the last one first.
+        message: Why it applies to no node, or was disabled; or ``""``.
+        marks: Whether its hits are marked on their nodes.
+        recent: The newest hits, latest first.
     """
 
     id: int
@@ -160,9 +161,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """The state of a debug session as a client sees it.
 
     Attributes:
-        version: Grows by one with every change, so that the newer of two wins.
+        version: Grows by one with every change, so that the newer of two states wins.
         attended: Whether a controller is connected; breakpoints of an unattended run do not stop.
-        watches: What is watched for.
+        watches: The watches.
     """
 
     phase: SessionPhase = "running"
@@ -173,16 +174,17 @@ class SessionInfo(msgspec.Struct, frozen=True):
     watches: tuple[WatchStatus, ...] = ()
 
 
-# Commands. Each is answered once the session has taken it, not once the program has stopped again.
+# Commands. Each is answered once the session has accepted it, not when the program has stopped
+# again.
 
 
 class OfThread(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked of one thread.
+    """A command that may apply to one thread.
 
     Attributes:
-        thread: Which; None for the one that stopped.
-        alone: Only this thread goes on: the others wait on at their nodes until the next stop, or
-            until they are let go, too.
+        thread: The thread; None for the one that stopped.
+        alone: Whether only this thread continues: the others wait at their nodes until the next
+            stop, or until they are continued as well.
     """
 
     thread: int | None = None
@@ -198,21 +200,21 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
 
 
 class StepNode(OfThread, frozen=True, tag="step_node"):
-    """Stop after the next node, in whatever scope."""
+    """Stop after the next node, in any scope."""
 
 
 class StepIn(OfThread, frozen=True, tag="step_in"):
-    """Go into the next scope: stop after the first node in none of this scope and those around.
+    """Step in: stop after the first node whose scope is neither this one nor one around it.
 
     Attributes:
-        scope: Go into this one instead: stop after the first node inside it.
+        scope: Step into this scope instead: stop after the first node inside it.
     """
 
     scope: str | None = None
 
 
 class StepOver(OfThread, frozen=True, tag="step_over"):
-    """Stop after the next node whose scope, this one or another, is not deeper than this one.
+    """Stop after the next node whose scope is not deeper than the current one.
 
     Attributes:
         scope: Step over this whole scope instead: stop at the first node outside it.
@@ -234,7 +236,7 @@ class RunTo(msgspec.Struct, frozen=True, tag="run_to"):
 
     Attributes:
         node: The node's name.
-        by_end: Whether the end of its name is enough, as of a node that has not run yet.
+        by_end: Whether the end of its name suffices, for a node that has not run yet.
     """
 
     node: str
@@ -242,35 +244,36 @@ class RunTo(msgspec.Struct, frozen=True, tag="run_to"):
 
 
 class Detach(msgspec.Struct, frozen=True, tag="detach"):
-    """Let the program run to its end; it is recorded but stops no more."""
+    """Let the program run to its end; it is recorded but no longer stops."""
 
 
 class SetBreakpoints(msgspec.Struct, frozen=True, tag="set_breakpoints"):
-    """Replace the whole set, as in DAP.
+    """Replace the whole set of breakpoints, as in DAP.
 
-    A breakpoint that keeps its id keeps its hits; they begin anew when what it asks for changes:
-    its place, condition, phase, steps or which of its hits count.
+    A breakpoint that keeps its id keeps its hits. They restart when its place, condition, phase,
+    steps or hit condition changes.
     """
 
     breakpoints: tuple[Breakpoint, ...]
 
 
 class SetWatches(msgspec.Struct, frozen=True, tag="set_watches"):
-    """Replace the whole set of watch rules. One that is written as it was keeps what it knows.
+    """Replace the whole set of watch rules. A rule with unchanged text keeps its state.
 
     Attributes:
-        watches: As they are written.
+        watches: The watches as text.
     """
 
     watches: tuple[str, ...]
 
 
 class SetKeeping(msgspec.Struct, frozen=True, tag="set_keeping"):
-    """What is kept of the program from now on, beside what it was started with.
+    """Set what is kept from now on, beyond what the program was started with.
 
     Attributes:
-        everything: Every element of every node, whatever it costs; no step is left out.
-        nodes: Ids of nodes of which every element is kept, since somebody looks at them.
+        everything: Whether to keep every element of every node, whatever it costs, and leave no
+            step out.
+        nodes: Ids of nodes that are being viewed: every element of these is kept.
     """
 
     everything: bool = False
@@ -281,19 +284,19 @@ EditKind = Literal["set", "add", "scale", "clip", "noise", "npy"]
 
 
 class SetValue(msgspec.Struct, frozen=True, tag="set_value"):
-    """Change a value at the node at which the program stands; it goes on with the new one.
+    """Change a value at the node where the program is stopped; it continues with the new one.
 
-    Gradients flow as if the operation had given the new value: its rule is evaluated at it.
+    Gradients flow as if the operation had produced the new value: its rule is evaluated there.
 
     Attributes:
-        value: Value id: an output of the node, or an input of it.
-        how: ``set`` to ``number``, ``add`` it, ``scale`` by it, ``clip`` to ``low`` and ``high``,
-            add ``noise`` (normal, of standard deviation ``number``, from ``seed``), or take the
-            elements of an array file, ``npy``.
-        index: Which elements, as NumPy writes it: ``3, :, 1:5``, or ``isnan`` for a condition on
-            the elements; ``""`` for all.
+        value: Value id of an output or an input of the node.
+        how: The change: ``set`` to ``number``, ``add`` it, ``scale`` by it, ``clip`` to ``low`` and
+            ``high``, add ``noise`` (normal, of standard deviation ``number``, from ``seed``), or
+            take the elements of an array file, ``npy``.
+        index: The elements to change, in NumPy's notation: ``3, :, 1:5``, or ``isnan`` for a
+            condition on the elements; ``""`` for all.
         imaginary: The imaginary part of the number, for complex values.
-        npy: The content of a .npy file, of the shape of what it replaces.
+        npy: The content of a .npy file, in the shape of the elements that it replaces.
     """
 
     value: int
@@ -308,13 +311,15 @@ class SetValue(msgspec.Struct, frozen=True, tag="set_value"):
 
 
 class SetExceptions(msgspec.Struct, frozen=True, tag="set_exceptions"):
-    """Whether the program stops where a node raises; it does at first."""
+    """Set whether the program stops where a node raises; initially it does."""
 
     stop: bool
 
 
 class StepTwin(msgspec.Struct, frozen=True, tag="step_twin"):
-    """Run to the backward node of this forward node, or from it to its forward node."""
+    """Run to the backward node of this forward node, or to the forward node of this backward
+    node.
+    """
 
 
 Command = (
@@ -340,7 +345,7 @@ class BrokenLoss(msgspec.Struct, frozen=True):
     """A loss that is NaN or infinite at the end of a run, or now.
 
     Attributes:
-        kind: ``nan`` or ``inf``: what it became first.
+        kind: ``nan`` or ``inf``: which it became first.
         step: The training step since which it is not finite.
     """
 
@@ -352,7 +357,7 @@ class BrokenLoss(msgspec.Struct, frozen=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What a list of runs shows.
+    """An entry in the list of runs.
 
     Attributes:
         id: 16 hexadecimal digits, unguessable enough to be a path component, never a path itself.
@@ -364,10 +369,10 @@ class RunInfo(msgspec.Struct, frozen=True):
         recording: Path of the ``.nscope`` file on the machine of the program.
         status: Exit status once finished.
         error: Last line of the traceback, or ``""``.
-        trouble: What is wrong with the recording now, in a line, or ``""``.
-        frameworks: Those observed so far, each with what can be seen of its nodes, and done with
-            them; none of a live run that has not begun.
-        broken_loss: How its loss ended, if it is not finite; known once the run is over.
+        trouble: A current fault of the recording, in a line, or ``""``.
+        frameworks: The frameworks observed so far, with their capabilities; none for a live run
+            that has not begun.
+        broken_loss: The loss at the end, if it is not finite; known once the run is over.
     """
 
     id: str

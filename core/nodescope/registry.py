@@ -43,7 +43,7 @@ class Registry(Generic[T]):
         """Return the entry of ``name``.
 
         Raises:
-            RegistryError: There is none; the hint names the nearest ones.
+            RegistryError: No such entry; the hint names similar ones.
         """
         try:
             return self._entries[name]
@@ -66,13 +66,13 @@ class Registry(Generic[T]):
 
 
 class Once:
-    """Does something when it is first called, once, however many threads call.
+    """An action that is performed at the first call, once, however many threads call.
 
     Args:
-        run: What to do. Calls from within it return at once.
+        run: The action. Calls from within it return at once.
 
     Attributes:
-        done: Whether it has been done.
+        done: Whether the action has been performed.
     """
 
     def __init__(self, run: Callable[[], None]) -> None:
@@ -80,7 +80,9 @@ class Once:
         self._begun = self.done = False
 
     def __call__(self) -> None:
-        """Return when it has been done. Raises what it raises, and tries again the next time."""
+        """Return when the action has been performed. Raises its exceptions, and then retries next
+        time.
+        """
         if self.done:
             return
         with self._lock:
@@ -96,6 +98,6 @@ class Once:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``did you mean 'a' or 'b'?`` for names close to ``name``, or ``""``."""
+    """Return ``did you mean 'a' or 'b'?`` for names similar to ``name``, or ``""``."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.65)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -2,8 +2,8 @@
 
 Such a name may lead to a pipe, or to a device without an end, which `linecache` would read.
 
-Invariant: what is neither a small plain file nor already in `linecache`, such as the cell of a
-notebook, has no lines.
+Invariant: a name has lines only if it is a small plain file or already in `linecache`, such as a
+    notebook cell.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_BYTES: Final = 16 << 20
 
 
 def source_text(file: str, most_bytes: int = MOST_BYTES) -> str:
-    """The text of a source file or a notebook cell; empty if there is none, or it is too long."""
+    """The text of a source file or notebook cell; empty if it does not exist or is too long."""
     try:
         content = io.BytesIO(read_plain(file, most_bytes))
         encoding, _ = tokenize.detect_encoding(content.readline)
@@ -33,7 +33,7 @@ def source_text(file: str, most_bytes: int = MOST_BYTES) -> str:
 
 
 def source_lines(file: str) -> list[str]:
-    """The lines of a source file or a notebook cell, as `linecache` remembers them."""
+    """The lines of a source file or notebook cell, as cached by `linecache`."""
     try:
         known = file in linecache.cache or is_plain(file, MOST_BYTES)
         return linecache.getlines(file) if known else []
@@ -42,6 +42,6 @@ def source_lines(file: str) -> list[str]:
 
 
 def source_line(file: str, line: int) -> str:
-    """One line, counted from 1; empty if there is none."""
+    """A line, counted from 1; empty if it does not exist."""
     lines = source_lines(file)
     return lines[line - 1] if 1 <= line <= len(lines) else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 own_print: Final = builtins.print
-"""Python's own: programs put another one there, which writes elsewhere or not at all."""
+"""Python's own `print`: a program may replace it by one that writes elsewhere or not at all."""
 
 
 def last_line(error: BaseException) -> str:
@@ -27,22 +27,24 @@ def last_line(error: BaseException) -> str:
 
 
 def index_text(index: tuple[int, ...]) -> str:
-    """An element's place as everybody is told it: ``[4, 17]``, ``[3]``, and ``""`` of a scalar."""
+    """An element's position as shown to users: ``[4, 17]``, ``[3]``, and ``""`` for a scalar."""
     return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def shape_words(shape: tuple[int | None, ...]) -> str:
-    """A shape as everybody is told it: ``64×10``, ``?×10`` if a size is unknown, or ``scalar``."""
+    """A shape as shown to users: ``64×10``, ``?×10`` if a size is unknown, or ``scalar``."""
     return "×".join("?" if size is None else str(size) for size in shape) or "scalar"
 
 
 def printable(text: str) -> str:
-    """The text with the bytes of odd file names, which are no Unicode, written as escapes."""
+    """The text with invalid bytes of odd file names written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def path_of(text: str | os.PathLike[str]) -> Path:
-    """The path that `printable` gave as text: its escapes stand for bytes that are no Unicode."""
+    """The path of a text from `printable`: its escapes stand for bytes that are not valid
+    Unicode.
+    """
     path = Path(text)
     if "\\udc" in str(path) and not path.exists():
         real = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), str(path))
@@ -51,10 +53,10 @@ def path_of(text: str | os.PathLike[str]) -> Path:
 
 
 def visible(text: str) -> str:
-    """The text as it may go to a terminal: what steers one is written as an escape.
+    """The text in a form safe for terminals: control characters are escaped.
 
-    That is ESC, BEL and other control characters but line breaks and tabs, and characters without
-    a picture, such as those that turn the direction of writing.
+    Escaped are ESC, BEL and other control characters except line breaks and tabs, and invisible
+    characters, such as those that reverse the direction of text.
     """
     if text.isprintable():
         return text
@@ -65,7 +67,7 @@ def visible(text: str) -> str:
 
 
 def show(text: str, file: Any = None, *, end: str = "\n") -> None:
-    """Print what may hold text of a program or a recording, in whatever characters there are.
+    """Print text of a program or a recording, in the characters that the stream supports.
 
     Raises:
         OSError, ValueError: Nobody reads.
@@ -81,7 +83,7 @@ def show(text: str, file: Any = None, *, end: str = "\n") -> None:
 
 
 def say(text: str) -> None:
-    """Print a line of ours, if there is anybody to tell."""
+    """Print a message of nodescope, if the stream still exists."""
     if sys.__stderr__ is None:
         return
     try:
@@ -98,7 +100,7 @@ def _writable(text: str, encoding: str) -> bool:
     return True
 
 
-# What our own words are written with, for terminals that lack it.
+# Characters of nodescope's own messages, for terminals that lack them.
 _PLAIN: Final = str.maketrans(
     {"×": "x", "→": "->", "–": "-", "−": "-", "…": "...", "·": "-", "µ": "u", "\u202f": " "}
 )

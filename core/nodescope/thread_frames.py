@@ -1,11 +1,12 @@
 """Thread frames: `sys._current_frames` without its deadlock.
 
-Before Python 3.11.9 it allocates while it holds a lock of the interpreter. This may start a garbage
-collection; one that frees a `threading.local` then waits for that very lock, and holds the
-interpreter's own: the whole process stands still (https://github.com/python/cpython/issues/106883).
+Before Python 3.11.9, that function allocates while it holds a lock of the interpreter. This may
+start a garbage collection, and one that frees a `threading.local` waits for that very lock while
+holding the interpreter's: the whole process hangs
+(https://github.com/python/cpython/issues/106883).
 
-Invariant: whether the program's collections are on is afterwards as it was, and no other thread
-runs in between: none sees them off, and none can switch them meanwhile.
+Invariant: the program's garbage collection is afterwards enabled or disabled as before, and no
+    other thread runs in between, so that none sees it off or can switch it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def thread_frames() -> dict[int, FrameType]:
 
 
 def thread_frames_once() -> Iterator[dict[int, FrameType]]:
-    """An iterator that gives `thread_frames` once, when it is asked.
+    """An iterator that yields `thread_frames` once, evaluated when it is consumed.
 
-    It is made of functions in C alone, so that what consumes it in C, too, lets no thread run
+    It consists of C functions only, so that consuming it in C as well lets no other thread run
     while frames are held.
     """
     if not _DEADLOCKS:
@@ -38,8 +39,8 @@ def thread_frames_once() -> Iterator[dict[int, FrameType]]:
 
 
 def _without_collections() -> Iterator[dict[int, FrameType]]:
-    # Grows as the steps are taken, so that the last step sees what the first one gave.
+    # Grows as the steps are consumed, so that the last step sees the results of the first.
     results: list[Any] = []
     steps = chain((gc.isenabled, gc.disable, sys._current_frames), compress((gc.enable,), results))
-    # None comes of taking them, then the third result, which is not kept.
+    # Taking the frames yields None, then the third result, which is discarded.
     return filter(None, chain(map(results.extend, (map(call, steps),)), map(results.pop, (2,))))

@@ -48,12 +48,12 @@ _SECTIONS = {
 }
 
 NAMES = {name: section for section, names in _SECTIONS.items() for name in names.split()}
-"""Every name of the standard, and the section that holds it."""
+"""Every name of the standard, and the section that contains it."""
 
 
 def find(name: str) -> Any:
-    """What a name of the standard, or bfloat16, stands for. Raises `KeyError` for others."""
-    if name == "bfloat16":  # no name of the standard's; its library takes time to load
+    """The object for a name of the standard, or bfloat16. Raises `KeyError` for other names."""
+    if name == "bfloat16":  # not a name of the standard; its library takes time to load
         from nodescope.ir.dtypes import bfloat16
 
         return bfloat16()

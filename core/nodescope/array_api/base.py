@@ -24,7 +24,7 @@ DEVICE = "cpu"
 
 
 def check_device(name: str, device: Any) -> None:
-    """Refuse every device but the one there is. Raises `UsageError`."""
+    """Refuse every device but the only one. Raises `UsageError`."""
     if device is not None and device != DEVICE:
         raise UsageError(
             f"{name}: no device {device!r}", source=where(), hint=f'the only one is "{DEVICE}"'
@@ -46,7 +46,7 @@ def made(data: Any) -> Tensor:
 
 
 def traced(name: str, *args: Any, **kwargs: Any) -> Tensor:
-    """Call one of NumPy's functions on tensors; NumPy's annotations know only of arrays."""
+    """Call one of NumPy's functions on tensors; NumPy's annotations cover only arrays."""
     result: Tensor = getattr(np, name)(*args, **kwargs)
     return result
 
@@ -57,5 +57,7 @@ def converted(x: Tensor, dtype: Any) -> Tensor:
 
 
 def no_copy(name: str, why: str) -> DomainError:
-    """The error where ``copy=False`` cannot be kept; a ValueError, as the standard wants."""
+    """The error for a ``copy=False`` that cannot be honoured; a ValueError, as the standard
+    requires.
+    """
     return DomainError(f"{name}: copy=False, but {why}", source=where(), hint="omit copy")

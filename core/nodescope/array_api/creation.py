@@ -31,9 +31,9 @@ def asarray(
     """Anything array-like as a tensor; a tensor stays itself.
 
     Raises:
-        DtypeError: It does not hold numbers.
-        DomainError: ``copy=False``, and a copy is needed: of everything but tensors, which would
-            otherwise change when the program writes to it.
+        DtypeError: The object does not hold numbers.
+        DomainError: ``copy=False`` for an object other than a tensor: without a copy, the tensor
+            would change when the program writes to the object.
     """
     check_device("asarray", device)
     wanted = dtype_of(dtype)
@@ -63,10 +63,10 @@ def _stacked(obj: Any) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor of another library's elements, copied.
+    """A tensor with copied elements of another library's array.
 
     Raises:
-        DomainError: ``copy=False``: a tensor keeps its own elements.
+        DomainError: ``copy=False``: a tensor always holds its own elements.
     """
     check_device("from_dlpack", device)
     if isinstance(x, Tensor):
@@ -77,7 +77,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
 
 
 def empty(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """Zeros: what memory held before would differ from run to run."""
+    """Zeros: leftover memory contents would differ from run to run."""
     return zeros(shape, dtype=dtype, device=device)
 
 
@@ -132,7 +132,7 @@ def full_like(
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """Numbers from ``start`` (0 if it is the only one) up to, without, ``stop``.
+    """Numbers from ``start`` (0 if only one is given) up to, but not including, ``stop``.
 
     Raises:
         UsageError: ``step`` is 0.
@@ -182,8 +182,8 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
         indexing: ``"ij"``, or ``"xy"`` with the first two dimensions swapped.
 
     Raises:
-        ShapeError: One has more than one dimension.
-        UsageError: Another ``indexing``.
+        ShapeError: An array has more than one dimension.
+        UsageError: ``indexing`` has another value.
     """
     if indexing not in ("xy", "ij"):
         raise UsageError(

@@ -1,7 +1,7 @@
 """Dtype objects, and functions of dtypes.
 
 Promotion is NumPy 2's: mixed kinds promote where the standard leaves it open, Python scalars are
-weak. bfloat16 and float16 stand beside the standard's types.
+weak. bfloat16 and float16 are supported beside the standard's types.
 
 Invariant: dtype objects are NumPy's, so that they compare and hash as ``x.dtype`` does.
 """
@@ -36,7 +36,7 @@ complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 @dataclass(frozen=True)
 class FloatInfo:
-    """What a floating-point dtype can hold; of a complex one, what its parts can."""
+    """The limits of a floating-point dtype; for a complex one, those of its parts."""
 
     bits: int
     eps: float
@@ -48,7 +48,7 @@ class FloatInfo:
 
 @dataclass(frozen=True)
 class IntegerInfo:
-    """What an integer dtype can hold."""
+    """The limits of an integer dtype."""
 
     bits: int
     max: int
@@ -132,7 +132,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """Whether a dtype is of a kind (a name of the standard's, a dtype, or a tuple of them).
 
     Raises:
-        DtypeError: There is no such kind.
+        DtypeError: The kind does not exist.
     """
     wanted = _dtype(dtype)
     if isinstance(kind, tuple):

@@ -1,6 +1,6 @@
 """Element-wise functions: NumPy's ufuncs under the standard's names.
 
-Invariant: what a function is defined for, and its special values, are its ufunc's.
+Invariant: a function has the domain and the special values of its ufunc.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ globals().update({name: _binary(name, call) for name, call in _BINARY.items()})
 
 
 def real(x: Tensor, /) -> Tensor:
-    """The real parts; a tensor that is not complex is its own."""
+    """The real parts; a real tensor is returned unchanged."""
     return tensor_of(x).real
 
 
 def round(x: Tensor, /) -> Tensor:
-    """The nearest integers, halves to even; integers stay what they are."""
+    """The nearest integers, halves to even; integers stay unchanged."""
     tensor = tensor_of(x)
     if tensor.dtype.kind in "iu":
         return +tensor
@@ -81,7 +81,7 @@ def round(x: Tensor, /) -> Tensor:
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
-    """The elements, none below ``min`` or above ``max``; NaN stays NaN."""
+    """The elements limited to the range from ``min`` to ``max``; NaN stays NaN."""
     tensor = tensor_of(x)
     if min is None and max is None:
         return +tensor if tensor.dtype.kind != "b" else tensor

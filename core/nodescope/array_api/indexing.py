@@ -1,6 +1,6 @@
 """Selecting elements by index.
 
-Invariant: reads only.
+Invariant: nothing is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nodescope.errors import ShapeError
 
 
 def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
-    """The slices along ``axis`` that ``indices`` names; ``axis`` may be left out of a vector's.
+    """The slices along ``axis`` at ``indices``; ``axis`` may be omitted for a vector.
 
     Raises:
         ShapeError: ``axis`` is missing and ``x`` has more than one dimension.
@@ -33,5 +33,5 @@ def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
 
 
 def take_along_axis(x: Tensor, indices: Any, /, *, axis: int = -1) -> Tensor:
-    """The elements that ``indices`` names along ``axis``, one for each of its own elements."""
+    """The elements at ``indices`` along ``axis``, one for each index."""
     return traced("take_along_axis", tensor_of(x), tensor_of(indices), axis=axis)

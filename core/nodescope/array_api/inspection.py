@@ -17,7 +17,7 @@ class __array_namespace_info__:
     """The standard's inspection object."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional in the standard and given here."""
+        """The standard's optional features that are supported."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -25,7 +25,7 @@ class __array_namespace_info__:
         }
 
     def default_device(self) -> str:
-        """Where arrays are made."""
+        """The default device."""
         return DEVICE
 
     def devices(self) -> list[str]:
@@ -33,7 +33,7 @@ class __array_namespace_info__:
         return [DEVICE]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
-        """What functions choose without ``dtype``: NumPy's choices."""
+        """The default dtypes of functions without ``dtype``: NumPy's."""
         check_device("default_dtypes", device)
         return {
             "real floating": _dtypes.float64,

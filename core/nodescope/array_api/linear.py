@@ -1,6 +1,6 @@
 """Products of matrices and vectors.
 
-Invariant: batched over leading dimensions, as the standard wants; nothing is flattened silently.
+Invariant: batched over leading dimensions, as the standard requires; nothing is flattened silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
     Raises:
         BoundsError: The axis does not exist in both.
-        ShapeError: They differ in size along it.
+        ShapeError: The operands differ in size along it.
     """
     left, right = tensor_of(x1), tensor_of(x2)
     for operand in (left, right):

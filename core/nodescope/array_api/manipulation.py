@@ -29,7 +29,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
-    """All in their common shape."""
+    """All arrays, broadcast to their common shape."""
     tensors = [tensor_of(array) for array in arrays]
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     return [broadcast_to(tensor, shape) for tensor in tensors]
@@ -41,7 +41,7 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
-    """One behind the other along an axis; flattened first without one."""
+    """The arrays concatenated along an axis; without an axis, flattened first."""
     parts = [tensor_of(array) for array in arrays]
     if axis is None:
         parts, axis = [part.ravel() for part in parts], 0
@@ -59,7 +59,7 @@ def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
 
 
 def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
-    """Dimensions at other places; the others keep their order."""
+    """The tensor with dimensions moved; the others keep their order."""
     return traced("moveaxis", tensor_of(x), source, destination)
 
 
@@ -71,7 +71,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element, or slice along ``axis``, so many times.
 
-    How often decides the shape, so a graph that is being built refuses a traced ``repeats``.
+    The counts determine the shape, so a graph that is being built refuses a traced ``repeats``.
     """
     if isinstance(repeats, Tensor):
         repeats = repeats.numpy()
@@ -82,8 +82,8 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     """The elements in another shape.
 
     Raises:
-        ShapeError: They do not fit.
-        DomainError: ``copy=False``, and memory is laid out in another order.
+        ShapeError: The shapes do not match.
+        DomainError: ``copy=False``, and the memory layout has another order.
     """
     tensor = tensor_of(x)
     result = tensor.reshape(shape)
@@ -93,17 +93,17 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 
 def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
-    """The elements moved along axes; what leaves at one end comes in at the other."""
+    """The elements shifted along axes, wrapping around at the ends."""
     return traced("roll", tensor_of(x), shift, axis=axis)
 
 
 def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
-    """Without dimensions of size 1. Raises `ShapeError` for other sizes."""
+    """The tensor without dimensions of size 1. Raises `ShapeError` for other sizes."""
     return tensor_of(x).squeeze(axis)
 
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
-    """Side by side along a new axis."""
+    """The arrays stacked along a new axis."""
     return traced("stack", [tensor_of(array) for array in arrays], axis=axis)
 
 
@@ -113,7 +113,7 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     times = tuple(repetitions)
     shape = (1,) * (len(times) - tensor.ndim) + tensor.shape
     times = (1,) * (len(shape) - len(times)) + times
-    # Each dimension becomes two, (copies, size), which join again.
+    # Each dimension becomes two, (copies, size), which are merged again.
     spread = tensor.reshape(tuple(n for size in shape for n in (1, size)))
     both = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
     return broadcast_to(spread, both).reshape(
@@ -122,7 +122,7 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices along an axis. Raises `BoundsError` if there is no such axis."""
+    """The slices along an axis. Raises `BoundsError` if the axis does not exist."""
     tensor = tensor_of(x)
     (along,) = axes_of("unstack", (axis,), tensor.ndim)
     lead = (slice(None),) * along

@@ -14,29 +14,29 @@ from nodescope.errors import ShapeError
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The place of the first largest element."""
+    """The index of the first largest element."""
     return tensor_of(x).argmax(axis=axis, keepdims=keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The place of the first smallest element."""
+    """The index of the first smallest element."""
     return tensor_of(x).argmin(axis=axis, keepdims=keepdims)
 
 
 def count_nonzero(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Tensor:
-    """How many elements are not zero."""
+    """The number of nonzero elements."""
     nonzero_mask: Any = tensor_of(x) != 0
     counts: Tensor = nonzero_mask.sum(axis=axis, keepdims=keepdims)
     return counts
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of elements that are not zero, one tensor per dimension.
+    """The indices of nonzero elements, one tensor per dimension.
 
     Raises:
-        ShapeError: It is a scalar.
+        ShapeError: ``x`` is a scalar.
     """
     tensor = tensor_of(x)
     if not tensor.ndim:
@@ -54,12 +54,12 @@ def searchsorted(
     side: Literal["left", "right"] = "left",
     sorter: Any = None,
 ) -> Tensor:
-    """Where elements of ``x2`` belong in the sorted vector ``x1``.
+    """The positions of the elements of ``x2`` in the sorted vector ``x1``.
 
     Args:
-        x1: One dimension, sorted, or made so by ``sorter``.
-        x2: Any shape; the result has it.
-        side: Before or behind elements that are equal.
+        x1: One-dimensional, and sorted, possibly by ``sorter``.
+        x2: Of any shape, which the result shares.
+        side: Whether to insert before or after equal elements.
         sorter: Indices that sort ``x1``.
     """
     sorted_values = tensor_of(x1)

@@ -1,7 +1,7 @@
 """Sets of elements.
 
-Invariant: sorted; every NaN is different from every other, as the standard wants. How many elements
-there are depends on values, so a graph that is being built refuses.
+Invariant: results are sorted; every NaN is distinct, as the standard requires. The number of
+    elements depends on values, so a graph that is being built refuses these functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodescope.engine.tensor import Tensor, check_known
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -24,47 +24,47 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The different elements, where each stands first, where they go, how often each stands."""
+    """The unique elements, their first indices, the inverse indices, and their counts."""
     tensor = tensor_of(x)
     check_known(tensor, "unique_all")
     data = tensor.data
     _, indices, inverse, counts = np.unique(
         data, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
-    # The values are taken out of the tensor itself, so that their gradient goes back there.
+    # The values are taken from the tensor itself, so that their gradient flows back there.
     return UniqueAll(
         tensor.ravel()[indices], made(indices), made(inverse.reshape(data.shape)), made(counts)
     )
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """The different elements, and how often each stands."""
+    """The unique elements and their counts."""
     groups = unique_all(x)
     return UniqueCounts(groups.values, groups.counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The different elements, and which of them stands at each place."""
+    """The unique elements, and the index of the one at each place."""
     groups = unique_all(x)
     return UniqueInverse(groups.values, groups.inverse_indices)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The different elements."""
+    """The unique elements."""
     return unique_all(x).values
 
 

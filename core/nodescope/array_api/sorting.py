@@ -1,6 +1,6 @@
 """Sorting along an axis.
 
-Invariant: stable unless told otherwise, descending too; NaN counts as the largest.
+Invariant: stable unless requested otherwise, also when descending; NaN counts as the largest.
 """
 
 from __future__ import annotations

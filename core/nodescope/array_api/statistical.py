@@ -1,6 +1,6 @@
 """Reductions to statistics, and running sums and products.
 
-Invariant: sums and products of small integers are made in the platform's word, as NumPy does.
+Invariant: sums and products of small integers are computed in the platform's word, as in NumPy.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Axes = int | tuple[int, ...] | None
 
 
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest elements. Raises `ShapeError` where there are none."""
+    """The largest elements. Raises `ShapeError` if there are none."""
     return tensor_of(x).max(axis=axis, keepdims=keepdims)
 
 
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest elements. Raises `ShapeError` where there are none."""
+    """The smallest elements. Raises `ShapeError` if there are none."""
     return tensor_of(x).min(axis=axis, keepdims=keepdims)
 
 
@@ -33,13 +33,13 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum, added up in ``dtype``."""
+    """The sum, accumulated in ``dtype``."""
     total = converted(tensor_of(x), dtype).sum(axis=axis, keepdims=keepdims)
     return converted(total, dtype)
 
 
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product, multiplied in ``dtype``."""
+    """The product, accumulated in ``dtype``."""
     total = converted(tensor_of(x), dtype).prod(axis=axis, keepdims=keepdims)
     return converted(total, dtype)
 

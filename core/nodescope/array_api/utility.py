@@ -33,20 +33,20 @@ def diff(
 
     Args:
         x: At least one dimension.
-        axis: Along which.
-        n: How often; 0 gives the tensor back.
-        prepend: Stands before ``x`` along the axis first.
-        append: Stands behind it.
+        axis: The axis of the differences.
+        n: The number of repetitions; 0 returns the tensor.
+        prepend: Values to prepend to ``x`` along the axis first.
+        append: Values to append.
 
     Raises:
         DomainError: ``n`` is negative.
-        BoundsError: There is no such axis.
+        BoundsError: The axis does not exist.
     """
     differences = tensor_of(x)
     (along,) = axes("diff", (axis,), differences.ndim)
     if n < 0:
         raise DomainError(f"diff: cannot take differences {n} times", source=where())
-    if n == 0:  # NumPy, too, then joins nothing
+    if n == 0:  # as in NumPy, nothing is joined then
         return differences
     parts = [tensor_of(part) for part in (prepend, differences, append) if part is not None]
     if len(parts) > 1:
@@ -54,6 +54,6 @@ def diff(
     lead = (slice(None),) * along
     for _ in range(n):
         upper, lower = differences[(*lead, slice(1, None))], differences[(*lead, slice(None, -1))]
-        # Booleans differ or they do not: minus is not defined for them.
+        # For booleans, the difference is inequality: minus is not defined for them.
         differences = upper ^ lower if differences.dtype.kind == "b" else upper - lower
     return differences

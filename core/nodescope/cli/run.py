@@ -131,7 +131,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         )
         if is_child(observed):
             return ending.status
-        observed.end(ending.status, ending.error)  # that time is not the program's
+        observed.end(ending.status, ending.error)  # a server's start is not its time
         if starting is not None:
             # A program that ends at once does not wait for a page that nobody has opened.
             leaves = options.exit or ending.status == INTERRUPTED
@@ -184,8 +184,8 @@ def _tell_recording(observed: api.Run) -> None:
 def kept_by(level: Level | None, limit: float | None) -> dict[str, Any]:
     """The options of `api.Run` for what is kept, from ``--level`` and ``--max-slowdown``.
 
-    Without a level: statistics of everything and the newest steps whole, so that the limit can be
-    kept. With the limit switched off: every element, unless neither was given.
+    Without a level, statistics of everything and the newest steps whole, so that the limit can be
+    kept (the default limit, if neither is given); with the limit switched off, every element.
     """
     explicit = level is not None or limit is not None
     if not explicit:

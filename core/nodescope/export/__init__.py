@@ -28,14 +28,14 @@ Theme = Literal["light", "dark"]
 
 
 class ExportOptions(NamedTuple):
-    """How to draw.
+    """How to draw the graph.
 
     Attributes:
-        engine: Who lays out pictures: the page's own code, or Graphviz.
-        expand: Scopes as many levels deep are open; ``"fit"`` opens what fits, as the page does at
-            first, ``"all"`` every one.
-        scope: Only what stands in this scope is drawn; ``""``: everything.
-        step: The graph as it was at the end of this training step; None: as it was last.
+        engine: The layout engine: the page's own code, or Graphviz.
+        expand: The number of levels of open scopes; ``"fit"`` opens what fits, as the page does at
+            first, ``"all"`` opens every scope.
+        scope: Only the contents of this scope are drawn; ``""``: everything.
+        step: The graph is drawn as of the end of this training step; None: its latest state.
     """
 
     engine: Engine = "page"
@@ -49,7 +49,7 @@ Render = Callable[[Recording, ExportOptions], bytes]
 
 
 class Exporter(NamedTuple):
-    """A format: its file suffix, with the dot, and what makes the file's content."""
+    """A format: its file suffix, with the dot, and the function that makes the file's content."""
 
     suffix: str
     render: Render
@@ -84,8 +84,8 @@ def export(
     The other arguments are those of `ExportOptions`.
 
     Raises:
-        ExportError: The format is unknown, something it needs is missing, there is no such scope
-            or step, or the target cannot be written.
+        ExportError: The format, the scope or the step is unknown, a requirement is missing, or the
+            target cannot be written.
         RecordingError: The recording cannot be read.
     """
     out = Path(out_path)
@@ -100,10 +100,10 @@ def export(
 
 
 def graph_and_title(recording: Recording, options: ExportOptions) -> tuple[Graph, str]:
-    """The graph to draw, and what the picture is called: the program, and the moment shown.
+    """The graph to draw, and the picture's title: the program, and the moment shown.
 
     Raises:
-        ExportError: There is no such step.
+        ExportError: The step does not exist.
     """
     title, step, steps = visible(recording.run().name), options.step, recording.step_table
     if step is None:

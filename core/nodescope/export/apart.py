@@ -1,10 +1,10 @@
-"""Running an export in a separate process, within limits.
+"""Exports in a separate process, within limits.
 
-A recording may come from anybody, and a picture of a million nodes needs more memory than there is;
-the engine that draws it then aborts its process.
+A recording may come from anywhere, and a picture of a million nodes needs more memory than there
+is; the drawing engine then aborts its process.
 
-Invariant: whatever happens to an export, the process that asked for it gets an answer or an
-`ExportError`, within its time limit; everything started for it has ended by then.
+Invariant: whatever happens to an export, the requesting process gets an answer or an `ExportError`
+    within its time limit; everything started for it has ended by then.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from nodescope.record.recording import Recording
 
 MAX_FILE_BYTES: Final = 1 << 30
 _TELL_S: Final = 2.0
-# Above what the limit of its memory stops, V8 gives up by a trap or an abort.
+# Beyond its memory limit, V8 gives up with a trap or an abort.
 _ABORTS: Final = (signal.SIGABRT, signal.SIGTRAP, signal.SIGILL, signal.SIGSEGV, signal.SIGKILL)
 
 
 class Limits(NamedTuple):
-    """What an export may take.
+    """Limits of an export.
 
     Attributes:
-        memory_bytes: Of the process that draws; Graphviz has as much again.
-        seconds: On the clock; None for as long as it takes.
+        memory_bytes: Memory limit of the drawing process; Graphviz has as much again.
+        seconds: Time limit by the clock; None for no limit.
     """
 
     memory_bytes: int = 4 << 30
@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 
 
 class _Said(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line from the process that exports: where it is, or how it failed."""
+    """A line from the exporting process: its progress, or its failure."""
 
     doing: str = ""
     failed: str = ""
@@ -67,21 +67,21 @@ def export_apart(
     limits: Limits = Limits(),  # noqa: B008 (a constant)
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Write the graph of a recording, as `export` does, in a process of its own.
+    """Write the graph of a recording, as `export` does, in a separate process.
 
     Args:
         recording: The recording's file.
         out: Its suffix names the format.
-        engine: Who lays it out.
+        engine: The layout engine.
         theme: The colours.
-        expand: Which scopes are open, as of `Options`.
-        scope: Only what stands in this scope is drawn; ``""``: everything.
-        step: The training step at whose end the graph is drawn; None: as it was last.
-        limits: What it may take.
-        tell: Takes what it is doing and for how many seconds, every two seconds.
+        expand: Which scopes are open, as in `ExportOptions`.
+        scope: Only the contents of this scope are drawn; ``""``: everything.
+        step: The training step at whose end the graph is drawn; None: its latest state.
+        limits: The limits of the export.
+        tell: Called every two seconds with the current activity and its duration in seconds.
 
     Raises:
-        ExportError: As of `export`; or a limit was reached.
+        ExportError: As in `export`; or a limit was reached.
         RecordingError: The recording cannot be read.
     """
     at_step = () if step is None else ("--step", str(step))
@@ -109,7 +109,7 @@ def export_apart(
 
 
 def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[str], None]) -> None:
-    """Listen to it until it ends, or until its time is up."""
+    """Follow the process until it ends, or until its time is up."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as ready:  # `select` refuses descriptors beyond 1,023
         ready.register(process.stdout, selectors.EVENT_READ)
@@ -122,7 +122,7 @@ def _follow(process: subprocess.Popen[bytes], limits: Limits, tell: Callable[[st
 def _listen(
     output: int, ready: selectors.BaseSelector, limits: Limits, tell: Callable[[str], None]
 ) -> _Said:
-    """What it said last, when it has closed its output."""
+    """The last line from the process when it has closed its output."""
     started = last_told = time.monotonic()
     report, buffer = _Said("reading the recording"), b""
     while True:
@@ -159,19 +159,19 @@ def _gave_up(status: int, doing: str, limits: Limits) -> NoReturn:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it and whatever it has started, such as Graphviz."""
+    """End the process and everything it has started, such as Graphviz."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:
-        pass  # it is gone
+        pass  # the process is gone
     process.wait()
 
 
-# ---------------------------------------------------------------- the process that exports
+# ---------------------------------------------------------------- the exporting process
 
 
 def main() -> int:
-    """Export; what comes of it is told on standard output."""
+    """Export, and report progress and failure on standard output."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", required=True)
     parser.add_argument("--theme", required=True)
@@ -206,10 +206,10 @@ def main() -> int:
 
 
 def _limit(memory_bytes: int) -> None:
-    """Take no more from here on, whatever a recording makes us do."""
+    """Limit memory from here on, whatever a recording makes us do."""
     try:
         import resource
-    except ImportError:  # not a Unix: no such limits
+    except ImportError:  # not a Unix system: no such limits
         return
     os.nice(5)
     limits = (
@@ -224,7 +224,9 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Who asked for the export holds our standard input; without it nobody wants the picture."""
+    """End with the requesting process: it holds our standard input, and without it the picture is
+    not needed.
+    """
     sys.stdin.buffer.read()
     os.killpg(0, signal.SIGKILL)
 
@@ -237,7 +239,7 @@ def _say(report: _Said) -> None:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    # As an abort of V8's would be: no thread of it is waited for.
+    # As an abort by V8 would be: no thread is waited for.
     if status < 0:
         os.kill(os.getpid(), -status)
     os._exit(status)

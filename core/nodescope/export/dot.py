@@ -1,6 +1,6 @@
 """DOT: the graph for Graphviz, open scopes as nested clusters, folded ones as one box each.
 
-Invariant: names of the program appear as labels only, escaped; identifiers are made from numbers.
+Invariant: names from the program appear only as escaped labels; identifiers are made from numbers.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ _TONES: dict[Theme, _Tones] = {
     ),
 }  # fmt: skip
 
-# Beyond as many boxes the network simplex of `dot` takes minutes: it gets bounds, and edges neither
-# labels, which are boxes to it, nor lines between the passes.
+# Beyond this many boxes, the network simplex of `dot` takes minutes: it is limited, and edges get
+# neither labels, which `dot` treats as boxes, nor lines between the passes.
 MANY = 300
 FEW = 12
-"""More lines between the passes hide both."""
+"""The most lines drawn between the passes; more would hide both."""
 
 
 @exporter("dot", suffix=".dot")
@@ -90,7 +90,7 @@ def render_dot(recording: Recording, options: ExportOptions) -> bytes:
 
 
 def dot_for(graph: Graph, title: str, options: ExportOptions) -> graphviz.Digraph:
-    """The part of a graph that the options ask for, folded and coloured as they say."""
+    """The part of a graph that the options select, folded and coloured accordingly."""
     part = within(graph, options.scope) if options.scope else graph
     shown = opened(part, options.expand, options.scope.strip("/"))
     return dot_of(part, title=title, shown=shown, theme=options.theme)
@@ -102,7 +102,7 @@ def dot_of(
     """The graph as a `graphviz.Digraph`, top to bottom, edges labelled with shapes.
 
     Args:
-        shown: Scopes that are open; without them, every one.
+        shown: The open scopes; by default, all of them.
     """
     open_ = opened(graph, "all") if shown is None else shown
     return _Drawing(graph, open_, theme).dot(title)
@@ -120,7 +120,7 @@ class _Edge(NamedTuple):
     source: str
     target: str
     crossing: str
-    """From which phase to which other; empty inside one."""
+    """The two phases, if the edge joins different ones; otherwise empty."""
     control: bool
 
 
@@ -132,7 +132,7 @@ class _Drawing:
         self.scopes: dict[str, list[str]] = {}
         self.nodes: dict[str, list[Node]] = {}
         self.folded: dict[str, list[Node]] = {}
-        self.boxes: dict[int, str] = {}  # by node, the name of what is drawn for it
+        self.boxes: dict[int, str] = {}  # by node, the name of the box drawn for it
         numbers: dict[str, int] = {}
         for node in graph.nodes:
             above = ""
@@ -238,7 +238,7 @@ class _Drawing:
         )
 
     def _edges(self) -> dict[_Edge, list[int]]:
-        """What joins which boxes, with the values that it carries."""
+        """The edges: the boxes that they join, with the values that they carry."""
         produced = {value: node.id for node in self.graph.nodes for value in node.outputs}
         nodes = {node.id: node for node in self.graph.nodes}
         edges: dict[_Edge, list[int]] = {}
@@ -248,7 +248,7 @@ class _Drawing:
                 source = produced.get(value)
                 if source is None or self.boxes[source] == target:
                     continue
-                # What the backward pass saved would pull the forward spine apart.
+                # Edges of values saved for the backward pass would pull the forward spine apart.
                 phases = (nodes[source].phase, node.phase)
                 crossing = ">".join(phases) if phases[0] != phases[1] else ""
                 values = edges.setdefault(_Edge(self.boxes[source], target, crossing, False), [])
@@ -263,8 +263,8 @@ class _Drawing:
         specs = {value.id: value.spec for value in self.graph.values}
         crossing = {edge for edge in edges if edge.crossing}
         if len(crossing) > FEW:
-            # What the backward pass saved is nearly everything: one line stands for all of it, from
-            # what ran last.
+            # The backward pass saves nearly everything: one line stands for all of it, from the
+            # last executed node.
             crossing = set({edge.crossing: edge for edge in edges if edge.crossing}.values())
         for edge, values in edges.items():
             if edge.control:
@@ -284,7 +284,7 @@ class _Drawing:
 
 
 def _carried(spec: Spec) -> str:
-    """What is written at an edge: a shape, or the class of what is no tensor."""
+    """The label of an edge: a shape, or the class of a value that is not a tensor."""
     if isinstance(spec, OpaqueSpec):
         return visible(spec.type)
     return shape_words(spec.shape) if spec.shape else ""

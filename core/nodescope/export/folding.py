@@ -15,10 +15,10 @@ from nodescope.ir.scopes import ancestors, is_within
 from nodescope.registry import did_you_mean
 
 Expand = Literal["all", "fit"] | int
-"""Scopes as many levels deep are open; ``"fit"`` opens what fits, ``"all"`` every one."""
+"""The number of levels of open scopes; ``"fit"`` opens what fits, ``"all"`` every scope."""
 
 FIRST_ROWS = 48
-"""``"fit"`` opens scopes level by level while no more nodes and scopes than this are shown."""
+"""``"fit"`` opens scopes level by level while at most this many nodes and scopes are shown."""
 
 
 class _Scope(NamedTuple):
@@ -27,7 +27,7 @@ class _Scope(NamedTuple):
 
 
 def opened(graph: Graph, expand: Expand, scope: str = "") -> frozenset[str]:
-    """Paths of the scopes that are shown open."""
+    """Paths of the scopes shown open."""
     tree = _tree(graph)
     if expand == "all":
         return frozenset(tree) - {""}
@@ -52,10 +52,10 @@ def opened(graph: Graph, expand: Expand, scope: str = "") -> frozenset[str]:
 
 
 def within(graph: Graph, scope: str) -> Graph:
-    """The part of a graph that stands in a scope; what it takes from outside are inputs.
+    """The contents of a scope; values from outside become inputs.
 
     Raises:
-        ExportError: There is no such scope.
+        ExportError: The scope does not exist.
     """
     path = scope.strip("/")
     tree = _tree(graph)
@@ -83,7 +83,7 @@ def within(graph: Graph, scope: str) -> Graph:
 
 
 def hidden_in(node: Node, shown: frozenset[str]) -> str:
-    """The folded scope that a node is hidden in; ``""`` if it is drawn."""
+    """The folded scope that hides a node; ``""`` if the node is drawn."""
     return next((path for path in ancestors(node.scope) if path not in shown), "")
 
 

@@ -1,7 +1,6 @@
-"""SVG: the page's own layout and painter run without a page, or Graphviz.
+"""SVG: runs the page's own layout and painter without a page, or Graphviz.
 
-Invariant: what is written is well-formed, holds drawing elements only, and refers to nothing
-outside.
+Invariant: the output is well-formed, contains drawing elements only, and refers to nothing outside.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _SPACE = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
 _FONT = re.compile(r"url\(data:font/woff2;base64,[A-Za-z0-9+/=]+\)")
 _OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:|expression\(", re.I)
-# What the page writes with; the other scripts of these fonts are left to the reader's machine.
+# The page's fonts in the scripts that it uses; other scripts are left to the viewer's machine.
 _FONTS = (("Inter NS", "400 650", "inter"), ("JetBrains Mono NS", "400 650", "jetbrains-mono"))
 
 
@@ -68,10 +67,10 @@ def render_svg(recording: Recording, options: ExportOptions) -> bytes:
 
 
 def check_svg(content: bytes) -> None:
-    """Refuse what is more than a drawing.
+    """Refuse SVG that is more than a drawing.
 
     Raises:
-        ExportError: It is not well-formed or holds something that a drawing does not need.
+        ExportError: The SVG is not well-formed or contains something that a drawing does not need.
     """
     try:
         root = ElementTree.fromstring(content)
@@ -124,7 +123,7 @@ def _by_page(graph: Graph, title: str, options: ExportOptions) -> bytes:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExportError(f"the page's painter failed: {line}", hint="try --engine dot") from error
     finally:
-        # An engine that is left open can keep the interpreter from ending.
+        # An engine left open can keep the interpreter from ending.
         engine.close()
     return str(picture).encode()
 
@@ -149,7 +148,7 @@ def _built(name: str) -> Path | None:
 
 
 def font_faces() -> str:
-    """CSS that holds the page's fonts themselves (SIL Open Font License 1.1, as the page's)."""
+    """CSS with the page's fonts embedded (SIL Open Font License 1.1)."""
     faces = []
     for family, weight, name in _FONTS:
         path = _built(f"fonts/{name}.woff2")
@@ -164,7 +163,7 @@ def font_faces() -> str:
 
 
 def page_input(graph: Graph, title: str, options: ExportOptions) -> dict[str, Any]:
-    """What `renderSvg` of the page's bundle takes (`export_entry.ts`)."""
+    """The input of `renderSvg` in the page's bundle (`export_entry.ts`)."""
     if options.scope:
         graph = within(graph, options.scope)
     shown = opened(graph, options.expand, options.scope.strip("/"))
@@ -210,7 +209,7 @@ def _spec_fields(spec: Spec) -> dict[str, Any]:
 
 
 def _nbytes(shape: tuple[int | None, ...], dtype: str) -> int:
-    """How large it is; at least, where sizes are unknown."""
+    """The size of a tensor in bytes; a lower bound if sizes are unknown."""
     try:
         size = np.dtype(dtype).itemsize
     except TypeError:

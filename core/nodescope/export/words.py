@@ -1,6 +1,6 @@
-"""Nodes in words, the same for every format.
+"""Text for nodes, the same in every format.
 
-Invariant: one line, without characters that a reader of the file could not show or would obey.
+Invariant: one line, without characters that a viewer of the file could not show or would interpret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST = 120
 
 
 def visible(text: str, *, most: int = _LONGEST) -> str:
-    """Text for a picture: control and direction characters are shown as code points, ends cut."""
+    """Text for a picture: control and direction characters become code points, long text is cut."""
     if len(text) > most:
         text = f"{text[: most - 1]}…"
     # Cc, Cf, Cs: controls, format characters such as RTL override, lone surrogates.
@@ -32,7 +32,7 @@ def label(node: Node) -> str:
 
 
 def detail(node: Node) -> str:
-    """One short line of what the op was given: ``axis 1 · keepdims``."""
+    """One short line on the op's attributes: ``axis 1 · keepdims``."""
     parts = []
     for key, value in node.attrs.items():
         text = _attribute(plain(key, value))

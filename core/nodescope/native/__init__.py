@@ -1,4 +1,4 @@
-"""The native core: what recording does for each array, in C; Python does it where there is none.
+"""The native core: per-array work of recording in C; without it, Python does the same.
 
 The sources are in ``core/native``. Installing nodescope compiles them if there is a compiler.
 ``NODESCOPE_NATIVE=0`` switches the core off.
@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 REVISION: Final = 1
-"""Of what the core offers; a file that was built from other sources is not used."""
+"""Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
 
@@ -29,11 +29,11 @@ Statistics = tuple[Any, ...]
 
 
 def _load() -> tuple[ModuleType | None, str]:
-    """The core, and its state in words."""
+    """The core, and a description of its state."""
     if os.environ.get("NODESCOPE_NATIVE") == "0":
         return None, "off: NODESCOPE_NATIVE is 0"
     try:
-        # Of no package: it may be missing, and is compiled.
+        # Belongs to no package: it is compiled, and may be missing.
         core = __import__("nodescope.native._core", fromlist=["summarise"])
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError)
@@ -59,12 +59,12 @@ def statistics(
 
     Args:
         array: Read only.
-        bins: Of the histogram.
+        bins: Bins of the histogram.
         packed: Whether histogram and preview are bytes, as a recording keeps them.
 
     Returns:
-        None where there is no core, or it does not read such an array: empty, of a dtype that it
-        does not know, or of numbers whose squares float64 cannot hold.
+        None without a core, or if it cannot read the array: it is empty, of a dtype unknown to the
+        core, or holds numbers whose squares float64 cannot represent.
     """
     dtype = array.dtype
     if _core is None or not array.size or bins > MOST_BINS:

@@ -68,7 +68,7 @@ export interface Pause {
   readonly type: "pause";
 }
 
-/** Stop after the next node, in whatever scope. */
+/** Stop after the next node, in any scope. */
 export interface StepNode {
   readonly type: "step_node";
   readonly thread?: number | null;
@@ -76,10 +76,10 @@ export interface StepNode {
 }
 
 /**
- * Go into the next scope: stop after the first node in none of this scope and those around.
+ * Step in: stop after the first node whose scope is neither this one nor one around it.
  *
  * Attributes:
- *     scope: Go into this one instead: stop after the first node inside it.
+ *     scope: Step into this scope instead: stop after the first node inside it.
  */
 export interface StepIn {
   readonly type: "step_in";
@@ -89,7 +89,7 @@ export interface StepIn {
 }
 
 /**
- * Stop after the next node whose scope, this one or another, is not deeper than this one.
+ * Stop after the next node whose scope is not deeper than the current one.
  *
  * Attributes:
  *     scope: Step over this whole scope instead: stop at the first node outside it.
@@ -118,7 +118,7 @@ export interface NextStep {
  *
  * Attributes:
  *     node: The node's name.
- *     by_end: Whether the end of its name is enough, as of a node that has not run yet.
+ *     by_end: Whether the end of its name suffices, for a node that has not run yet.
  */
 export interface RunTo {
   readonly type: "run_to";
@@ -126,16 +126,16 @@ export interface RunTo {
   readonly by_end?: boolean;
 }
 
-/** Let the program run to its end; it is recorded but stops no more. */
+/** Let the program run to its end; it is recorded but no longer stops. */
 export interface Detach {
   readonly type: "detach";
 }
 
 /**
- * Replace the whole set, as in DAP.
+ * Replace the whole set of breakpoints, as in DAP.
  *
- * A breakpoint that keeps its id keeps its hits; they begin anew when what it asks for changes:
- * its place, condition, phase, steps or which of its hits count.
+ * A breakpoint that keeps its id keeps its hits. They restart when its place, condition, phase,
+ * steps or hit condition changes.
  */
 export interface SetBreakpoints {
   readonly type: "set_breakpoints";
@@ -147,21 +147,22 @@ export interface SetBreakpoints {
  *
  * Attributes:
  *     id: Chosen by the session, from 1 up; 0 in a request for a new one.
- *     kind: `node` is an exact name, `glob` a shell pattern and `regex` a regular expression
- *         over whole names, `op` an op's name, `scope` a scope path (stops at the first node
- *         inside, each time it is entered), `source` a line of the program, `model.py:42`.
+ *     kind: The kind of target: `node` is an exact name, `glob` a shell pattern and `regex`
+ *         a regular expression over whole names, `op` an op's name, `scope` a scope path
+ *         (stops at the first node inside, each time it is entered), `source` a line of the
+ *         program, `model.py:42`.
  *     target: The name, pattern, op, path or line.
  *     when: Before or after the node runs. A condition on `value` needs `after`.
- *     condition: Expression that must be true, or `""`. One that names `grad` is asked when
- *         the gradient of the node's output becomes known.
- *     enabled: Kept but not armed when false.
+ *     condition: Expression that must be true, or `""`. A condition on `grad` is evaluated
+ *         when the gradient of the node's output becomes known.
+ *     enabled: Whether it is armed; a disabled breakpoint is kept.
  *     phase: Only nodes of this phase of training; `""` for any.
- *     first_step, last_step: Only in these training steps, both inclusive; None has no end.
- *     hits: Which of the times that everything else holds count: `== 3`, `>= 3`, `% 5`
- *         (every fifth); `""` for each. DAP's `hitCondition`.
+ *     first_step, last_step: Only in these training steps, both inclusive; None for no limit.
+ *     hits: Which of the hits stop, counted when everything else holds: `== 3`, `>= 3`, `%
+ *         5` (every fifth); `""` for every hit. DAP's `hitCondition`.
  *     log: A line to log instead of stopping; `{expression}` is evaluated. `""` stops.
- *     once: Is disabled by its first stop.
- *     group: A name that several share, so that they can be switched together; or `""`.
+ *     once: Whether its first stop disables it.
+ *     group: A name shared by breakpoints that are switched together; or `""`.
  */
 export interface Breakpoint {
   readonly kind: BreakpointKind;
@@ -180,19 +181,19 @@ export interface Breakpoint {
 }
 
 /**
- * Change a value at the node at which the program stands; it goes on with the new one.
+ * Change a value at the node where the program is stopped; it continues with the new one.
  *
- * Gradients flow as if the operation had given the new value: its rule is evaluated at it.
+ * Gradients flow as if the operation had produced the new value: its rule is evaluated there.
  *
  * Attributes:
- *     value: Value id: an output of the node, or an input of it.
- *     how: `set` to `number`, `add` it, `scale` by it, `clip` to `low` and `high`,
- *         add `noise` (normal, of standard deviation `number`, from `seed`), or take the
- *         elements of an array file, `npy`.
- *     index: Which elements, as NumPy writes it: `3, :, 1:5`, or `isnan` for a condition on
- *         the elements; `""` for all.
+ *     value: Value id of an output or an input of the node.
+ *     how: The change: `set` to `number`, `add` it, `scale` by it, `clip` to `low` and
+ *         `high`, add `noise` (normal, of standard deviation `number`, from `seed`), or
+ *         take the elements of an array file, `npy`.
+ *     index: The elements to change, in NumPy's notation: `3, :, 1:5`, or `isnan` for a
+ *         condition on the elements; `""` for all.
  *     imaginary: The imaginary part of the number, for complex values.
- *     npy: The content of a .npy file, of the shape of what it replaces.
+ *     npy: The content of a .npy file, in the shape of the elements that it replaces.
  */
 export interface SetValue {
   readonly type: "set_value";
@@ -208,10 +209,10 @@ export interface SetValue {
 }
 
 /**
- * Replace the whole set of watch rules. One that is written as it was keeps what it knows.
+ * Replace the whole set of watch rules. A rule with unchanged text keeps its state.
  *
  * Attributes:
- *     watches: As they are written.
+ *     watches: The watches as text.
  */
 export interface SetWatches {
   readonly type: "set_watches";
@@ -219,11 +220,12 @@ export interface SetWatches {
 }
 
 /**
- * What is kept of the program from now on, beside what it was started with.
+ * Set what is kept from now on, beyond what the program was started with.
  *
  * Attributes:
- *     everything: Every element of every node, whatever it costs; no step is left out.
- *     nodes: Ids of nodes of which every element is kept, since somebody looks at them.
+ *     everything: Whether to keep every element of every node, whatever it costs, and leave no
+ *         step out.
+ *     nodes: Ids of nodes that are being viewed: every element of these is kept.
  */
 export interface SetKeeping {
   readonly type: "set_keeping";
@@ -231,13 +233,16 @@ export interface SetKeeping {
   readonly nodes?: readonly number[];
 }
 
-/** Whether the program stops where a node raises; it does at first. */
+/** Set whether the program stops where a node raises; initially it does. */
 export interface SetExceptions {
   readonly type: "set_exceptions";
   readonly stop: boolean;
 }
 
-/** Run to the backward node of this forward node, or from it to its forward node. */
+/**
+ * Run to the backward node of this forward node, or to the forward node of this backward
+ * node.
+ */
 export interface StepTwin {
   readonly type: "step_twin";
 }
@@ -492,7 +497,7 @@ export interface Initialized {
 }
 
 /**
- * What a list of runs shows.
+ * An entry in the list of runs.
  *
  * Attributes:
  *     id: 16 hexadecimal digits, unguessable enough to be a path component, never a path itself.
@@ -504,10 +509,10 @@ export interface Initialized {
  *     recording: Path of the `.nscope` file on the machine of the program.
  *     status: Exit status once finished.
  *     error: Last line of the traceback, or `""`.
- *     trouble: What is wrong with the recording now, in a line, or `""`.
- *     frameworks: Those observed so far, each with what can be seen of its nodes, and done with
- *         them; none of a live run that has not begun.
- *     broken_loss: How its loss ended, if it is not finite; known once the run is over.
+ *     trouble: A current fault of the recording, in a line, or `""`.
+ *     frameworks: The frameworks observed so far, with their capabilities; none for a live run
+ *         that has not begun.
+ *     broken_loss: The loss at the end, if it is not finite; known once the run is over.
  */
 export interface RunInfo {
   readonly id: string;
@@ -570,7 +575,7 @@ export interface Capabilities {
  * A loss that is NaN or infinite at the end of a run, or now.
  *
  * Attributes:
- *     kind: `nan` or `inf`: what it became first.
+ *     kind: `nan` or `inf`: which it became first.
  *     step: The training step since which it is not finite.
  */
 export interface BrokenLoss {
@@ -1530,9 +1535,9 @@ export interface Dropped {
  * The state of a debug session as a client sees it.
  *
  * Attributes:
- *     version: Grows by one with every change, so that the newer of two wins.
+ *     version: Grows by one with every change, so that the newer of two states wins.
  *     attended: Whether a controller is connected; breakpoints of an unattended run do not stop.
- *     watches: What is watched for.
+ *     watches: The watches.
  */
 export interface SessionInfo {
   readonly phase: SessionPhase;
@@ -1544,17 +1549,17 @@ export interface SessionInfo {
 }
 
 /**
- * Why and where the program stands still.
+ * Why and where the program is stopped.
  *
  * Attributes:
  *     node: Node id of the cursor.
  *     seq: The execution's seq for `after`; for `before` the last seq recorded.
- *     breakpoint, watch: Id of the breakpoint, or of the watch, that was hit, or 0.
- *     text: One line for a person: `Breakpoint 1: value > 3 on loss/mean`.
+ *     breakpoint, watch: Id of the breakpoint or watch that was hit, or 0.
+ *     text: A one-line description: `Breakpoint 1: value > 3 on loss/mean`.
  *     stack: The user's Python stack, innermost first.
- *     edits: What was changed at this stop, in words.
- *     error: What the program raises outside of operations, `ValueError: no`: the node is the
- *         one that ran last before. `""` at other stops.
+ *     edits: Descriptions of the edits at this stop.
+ *     error: The exception raised outside of operations, `ValueError: no`; the node is then the
+ *         last one that ran. `""` at other stops.
  */
 export interface Stop {
   readonly reason: StopReason;
@@ -1582,13 +1587,13 @@ export interface Frame {
 }
 
 /**
- * A breakpoint and what became of it.
+ * A breakpoint and its state.
  *
  * Attributes:
- *     verified: Something in the graph matches it. False is "not seen yet", not an error.
- *     hits: How often all that it asks for held, its `hits` apart.
- *     message: Why it is unverified or was disabled, with near names; what became of its node in
- *         a compiled function; or `""`.
+ *     verified: Whether a node in the graph matches it. False means "not seen yet", not an error.
+ *     hits: How often everything but its `hits` condition held.
+ *     message: Why it is unverified or was disabled, with similar names; the fate of its node in a
+ *         compiled function; or `""`.
  */
 export interface BreakpointStatus {
   readonly breakpoint: Breakpoint;
@@ -1598,19 +1603,19 @@ export interface BreakpointStatus {
 }
 
 /**
- * A watch rule at work, and what it has found.
+ * An active watch rule, and its findings.
  *
  * Attributes:
  *     id: Chosen by the session, from 1 up.
- *     text: The watch as it is written, such as `tensor_overflow on scope:encoder -> stop`.
+ *     text: The watch as text, such as `tensor_overflow on scope:encoder -> stop`.
  *     rule: The rule's name.
  *     hits: Number of hits.
- *     last: The last time, in words; or `""`.
+ *     last: Description of the last hit, or `""`.
  *     node: The node of the last hit, 0 without one.
  *     seq, step: The execution of the last hit.
- *     message: Why it is asked of nothing, or was disabled; or `""`.
- *     marks: Its hits are marked on their nodes.
- *     recent: The newest hits, the last one first.
+ *     message: Why it applies to no node, or was disabled; or `""`.
+ *     marks: Whether its hits are marked on their nodes.
+ *     recent: The newest hits, latest first.
  */
 export interface WatchStatus {
   readonly id: number;
@@ -1627,7 +1632,7 @@ export interface WatchStatus {
   readonly recent: readonly WatchSeen[];
 }
 
-/** Something that a watch has found: at which node, when, and what, in words. */
+/** A hit of a watch: at which node, when, and a description of the finding. */
 export interface WatchSeen {
   readonly node: number;
   readonly seq: number;
