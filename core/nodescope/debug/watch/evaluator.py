@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from nodescope.debug.watch.graph_studies import Studies, study
 from nodescope.debug.watch.observation import (
     ContentSource,
     Inapplicable,
@@ -28,10 +29,11 @@ from nodescope.debug.watch.observation import (
     Sight,
     Target,
 )
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Finding, Look, Need, Rule, WatchError
 from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
 from nodescope.errors import NodescopeError
-from nodescope.ir.graph import Node
+from nodescope.ir.graph import Node, Value
 from nodescope.ops.traits import traits_of
 
 HOLD_BYTES: Final = 256 << 20
@@ -81,13 +83,14 @@ class _Entry:
     """A watch at work."""
 
     __slots__ = ("about", "chosen", "gradients", "judged", "look", "outcome", "rule",
-                 "settings", "streaks", "values")  # fmt: skip
+                 "settings", "streaks", "studies", "values")  # fmt: skip
 
     def __init__(self, watch: Watch, rule: Rule) -> None:
         self.rule = rule
         self.outcome = WatchOutcome(watch)
         self.settings = rule.settings(watch.params)
         self.look: Look = rule.begin(self.settings)
+        self.studies = Studies(rule.study(self.settings)) if rule.study is not None else None
         self.chosen: Selection = selection(watch.select)
         named = rule.selects(self.settings) if rule.selects is not None else ()
         self.about: tuple[Selection, ...] = tuple(map(selection, named))
@@ -176,6 +179,7 @@ class WatchEvaluator:
 
     Attributes:
         covered: Ids of the nodes of which something is wanted. Any other need not be told of.
+        graph: The program's graph so far, for rules about it.
 
     Raises:
         WatchError: A watch makes no sense.
@@ -199,6 +203,7 @@ class WatchEvaluator:
         # The latest sight of a value, and what is left of the one of the step before.
         self._last: dict[int, tuple[Sight, Sight | None]] = {}
         self._waiting: set[int] = set()
+        self.graph = ProgramGraph()
         self.covered: set[int] = set()
         self.replace(watches)
 
@@ -276,9 +281,11 @@ class WatchEvaluator:
         """Whether this node is defined."""
         return all(value in self._parts for value in node.outputs)
 
-    def define(self, nodes: Iterable[Node]) -> None:
-        """Take in new nodes, or new definitions of known ones."""
+    def define(self, nodes: Iterable[Node], values: Iterable[Value] = ()) -> None:
+        """Take in new nodes, or new definitions of known ones; and of their values."""
+        self.graph.tell(values)
         for node in nodes:
+            self.graph.define(node)
             for port, value in enumerate(node.outputs):
                 part = self._parts.get(value)
                 if part is None:
@@ -299,12 +306,15 @@ class WatchEvaluator:
                 self._plan(self._parts[before])
         part, of = self._parts.get(gradient), self._parts.get(value)
         if part is None:
+            self.graph.paired(value, gradient, begins=False)
             return []
         hits = self._learned(part)
         # A backward pass begins with a gradient that nothing was computed for.
         seed = _is_seed(part.node)
         # Later ones have the same gradient because it was handed on, as by an addition.
-        if seed and of is not None and self._losses.isdisjoint(self._owned[gradient]):
+        begins = seed and of is not None and self._losses.isdisjoint(self._owned[gradient])
+        self.graph.paired(value, gradient, begins=begins)
+        if begins and of is not None:
             self._losses.add(value)
             hits += self._learned(of)
         return hits
@@ -421,6 +431,19 @@ class WatchEvaluator:
                     self.covered.discard(part.node.id)
         self._waiting.clear()
 
+    @property
+    def follows(self) -> bool:
+        """Whether rules about the graph still ask what runs: `graph.ran` is to be kept."""
+        return any(
+            entry.studies and entry.studies.young and entry.active for entry in self._entries
+        )
+
+    def study(self, step: int, seq: int, *, over: bool = False) -> list[Hit]:
+        """Ask the rules about the graph, at the end of a step or of the run."""
+        hits = study(self._entries, self.graph, step, seq, over=over, fault=self._disable)
+        self.graph.ran.clear()
+        return hits
+
     def _gradient_of(self, value: int) -> ObservedContent | None:
         last = self._last.get(self._pairs.get(value, 0))
         return last[0] if last is not None else None
@@ -472,7 +495,7 @@ class WatchEvaluator:
             except RecursionError:
                 raise  # of the program, which has left no room: the rule is not at fault
             except Exception as error:
-                self._disable(entry, sight, error)
+                self._disable(entry, sight.name, sight.step, error)
                 continue
             if finding is None:
                 entry.streaks.pop(value, None)
@@ -488,10 +511,10 @@ class WatchEvaluator:
             hits.append(_hit(entry, sight, finding))
         return hits
 
-    def _disable(self, entry: _Entry, sight: Sight, error: Exception) -> None:
+    def _disable(self, entry: _Entry, name: str, step: int, error: Exception) -> None:
         expected = isinstance(error, NodescopeError)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
-        entry.outcome.fault = f"it failed on {sight.name} in step {sight.step}: {reason}"
+        entry.outcome.fault = f"it failed on {name} in step {step}: {reason}"
         self._on_fault(f"watch {describe(entry.outcome.watch)} was disabled: {entry.outcome.fault}")
 
 

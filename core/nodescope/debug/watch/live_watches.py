@@ -167,6 +167,7 @@ class LiveWatches:
                 self._watcher.tell(
                     (row.node for row in recording.nodes()),
                     ((row.value, row.gradient) for row in recording.gradients()),
+                    (row.value for row in recording.values()),
                 )
 
     def _recommend(self, step_ended: bool) -> None:

@@ -19,7 +19,7 @@ from nodescope.record.captures import summary_of
 from nodescope.record.summary import TensorSummary
 
 Target = Literal[
-    "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values"
+    "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values", "graph"
 ]
 
 _BLOCK: Final = 1 << 16

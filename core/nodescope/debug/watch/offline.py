@@ -15,6 +15,7 @@ import msgspec
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
 from nodescope.debug.watch.observation import ContentSource, ObservedContent
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Array, Level
 from nodescope.ir.graph import Node
@@ -58,6 +59,8 @@ class Asking:
         self._after = after
         self._last = recording.last_seq() if until is None else until
         self._evaluator = WatchEvaluator(watches, on_fault=on_fault, hold_bytes=hold_bytes)
+        self._evaluator.graph.source = self._source
+        self._step = 0
         self._level, self._dropped = recording.run().level, recording.dropped()
         self._holds = Holds(recording.holds())
         self._hits = self._run()
@@ -88,13 +91,17 @@ class Asking:
                 yield from sorted(pending, key=_by_seq)
                 pending = []
         evaluator.step_finished()
+        pending += evaluator.study(self._step, self._last, over=True)
         yield from sorted(pending, key=_by_seq)
+
+    def _source(self, file: str) -> str:
+        return self._recording.source(file) or ""
 
     def _told(self) -> Iterator[tuple[list[Hit], bool]]:
         """The hits of each record, and whether a step ended with it."""
         recording, evaluator = self._recording, self._evaluator
         ends = (
-            (row.end_seq, 3, None)
+            (row.end_seq, 3, row.step)
             for row in recording.steps()
             if row.end_seq is not None and row.observed
         )
@@ -106,6 +113,8 @@ class Asking:
             key=_by_place,
         )
         defined: dict[int, Node] = {}
+        evaluator.define((), (row.value for row in recording.values(until=self._last)))
+        ran, follows = evaluator.graph.ran, evaluator.follows
         for seq, _, row in records:
             if seq > self._last:
                 return
@@ -117,12 +126,17 @@ class Asking:
                 hits = evaluator.paired(row.value, row.gradient)
             elif isinstance(row, Execution):
                 node = defined.get(row.node)
+                self._step = row.step
+                if follows and len(ran) < ProgramGraph.MOST_RAN:
+                    ran.append((row.node, seq))
                 if node is None or row.node not in evaluator.covered or row.flags & FAILED:
                     continue
                 hits = self._judged(node, row)
             else:
                 evaluator.step_finished()
-                yield [], True
+                hits = evaluator.study(row if isinstance(row, int) else 0, seq)
+                follows = evaluator.follows
+                yield [hit for hit in hits if hit.seq <= self._last], True
                 continue
             if hits:
                 yield hits, False

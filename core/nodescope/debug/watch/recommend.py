@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from nodescope.debug.watch import all_rules, get
 from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.watch.rule import Setting
 from nodescope.debug.watch.watch import Action, Watch
@@ -79,6 +80,7 @@ def recommend(
         ]  # fmt: skip
     rows += _about_losses(node_list, backward)
     rows += _about_activations(ops)
+    rows += _about_the_graph(node_list)
     narrow = sorted({dtype for dtype in dtypes if dtype.startswith(_HALVES)})
     if narrow:
         rows.append(
@@ -123,6 +125,12 @@ def _about_losses(
     return rows
 
 
+def _about_the_graph(nodes: list[Node]) -> list[tuple[str, dict[str, Setting], str, str]]:
+    """Rules that say themselves which programs they suit."""
+    reasons = ((rule.name, rule.suits(nodes)) for rule in all_rules() if rule.suits is not None)
+    return [(name, {}, "", reason) for name, reason in reasons if reason]
+
+
 def _about_activations(ops: Counter[str]) -> list[tuple[str, dict[str, Setting], str, str]]:
     rows: list[tuple[str, dict[str, Setting], str, str]] = []
     ranges: tuple[tuple[str, float, float, str, float, str], ...] = (
@@ -160,5 +168,7 @@ def _covering(
     return [
         candidate
         for candidate in recommended
-        if candidate.watch.id in covered or candidate.watch.rule in later
+        if candidate.watch.id in covered
+        or candidate.watch.rule in later
+        or get(candidate.watch.rule).study is not None
     ]

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from nodescope.debug.watch.observation import NotYet, Sight, Target
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.errors import NodescopeError
+from nodescope.ir.graph import Node
 from nodescope.registry import did_you_mean
 
 Need = Literal[
@@ -38,6 +40,7 @@ TARGETS: Final[dict[str, str]] = {
     "losses": "losses: results of loss functions, and values where a backward pass started",
     "inputs": "input data from the program",
     "values": "any value",
+    "graph": "the graph of the program, at the end of steps",
 }
 
 _UNITS: Final[dict[str, dict[str, float]]] = {
@@ -78,7 +81,24 @@ class Finding:
     actual: Mapping[str, Setting] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule about the graph says of a node.
+
+    Attributes:
+        node: Whose first output it is about.
+        text: What is wrong and how to fix it; ``""`` if nothing is.
+        actual: As of `Finding`.
+    """
+
+    node: Node
+    text: str = ""
+    actual: Mapping[str, Setting] = field(default_factory=dict)
+
+
 Look = Callable[["Sight"], Finding | None]
+Study = Callable[[ProgramGraph, bool], Iterable[Verdict]]
+"""Judges the graph at the end of a step; told whether the run is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +250,10 @@ class Rule:
         aliases: Other names: abbreviations and the names of other tools. Case does not matter.
         selects: Selections of nodes that the settings name besides, such as ``node:val/loss``.
         examples: Cases that it must decide so.
+        study: Of a rule about the graph: makes the study of one watch, which takes the place of a
+            look. See `nodescope.debug.watch.graph_rule`.
+        suits: Why it is recommended for a program of these nodes; ``""`` if it is not. None if that
+            is decided elsewhere.
     """
 
     name: str
@@ -244,6 +268,8 @@ class Rule:
     aliases: tuple[str, ...] = ()
     selects: Callable[[Settings], tuple[str, ...]] | None = None
     examples: tuple[Example, ...] = ()
+    study: Callable[[Settings], Study] | None = None
+    suits: Callable[[Sequence[Node]], str] | None = None
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of that name.

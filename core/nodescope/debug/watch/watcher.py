@@ -16,9 +16,17 @@ from collections.abc import Callable, Collection, Iterable
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
 from nodescope.debug.watch.observation import ContentSource, Live, ObservedContent
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.watch import Hit, Watch
-from nodescope.events import Event, GradientComputed, GraphExtended, NodeFinished, StepFinished
-from nodescope.ir.graph import Node
+from nodescope.events import (
+    Event,
+    GradientComputed,
+    GraphExtended,
+    NodeFinished,
+    RunFinished,
+    StepFinished,
+)
+from nodescope.ir.graph import Node, Value
 
 
 class Watcher:
@@ -57,6 +65,8 @@ class Watcher:
             watches, on_fault=self._faults.append, hold_bytes=hold_bytes
         )
         self._covered = self._evaluator.covered
+        self._follows = self._evaluator.follows
+        self._step = 0
 
     @property
     def watches(self) -> tuple[Watch, ...]:
@@ -84,15 +94,23 @@ class Watcher:
         """
         with self._lock:
             self._evaluator.replace(watches)
+            self._follows = self._evaluator.follows
 
-    def tell(self, nodes: Iterable[Node], gradients: Iterable[tuple[int, int]]) -> None:
+    def tell(
+        self,
+        nodes: Iterable[Node],
+        gradients: Iterable[tuple[int, int]],
+        values: Iterable[Value] = (),
+    ) -> None:
         """Take in what was met before the first event came.
 
         Args:
             nodes: Every definition in order.
             gradients: Pairs of a value's id and its gradient's.
+            values: As they were defined last.
         """
         with self._lock:
+            self._evaluator.define((), values)
             self._evaluator.define(node for node in nodes if not self._evaluator.knows(node))
             for value, gradient in gradients:
                 self._evaluator.paired(value, gradient)
@@ -101,12 +119,14 @@ class Watcher:
         """Take one event."""
         kind = type(event)
         if kind is NodeFinished:
+            if self._follows:
+                self._note(event.node.id)  # type: ignore[union-attr]
             if event.node.id not in self._covered:  # type: ignore[union-attr]
                 return
             hits = self._finished(event, self._seq_source())  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
             with self._lock:
-                self._evaluator.define(event.nodes)
+                self._evaluator.define(event.nodes, event.values)
             return
         elif isinstance(event, GradientComputed):
             with self._lock:
@@ -114,10 +134,25 @@ class Watcher:
         elif isinstance(event, StepFinished):
             with self._lock:
                 self._evaluator.step_finished()
-            return
+            hits = self._study(event.step)
+        elif isinstance(event, RunFinished):
+            hits = self._study(self._step, over=True)
         else:
             return
         self._say(hits)
+
+    def _note(self, node: int) -> None:
+        """A node has run, for rules about the graph."""
+        ran = self._evaluator.graph.ran
+        if len(ran) < ProgramGraph.MOST_RAN:
+            ran.append((node, 0))
+
+    def _study(self, step: int, *, over: bool = False) -> list[Hit]:
+        self._step = step
+        with self._lock:
+            hits = self._evaluator.study(step, self._seq_source(), over=over)
+            self._follows = self._evaluator.follows
+        return hits
 
     def catch_up(self, event: NodeFinished, seq: int, watches: Collection[int]) -> None:
         """Ask these watches, by their ids, of an execution that they came too late for."""

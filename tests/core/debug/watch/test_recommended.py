@@ -33,7 +33,8 @@ def recommended(train: Train, path: Path) -> dict[str, str]:
 
 def test_a_classifier_with_tanh(tmp_path: Path) -> None:
     result = recommended(programs.healthy, tmp_path / "run.nscope")
-    assert list(result) == [
+    about_values = [name for name in result if get(name.split()[0]).study is None]
+    assert about_values == [
         "operator_overflow", "weight_overflow", "weight_initialization", "gradient_exploding",
         "gradient_vanishing", "gradient_norm_trend", "weight_change_too_large",
         "weight_not_changed", "loss_not_falling", "activation_range op:tanh",

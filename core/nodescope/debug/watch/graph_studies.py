@@ -1,0 +1,124 @@
+"""Studies at work: rules about the graph are asked at the end of steps and of the run.
+
+A study is asked in the first steps, and later when the graph has grown. A node is told of once.
+
+Invariant: an error in a rule disables its watch and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from typing import Any, Final
+
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Study, Verdict
+from nodescope.debug.watch.watch import Hit
+
+YOUNG_STEPS: Final = 24
+"""In so many steps a study is asked, whether or not the graph has grown."""
+
+
+class Studies:
+    """The study of one watch, and what it has said."""
+
+    __slots__ = ("_asked", "_judge", "_streaks", "_told", "_version")
+
+    def __init__(self, judge: Study) -> None:
+        self._judge = judge
+        self._asked = 0
+        self._version = -1
+        self._told: set[int] = set()
+        self._streaks: Counter[int] = Counter()
+
+    @property
+    def young(self) -> bool:
+        """Whether it is asked at the end of every step."""
+        return self._asked < YOUNG_STEPS
+
+    def due(self, graph: ProgramGraph, over: bool) -> bool:
+        """Whether it is asked now."""
+        return over or self.young or self._version != graph.version
+
+    def verdicts(self, graph: ProgramGraph, over: bool) -> list[Verdict]:
+        """What it says now."""
+        self._asked += 1
+        self._version = graph.version
+        return list(self._judge(graph, over))
+
+    def tells(self, verdict: Verdict, patience: int) -> bool:
+        """Whether a verdict is a hit: of a node that was not told of, found so often in a row."""
+        node = verdict.node.id
+        if not verdict.text:
+            del self._streaks[node]
+            return False
+        self._streaks[node] += 1
+        if node in self._told or self._streaks[node] < patience:
+            return False
+        self._told.add(node)
+        return True
+
+
+def study(
+    entries: Iterable[Any],
+    graph: ProgramGraph,
+    step: int,
+    seq: int,
+    *,
+    over: bool,
+    fault: Callable[[Any, str, int, Exception], None],
+) -> list[Hit]:
+    """The hits of rules about the graph.
+
+    Args:
+        entries: The watches at work.
+        step, seq: Now.
+        over: Whether the run is over.
+        fault: Takes a watch that failed, on what, in which step, and how.
+    """
+    hits: list[Hit] = []
+    last = dict(graph.ran)
+    for entry in entries:
+        studies: Studies | None = entry.studies
+        if studies is None or not entry.active or not studies.due(graph, over):
+            continue
+        outcome = entry.outcome
+        try:
+            verdicts = studies.verdicts(graph, over)
+        except RecursionError:
+            raise  # of the program, which has left no room: the rule is not at fault
+        except Exception as error:
+            fault(entry, "the graph", step, error)
+            continue
+        for verdict in verdicts:
+            node = verdict.node
+            if not node.outputs or not entry.chosen.covers(node):
+                continue
+            outcome.looked += 1
+            entry.values.add(node.outputs[0])
+            entry.decided(node.outputs[0])
+            if studies.tells(verdict, outcome.watch.patience):
+                outcome.hits += 1
+                hits.append(_hit(entry, verdict, step, last.get(node.id) or seq))
+    return hits
+
+
+def _hit(entry: Any, verdict: Verdict, step: int, seq: int) -> Hit:
+    node, watch = verdict.node, entry.outcome.watch
+    source = node.source
+    location = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
+    return Hit(
+        rule=entry.rule.name,
+        watch=watch.id,
+        node=node.id,
+        node_name=node.name,
+        value=node.outputs[0],
+        port=0,
+        step=step,
+        seq=seq,
+        configured=dict(entry.settings),
+        actual=dict(verdict.actual),
+        text=f"{entry.rule.name}: {node.name} in step {step}{location}: {verdict.text}",
+        actions=watch.actions,
+    )

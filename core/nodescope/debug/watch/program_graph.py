@@ -1,0 +1,186 @@
+"""Program graph: what the nodes of a run are made from and what reads them, as rules see it.
+
+It is made of definitions, so it is the same live and recorded, and costs nothing at run time.
+
+Invariant: a node is as it was defined last; its readers are those of every definition.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
+from nodescope.ops.traits import traits_of
+from nodescope.source_files import source_text
+
+# What hands elements on: others in number or order, or of another dtype, but the same numbers.
+_HANDS_ON: Final = frozenset({"astype", "copy", "positive", "getitem"})
+_FORWARD: Final = ("forward", "recompute")
+
+
+class ProgramGraph:
+    """The nodes that are known so far.
+
+    Args:
+        source: Gives the text of a source file; ``""`` if it is not known.
+
+    Attributes:
+        nodes: By id, as defined last.
+        specs: By id of a value: its shape and dtype as seen last.
+        gradients: By id of a value: that of its gradient.
+        slopes: Ids of the values that are gradients of parameters.
+        losses: Ids of the values where backward passes began.
+        ran: Ids of the nodes that ran since the last study, in order, and when: pairs of id and
+            seq. Cut off at `MOST_RAN`; empty where rules no longer ask for it.
+        version: Changes with every new definition.
+    """
+
+    MOST_RAN: Final = 200_000
+
+    def __init__(self, source: Callable[[str], str] = source_text) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.specs: dict[int, TensorSpec] = {}
+        self.gradients: dict[int, int] = {}
+        self.slopes: set[int] = set()
+        self.losses: set[int] = set()
+        self.ran: list[tuple[int, int]] = []
+        self.version = 0
+        self.source = source
+        self._makers: dict[int, int] = {}
+        self._readers: dict[int, dict[int, None]] = {}
+        self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
+
+    # What is known
+
+    def define(self, node: Node) -> None:
+        """Take in a new node, or a new definition of a known one."""
+        self.version += 1
+        self.nodes[node.id] = node
+        for value in node.outputs:
+            self._makers[value] = node.id
+        for value in node.inputs:
+            self._readers.setdefault(value, {})[node.id] = None
+        if node.phase == "backward" and node.inputs and "begins" in traits_of(node.op).effects:
+            self.losses.add(node.inputs[0])
+
+    def tell(self, values: Iterable[Value]) -> None:
+        """Take in shapes and dtypes."""
+        for value in values:
+            if isinstance(value.spec, TensorSpec):
+                self.specs[value.id] = value.spec
+
+    def paired(self, value: int, gradient: int, *, begins: bool) -> None:
+        """``gradient`` is the gradient of ``value``; a backward pass may have begun there."""
+        self.version += 1
+        self.gradients[value] = gradient
+        held = self.maker(self.held_in(value))
+        if held is not None and held.role == "parameter":
+            self.slopes.add(gradient)
+        if begins:
+            self.losses.add(value)
+
+    # Questions
+
+    def maker(self, value: int) -> Node | None:
+        """The node that gives a value."""
+        return self.nodes.get(self._makers.get(value, 0))
+
+    def readers(self, value: int) -> list[Node]:
+        """The nodes that read a value, in order of their first definitions."""
+        return [self.nodes[node] for node in self._readers.get(value, ())]
+
+    def makers(self, node: Node) -> list[Node]:
+        """The nodes that a node reads, by input port; those that are not known are left out."""
+        return [maker for maker in map(self.maker, node.inputs) if maker is not None]
+
+    def shape(self, value: int) -> tuple[int, ...] | None:
+        """The shape of a value; None if it is not known."""
+        spec = self.specs.get(value)
+        return None if spec is None or None in spec.shape else spec.shape
+
+    def dtype(self, value: int) -> str:
+        """The dtype of a value, or ``""``."""
+        spec = self.specs.get(value)
+        return "" if spec is None else spec.dtype
+
+    def forward(self) -> Iterator[Node]:
+        """The nodes of forward passes that compute something."""
+        return (node for node in self.nodes.values() if node.phase in _FORWARD and not node.is_leaf)
+
+    def held_in(self, value: int) -> int:
+        """The value of the leaf that holds this one: for what updates write, the parameter's."""
+        seen = {value}
+        maker = self.maker(value)
+        while maker is not None and maker.writes:
+            written = dict(maker.writes).get(maker.outputs.index(value))
+            if written is None or maker.inputs[written] in seen:
+                break
+            value = maker.inputs[written]
+            seen.add(value)
+            maker = self.maker(value)
+        return value
+
+    def given(self, value: int) -> Node | None:
+        """The node whose numbers a value holds, past what only moves, copies or converts them."""
+        maker, seen = self.maker(value), {value}
+        while maker is not None and _hands_on(maker) and maker.inputs[0] not in seen:
+            seen.add(maker.inputs[0])
+            maker = self.maker(maker.inputs[0])
+        return maker
+
+    def reaches_loss(self, node: Node) -> bool:
+        """Whether a loss is computed from what a node gives, or it is a loss itself."""
+        version, found = self._to_loss
+        if version != self.version:
+            found = frozenset(self._above(self.losses))
+            self._to_loss = self.version, found
+        return node.id in found
+
+    def above(self, value: int) -> set[int]:
+        """Ids of the nodes of forward passes that a value is computed from."""
+        return self._above((value,))
+
+    def _above(self, values: Iterable[int]) -> set[int]:
+        found: set[int] = set()
+        todo = list(values)
+        while todo:
+            maker = self.maker(todo.pop())
+            if maker is None or maker.id in found:
+                continue
+            found.add(maker.id)
+            if not maker.writes:  # what was written to is another step's
+                todo += maker.inputs
+        return found
+
+    def leaves(self, value: int) -> list[Node]:
+        """The leaves that a value is computed from."""
+        return [self.nodes[node] for node in sorted(self.above(value)) if self.nodes[node].is_leaf]
+
+    def tree(self, source: SourceLocation | None) -> ast.Module | None:
+        """The syntax tree of a source file; None if it is not known."""
+        return _tree(self.source(source.file)) if source is not None else None
+
+
+def _hands_on(node: Node) -> bool:
+    return bool(node.inputs) and (node.family == "layout" or node.op in _HANDS_ON)
+
+
+def changes_shape_only(node: Node) -> bool:
+    """Whether a node gives the elements that it is given, in another shape."""
+    return node.family == "layout" and len(node.inputs) == 1
+
+
+def elementwise(node: Node) -> bool:
+    """Whether each element of the result is made from those at its place."""
+    return node.family in ("elementwise", "activation") and not traits_of(node.op).updates
+
+
+@lru_cache(maxsize=64)
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text) if text else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,105 @@
+"""Predictions and targets of shapes (n, 1) and (n,): broadcasting makes n·n losses of n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.graph_rule import graph_rule, stateless
+from nodescope.debug.watch.program_graph import ProgramGraph, changes_shape_only, elementwise
+from nodescope.debug.watch.rule import Verdict
+from nodescope.ir.graph import Node
+
+_LOSSES: Final = frozenset({"mse", "huber", "bce", "bce_with_logits", "kl_div", "l1"})
+_OPS: Final = frozenset({"subtract", "multiply", "add"}) | _LOSSES
+# Who writes x[:, None] has an outer operation in mind.
+_EXPANDS: Final = frozenset({"expand_dims", "getitem", "reshape", "broadcast_to", "repeat"})
+
+
+def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
+    for node in graph.forward():
+        if node.op not in _OPS or len(node.inputs) != 2 or not graph.reaches_loss(node):
+            continue
+        shapes = [graph.shape(value) for value in node.inputs]
+        if None in shapes or not all(shapes):
+            continue
+        yield Verdict(node, *_found(graph, node, shapes))  # type: ignore[arg-type]
+
+
+def _found(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> Iterable[str]:
+    """What is wrong, if anything."""
+    column, row = (0, 1) if len(shapes[0]) == 2 else (1, 0)
+    rows = shapes[row][0]
+    if len(shapes[row]) != 1 or shapes[column] != (rows, 1) or rows < 2:
+        return ()
+    if node.op not in _LOSSES and (
+        _outer(graph, node.inputs[column], node.inputs[row]) or not _averaged(graph, node)
+    ):
+        return ()
+    names = [f"{_name(graph, value)} has shape {_words(shapes[port])}"
+             for port, value in enumerate(node.inputs)]  # fmt: skip
+    return (
+        f"{names[0]} and {names[1]}, so broadcasting compares each of {rows} elements with all "
+        f"{rows}; give both the same shape, as by reshape(-1) of the first or y[:, None] in NumPy",
+    )
+
+
+def _outer(graph: ProgramGraph, column: int, row: int) -> bool:
+    """Whether a table of all pairs is meant."""
+    maker = graph.maker(column)
+    if maker is not None and maker.op in _EXPANDS and maker.inputs:
+        before = graph.shape(maker.inputs[0])
+        if before is not None and len(before) == 1:
+            return True
+    # Pairs among the same numbers; a target is none of the parameters.
+    sources = [graph.given(value) for value in (column, row)]
+    if None in sources or sources[0] == sources[1]:
+        return True
+    trained = graph.maker(graph.held_in(row))
+    return trained is not None and trained.role in ("parameter", "buffer")
+
+
+def _averaged(graph: ProgramGraph, node: Node) -> bool:
+    """Whether what follows treats all elements alike, up to a mean or sum of them all."""
+    seen, todo = {node.id}, [node]
+    while todo:
+        current = todo.pop()
+        for reader in graph.readers(current.outputs[0]):
+            if reader.phase != current.phase or reader.id in seen:
+                continue
+            seen.add(reader.id)
+            if reader.op in ("mean", "sum"):
+                if reader.attrs.get("axis") in (None, (0, 1), [0, 1], (-2, -1), (1, 0)):
+                    return graph.reaches_loss(reader)
+                return False
+            if elementwise(reader) or changes_shape_only(reader):
+                todo.append(reader)
+    return False
+
+
+def _name(graph: ProgramGraph, value: int) -> str:
+    maker = graph.maker(value)
+    return maker.name if maker is not None else "an operand"
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    return (
+        "it has a loss; predictions (n, 1) less targets (n,) would be n·n differences"
+        if any(node.phase == "backward" for node in nodes)
+        else ""
+    )
+
+
+register(
+    graph_rule(
+        "broadcast_in_loss",
+        "a loss compares predictions and targets of shapes (n, 1) and (n,), each with all",
+        stateless(_judge),
+        suits=_suits,
+    )
+)

@@ -1,0 +1,106 @@
+"""A mean over the batch that is divided by the size of the batch once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.graph_rule import graph_rule, stateless
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Verdict
+from nodescope.ir.graph import Node
+
+_MEAN_LOSSES: Final = frozenset({"cross_entropy", "nll_loss", "mse"})
+_LEAST: Final = 3
+
+
+def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
+    nodes = graph.nodes.values()
+    # Before the first update nobody knows whether losses are parts of a larger batch.
+    if not any(node.writes for node in nodes) or any(_adds_up(graph, node) for node in nodes):
+        return
+    for node in graph.forward():
+        if node.op not in ("divide", "multiply") or len(node.inputs) != 1:
+            continue
+        if graph.shape(node.outputs[0]) != () or not graph.reaches_loss(node):
+            continue
+        divisor = _divisor(node)
+        mean = graph.maker(node.inputs[0])
+        if divisor is None or mean is None:
+            continue
+        if divisor >= _LEAST and divisor == _rows(graph, mean):
+            line = f" in line {mean.source.line}" if mean.source is not None else ""
+            yield Verdict(
+                node,
+                f"{mean.name}{line} is the mean over a batch of {divisor:g} already, and is "
+                f"divided by {divisor:g} again; leave out the division, or sum instead",
+                {"divisor": divisor},
+            )
+        else:
+            yield Verdict(node)
+
+
+def _adds_up(graph: ProgramGraph, node: Node) -> bool:
+    """Whether gradients of several backward passes are added: their losses may be divided."""
+    if node.op != "add" or node.phase == "optimizer" or len(node.inputs) != 2:
+        return False
+    return any(value in graph.slopes for value in node.inputs)
+
+
+def _divisor(node: Node) -> float | None:
+    """What a node divides by: a count, and no weight such as 0.01."""
+    if node.op == "divide":
+        number = node.attrs.get("x2")
+    else:
+        factor = node.attrs.get("x2", node.attrs.get("x1"))
+        if not isinstance(factor, float) or not 0 < factor < 1 or len(repr(factor)) < 8:
+            return None
+        number = 1 / factor
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    return round(number) if abs(number - round(number)) < 1e-9 * abs(number) else None
+
+
+def _rows(graph: ProgramGraph, node: Node) -> int | None:
+    """The size of the batch that a node takes the mean of."""
+    if not node.inputs:
+        return None
+    shape = graph.shape(node.inputs[0])
+    if not shape:
+        return None
+    if node.op in _MEAN_LOSSES:
+        if node.attrs.get("reduction", "mean") != "mean":
+            return None
+    elif node.op == "mean":
+        axis = node.attrs.get("axis")
+        axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
+        if all(item % len(shape) for item in axes):
+            return None
+    else:
+        return None
+    rows = shape[0]
+    # It is a batch only if data has as many rows.
+    for leaf in graph.leaves(node.outputs[0]):
+        given = graph.shape(leaf.outputs[0])
+        if leaf.role == "input" and given and given[0] == rows:
+            return rows
+    return None
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    means = [node.name for node in nodes if node.phase == "forward"
+             and node.op in {*_MEAN_LOSSES, "mean"}]  # fmt: skip
+    if not means or not any(node.phase == "backward" for node in nodes):
+        return ""
+    return f"{means[-1]} is a mean, which must not be divided by the batch's size once more"
+
+
+register(
+    graph_rule(
+        "mean_divided_again",
+        "the mean over a batch is divided by the size of the batch once more",
+        stateless(_judge),
+        suits=_suits,
+    )
+)

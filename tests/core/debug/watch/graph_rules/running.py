@@ -1,0 +1,47 @@
+"""Runs a program in this process, recorded, and asks rules of the recording."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nodescope as ns
+from nodescope.debug.watch.offline import Asking, Coverage
+from nodescope.debug.watch.watch import Hit, Watch
+from nodescope.record.recording import Recording
+
+Program = Callable[[], Any]
+
+
+class Judged(NamedTuple):
+    """What rules said of a program: hits, each with its line, and what they covered."""
+
+    hits: list[tuple[Hit, int]]
+    coverage: Coverage
+
+
+def judge(program: Program, path: Path, rules: Iterable[str]) -> Judged:
+    """Record a program and ask rules of it. A rule that fails is an error."""
+    faults: list[str] = []
+    with ns.record(path, level="values"):
+        program()
+    with Recording.open(path) as recording:
+        lines = {row.node.id: row.node.source.line for row in recording.nodes() if row.node.source}
+        asking = Asking(recording, [Watch(rule) for rule in rules], on_fault=faults.append)
+        hits = [(hit, lines.get(hit.node, 0)) for hit in asking]
+        coverage = asking.coverage()
+    assert faults == []
+    return Judged(hits, coverage)
+
+
+def marked(program: Program) -> set[tuple[str, int]]:
+    """Where a program says, by ``# hit: RULE``, that a rule must give a hit: rules and lines."""
+    lines, first = inspect.getsourcelines(program)
+    return {
+        (match[1], first + number)
+        for number, line in enumerate(lines)
+        for match in re.finditer(r"# hit: (\w+)", line)
+    }

@@ -1,0 +1,86 @@
+"""What every rule about the graph must do: find what is wrong where it is, and else be silent."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from nodescope.debug.watch import Rule, all_rules
+from nodescope.debug.watch.watch import Watch
+from tests.core.debug.watch.graph_rules import right, right_models, wrong
+from tests.core.debug.watch.graph_rules.running import Program, judge, marked
+from tests.core.debug.watch.programs import Watched
+from tests.parts import in_parts
+
+RULES = [rule for rule in all_rules() if rule.study is not None]
+NAMES = [rule.name for rule in RULES]
+
+
+def programs(*modules: object) -> list[Program]:
+    return [
+        function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")  # type: ignore[attr-defined]
+    ]
+
+
+WRONG = programs(wrong)
+RIGHT = programs(right, right_models)
+
+
+@in_parts(4)
+@pytest.mark.parametrize("program", WRONG, ids=lambda program: program.__name__)
+def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) -> None:
+    judged = judge(program, tmp_path / "run.nscope", NAMES)
+    expected = marked(program)
+    assert expected
+    assert {(hit.rule, line) for hit, line in judged.hits} == expected
+    for hit, line in judged.hits:
+        assert hit.node_name in hit.text
+        assert f":{line})" in hit.text
+        assert hit.text.count("\n") == 0
+
+
+@in_parts(4)
+@pytest.mark.parametrize("program", RIGHT, ids=lambda program: program.__name__)
+def test_what_is_right_is_left_alone(program: Program, tmp_path: Path) -> None:
+    judged = judge(program, tmp_path / "run.nscope", NAMES)
+    assert [hit.text for hit, _ in judged.hits] == []
+
+
+@in_parts(1)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_has_programs_and_words(rule: Rule) -> None:
+    assert any(rule.name in {name for name, _ in marked(program)} for program in WRONG)
+    assert rule.about
+    assert rule.applies == ("graph",)
+    assert rule.suits is not None
+    assert rule.suits([]) == ""
+
+
+def test_live_hits_are_those_of_the_recording(tmp_path: Path) -> None:
+    for number, program in enumerate((wrong.gradients_are_never_zeroed,
+                                      wrong.softmax_before_cross_entropy)):  # fmt: skip
+        watched = Watched(program, tmp_path / f"{number}.nscope", *map(Watch, NAMES))
+        asked, _ = watched.asked()
+        assert watched.faults == []
+        assert watched.live
+        assert [(hit.text, hit.step) for hit in watched.live] == [
+            (hit.text, hit.step) for hit in asked
+        ]
+
+
+def test_a_selection_and_patience_hold(tmp_path: Path) -> None:
+    program = wrong.softmax_before_cross_entropy
+    watches = [
+        Watch("softmax_twice", select="op:cross_entropy"),
+        Watch("softmax_twice", select="op:mse"),
+        Watch("softmax_twice", patience=2),
+        Watch("softmax_twice", patience=9),
+    ]
+    watched = Watched(program, tmp_path / "run.nscope")
+    hits, _ = watched.asked(*watches)
+    assert sorted(hit.watch for hit in hits) == [1, 3]
