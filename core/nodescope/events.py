@@ -1,9 +1,9 @@
-"""What a run emits, and the seam through which it is observed.
+"""Events of a run, and the bus through which it is observed.
 
 Data flows one way: engine or adapter -> `Bus.emit` -> probes (recorder first, gate last).
 
-Invariant: a probe never changes a result, and a probe that raises is reported and removed. The one
-exception that passes is a `BaseException` such as KeyboardInterrupt: it belongs to the program.
+Invariant: a probe never changes a result, and a probe that raises is reported and removed. Only a
+    `BaseException` such as KeyboardInterrupt passes: it belongs to the program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
 
 Array = np.ndarray[Any, Any]
 AnyArray = Any
-"""An array of the library that the adapter is for; see `nodescope.arrays`."""
+"""An array of the adapter's library; see `nodescope.arrays`."""
 
 HostKind = Literal[
     "data", "python", "library", "waiting", "input", "held", "held_along", "unobserved", "compiling"
@@ -54,13 +54,13 @@ class RunStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class FrameworkAttached(msgspec.Struct, frozen=True, tag=True):
-    """A framework is observed from now on. The first is named by `RunStarted`, too."""
+    """A framework is observed from now on. `RunStarted` also names the first one."""
 
     framework: Framework
 
 
 class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Nodes were met for the first time, or with other inputs than before (same id, new inputs)."""
+    """Nodes appeared for the first time, or with changed inputs (same id, new inputs)."""
 
     nodes: tuple[Node, ...]
     values: tuple[Value, ...]
@@ -68,14 +68,14 @@ class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class GraphCaptured(msgspec.Struct, frozen=True, tag=True):
-    """A whole graph was captured at once. Its nodes do not run; those that do name it.
+    """A whole graph was captured at once. Its nodes do not run; the nodes that do run refer to it.
 
     Attributes:
-        graph: Node and value ids are its own, shared only with the other graphs of its owner;
+        graph: Node and value ids are local, shared only with the other graphs of its owner;
             ``graph.id`` is unique among the captured graphs of the run.
         owner: The compiled function and the number of its trace, as ``train_step#1``.
-        stage: ``traced``, then the name of each pass that made another graph of it, and ``final``
-            for what runs (kind ``compiled``, with `Node.origin`).
+        stage: ``traced``, then the name of each pass that changed it, and ``final`` for the graph
+            that runs (kind ``compiled``, with `Node.origin`).
     """
 
     graph: Graph
@@ -88,11 +88,11 @@ class PassApplied(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         name: The pass.
-        before, after: Ids of captured graphs; equal if nothing was changed.
-        rewrites: What it changed, in order.
-        owner: As of `GraphCaptured`.
-        took_ns: Nanoseconds.
-        notes: What it has to say besides, such as why two nodes stay apart.
+        before, after: Ids of captured graphs; equal if nothing changed.
+        rewrites: The changes, in order.
+        owner: As in `GraphCaptured`.
+        took_ns: Duration in nanoseconds.
+        notes: Further remarks, such as why two nodes were not merged.
     """
 
     name: str
@@ -105,21 +105,21 @@ class PassApplied(msgspec.Struct, frozen=True, tag=True):
 
 
 class Compiled(msgspec.Struct, frozen=True, tag=True):
-    """What became of a traced function; comes after its captured graphs.
+    """The result of compiling a traced function; emitted after its captured graphs.
 
     Attributes:
-        owner: As of `GraphCaptured`.
-        backend: Its name; ``""`` if the graph runs as it was traced.
-        fallback: Why it is not the one asked for, or ``""``.
+        owner: As in `GraphCaptured`.
+        backend: Name of the back end; ``""`` if the graph runs as traced.
+        fallback: Why it is not the requested back end, or ``""``.
         fates: One per traced node.
-        origins: By id of a final node: ids of the traced nodes that it stands for.
-        values: By id of a traced value: id of the final value that stands for it.
+        origins: By id of a final node: ids of the traced nodes that it replaces.
+        values: By id of a traced value: id of the final value that replaces it.
         inside: By id of a traced value that only a kernel computes: the kernel's node id and the
             value's id in its body.
-        unfused: Why nodes are not one kernel, in words.
-        costs: By id of a final node.
-        memory: Of the back end's plan; None if it planned nothing.
-        compile_ns: How long it took to lower and build.
+        unfused: Why nodes were not fused into one kernel.
+        costs: Estimated costs by id of a final node.
+        memory: Memory of the back end's plan; None without a plan.
+        compile_ns: Time for lowering and building.
     """
 
     owner: str
@@ -136,10 +136,10 @@ class Compiled(msgspec.Struct, frozen=True, tag=True):
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag=True):
-    """A training step begins. Steps count from 1; what runs before the first step is step 0.
+    """A training step begins. Steps count from 1; step 0 is the part before the first.
 
     Attributes:
-        observed: False if the step is left out: nothing is emitted of what runs in it.
+        observed: False if the step is left out: its nodes emit nothing.
     """
 
     step: int
@@ -148,13 +148,13 @@ class StepStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False):
-    """The number that backward passes of a training step began with.
+    """The number from which backward passes of a training step began.
 
     Attributes:
-        curve: Which of the program's losses: the number of the line that began them, from 1.
-        value: The loss; the mean, if that line began several passes in the step.
-        times: How many it began.
-        node: What gave the last one, if that was observed; else 0.
+        curve: Which of the program's losses it is: the number of its line, from 1.
+        value: The loss; the mean if that line began several passes in the step.
+        times: The number of these passes.
+        node: The node that produced the last one, if observed; else 0.
     """
 
     curve: int
@@ -167,8 +167,8 @@ class StepFinished(msgspec.Struct, frozen=True, tag=True):
     """A training step ended.
 
     Attributes:
-        observed: As of `StepStarted`.
-        losses: The step's; known of those that are not observed, too.
+        observed: As in `StepStarted`.
+        losses: The step's losses, known for unobserved steps as well.
     """
 
     step: int
@@ -181,7 +181,7 @@ class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A node is about to run. Emitted only while `Demand.starts` is set.
 
     Attributes:
-        inputs: Live arrays by input port. Nobody may write to them.
+        inputs: Live arrays by input port. Read-only.
     """
 
     node: Node
@@ -195,15 +195,15 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A node has run.
 
     Attributes:
-        inputs: Live arrays by input port. Nobody may write to them, and whoever wants to keep
-            them copies them before `Bus.emit` returns.
+        inputs: Live arrays by input port. Read-only; a probe that keeps them copies them before
+            `Bus.emit` returns.
         outputs: Live arrays by output port; the same rule.
         start_ns, end_ns: Nanoseconds since the run began.
-        attrs: The attributes of this execution, where they differ from those of the node: a scalar
-            operand that changes from step to step. Else None.
-        worker: The process that ran it, by a number; 0 is the program's own.
-        lane: The queue of its device that it ran in, such as a CUDA stream; 0 if it ran on the
-            thread itself.
+        attrs: The attributes of this execution if they differ from the node's, such as a scalar
+            operand that changes from step to step; otherwise None.
+        worker: Number of the process that ran it; 0 is the program's own.
+        lane: The device queue in which it ran, such as a CUDA stream; 0 if it ran on the thread
+            itself.
     """
 
     node: Node
@@ -219,7 +219,7 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):
-    """A node raised. The same exception goes on through the program."""
+    """A node raised. The same exception propagates through the program."""
 
     node: Node
     inputs: tuple[AnyArray, ...]
@@ -237,12 +237,13 @@ class GradientComputed(msgspec.Struct, frozen=True, tag=True):
 
 
 class GradientReached(msgspec.Struct, frozen=True, tag=True):
-    """The gradient of a value is there, this time. Emitted only while `Demand.gradients` is set.
+    """The gradient of a value has been computed, this time. Emitted only while `Demand.gradients`
+    is set.
 
     Attributes:
-        value, gradient: As of `GradientComputed`.
-        array: The gradient, live; the rule of `NodeFinished.outputs`.
-        start_ns: When.
+        value, gradient: As in `GradientComputed`.
+        array: The gradient, live; read-only like `NodeFinished.outputs`.
+        start_ns: The time, in nanoseconds since the run began.
     """
 
     value: int
@@ -254,13 +255,13 @@ class GradientReached(msgspec.Struct, frozen=True, tag=True):
 
 
 class ValueEdited(msgspec.Struct, frozen=True, tag=True):
-    """A person changed a value while the program stood still; it goes on with this one.
+    """The user changed a value while the program was stopped; it continues with the new one.
 
     Attributes:
-        value: Its id.
-        array: The new elements; nobody writes to them any more.
-        seq: The execution at which the program stood.
-        how: In words.
+        value: The value's id.
+        array: The new elements, no longer written to.
+        seq: The execution at which the program was stopped.
+        how: Description of the edit.
     """
 
     value: int
@@ -275,17 +276,18 @@ class HostSpan(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Where a thread was while it ran no node.
 
     Attributes:
-        kind: ``data``: the next item of what `ns.steps` goes through was fetched; its step is the
-            one that the item is for. ``python``, ``library``, ``waiting``: the program's own code,
-            somebody else's, or neither (a sleep, a file, a lock), as a sampler saw it. ``input``:
-            nothing was left to run, such as at the prompt. ``held``: the debugger had stopped this
-            thread; ``held_along``: another one, and this one came to a node. ``unobserved``: a call
-            outside of steps ran, and was left out to keep to the limit. ``compiling``: the function
-            ``function`` was traced, or its graph compiled.
-        start_ns, end_ns: Nanoseconds since the run began; as exact as the sampler's interval for
-            the kinds that it sees, exact for the others.
+        kind: ``data``: the next item of `ns.steps` was fetched; its step is the one for which it
+            was fetched. ``python``, ``library``, ``waiting``: the program's own code, a library's,
+            or neither (a sleep, a file, a lock), as seen by a sampler. ``input``: the thread waited
+            for the user, such as at a prompt. ``held``: the debugger had stopped this thread;
+            ``held_along``: it had stopped another, and this one reached a node. ``unobserved``: a
+            call outside of steps ran, and was left out to keep to the limit. ``compiling``: the
+            function ``function`` was traced, or its graph compiled.
+        start_ns, end_ns: Nanoseconds since the run began; sampled kinds are as exact as the
+            sampler's interval, the others are exact.
         file, line: In the user's program, or ``""`` and 0.
-        function: What ran there: the user's function, ``numpy``, ``time.sleep``; why it was held.
+        function: The running function: the user's, ``numpy``, ``time.sleep``; or why the thread was
+            held.
     """
 
     kind: HostKind
@@ -299,7 +301,7 @@ class HostSpan(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Logged(msgspec.Struct, frozen=True, tag=True):
-    """The program, or nodescope on its behalf, wrote a line."""
+    """The program, or nodescope on its behalf, printed a line."""
 
     stream: Literal["stdout", "stderr", "nodescope"]
     text: str
@@ -340,26 +342,27 @@ class Probe(Protocol):
     """An observer of a run."""
 
     def emit(self, event: Event) -> None:
-        """Take one event. May return late: that is how a debugger stops a program."""
+        """Take an event. May return late: that is how a debugger stops a program."""
 
 
 Opens = Callable[[Node], bool]
-"""Whether somebody wants to see a node."""
+"""A predicate on nodes that are to be expanded."""
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What is to be emitted now: the wishes of one probe, or of all of them together.
+    """What has to be emitted now: the demand of one probe, or of all probes together.
 
     Attributes:
         starts: `NodeStarted` before each node.
         gradients: `GradientReached`.
-        arrays: Live arrays in `NodeFinished`. Without, who runs many nodes at once may leave them
-            out, and say only when each ran. None: no opinion; if nobody has one, arrays are sent.
-        opened: Compiled kernels for which one of these is true, or which cover such a node, are run
-            node by node besides.
-        stops: Why the gate has to see every node, such as a breakpoint, or ``""``. No step is left
-            out then, and arrays are sent.
-        whole: Why somebody else has to, or ``""``.
+        arrays: Live arrays in `NodeFinished`. If false, an emitter that runs many nodes at once may
+            leave them out and only report times. None: no opinion; if all are None, arrays are
+            sent.
+        opened: Compiled kernels that match one of these, or that cover a matching node, are also
+            run node by node.
+        stops: Why the gate has to see every node, such as a breakpoint, or ``""``. If set, no step
+            is left out, and arrays are sent.
+        whole: Why another probe has to, or ``""``.
     """
 
     starts: bool = False
@@ -376,7 +379,7 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def union(demands: Iterable[Demand]) -> Demand:
-    """What satisfies all of them; `Demand.arrays` is decided."""
+    """The demand that satisfies all of them; `Demand.arrays` is decided."""
     starts = gradients = False
     arrays: bool | None = None
     opened: tuple[Opens, ...] = ()
@@ -396,19 +399,18 @@ class Bus:
 
     Attributes:
         probes: Recorder first, gate last. Replaced as a whole, never changed in place.
-        demand: What is to be emitted now: all that was asked for by `want`. Replaced as a whole, so
-            that an emitter reads it once per node.
-        edits: By thread, what values of some ids are to be from now on, if that was asked for while
-            the thread stood; who emitted the node takes it up before it goes on.
-        leaves_out: Asked at the start of a step whether it is to go unobserved as a whole, so that
-            the run keeps its pace; None if none is. Told with 0 when steps end for now, and with -1
-            when they end within a step.
-        leaves_out_call: Asked with 1 at the start of an outermost call outside of steps whether it
-            is to go unobserved; None if none is. Told with 0 when it ends, and with -1 when it
-            raises.
+        demand: The union of all demands set by `want`. Replaced as a whole, so that an emitter
+            reads it once per node.
+        edits: By thread, new contents of values, by id, as requested while the thread was stopped;
+            the node's emitter applies them before it continues.
+        leaves_out: Called at the start of a step; returns whether the whole step goes unobserved,
+            so that the run keeps its pace. Called with 0 when steps end for now, and with -1 when
+            they end within a step. None if no step is left out.
+        leaves_out_call: The same for outermost calls outside of steps: called with 1 at the start,
+            with 0 at the end, and with -1 if the call raises.
         origin_ns: `time.perf_counter_ns` at the start of the run.
-        held_ns: How long the debugger has held the program so far; the gate adds to it.
-        watched_ns: What watches have cost the program's threads so far.
+        held_ns: Time for which the debugger has held the program so far; updated by the gate.
+        watched_ns: Time that watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
     """
 
@@ -425,12 +427,12 @@ class Bus:
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
-        self._lock = threading.RLock()  # a signal handler may stop the program here, too
+        self._lock = threading.RLock()  # reentrant: a signal handler may stop the program here
         self._wanted: dict[int, tuple[object, Demand]] = {}
         self.demand = union(())
 
     def want(self, probe: object, demand: Demand) -> None:
-        """Make this all that ``who`` wants. A probe that is removed wants nothing any more."""
+        """Set a probe's demand. A removed probe has none."""
         known = self._wanted.get(id(probe))
         if known is not None and known[1] == demand:
             return
@@ -439,7 +441,7 @@ class Bus:
             self.demand = union(wanted for _, wanted in self._wanted.values())
 
     def begin(self) -> int:
-        """The run begins now; the wall time, in nanoseconds since 1970."""
+        """Begin the run; return the wall time in nanoseconds since 1970."""
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = self.watched_ns = 0
         return time.time_ns()
@@ -449,15 +451,15 @@ class Bus:
         return time.perf_counter_ns() - self.origin_ns
 
     def ran_ns(self) -> int:
-        """Nanoseconds since the run began without those in which the debugger held it."""
+        """Nanoseconds since the run began, without the time held by the debugger."""
         return self.now_ns() - self.held_ns
 
     def leave_out(self, step: int) -> bool:
-        """Ask `leaves_out`, which is taken out if it raises. Never raises an `Exception`."""
+        """Call `leaves_out`, which is removed if it raises. Never raises an `Exception`."""
         return self._ask(self.leaves_out, step)
 
     def leave_out_call(self, begins: int) -> bool:
-        """Ask `leaves_out_call`, as `leave_out` asks about a step."""
+        """Call `leaves_out_call`, like `leave_out` for a step."""
         return self._ask(self.leaves_out_call, begins)
 
     def _ask(self, predicate: Callable[[Any], bool] | None, about: int) -> bool:
@@ -473,20 +475,20 @@ class Bus:
             return False
 
     def add(self, probe: Probe, *, before: Probe | None = None) -> None:
-        """Append a probe, or put it before another one."""
+        """Append a probe, or insert it before another one."""
         with self._lock:
             at = self.probes.index(before) if before in self.probes else len(self.probes)
             self.probes = (*self.probes[:at], probe, *self.probes[at:])
 
     def remove(self, probe: Probe) -> None:
-        """Take a probe out; one that is not there is ignored."""
+        """Remove a probe; a missing one is ignored."""
         with self._lock:
             self.probes = tuple(p for p in self.probes if p is not probe and _meant(p) is not probe)
             if self._wanted.pop(id(_meant(probe)), None) is not None:
                 self.demand = union(wanted for _, wanted in self._wanted.values())
 
     def emit(self, event: Event) -> None:
-        """Hand an event to every probe in turn. Never raises an `Exception`."""
+        """Pass an event to each probe in turn. Never raises an `Exception`."""
         for probe in self.probes:
             try:
                 probe.emit(event)
@@ -496,8 +498,8 @@ class Bus:
     def failed(self, probe: Probe, error: Exception, event: Event | None = None) -> None:
         """Remove a probe that raised, and report it.
 
-        Where the program's own recursion has left it no room it stays: it gets what it has to know
-        before the next event, and is told what it missed.
+        If the program's own recursion left the probe no stack space, it stays: before the next
+        event it receives the essential missed events, and the counts of the others.
         """
         if _has_no_room(error):
             if event is not None:
@@ -518,7 +520,7 @@ class Bus:
 
 
 class _Owing:
-    """Stands in for a probe that missed events, until there is room for them."""
+    """Stands in for a probe that missed events, until there is stack space for them."""
 
     def __init__(self, bus: Bus, probe: Probe) -> None:
         self.probe = probe
@@ -526,39 +528,39 @@ class _Owing:
         self._bus = bus
 
     def emit(self, event: Event) -> None:
-        """Hand on what was missed, as far as it still can be, and then the event."""
+        """Deliver the missed events, as far as still possible, and then the event."""
         while missed := self._next():
             try:
-                if isinstance(missed, GraphCaptured | GraphExtended):  # they say the same once more
+                if isinstance(missed, GraphCaptured | GraphExtended):  # an equal event follows
                     self.probe.emit(missed)
                 elif isinstance(missed, NodeFinished):
                     getattr(self.probe, "missed", _uncounted)(missed.node)
             except BaseException:
                 self.events.appendleft(missed)
                 raise
-        self.probe.emit(event)  # if that raises, this probe has to be there still, to be owed it
+        self.probe.emit(event)  # if this raises, the stand-in must be in place to receive the event
         try:
             self._bus._replace(self, self.probe)
-        except RecursionError:  # the next event finds room for it
+        except RecursionError:  # the next event finds space for it
             return
 
     def _next(self) -> Event | None:
         try:
-            return self.events.popleft()  # another thread may be at it, too
+            return self.events.popleft()  # another thread may be delivering as well
         except IndexError:
             return None
 
 
 def _uncounted(node: Node) -> None:
-    """Of a probe that keeps no account of what ran."""
+    """For a probe that does not count executions."""
 
 
-# A probe that takes more frames than these has lost itself, whatever the program did.
+# A probe that needs more frames than this is itself at fault, whatever the program did.
 _OWN_FRAMES: Final = 200
 
 
 def _has_no_room(error: Exception) -> bool:
-    """Whether a probe raised because the program was about at the limit of its recursion."""
+    """Whether a probe raised because the program was near its recursion limit."""
     if not isinstance(error, RecursionError):
         return False
     frames, at = 0, error.__traceback__

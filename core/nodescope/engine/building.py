@@ -1,9 +1,9 @@
 """Builder: records operations as the nodes of a graph, and runs nothing.
 
-While a thread builds (`dispatch_mode.building`), every op on its way to `run` comes here instead,
-with the thread's scope, phase and source line. Tensors from outside become inputs (`captures`),
-arrays introduced while building become constants; assignments to outside tensors become state that
-the graph reads and writes (`writes`, `grads`).
+While a thread builds (`dispatch_mode.building`), every op arrives here instead of at `run`, with
+the thread's scope, phase and source line. Tensors from outside become inputs (`captures`), arrays
+introduced while building become constants; assignments to outside tensors become state that the
+graph reads and writes (`writes`, `grads`).
 
 Invariant: building changes no tensor outside; node and value ids only grow, and a value's producer
 comes before its users.
@@ -49,30 +49,30 @@ _graph_ids = itertools.count(1)
 
 
 class Builder:
-    """A graph that grows.
+    """A graph under construction.
 
     Args:
-        kind: What the finished graph is called.
+        kind: The kind of the finished graph.
         parent: For the body of a branch or loop: the builder of the graph around it, whose values
             may be used inside and are captured.
 
     Attributes:
         nodes: By node id, from 1.
         values: By value id, from 1.
-        inputs: Value ids that are fed on each call, captures included, in order of creation.
+        inputs: Value ids fed on each call, including captures, in order of creation.
         captures: Tensors from outside with the value ids through which they come in.
         hosts: Numbers that the program computes before each call (such as a learning rate): the
-            function that gives them by name, and their value ids by name.
+            function that returns them by name, and their value ids by name.
         arrays: The constants' arrays by value id.
         gradients: Value id of a tensor to value id of its gradient.
-        losses: Value ids of the numbers at which backward passes began, with where.
+        losses: Value ids of the numbers from which backward passes began, with the place.
         made: Identities of the tensors with known elements that the program made here.
-        shown: Of values that came of writing to something that others see: the value whose memory
-            they show, and which of its elements (`nodescope.engine.writing.traced`).
+        shown: For values made by writing to shared memory: the value whose memory they share, and
+            which of its elements (`nodescope.engine.writing.traced`).
     """
 
     takes_paths = False
-    """Whether scopes are entered by their path, too, as in graphs built by hand."""
+    """Whether scopes can also be entered by their path, as in graphs built by hand."""
 
     def __init__(self, kind: GraphKind = "static", *, parent: Builder | None = None) -> None:
         self.id = next(_graph_ids)
@@ -91,17 +91,17 @@ class Builder:
         self.lock = threading.RLock()
         self._names: dict[str, int] = {}
         self._producer: dict[int, Node] = {}
-        # Outside tensors as they are now, by identity; `_kept` keeps the identities alive.
+        # Outside tensors in their current state, by identity; `_kept` keeps the identities alive.
         self._now: dict[int, int] = {}
         self._kept: list[Tensor] = []
         self._written: dict[int, Tensor] = {}
         self._grads: dict[int, tuple[Tensor, Tensor | None]] = {}
         self._grads_read: dict[int, tuple[Tensor, Tensor | None]] = {}
 
-    # What a tracer does, too
+    # the interface shared with a tracer
 
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
-        """Record a call; a tensor, or a tuple of them, that stands for its result.
+        """Record a call; return the tensor, or tuple of tensors, that stands for its result.
 
         Raises what `Op.infer` raises, with the user's line, and `TraceError` for values of another
         graph.
@@ -143,36 +143,36 @@ class Builder:
         return result
 
     def assigned(self, target: Tensor, node: Node) -> None:
-        """Note that ``target`` is what ``node`` gives, for all that follows."""
+        """Note that ``target`` has the value of ``node`` from here on."""
         self._now[id(target)] = node.outputs[0]
         self._written[id(target)] = target
 
     def store(self, target: Tensor, assigned: Tensor) -> None:
-        """Let ``target``, if it is a value of the graph, stand for its new value."""
+        """Let ``target``, if it is a value of the graph, refer to its new value."""
         if isinstance(target.data, Abstract):
             target.data = assigned.data
 
     def leaf(self, tensor: Tensor) -> int:
-        """Take in a tensor that the program made just now: its array is part of the graph."""
+        """Take in a newly created tensor: its array becomes part of the graph."""
         self.made.add(id(tensor))
         return self.value_of(tensor, made_here=True)
 
     def new_state(self, tensor: Tensor) -> None:
-        """Take in a generator's key that the program makes: each call begins with this one."""
+        """Take in a generator's key created by the program: each call begins with this one."""
         self.leaf(tensor)
 
     def updating(self) -> contextlib.AbstractContextManager[None]:
-        """What is assigned to inside is changed besides the results, such as statistics."""
+        """Mark assignments inside the block as changed besides the results, such as statistics."""
         return contextlib.nullcontext()
 
     def new_parameter(self, tensor: Tensor) -> None:
-        """Take note of a parameter that the program makes while this builds."""
+        """Note a parameter created while building."""
 
     def new_optimizer(self, optimizer: Any) -> None:
-        """Take note of an optimizer that the program makes while this builds."""
+        """Note an optimizer created while building."""
 
     def same(self, other: Tensor, tensor: Tensor) -> None:
-        """Note that ``other`` is what ``tensor`` was before it was written to."""
+        """Note that ``other`` is ``tensor`` before it was written to."""
         value = self._now.pop(id(tensor), None)
         if value is not None:
             self._now[id(other)] = value
@@ -188,7 +188,7 @@ class Builder:
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[Callable[[Any], None]]:
-        """Make what is recorded inside backward nodes; see `Tracer.backward`."""
+        """Make operations recorded inside backward nodes; see `Tracer.backward`."""
 
         def place(tensor: Tensor | Bundle) -> tuple[str, int] | None:
             if isinstance(tensor, Bundle):
@@ -204,16 +204,16 @@ class Builder:
             yield differentiate
 
     def optimizer(self, path: str) -> contextlib.AbstractContextManager[None]:
-        """Make what is recorded inside optimizer nodes under ``optimizer/<path>``."""
+        """Make operations recorded inside optimizer nodes under ``optimizer/<path>``."""
         return optimizer_phase(current(), path)
 
     # Values
 
     def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
-        """The value id of a tensor in this graph, which takes it in if it comes from outside.
+        """The value id of a tensor in this graph; a tensor from outside is taken in.
 
         Raises:
-            TraceError: It belongs to another graph.
+            TraceError: The tensor belongs to another graph.
         """
         tensor = settled(tensor)
         data: Any = tensor.data
@@ -239,7 +239,7 @@ class Builder:
         return value
 
     def current_of(self, tensor: Tensor) -> Tensor:
-        """What an outside tensor is at this point of the graph."""
+        """The value of an outside tensor at this point of the graph."""
         spec = spec_of(tensor)
         return make(Abstract(spec, self, self.value_of(tensor)))
 
@@ -271,7 +271,7 @@ class Builder:
         return node.outputs[0]
 
     def placeholder(self, spec: TensorSpec, name: str = "input", *, grad: bool = False) -> Tensor:
-        """A tensor that stands for an argument. ``grad``: it wants a gradient."""
+        """A tensor that stands for an argument; with ``grad``, it requires a gradient."""
         node = self.add(ops.get("placeholder"), (), {}, (spec,), current(), label=name)
         value = node.outputs[0]
         self.inputs.append(value)
@@ -283,9 +283,9 @@ class Builder:
     def host(
         self, reader: Callable[[], dict[str, float]], names: Iterable[str], dtype: Any, scope: str
     ) -> dict[str, Tensor]:
-        """Scalars that ``reader`` gives before each call of the graph, as tensors by name.
+        """Scalars that ``reader`` returns before each call of the graph, as tensors by name.
 
-        One reader is called once per call, however many dtypes its numbers are wanted in.
+        A reader is called once per call, however many dtypes its numbers are needed in.
         """
         tensors = {}
         with self.lock, optimizer_phase(current(), ""):
@@ -308,7 +308,7 @@ class Builder:
     # State
 
     def read_grad(self, tensor: Tensor) -> Tensor | None:
-        """``tensor.grad`` as it will be: what was set here, or what it is before the call."""
+        """The future ``tensor.grad``: as set here, or as before the call."""
         known = self._grads.get(id(tensor))
         if known is not None:
             return known[1]
@@ -321,18 +321,18 @@ class Builder:
         return gradient
 
     def write_grad(self, tensor: Tensor, gradient: Tensor | None) -> None:
-        """Set ``tensor.grad`` for what follows, and after each call."""
+        """Set ``tensor.grad`` for the following operations, and after each call."""
         self._grads[id(tensor)] = (tensor, gradient)
         self._kept.append(tensor)
 
     @property
     def writes(self) -> list[tuple[Tensor, int]]:
-        """Outside tensors that are assigned to, with the value ids of what they become."""
+        """Outside tensors that are assigned to, with the ids of their new values."""
         return [(tensor, self._now[key]) for key, tensor in self._written.items()]
 
     @property
     def grads(self) -> list[tuple[Tensor, Tensor | None]]:
-        """Outside tensors whose ``.grad`` changes, with what it becomes."""
+        """Outside tensors whose ``.grad`` changes, with the new gradient."""
         read = {key: gradient for key, (_, gradient) in self._grads_read.items()}
         return [
             (tensor, after)
@@ -342,8 +342,9 @@ class Builder:
 
     @property
     def grads_read(self) -> list[tuple[Tensor, Tensor | None]]:
-        """Outside tensors whose ``.grad`` is read, with the input it comes through; None if it has
-        to be None before a call."""
+        """Outside tensors whose ``.grad`` is read, with its input; None if it must be None before a
+        call.
+        """
         return list(self._grads_read.values())
 
     # Nodes
@@ -408,16 +409,16 @@ class Builder:
         return name
 
     def enter_scope(self, scope: str, name: str) -> tuple[str, str]:
-        """The scope path inside of ``name_scope(name)``, and what that is called for its user."""
+        """The scope path inside of ``name_scope(name)``, and the name that its user receives."""
         path = join(scope, name)
         return path, path
 
     def producer(self, value: int) -> Node:
-        """The node that makes a value."""
+        """The node that produces a value."""
         return self._producer[value]
 
     def node_id(self, tensor: Tensor) -> int | None:
-        """The id of the node that made a tensor, if it is of this graph."""
+        """The id of the node that produced a tensor, if it belongs to this graph."""
         data: Any = tensor.data
         value = data.value if data.__class__ is Abstract else self._now.get(id(tensor), 0)
         node = self._producer.get(value)
@@ -428,7 +429,7 @@ class Builder:
         return self._now.get(id(tensor))
 
     def put_back(self, tensor: Tensor, value: int | None) -> None:
-        """Let an outside tensor be what it was when `known` gave ``value``."""
+        """Restore an outside tensor to the value that `known` returned."""
         if value is None:
             self._now.pop(id(tensor), None)
         else:
@@ -438,11 +439,11 @@ class Builder:
         """Raise if nothing may be added any more; graphs built by hand can be finalized."""
 
     def control_inputs(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Node ids that a new node has to wait for."""
+        """Ids of nodes that a new node has to wait for."""
         return ()
 
     def device(self, op: str) -> str:
-        """Where a new node runs."""
+        """The device of a new node."""
         return "cpu"
 
     def finish(self, outputs: Iterable[int]) -> Graph:
@@ -460,19 +461,20 @@ class Builder:
 
 
 def prepared(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any, ...], Attrs]:
-    """A call as a graph records it: of what written tensors are now, without known masks."""
+    """A call in recorded form: with the current values of written tensors, without known masks."""
     if any(value.__class__ is Written for value in inputs):
         inputs = tuple(map(settled, inputs))
     return _selected(op, inputs, attrs) if op.name in _SELECTING else (inputs, attrs)
 
 
 _SELECTING = {"getitem": 1, "index_set": 2, "index_add": 1}
-"""Ops that take indices, and how many inputs come before the index arrays."""
+"""Ops that take indices, and the number of inputs before the index arrays."""
 
 
 def _selected(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any, ...], Attrs]:
-    """The same call with masks whose elements are known as the indices where they hold True, so
-    that the shape of the result is known."""
+    """The call with known masks replaced by the indices where they are True, so that the result's
+    shape is known.
+    """
     first = _SELECTING[op.name]
     arrays = inputs[first:]
     masks = [

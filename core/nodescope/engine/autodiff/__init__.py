@@ -1,4 +1,4 @@
-"""Gradients: the tape, what is built on it, and custom rules.
+"""Gradients: the tape, derivatives built on it, and custom rules.
 
 Invariant: a gradient consists of the ops' own rules, whether observed, recorded in a graph, or
 neither.

@@ -40,7 +40,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
         keep=retain_graph or create_graph,
     )
     tracer = dispatch_mode.observer()
-    # Adding to what an earlier backward left is part of this one.
+    # Adding to the gradient of an earlier backward pass is part of this one.
     place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
     with dispatch_mode.recording(create_graph), place as differentiate:
         for leaf, ct in gradients.values():
@@ -59,7 +59,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
 
 
 def _nowhere(tensor: Tensor) -> None:
-    """Where an operation stands matters only while somebody looks."""
+    """A scope for nodes that nobody observes."""
 
 
 def start(
@@ -69,9 +69,9 @@ def start(
 
     Args:
         root: Where a pull is to start.
-        gradient: What the user gave, or None.
-        traced: Give a tensor, or None for ones.
-        name: What messages call it.
+        gradient: The user's gradient, or None.
+        traced: Return a tensor, or None for ones.
+        name: Its name in messages.
         conjugate: ``gradient`` is in the user's convention for complex numbers.
     """
     if root.data.dtype.kind not in SMOOTH:
@@ -94,7 +94,7 @@ def start(
     if seed.__class__ is not Tensor:
         seed = make(np.array(gradient, root.dtype))
     elif not isinstance(gradient, Tensor):
-        seed = make(np.array(seed.data))  # the caller may write to theirs later
+        seed = make(np.array(seed.data))  # the caller may write to its array later
     if seed.shape != root.shape:
         raise ShapeError(
             f"{name}: gradient {seed.shape} does not have the tensor's shape {root.shape}",

@@ -4,8 +4,9 @@
 results to the outside tensors that they depend on. When a cotangent arrives there, ``f`` runs again
 and its fresh history replaces the link, as if it had been there all along.
 
-Invariant: gradients are bit-identical to those without checkpoints; the second run reads what the
-first one read, even where ``f`` changes state (generators, running means), and changes nothing.
+Invariant: gradients are bit-identical to those without checkpoints; the second run reads the same
+    values as the first, even if ``f`` changes state (generators, running means), and changes
+    nothing.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ class _Again:
         run: The function with its arguments.
         written: The user's function, for messages.
         scope: The scope that it ran in.
-        writes: What it assigned and wrote to.
+        writes: The tensors that it assigned or wrote to.
         form: Structure of its result.
-        specs: Shape and dtype of each leaf of it, None for what is no tensor.
-        ports: Which leaf each port of the bundle is.
+        specs: Shape and dtype of each leaf, None if it is not a tensor.
+        ports: The leaf at each port of the bundle.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class _Again:
         self.ports: list[int] = []
 
     def __call__(self, F: Any, bundle: Bundle, parts: list[Any]) -> list[tuple[Tensor, Any]]:
-        """The results, with their history, and the cotangents that arrived."""
+        """The results with their history, and the cotangents that arrived."""
         assert bundle.edge is not None
         then, _, sources, _ = bundle.edge
         for source in sources:
@@ -167,7 +168,7 @@ class _Again:
 
 
 class _Writes:
-    """What a function assigned or wrote to, as it was before.
+    """Tensors that a function assigned or wrote to, with their previous state.
 
     Attributes:
         before: The tensors with their states, by ``id``.
@@ -178,7 +179,7 @@ class _Writes:
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Note what is assigned and written to inside."""
+        """Note assignments and writes inside the block."""
         state = current()
         around = state.noted
 
@@ -202,7 +203,9 @@ class _Writes:
 
     @contextlib.contextmanager
     def undone(self) -> Iterator[None]:
-        """Inside, all tensors are as they were before; afterwards as they are now."""
+        """Restore the earlier state of all tensors inside the block; afterwards, the current
+        one.
+        """
         later = _Writes()
         for key, (target, state) in self.before.items():
             now = _state_of(target)
@@ -210,13 +213,15 @@ class _Writes:
                 later.before[key] = (target, now)
                 _put(target, state)
         try:
-            # A run that takes another way may write to more, which is put back as well.
+            # A rerun that takes another branch may write to more tensors, which are restored as
+            # well.
             with later.noting():
                 yield
         finally:
             for target, state in later.before.values():
                 _put(target, state)
-                # What ran inside has read other elements than are there now, as after any write.
+                # Operations inside have read other elements than the current ones, as after any
+                # write.
                 written_at[0] = next_seq()
                 if target.__class__ is Tensor:
                     changed(target)
@@ -281,5 +286,6 @@ CHECKPOINT = Op(
     impl=lambda *arrays, **_: arrays,
     outputs=0,
 )
-"""The results of a checkpointed function, from what it used. Not a node. It has no rule: the tape
-goes on with what ``unfold`` gives."""
+"""The results of a checkpointed function, as a function of what it used. Not a node. It has no
+rule: the tape continues with the result of ``unfold``.
+"""

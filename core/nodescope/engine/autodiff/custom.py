@@ -1,11 +1,10 @@
-"""Functions with gradients of their own: `custom_vjp` in JAX's form, `custom_gradient` in
-TensorFlow's.
+"""Functions with custom gradients: `custom_vjp` in JAX's form, `custom_gradient` in TensorFlow's.
 
-The forward function runs as any other code does, so its operations are nodes. What it returns gets
-one link to the function's arguments on the tape, in place of the history that it has.
+The forward function runs as any other code does, so its operations are nodes. Its results get one
+link to the function's arguments on the tape, in place of their history.
 
-Invariant: no cotangent is lost silently: what the function uses without taking it as an argument
-may not want a gradient, and what the backward function returns fits the arguments.
+Invariant: no cotangent is lost silently: a tensor that the function uses without taking it as an
+    argument must not require a gradient, and the backward function's results match the arguments.
 """
 
 from __future__ import annotations
@@ -83,10 +82,10 @@ class custom_vjp:
     def defvjp(
         self, forward: Callable[..., Any], backward: Callable[..., Any] | None = None
     ) -> Any:
-        """Give the gradient, as two functions or as one, see the class.
+        """Set the gradient, as one function or two; see the class.
 
         Returns:
-            ``forward``, so that this can decorate.
+            ``forward``, so that this can be used as a decorator.
         """
         if backward is not None:
             self._forward, self._backward = forward, backward
@@ -187,7 +186,9 @@ def _wants(leaf: Any) -> bool:
 
 
 def _check_closed(outputs: list[Any], own: list[Any], begin: int, name: str) -> None:
-    """Refuse outputs that depend on something else that wants a gradient, which would get none."""
+    """Refuse outputs that depend on another tensor that requires a gradient, which would get
+    none.
+    """
     inside = {id(origin(root)) for root in own}
     roots = [output for output in outputs if isinstance(output, Tensor)]
     reached = behind(roots, lambda tensor: id(tensor) in inside or tensor.edge[0] < begin)
@@ -226,17 +227,18 @@ def _value_of(tensor: Tensor) -> int:
 
 
 class _Backward:
-    """What pulls cotangents of a custom function's outputs back to its arguments.
+    """Pulls cotangents of a custom function's outputs back to its arguments.
 
     Attributes:
-        call: Takes the cotangent, as a tree like the output.
+        call: The backward function, which takes the cotangent as a tree like the output.
         written: The user's function, for messages.
-        name: What messages call it.
+        name: Its name in messages.
         arguments: Structure of the list of arguments.
-        likes: Per leaf of the arguments its shape and dtype if it is a tensor.
-        wanted: Per leaf whether it wants a gradient.
+        likes: Shape and dtype of each leaf of the arguments that is a tensor.
+        wanted: Whether each leaf requires a gradient.
         output: Structure of the output.
-        places: Per leaf of the output whether a cotangent comes for it, and zero if none does.
+        places: Whether a cotangent arrives for each leaf of the output, and a zero for those
+            without.
     """
 
     def __init__(
@@ -255,7 +257,7 @@ class _Backward:
         self.places = [isinstance(value, Tensor) for value in outputs]
 
     def __call__(self, F: Any, cts: Any) -> list[Any]:
-        """The cotangents of the tensors among the arguments that want one."""
+        """The cotangents of the argument tensors that require one."""
         raw = F is ops.RAW
         following = iter([make(np.asarray(ct)) if raw else ct for ct in cts])
         with dispatch_mode.recording(False) if raw else contextlib.nullcontext():
@@ -271,7 +273,7 @@ class _Backward:
         ]
 
     def _leaves(self, answer: Any) -> list[Any]:
-        """One cotangent per leaf of the arguments, None where there is none."""
+        """One cotangent per leaf of the arguments, or None."""
         trees = self.arguments.children
         if isinstance(answer, list):
             answer = tuple(answer)
@@ -325,7 +327,7 @@ class _Backward:
 
 
 def _turned(ct: Any) -> Any:
-    """From the tape's convention for complex numbers to the user's, or back."""
+    """A cotangent converted between the tape's and the user's convention for complex numbers."""
     return np.conjugate(ct) if ct.dtype.kind == "c" else ct
 
 
@@ -339,4 +341,4 @@ CUSTOM = Op(
     joint=True,
     outputs=0,
 )
-"""Outputs of a function with a gradient of its own, from its arguments. Not a node."""
+"""Outputs of a function with a custom gradient, as a function of its arguments. Not a node."""

@@ -85,7 +85,7 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
     targets = {id(leaf): leaf for leaf in call.leaves}
     moving = [output for output in outputs if output.edge is not None]
     elsewhere = leads_elsewhere(behind(moving, lambda tensor: id(tensor) in targets), targets)
-    # Any cotangents do, for what is pulled is linear in them, and only its history matters.
+    # Any cotangents will do: the pulled ones are linear in them, and only their history matters.
     dummies = [TRACED.ones_like(tensor) for tensor in moving]
     for dummy in dummies:
         dummy.edge = LEAF
@@ -194,6 +194,6 @@ def _tangents(call: DifferentiatedCall, tangents: tuple[Tree, ...]) -> list[Tens
 
 
 def _shown(result: Tree) -> Tree:
-    """The value as the caller gets it: whatever they do with it, the map stays usable."""
+    """The result for the caller, whose changes cannot break the map."""
     leaves, form = flatten(result)
     return unflatten(form, [alias(leaf, leaf.edge) for leaf in leaves])

@@ -1,7 +1,7 @@
 """Making tensors, and derivatives of functions.
 
-Invariant: what `grad` returns can be differentiated again wherever it depends on something that
-wants a gradient.
+Invariant: gradients can be differentiated again if they depend on a tensor that requires a
+    gradient.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def tensor(
 
 
 def _copied(value: Tensor, dtype: Any) -> Tensor:
-    """A copy that is a node of the graph, and that no gradient flows back from."""
+    """A copy that is a node of the graph, and through which no gradient flows back."""
     with dispatch_mode.recording(False):
         detached: Any = value.detach()
         if dtype is not None and as_dtype(dtype) != value.dtype:
@@ -84,7 +84,7 @@ def _copied(value: Tensor, dtype: Any) -> Tensor:
 
 
 def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
-    """A tensor that training changes. It wants a gradient; optimizers replace its array.
+    """A tensor that training changes. It requires a gradient; optimizers replace its array.
 
     Raises:
         DtypeError: The data are not floating point.
@@ -98,7 +98,7 @@ def parameter(data: Any, dtype: Any = None, *, name: str) -> Tensor:
 
 
 def constant(data: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
-    """Data as a tensor that no gradient flows into."""
+    """A tensor from data, into which no gradient flows."""
     new_tensor = make(_array(data, dtype), kind="constant", name=_name(name))
     tracer = dispatch_mode.observer()
     if tracer is not None:
@@ -117,7 +117,7 @@ def _leaf(tensor: Tensor) -> Any:
 
 
 def stop_gradient(x: Any) -> Any:
-    """The same value, through which no gradient flows."""
+    """The same value, which passes no gradient on."""
     return x.detach() if isinstance(x, Tensor) else x
 
 
@@ -187,7 +187,7 @@ def _check_scalar(value: Any, has_aux: bool, holomorphic: bool) -> None:
 
 
 def note(target: Tensor) -> None:
-    """Tell who wants to know, if anybody, that a tensor is about to be assigned or written to."""
+    """Notify observers, if any, that a tensor is about to be assigned or written to."""
     noted = current().noted
     if noted is not None:
         noted(target)
@@ -206,7 +206,7 @@ def store(target: Tensor, assigned: Tensor) -> None:
 
 
 def assign(target: Tensor, value: Any) -> None:
-    """Give a parameter a new array. Old tensors made from it keep the old numbers.
+    """Give a parameter a new array. Tensors computed from the old one keep their values.
 
     Raises:
         ShapeError: The shapes differ.
@@ -216,7 +216,7 @@ def assign(target: Tensor, value: Any) -> None:
         raise UsageError(
             "assign: only parameters can be assigned to", source=where(), hint="make a new tensor"
         )
-    # A copy, so that later writes to what the user gave change nothing.
+    # A copy, so that later writes to the user's array change nothing.
     if isinstance(value, Tensor):
         new = alias(settled(value))
     else:

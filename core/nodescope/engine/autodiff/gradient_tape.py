@@ -1,10 +1,10 @@
-"""GradientTape: TensorFlow's way to ask for gradients.
+"""GradientTape: TensorFlow's interface to gradients.
 
-The engine's tape is the links between tensors, and is there in any case. A `GradientTape` says what
-counts: operations that ran while it recorded, and sources that it watched.
+The engine's tape consists of the links between tensors and always exists. A `GradientTape` selects
+from it: operations that ran while it recorded, and sources that it watched.
 
-Invariant: no value and no node depends on whether a GradientTape looks on; a tensor that was only
-watched wants no gradient any more once all tapes that watch it have ended.
+Invariant: no value or node depends on whether a GradientTape is active; a tensor that was only
+    watched no longer requires a gradient once all tapes that watch it have ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ Unconnected = Literal["none", "zero"]
 
 _lock = threading.Lock()
 _watched: dict[int, list[Any]] = {}
-"""Tensors that want a gradient only because tapes watch them, with how many do, by ``id``."""
+"""Tensors that require a gradient only because tapes watch them, with the number of these, by
+``id``.
+"""
 
 
 class GradientTape:
@@ -50,9 +52,9 @@ class GradientTape:
         self._accessed = watch_accessed_parameters
         self._used = False
         self._around: contextlib.AbstractContextManager[None] | None = None
-        self._spans: list[list[float]] = []  # of sequence numbers; the last may be open
+        self._spans: list[list[float]] = []  # in sequence numbers; the last interval may be open
         self._sources: dict[int, Tensor] = {}
-        self._held: list[Tensor] = []  # those that want a gradient because of us
+        self._held: list[Tensor] = []  # tensors that require a gradient because of this tape
 
     # Recording
 
@@ -105,7 +107,7 @@ class GradientTape:
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
-        """A block whose operations this tape treats as constants."""
+        """Treat the operations inside the block as constants for this tape."""
         if self._around is None:
             raise UsageError(
                 "GradientTape: stop_recording was called outside of the tape's block",
@@ -144,7 +146,7 @@ class GradientTape:
     def watched_variables(self) -> tuple[Tensor, ...]:
         """Parameters that the recorded results depend on, in order of first use.
 
-        Only results that are still alive count: what the program has dropped has no gradient.
+        Only results that are still alive count: released results have no gradient.
         """
         used: dict[int, tuple[float, int, Tensor]] = {}
         for key, source in self._sources.items():
@@ -152,7 +154,7 @@ class GradientTape:
                 used[key] = (0, len(used), source)
         if self._accessed:
             for candidate in gc.get_objects():
-                # By its type: to ask `isinstance` of a proxy of what is gone raises.
+                # By its type: `isinstance` on a dead weak proxy raises.
                 if not issubclass(type(candidate), Tensor):
                     continue
                 if candidate.edge is not None and self._recorded(candidate):
@@ -282,7 +284,7 @@ class GradientTape:
         self._used = True
 
     def _counts(self, source: Tensor) -> bool:
-        """Whether a tensor is a source that gradients are asked by."""
+        """Whether a tensor counts as a source."""
         if id(source) in self._sources:
             return True
         if source.edge is None:
@@ -352,7 +354,9 @@ def _tensors(tree: Tree, subject: str) -> list[Tensor]:
 def _stacked(
     rows: list[Any], source: Tensor, shape: tuple[int, ...], axis: int, unconnected: Unconnected
 ) -> Any:
-    """Gradients of one element each as one tensor; in a batch, along its second dimension."""
+    """Gradients of one element each, stacked into a tensor; in a batch, along its second
+    dimension.
+    """
     full = (*shape, *source.shape[axis:])
     if all(row is None for row in rows):
         if rows and unconnected == "none":
@@ -367,7 +371,7 @@ def _is_parameter(tensor: Tensor) -> bool:
 
 
 def _hold(tensor: Tensor) -> bool:
-    """Make a tensor want a gradient for a while; False if it does anyhow."""
+    """Make a tensor require a gradient for a while; False if it does anyway."""
     with _lock:
         known = _watched.get(id(tensor))
         if known is not None:
@@ -394,7 +398,7 @@ def _release(held_tensors: list[Tensor]) -> None:
 
 @contextlib.contextmanager
 def _wanting(tensors: Any) -> Iterator[None]:
-    """Tensors that were watched want a gradient again."""
+    """Make watched tensors require a gradient again."""
     held_tensors: list[Tensor] = []
     try:
         held_tensors.extend(tensor for tensor in tensors if _hold(tensor))

@@ -33,7 +33,7 @@ class Hooks:
     """The hooks of one tensor.
 
     Attributes:
-        functions: By a number that grows.
+        functions: The hook functions by increasing number.
         retains: Whether the gradient is kept as ``.grad``.
     """
 
@@ -44,7 +44,7 @@ class Hooks:
         self.retains = False
 
     def run(self, F: Any, tensor: Tensor, ct: Any) -> Any:
-        """What is left of a cotangent of ``tensor`` when all have seen it."""
+        """A cotangent of ``tensor`` after all hooks have seen it."""
         raw = F is ops.RAW
         turned = tensor.data.dtype.kind == "c"
         gradient = F.conjugate(ct) if turned else ct
@@ -97,7 +97,9 @@ HOOKED = Op(
     infer=lambda specs, attrs: specs[0],  # type: ignore[arg-type, return-value]
     impl=lambda x, **_: x,
 )
-"""A tensor with hooks, from the same without. Not a node. It has no rule: see `tape.UNFOLD`."""
+"""A tensor with hooks, from the same tensor without. Not a node. It has no rule: see
+`tape.UNFOLD`.
+"""
 
 
 def hooks_of(tensor: Tensor) -> Hooks | None:
@@ -140,7 +142,7 @@ class HookHandle:
         self._number = number
 
     def remove(self) -> None:
-        """The hook does not run any more. A second call changes nothing."""
+        """Remove the hook. A second call has no effect."""
         self._hooks.functions.pop(self._number, None)
 
     def __enter__(self) -> HookHandle:

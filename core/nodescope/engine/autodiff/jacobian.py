@@ -111,7 +111,7 @@ def _reverse(
 
 
 def _rows(call_: DifferentiatedCall, root: Tensor) -> list[Tensor]:
-    """The Jacobian of one output by each leaf."""
+    """The Jacobian of one output with respect to each leaf."""
     size, turned = root.size, root.dtype.kind == "c"
     rows = []
     for number in range(size):
@@ -120,7 +120,7 @@ def _rows(call_: DifferentiatedCall, root: Tensor) -> list[Tensor]:
         start = basis.reshape(root.shape)
         real_part = call_.pull([root], [start], name="jacobian", conjugate=not turned)
         if turned and any(leaf.dtype.kind != "c" for leaf in call_.leaves):
-            # Real arguments keep the real part only, so the imaginary part is asked for, too.
+            # Real arguments keep only the real part, so the imaginary part is pulled separately.
             other = call_.pull([root], [-1j * start], name="jacobian", conjugate=False)
             real_part = [
                 real if leaf.dtype.kind == "c" else real + 1j * more
@@ -182,7 +182,7 @@ def _forward(
 def _pushed(
     push: Any, chosen: list[Any], zeros: list[Any], number: int, place: int, outputs: list[Tensor]
 ) -> list[Tensor]:
-    """The derivative of all outputs by one element of one leaf."""
+    """The derivative of all outputs with respect to one element of one leaf."""
 
     def along(step: complex) -> list[Tensor]:
         tangent = zeros[number].copy()

@@ -1,4 +1,4 @@
-"""Reach: which part of a tape lies between its ends, determined before anything is pulled back.
+"""Reach: the part of a tape between its ends, determined before anything is pulled back.
 
 Invariant: nothing is run or changed; no recursion.
 """
@@ -16,11 +16,11 @@ _LINKS = (Tensor, Bundle)
 def behind(
     roots: Iterable[Any], stop: Callable[[Any], bool] = lambda tensor: False
 ) -> dict[int, Any]:
-    """The roots and all that they were made from, as far as it wants a gradient, by ``id``.
+    """The roots and all their ancestors that require a gradient, by ``id``.
 
     Args:
         roots: Tensors.
-        stop: What lies behind such a tensor is left out.
+        stop: Ancestors of such a tensor are left out.
     """
     reached = {id(root): root for root in roots if root.edge is not None}
     todo = list(reached.values())
@@ -36,8 +36,8 @@ def behind(
 
 
 def leads_elsewhere(reached: dict[int, Any], targets: dict[int, Tensor]) -> bool:
-    """Whether anything beside or behind the targets wants a gradient."""
-    # An unused target is made from nothing; an alias is made from what wants one itself.
+    """Whether anything beside or behind the targets requires a gradient."""
+    # An unused target has no ancestors; an alias has one that requires a gradient itself.
     return any((tensor.edge is LEAF) != (key in targets) for key, tensor in reached.items())
 
 
@@ -46,12 +46,12 @@ def aside(
     targets: dict[int, Tensor],
     counts: Callable[[Any], bool] = lambda tensor: True,
 ) -> dict[int, Any]:
-    """What of ``reached`` leads to no target, by ``id``.
+    """Tensors in ``reached`` that lead to no target, by ``id``.
 
     Args:
         reached: From `behind`.
         targets: By ``id``.
-        counts: Whether a tensor's own operation is to be differentiated at all.
+        counts: A predicate: whether a tensor's own operation is to be differentiated at all.
     """
     leading = set(targets)
     for key, tensor in sorted(reached.items(), key=lambda item: item[1].edge[0]):

@@ -69,7 +69,7 @@ class _Traced:
 TRACED = _Traced()
 
 Ends = dict[int, tuple[Tensor, Any]]
-"""Tensors that were reached, with their cotangents, by ``id``."""
+"""Tensors reached, with their cotangents, by ``id``."""
 
 
 def pull(
@@ -89,14 +89,14 @@ def pull(
     Args:
         root: Where to start.
         ct: Its cotangent, an array or (traced) a tensor; None for ones, traced.
-        traced: Run rules as nodes.
-        create_graph: Put them on the tape.
-        keep: Leave the tape usable.
-        targets: Stop here, too, by ``id``.
-        passed: Give the cotangents of these as well, and go on, by ``id``.
+        traced: Whether to run rules as nodes.
+        create_graph: Whether to put them on the tape.
+        keep: Whether to leave the tape usable.
+        targets: Further tensors to stop at, by ``id``.
+        passed: Tensors whose cotangents are returned as well, without stopping, by ``id``.
         skip: Tensors that no cotangent need flow to, by ``id``.
-        conjugate: Give cotangents of complex tensors as users know them from PyTorch, steepest
-            ascent; they travel unconjugated.
+        conjugate: Whether to return cotangents of complex tensors in PyTorch's convention, steepest
+            ascent; on the tape they are unconjugated.
 
     Returns:
         Leaves (or targets) that were reached, with their cotangents, in order of first arrival.
@@ -118,7 +118,7 @@ def pull(
                 observed = (tracer, differentiate)
                 ends = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
                 return _finished(TRACED, ends, observed, passed, conjugate)
-    except NodescopeError as error:  # of a rule, or of an op in one
+    except NodescopeError as error:  # of a rule, or of an op within one
         error.source = error.source or where()
         raise
 
@@ -126,7 +126,7 @@ def pull(
 def _finished(
     F: Any, ends: Ends, observed: Any, passed: dict[int, Tensor] | None, conjugate: bool
 ) -> Ends:
-    """Cotangents in the convention that was asked for, after the hooks of leaves and targets."""
+    """Cotangents in the requested convention, after the hooks of leaves and targets."""
     for key, (tensor, ct) in ends.items():
         hooks = hooks_of(tensor)
         turned = conjugate and tensor.data.dtype.kind == "c"
@@ -134,7 +134,7 @@ def _finished(
             continue
         if observed is not None:
             observed[1](tensor)
-        if hooks is not None and not (passed and key in passed):  # those ran on the way
+        if hooks is not None and not (passed and key in passed):  # those hooks ran on the way
             ct = hooks.run(F, tensor, ct)
         ends[key] = (tensor, F.conjugate(ct) if turned else ct)
     return ends
@@ -150,7 +150,7 @@ def _pull(
     passed: dict[int, Tensor] | None,
     skip: dict[int, Any] | None,
 ) -> Ends:
-    # One long function, for speed: it runs once per tensor on the tape, and shares its locals.
+    # One long function for speed: it runs once per tensor on the tape, and shares its locals.
     raw = F is ops.RAW
     add = F.add
     cts: dict[int, Any] = {id(root): ct}
@@ -164,8 +164,8 @@ def _pull(
     if edge is LEAF or (targets and id(root) in targets):
         return {id(root): (root, ct)}
     assert edge is not None
-    # Newest first. Mostly only one tensor waits, and it need not go through the heap; seq is
-    # unique, so the heap never compares tensors.
+    # Newest first. Usually only one tensor waits and bypasses the heap; seq is unique, so the heap
+    # never compares tensors.
     only: Any = root
     waiting, take = cts.get, cts.pop
     push, pop = heapq.heappush, heapq.heappop
@@ -173,7 +173,7 @@ def _pull(
     kind, leaf, freed, array, several = Tensor, LEAF, FREED, np.ndarray, Bundle
     multiply, by_right, by_left = F.multiply, times_right, times_left
     written = written_at
-    op: Any = None  # what has no rules has no edge, but for PICK and ops that unfold
+    op: Any = None  # an op without rules has no edge, except PICK and ops that unfold
     tensor: Any = root
     try:
         while True:
@@ -205,7 +205,7 @@ def _pull(
                     if not keep:
                         tensor.edge = freed
                     continue
-                # One output of an op with several, which wait for each other.
+                # One output of an op with several, which wait for one another.
                 if observed is not None:
                     observed[0].pair(tensor, ct)
                 bundle, port = inputs[0], attrs["port"]
@@ -249,7 +249,7 @@ def _pull(
                 if op.joint:
                     all_cts = rules[0](F, ct, out, *args, **attrs)
                     rules = [functools.partial(known, ct_) for ct_ in all_cts]
-                    if op.partial:  # each of its outputs is used up by itself
+                    if op.partial:  # each output is used up separately
                         tensor = Bundle((), tensor.edge, ())
                 elif op.variadic:
                     rules = [functools.partial(rules[0], port=port) for port in range(len(inputs))]
@@ -290,7 +290,7 @@ def _pull(
                         if key in sums:
                             add(before, part, before)
                             continue
-                        # Made here and held here alone: the next one is added in place.
+                        # Created and referenced only here: the next one is added in place.
                         total = cts[key] = add(before, part)
                         if total.__class__ is array:
                             sums.add(key)
@@ -326,17 +326,17 @@ def alias_of(tensor: Tensor) -> Tensor:
 
 
 def held(cts: Sequence[Any]) -> dict[int, Any]:
-    """The ``seen`` to begin `separate` with: what the user may have given to start from."""
+    """The initial ``seen`` for `separate`: cotangents that the user may hold."""
     holders = [*cts, *(ct.data for ct in cts if ct.__class__ is Tensor)]
     return {id(holder): holder for holder in holders if holder is not None}
 
 
 def separate(gradient: Any, seen: dict[int, Any]) -> Any:
-    """A gradient that shares memory with no other: rules pass cotangents on, and views of them.
+    """A gradient that shares no memory with others: rules pass on cotangents and views of them.
 
     Args:
         gradient: An array or a tensor.
-        seen: Arrays and tensors that are somebody's already, by ``id``; grows.
+        seen: Arrays and tensors already in use, by ``id``; extended.
     """
     if gradient.__class__ is not Tensor:
         if gradient.base is not None or id(gradient) in seen:
@@ -366,7 +366,7 @@ JOIN = Op(
     variadic=True,
     joint=True,
 )
-"""Several tensors as one root. Not a node."""
+"""Several tensors combined into one root. Not a node."""
 
 
 def pull_many(

@@ -25,7 +25,7 @@ def arrive(
     heap: list[tuple[Any, Any]],
     targets: dict[int, Tensor] | None,
 ) -> None:
-    """What the loop does with a cotangent, for the few that do not come from rules."""
+    """Handle the few cotangents in the loop that do not come from rules."""
     key, edge = id(tensor), tensor.edge
     if edge is None:
         return
@@ -42,11 +42,11 @@ def arrive(
 
 
 def blame(error: Exception, tensor: Any, op: Op | None) -> None:
-    """Say on an error whose gradient it comes from."""
+    """Add to an error whose gradient it comes from."""
     if op is None or isinstance(error, GradientError):
         return
     inputs = ", ".join(str(spec_of(operand)) for operand in tensor.edge[2])
-    # The node is known by its id while its rules run, if anybody looks.
+    # The node is known by its id while its rules run, if observed.
     number = current().forward
     at = "" if number is None else f", node {number}"
     error.add_note(f"nodescope: in the gradient of {op.name}({inputs}){at}")
@@ -71,12 +71,12 @@ def inputs_then(seq: float, op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def known(gradient: Any, *_: Any, **__: Any) -> Any:
-    """The rule of an input whose cotangent came with the others."""
+    """The rule of an input whose cotangent was computed with the others."""
     return gradient
 
 
 def used_twice() -> GradientError:
-    """The error for a tape that is not there any more."""
+    """The error for a tape that no longer exists."""
     return GradientError(
         "backward: part of this tape was already used and freed",
         source=where(),

@@ -1,8 +1,7 @@
-"""What transformations of functions have in common: calling a function so that its arguments can be
-differentiated by, and pulling cotangents of its results back to them.
+"""Transforms: calls a function with differentiable arguments, and pulls cotangents of results back.
 
-Invariant: the arguments as the function sees them are the transformation's own, so that derivatives
-nest; results can be differentiated again wherever they depend on something that wants a gradient.
+Invariant: the function receives the transformation's own tensors as arguments, so that derivatives
+    nest; results can be differentiated again if they depend on a tensor that requires a gradient.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Argnums = int | tuple[int, ...]
 
 
 class DifferentiatedCall:
-    """A function called with arguments that can be differentiated by.
+    """A function called with differentiable arguments.
 
     Attributes:
-        result: What it returned.
-        trees: Those arguments as it saw them.
+        result: The function's result.
+        trees: The differentiable arguments as the function received them.
         leaves: Their tensors, in order.
         outer: Whether operations around the call are recorded.
     """
@@ -76,15 +75,15 @@ class DifferentiatedCall:
 
     def pull(self, roots: Sequence[Tensor], cotangents: Sequence[Any], *, name: str,
              conjugate: bool = True, keep: bool = True) -> list[Tensor]:  # fmt: skip
-        """The gradients by the leaves, zeros where a leaf does not matter.
+        """The gradients with respect to the leaves; zeros for a leaf without influence.
 
         Args:
             roots: Tensors of the result.
             given: A cotangent for each, in the user's convention (unless not ``conjugate``); None
                 for one, if the root is a scalar.
-            name: What messages call it.
+            name: The name in messages.
             conjugate: Convert between the user's convention for complex numbers and the tape's.
-            keep: The tape can be used again.
+            keep: Whether the tape can be used again.
         """
         targets = {id(leaf): leaf for leaf in self.leaves}
         reached = behind(roots, lambda tensor: id(tensor) in targets)
@@ -121,14 +120,14 @@ class DifferentiatedCall:
         return gradients
 
     def like_arguments(self, gradients: Sequence[Any]) -> list[Tree]:
-        """One value per leaf, in the form of the arguments."""
+        """One value per leaf, in the structure of the arguments."""
         following = iter(gradients)
         return [map_leaves(lambda _: next(following), tree) for tree in self.trees]
 
 
 @contextlib.contextmanager
 def transforming() -> Iterator[None]:
-    """While a function runs whose derivative is taken from outside."""
+    """A block in which a function runs whose derivative is taken from outside."""
     state = current()
     state.transforms += 1
     try:
@@ -143,10 +142,10 @@ def numbers_of(argnums: Argnums) -> tuple[int, ...]:
 
 
 def outputs_of(result: Tree, name: str) -> list[Tensor]:
-    """The tensors of what a function returned.
+    """The tensors in a function's result.
 
     Raises:
-        GradientError: Something else is among them.
+        GradientError: The result contains something else.
     """
     leaves, _ = flatten(result)
     for leaf in leaves:
@@ -159,7 +158,7 @@ def outputs_of(result: Tree, name: str) -> list[Tensor]:
 
 
 def zeros_for(leaf: Tensor) -> Tensor:
-    """The gradient by what does not matter."""
+    """The gradient with respect to a leaf without influence."""
     return TRACED.zeros_like(leaf) if dispatch_mode.builder() else make(np.zeros_like(leaf.data))
 
 

@@ -1,7 +1,6 @@
 """The back-end interface and registry.
 
-Invariant: a back end that cannot be used here says why; a different one never runs without a
-message.
+Invariant: an unavailable back end gives the reason; a different one never runs without a message.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from nodescope.passes.pipeline import Lowered
 from nodescope.registry import Once, Registry
 
 Kernel = Callable[..., tuple[Array, ...]]
-"""Inputs of one node to its outputs, in fresh memory."""
+"""From the inputs of one node to its outputs, in fresh memory."""
 
 
 class _Took(threading.local):
-    """When a kernel's own code ran, without what it takes to call it from Python.
+    """The time of a kernel's own code, without the call from Python.
 
     Attributes:
-        span: Begin and end in nanoseconds of `time.perf_counter_ns`, set by kernels whose call
-            costs much beside what they do. Who wants to know sets it to None before the call.
+        span: Begin and end in nanoseconds of `time.perf_counter_ns`, set by kernels whose call is
+            expensive compared to their work. A reader sets it to None before the call.
     """
 
     span: tuple[int, int] | None = None
@@ -39,9 +38,9 @@ class Runner(Protocol):
     """A lowered graph, ready to run. Thread-safe.
 
     Attributes:
-        memory: What intermediate results take, if it was planned.
-        kernels: By id of each node of the lowered graph that is no leaf: the node alone. Gives
-            bit for bit what `run` computes there.
+        memory: Memory of intermediate results, if planned.
+        kernels: Kernels of single nodes, by id of each non-leaf node of the lowered graph.
+            Bit-identical to what `run` computes there.
     """
 
     memory: MemoryReport | None
@@ -49,10 +48,10 @@ class Runner(Protocol):
 
     @property
     def source(self) -> str:
-        """The text that was generated, or ``""``."""
+        """The generated source, or ``""``."""
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
-        """The graph's outputs.
+        """Run the graph; return its outputs.
 
         Args:
             feeds: For each input of the graph an array of its shape and dtype, of any strides, or
@@ -64,8 +63,8 @@ class Runner(Protocol):
 
         Args:
             feeds: As for `run`.
-            stamps: int64 of shape (2 n,) for n nodes that are no leaves, in the graph's order:
-                begin and end of each, in nanoseconds of `time.perf_counter_ns`.
+            stamps: int64 of shape (2 n,) for n non-leaf nodes in the graph's order: begin and end
+                of each, in nanoseconds of `time.perf_counter_ns`.
         """
 
 
@@ -76,10 +75,10 @@ class Backend(Protocol):
     exact: bool
 
     def missing(self) -> str:
-        """Why it cannot be used here, in one sentence; ``""`` if it can."""
+        """Why the back end is unavailable here, in one sentence, or ``""``."""
 
     def build(self, lowered: Lowered) -> Runner:
-        """Make a lowered graph ready to run."""
+        """Prepare a lowered graph for running."""
 
 
 _registry: Registry[Backend] = Registry("back end")
@@ -92,7 +91,7 @@ def backend(backend_: Backend) -> Backend:
 
 
 def get(name: str) -> Backend:
-    """The back end of that name. Raises `RegistryError`, with near names."""
+    """The back end with a name. Raises `RegistryError` with similar names."""
     _load()
     return _registry.get(name)
 

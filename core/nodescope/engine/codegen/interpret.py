@@ -1,8 +1,8 @@
-"""The back end ``plain``: node after node with NumPy, as eager execution does.
+"""The back end ``plain``: runs node after node with NumPy, as eager execution does.
 
-It is what other back ends are compared with, and what runs while nothing better is ready.
+Other back ends are compared with it, and it runs while nothing better is ready.
 
-Invariant: the impls of the ops, in the graph's order, on memory of their own.
+Invariant: runs the ops' impls in the graph's order, on their own memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PlainRunner:
     def __init__(self, lowered: Lowered) -> None:
         self._plan = Plan(lowered.graph, dict(lowered.arrays))
         self.kernels: Mapping[int, Kernel] = kernels_of(lowered)
-        self._at = {node: i for i, node in enumerate(self.kernels)}  # some nodes nobody needs
+        self._at = {node: i for i, node in enumerate(self.kernels)}  # some nodes are unused
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
         """See `Runner.run`."""
@@ -56,13 +56,13 @@ class PlainRunner:
 
 
 def kernels_of(lowered: Lowered) -> dict[int, Kernel]:
-    """Each node of a graph alone, by its id."""
+    """Each node of a graph as a separate kernel, by id."""
     nodes = (node for node in lowered.graph.nodes if node.op not in GIVEN)
     return {node.id: kernel_of(call_of(node)) for node in nodes}
 
 
 def kernel_of(call: Call) -> Kernel:
-    """A node alone, run by its impl."""
+    """A single node, run by its impl."""
     impl, attrs = call.op.impl, call.attrs
     scalars = [argument.value if isinstance(argument, Scalar) else None for argument in call.args]
     ports = [i for i, argument in enumerate(call.args) if isinstance(argument, int)]
@@ -89,7 +89,7 @@ class PlainBackend:
     exact = True
 
     def missing(self) -> str:
-        """Always usable."""
+        """Always ``""``: NumPy is available."""
         return ""
 
     def build(self, lowered: Lowered) -> PlainRunner:

@@ -1,7 +1,7 @@
 """Control flow: `cond`, `while_loop`, `scan` and `map`.
 
-Run eagerly they are Python's own branches and loops, and each iteration's operations are nodes.
-While a graph is built, each is one node that holds its bodies as graphs.
+Eagerly, they are Python's own branches and loops, and each iteration's operations are nodes. While
+a graph is built, each is one node that contains its bodies as graphs.
 
 Invariant: both give the same numbers, from the same operations in the same order.
 """

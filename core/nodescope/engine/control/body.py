@@ -1,7 +1,8 @@
 """Bodies: the functions of branches and loops, as graphs.
 
-A body is closed: what its function takes from around it (parameters, constants, values of the graph
-around) is captured and becomes inputs behind the given ones, so that the node can hand it in.
+A body is closed: values that its function takes from outside (parameters, constants, values of the
+enclosing graph) are captured and become inputs after the given ones, so that the node can pass them
+in.
 
 Invariant: building a body changes nothing around it.
 """
@@ -34,11 +35,11 @@ class TracedBody:
     """A traced function.
 
     Attributes:
-        builder: What recorded it.
+        builder: The builder that recorded it.
         inputs: Value ids of the given inputs.
         outputs: Value ids of the results.
-        structure: The form of what the function returned.
-        captures: Tensors taken from around, in the order of the inputs behind the given ones.
+        structure: The structure of the function's result.
+        captures: Tensors taken from outside, in the order of the inputs after the given ones.
         writes: Captured tensors that were assigned to, with their new values' ids.
     """
 
@@ -50,7 +51,7 @@ class TracedBody:
 
     @property
     def captures(self) -> list[Tensor]:
-        """Tensors taken from around, in order."""
+        """Tensors taken from outside, in order."""
         return [tensor for tensor, _ in self.builder.captures]
 
     def spec(self, value: int) -> TensorSpec:
@@ -58,7 +59,7 @@ class TracedBody:
         return self.builder.values[value - 1].tensor
 
     def graph(self, captures: Sequence[Tensor], outputs: Sequence[int]) -> Graph:
-        """The body with these captures as inputs behind the given ones; it may not use them all."""
+        """The body with these captures as inputs after the given ones; it need not use them all."""
         known = {id(tensor): value for tensor, value in self.builder.captures}
         with dispatch_mode.building(self.builder):
             behind = tuple(
@@ -76,10 +77,11 @@ def cast_value(data: Any) -> int:
 
 
 def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[Any]) -> TracedBody:
-    """Record ``function(*given)``, where the leaves of ``given`` are tensors of the graph around.
+    """Record ``function(*given)``, where the leaves of ``given`` are tensors of the enclosing
+    graph.
 
     Raises:
-        TraceError: It calls `Tensor.backward`, or returns what is no tensor.
+        TraceError: The function calls `Tensor.backward`, or returns something that is not a tensor.
     """
     around = dispatch_mode.builder()
     builder = Builder("static", parent=around)
@@ -110,7 +112,7 @@ def trace(subject: str, function: Callable[..., Any], operand_trees: Sequence[An
 
 
 def graph_of(function: Callable[..., Tree], *arrays: Array) -> Graph:
-    """A function of arrays as a body; it takes nothing from around."""
+    """A function of arrays as a body; it captures nothing."""
     with dispatch_mode.building(Builder("static")):
         body = trace("graph_of", function, [make(array) for array in arrays])
         return body.graph((), body.outputs)
@@ -120,7 +122,7 @@ def tensor_of(value: Any, subject: str = "") -> Tensor:
     """A leaf as a tensor; numbers become constants.
 
     Raises:
-        TraceError: It is no number.
+        TraceError: The leaf is not a number.
     """
     if value.__class__ is Tensor:
         return value
@@ -140,7 +142,7 @@ def check_same(subject: str, before: Sequence[Any], after: Sequence[Any], form: 
     """Refuse a carry whose shapes or dtypes change.
 
     Raises:
-        TraceError: They do; the message names the leaf.
+        TraceError: The carry changes; the message names the leaf.
     """
     for path, first, other in zip(form.paths("carry"), before, after, strict=True):
         if first != other:
@@ -152,7 +154,7 @@ def check_same(subject: str, before: Sequence[Any], after: Sequence[Any], form: 
 
 
 def check_form(subject: str, first: Structure, other: Structure, names: str) -> None:
-    """Refuse results of different form. Raises `TraceError`."""
+    """Refuse results of different structure. Raises `TraceError`."""
     if first != other:
         raise TraceError(
             f"{subject}: {names} have different structures: {difference(first, other)}",
@@ -164,11 +166,11 @@ def check_form(subject: str, first: Structure, other: Structure, names: str) -> 
 
 
 def evaluate(graph: Graph, tensors: Sequence[Any]) -> list[Tensor]:
-    """A body run node by node, each operation on its own."""
+    """Run a body node by node, each operation separately."""
     return replay(graph, tensors, constants_of(graph))
 
 
-# Constants. A body that is traced takes them from the graph around; only rules of ops make some.
+# Constants. A traced body takes them from the enclosing graph; only ops' rules create them.
 
 
 def finished(builder: Builder, outputs: Sequence[int]) -> Graph:

@@ -1,6 +1,6 @@
-"""cond: one of two functions, chosen by a value.
+"""cond: runs one of two functions, chosen by a value.
 
-Invariant: in a graph both branches take and give the same; only the chosen one runs.
+Invariant: in a graph, both branches have the same inputs and outputs; only the chosen one runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The derivatives of bodies, as bodies.
 
-Invariant: what they compute is what the tape would, rule by rule in the same order.
+Invariant: they compute what the tape would, rule by rule in the same order.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Pullback:
     Attributes:
         forward: The body again, with other ids.
         handed: Its values, inputs among them, that the backward part needs.
-        backward: From those, and the cotangents of the smooth outputs behind them, to the
-            cotangents of the reached inputs.
+        backward: From those, followed by the cotangents of the smooth outputs, to the cotangents of
+            the reached inputs.
         reached: Positions of the inputs that get a cotangent.
         smooth: Positions of the outputs that have one.
     """
@@ -41,8 +41,9 @@ class Pullback:
 
 @dataclass(frozen=True)
 class Cotangents:
-    """A body's derivative in one graph: from its inputs, and the cotangents of its smooth outputs
-    behind them, to the cotangents of the reached inputs."""
+    """A body's derivative in one graph: from its inputs, followed by the cotangents of its smooth
+    outputs, to the cotangents of the reached inputs.
+    """
 
     graph: Graph
     reached: tuple[int, ...]
@@ -60,7 +61,7 @@ class _Recorded:
         ]
         self.outputs = evaluate(graph, self.inputs)
         self.smooth = tuple(i for i, value in enumerate(self.outputs) if value.dtype.kind in SMOOTH)
-        # Before the border: what is given out as it is, such as a constant, is the body's.
+        # Before the border: a value returned unchanged, such as a constant, belongs to the body.
         self.ends = [builder.value_of(value) for value in self.outputs]
         self.border = len(builder.nodes)
         roots = [self.outputs[i] for i in self.smooth]
@@ -73,7 +74,7 @@ class _Recorded:
         )
 
     def cotangent(self, i: int) -> Tensor:
-        """What arrived at an input; zeros if nothing did."""
+        """The cotangent of an input; zeros if none arrived."""
         key = id(self.inputs[i])
         if key in self.gradients:
             return self.gradients[key][1]  # type: ignore[no-any-return]
@@ -81,9 +82,9 @@ class _Recorded:
 
 
 def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
-    """Differentiate a body by its wanted inputs.
+    """Differentiate a body with respect to its wanted inputs.
 
-    Body and rules are recorded in one graph, which is then cut between the two.
+    Body and rules are recorded in one graph, which is then split between them.
     """
     builder = Builder("static")
     with dispatch_mode.building(builder):
@@ -114,13 +115,13 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
 def cotangents(
     graph: Graph, wanted: Sequence[bool], reached: tuple[int, ...] | None = None
 ) -> Cotangents:
-    """Differentiate a body by its wanted inputs, computing it again.
+    """Differentiate a body with respect to its wanted inputs, recomputing it.
 
     Args:
         graph: The body.
-        wanted: For each input, whether it is asked for.
-        reached: Give cotangents of these inputs, zeros where none arrives; of those where some
-            arrives if None.
+        wanted: For each input, whether its cotangent is requested.
+        reached: Inputs whose cotangents are returned, zeros where none arrives; if None, those
+            where one arrives.
     """
     builder = Builder("static")
     with dispatch_mode.building(builder):

@@ -1,6 +1,6 @@
 """while_loop and fori_loop.
 
-Invariant: the carry keeps its form, shapes and dtypes from one iteration to the next.
+Invariant: the carry keeps its structure, shapes and dtypes from one iteration to the next.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def while_loop(
 ) -> Tree:
     """``carry = body_fn(carry)`` from ``init`` as long as ``cond_fn(carry)`` is true.
 
-    Eagerly a Python loop. In a graph one node; differentiating it there needs ``max_steps``, so
-    that the backward pass knows how much to keep. (As ``jax.lax.while_loop``.)
+    Eagerly, a Python loop; in a graph, one node. Differentiating it in a graph needs ``max_steps``,
+    so that the backward pass knows how much to keep. (As ``jax.lax.while_loop``.)
 
     Args:
         cond_fn: Maps the carry to a scalar.

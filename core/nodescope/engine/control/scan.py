@@ -1,6 +1,6 @@
 """scan and map: a function over the leading dimension, with and without a carry.
 
-Invariant: the carry keeps its form, shapes and dtypes; results are stacked in the order of the
+Invariant: the carry keeps its structure, shapes and dtypes; results are stacked in the order of the
 inputs, whichever way the loop runs.
 """
 
@@ -33,7 +33,7 @@ def scan(
 ) -> tuple[Tree, Tree]:
     """``carry, y = f(carry, x)`` for each ``x`` along the leading dimension of ``xs``.
 
-    Eagerly a Python loop. In a graph one node, which keeps what its derivative needs. (As
+    Eagerly, a Python loop; in a graph, one node, which keeps what its derivative needs. (As
     ``jax.lax.scan``.)
 
     Args:

@@ -1,11 +1,11 @@
 """Reading Python's tuples, lists and floats and NumPy's arrays from C, without their headers.
 
-One call that hands over a tuple of arrays costs less than one that hands over each pointer. Where
-the fields lie is part of CPython's and NumPy's stable binary interfaces on one build, and differs
-between builds; so it is looked up here, and proved on objects whose contents are known.
+One call that hands over a tuple of arrays costs less than one that hands over each pointer. The
+offsets of the fields are fixed for one build of CPython and NumPy but differ between builds, so
+they are determined here and verified on objects with known contents.
 
-Invariant: the snippet is used only where `missing` gives ``""``; C reads, and never writes or keeps
-a reference.
+Invariant: the snippet is used only if `missing` returns ``""``; C only reads, and keeps no
+    reference.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NS_INLINE int ns_array_contiguous(void *array) {{  /* in C's order, and aligned 
 """
 """C that reads the fields; goes after `prelude.HEAD`. Objects are ``void *``: `ctypes.py_object`.
 
-The caller holds references to all of them, and nobody changes a list meanwhile.
+The caller holds references to all objects, and no list changes during the call.
 """
 
 

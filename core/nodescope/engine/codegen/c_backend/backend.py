@@ -17,7 +17,7 @@ class CBackend:
     exact = False
 
     def missing(self) -> str:
-        """Why there is no C here, or ``""``."""
+        """Why the C back end is unavailable here, or ``""``."""
         from nodescope.engine.codegen.c_backend import arrays, blas, toolchain
 
         return arrays.missing() or toolchain.unavailable() or blas.missing()

@@ -1,9 +1,10 @@
 """The BLAS that NumPy itself is linked with, as addresses for C.
 
-Its functions are found by name among what NumPy's own extension module depends on, so that every
-kind of build is covered, and the library is never loaded twice.
+Its functions are found by name among the dependencies of NumPy's own extension module, so that
+every kind of build is covered and the library is never loaded twice.
 
-Invariant: an address is given out only after the function behind it multiplied as `np.matmul` does.
+Invariant: an address is returned only after its function has multiplied correctly, as `np.matmul`
+    does.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _ROWS, _PLAIN, _TURNED = 101, 111, 112  # of CBLAS: row-major, not transposed, t
 
 
 class Function(NamedTuple):
-    """A function of CBLAS.
+    """A CBLAS function.
 
     Attributes:
-        address: Where it is.
+        address: Its address.
         bits: 32 or 64: the size of its integers (dimensions, strides; enumerations are C's int).
     """
 
@@ -34,12 +35,12 @@ class Function(NamedTuple):
 
 
 def gemm(dtype: str) -> Function | None:
-    """``cblas_sgemm`` or ``cblas_dgemm``; None if there is none, and `missing` says why."""
+    """``cblas_sgemm`` or ``cblas_dgemm``; None if not found, then `missing` says why."""
     return _symbol("gemm", dtype)[0]
 
 
 def missing(dtype: str = "float32") -> str:
-    """Why products cannot be made from C, or ``""``."""
+    """Why products cannot be computed from C, or ``""``."""
     return _symbol("gemm", dtype)[1] or _symbol("gemv", dtype)[1]
 
 
@@ -61,7 +62,7 @@ def _symbol(name: str, dtype: str) -> tuple[Function | None, str]:
 
 
 def _named(name: str) -> Iterator[tuple[Any, int]]:
-    """Functions that could be it, with the size of their integers."""
+    """Candidate functions by name, with the size of their integers."""
     try:
         library = ctypes.CDLL(_extension())
     except OSError:
@@ -80,7 +81,7 @@ def _extension() -> str:
 
 
 def _plain_bits() -> int:
-    """Integers of a BLAS whose names do not tell: of 64 bits if it was configured so."""
+    """The size of integers if the names do not tell: 64 bits if NumPy was configured so."""
     try:
         build_config = str(np.show_config(mode="dicts"))
     except (TypeError, ValueError):
@@ -89,7 +90,7 @@ def _plain_bits() -> int:
 
 
 def _test_gemm(function: Any, integer: Any, dtype: str) -> bool:
-    """Whether it multiplies parts of matrices, either way round, onto what is there."""
+    """Whether a function multiplies parts of matrices, in either order, onto existing contents."""
     number = ctypes.c_float if dtype == "float32" else ctypes.c_double
     pointer, enum = ctypes.c_void_p, ctypes.c_int
     call = ctypes.CFUNCTYPE(

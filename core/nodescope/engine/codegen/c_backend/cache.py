@@ -22,17 +22,17 @@ from pathlib import Path
 from nodescope.plain_files import read_plain
 
 MOST_BYTES = 256 << 20
-_LARGEST = 256 << 20  # of one library
+_LARGEST = 256 << 20  # limit of one library
 MOST_FILES = 4096
-_IN_USE_S = 600.0  # younger files are not removed: somebody may be about to load them
-_EVERY = 64  # publications between two looks at the size
+_IN_USE_S = 600.0  # younger files are not removed: a process may be about to load them
+_EVERY = 64  # publications between two checks of the size
 _DIGEST = hashlib.sha256().digest_size
 _COUNT = 0
 _LOCK = threading.Lock()
 
 
 def folder_of(environ: Mapping[str, str]) -> Path:
-    """Where libraries are kept, whether or not it is there yet."""
+    """The folder for libraries, whether or not it exists."""
     named = environ.get("NODESCOPE_CACHE", "")
     if named:
         return Path(named).expanduser().absolute() / "c"
@@ -46,19 +46,19 @@ class Cache:
     """One folder of libraries.
 
     Attributes:
-        folder: Where.
-        private: It is this process's own, and goes when the process ends.
+        folder: Its path.
+        private: Whether it is this process's own, removed when the process ends.
     """
 
     folder: Path
     private: bool = False
 
     def path(self, key: str) -> Path:
-        """The library of a key, whether or not it is there."""
+        """The library of a key, whether or not it exists."""
         return self.folder / f"{key}.so"
 
     def find(self, key: str) -> Path | None:
-        """The library of a key if it is there and whole; a damaged one is removed."""
+        """The library of a key if it exists and is complete; a damaged one is removed."""
         path = self.path(key)
         try:
             content = read_plain(path, _LARGEST)
@@ -69,17 +69,17 @@ class Cache:
             self.drop(key)
             return None
         try:
-            os.utime(path)  # used now: the oldest go first
+            os.utime(path)  # used now: the oldest are removed first
         except OSError:
             pass
         return path
 
     def sum(self, key: str) -> Path:
-        """Where the checksum of a library stands."""
+        """The path of a library's checksum."""
         return self.folder / f"{key}.sum"
 
     def drop(self, key: str) -> None:
-        """Remove a library, if it is there."""
+        """Remove a library if it exists."""
         for path in (self.path(key), self.sum(key), self.folder / f"{key}.plan"):
             try:
                 path.unlink()
@@ -87,12 +87,12 @@ class Cache:
                 pass
 
     def publish(self, key: str, content: bytes) -> Path:
-        """Put a library into its place, at once and whole.
+        """Put a complete library in place atomically.
 
         Raises:
             OSError: The disk is full, or the folder cannot be written.
         """
-        # The checksum last: who finds a new library with an old checksum builds it again.
+        # The checksum last: a process that finds a new library with an old checksum rebuilds it.
         self.write(self.path(key), content)
         self.write(self.sum(key), hashlib.sha256(content).digest())
         self._tidy()
@@ -124,20 +124,20 @@ class Cache:
             now: Seconds since the epoch.
 
         Returns:
-            How many were removed.
+            The number of libraries removed.
         """
         files: list[tuple[float, int, str]] = []
         for entry in os.scandir(self.folder):
             try:
                 info = entry.stat(follow_symlinks=False)
             except OSError:
-                continue  # another process was here
+                continue  # removed by another process
             if entry.name.endswith(".so"):
                 files.append((info.st_mtime, info.st_size, entry.name[: -len(".so")]))
             elif entry.name.endswith(".plan"):
                 files.append((info.st_mtime, info.st_size, entry.name[: -len(".plan")]))
             elif entry.name.endswith(".tmp") and now - info.st_mtime > 6 * _IN_USE_S:
-                Path(entry.path).unlink(missing_ok=True)  # of a process that was killed
+                Path(entry.path).unlink(missing_ok=True)  # left by a killed process
         files.sort()
         size, count, removed = sum(entry_[1] for entry_ in files), len(files), 0
         for used, nbytes, key in files:
@@ -149,9 +149,9 @@ class Cache:
 
 
 def opened(folder: Path) -> tuple[Cache | None, str]:
-    """The cache in a folder, which is made if need be; or None and the reason against it."""
+    """The cache in a folder, created if necessary; or None and the reason."""
     try:
-        # One by one: those above are made with the mode that the user's umask gives.
+        # One by one: parent folders are created with the mode of the user's umask.
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         for directory in (folder.parent, folder):
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -170,7 +170,9 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _distrusted(folder: Path, other_bits: int) -> str:
-    """Why libraries from a folder must not be loaded, or ``""``: who can write it can run as us."""
+    """Why libraries in a folder must not be loaded, or ``""``: whoever can write there can run code
+    as us.
+    """
     if not hasattr(os, "geteuid"):
         return ""
     info = folder.stat()

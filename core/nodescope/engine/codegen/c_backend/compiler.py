@@ -1,7 +1,7 @@
-"""The system's C compiler: which one, what it can do, and running it.
+"""The system's C compiler: finding it, testing it, and running it.
 
-Finding out takes a compilation or two; what came out is remembered on disk, keyed by the program's
-path, time and size and by the processor.
+Testing takes a compilation or two; the result is cached on disk, keyed by the program's path, time
+and size and by the processor.
 
 Invariant: nothing here changes the floating-point mode, and no shell is involved.
 """
@@ -23,9 +23,9 @@ from pathlib import Path
 
 from nodescope.errors import CompilerError
 
-FORMAT = 1  # of what is on disk; another number, another library
+FORMAT = 1  # version of the files on disk; another number means another library
 TIMEOUT_S = 60.0
-_SAID = 3  # last lines of a compiler's complaint that a reason repeats
+_SAID = 3  # last lines of a compiler's message that a reason repeats
 
 EXACT = (
     "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
@@ -33,8 +33,8 @@ EXACT = (
 )  # fmt: skip
 """Flags that keep every result: NaN, infinities, denormals and signed zeros stay what they are.
 
-Never ``-ffast-math``: it drops NaN, and linking with it turns off denormals in the thread that
-loads the library, NumPy's own included.
+Never ``-ffast-math``: it drops NaN, and linking with it disables denormals in the thread that loads
+the library, including for NumPy.
 """
 _FAULT = re.compile(r"\b(error|fatal|cannot|No space left)\b")
 _UNSAFE = re.compile(
@@ -49,10 +49,10 @@ class Compiler:
 
     Attributes:
         command: The program and the words that always follow it.
-        version: First line of what it says of itself.
-        flags: What it is given.
-        libraries: What it links with.
-        key: Digest of all that a library depends on besides its source.
+        version: The first line of its version output.
+        flags: Its flags.
+        libraries: The libraries to link.
+        key: Digest of everything that a library depends on besides its source.
     """
 
     command: tuple[str, ...]
@@ -63,10 +63,10 @@ class Compiler:
 
 
 def find(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The words that start the compiler: NODESCOPE_CC, else CC, else cc, gcc or clang.
+    """The command that starts the compiler: NODESCOPE_CC, else CC, else cc, gcc or clang.
 
     Raises:
-        CompilerError: There is none, or it is told to compute inexactly.
+        CompilerError: There is none, or its flags make it compute inexactly.
     """
     named = environ.get("NODESCOPE_CC", "").strip()
     path = environ.get("PATH", os.defpath)
@@ -97,7 +97,7 @@ def _words(command: str) -> list[str]:
 
 
 def processor() -> str:
-    """What code for this very processor depends on: its model and the features that it has."""
+    """What code for this very processor depends on: its model and features."""
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:
             # One read gives the first processor; all of them would take long on large machines.
@@ -111,10 +111,10 @@ def processor() -> str:
 
 
 def fingerprint(command: tuple[str, ...], cpu: str) -> str:
-    """What names a compiler without running it: each word, its file's time and size, the processor.
+    """A compiler's identity without running it: each word, its file's time and size, the processor.
 
     Raises:
-        CompilerError: The program is gone.
+        CompilerError: The program does not exist any more.
     """
     real = os.path.realpath(command[0])
     try:
@@ -135,7 +135,7 @@ def libc() -> str:
 
 
 def vector_functions() -> int:
-    """How much of libmvec the C library has: 0, 1 (glibc 2.22) or 2 (glibc 2.35)."""
+    """The level of libmvec in the C library: 0, 1 (glibc 2.22) or 2 (glibc 2.35)."""
     version_match = re.fullmatch(r"glibc (\d+)\.(\d+)", libc())
     if version_match is None or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
         return 0
@@ -144,7 +144,7 @@ def vector_functions() -> int:
 
 
 def steady_ticks() -> bool:
-    """Whether the processor's own counter is what the system tells the time by."""
+    """Whether the system's clock is the processor's own counter."""
     try:
         source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         return platform.machine() == "x86_64" and source.read_text().strip() == "tsc"
@@ -153,13 +153,13 @@ def steady_ticks() -> bool:
 
 
 def attempts(cpu: str, version: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Flags and libraries to try, the fastest code first, the most cautious last."""
+    """Flags and libraries to try, from the fastest code to the most cautious."""
     words = set(cpu.split())
     native = ("-march=native", "-mprefer-vector-width=512") if "avx512f" in words else (
         "-march=native",)  # fmt: skip
     if "clang" not in version:
-        # A loop's last elements one by one, short loops not written out: that takes half the time
-        # to compile, and runs as fast.
+        # Remainder loops element by element, short loops not unrolled: half the compile time, equal
+        # speed.
         native = (
             *native, "--param=vect-epilogues-nomask=0", "--param=max-completely-peeled-insns=60",
         )  # fmt: skip
@@ -175,14 +175,14 @@ def attempts(cpu: str, version: str) -> list[tuple[tuple[str, ...], tuple[str, .
 
 
 def version_of(command: tuple[str, ...]) -> str:
-    """What it says of itself, and the machine that it compiles for. Raises `CompilerError`."""
+    """The compiler's version and target machine. Raises `CompilerError`."""
     output = run((*command, "--version"), Path.cwd()).strip().splitlines()
     target = run((*command, "-dumpmachine"), Path.cwd()).strip()
     return f"{output[0] if output else command[0]} [{target}]"
 
 
 def run(words: tuple[str, ...], folder: Path) -> str:
-    """Run the compiler in a folder and give what it printed.
+    """Run the compiler in a folder and return its output.
 
     Raises:
         CompilerError: It cannot be started, fails, or takes more than `TIMEOUT_S`.
@@ -201,14 +201,14 @@ def run(words: tuple[str, ...], folder: Path) -> str:
     except subprocess.TimeoutExpired:
         raise CompilerError(f"{name} did not finish within {TIMEOUT_S:g} s") from None
     finally:
-        if process.returncode is None:  # with those that it started: they hold the pipe, too
+        if process.returncode is None:  # together with its children, which hold the pipe as well
             _kill(process)
     output = printed.decode("utf-8", "replace")
     if process.returncode:
         status = process.returncode
         how = f"failed with status {status}" if status > 0 else f"was ended by signal {-status}"
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        # gcc goes on to show the place; what is wrong stands before.
+        # gcc goes on to quote the source; the error is in the line before.
         faults = "; ".join(([line for line in lines if _FAULT.search(line)] or lines)[-_SAID:])
         raise CompilerError(f"{name} {how}" + (f": {faults}" if faults else ""))
     return output

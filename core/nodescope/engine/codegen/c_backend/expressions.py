@@ -1,11 +1,11 @@
-"""Ops as C expressions of one element: `Op.c` filled in for given dtypes and attributes.
+"""Ops as C expressions for one element: `Op.c` filled in for given dtypes and attributes.
 
 The computing dtypes are those of the loop that NumPy would choose. A generator stores each
 expression's value in a variable of the expression's own dtype before it uses it again: small
 integers wrap, and bool becomes 0 or 1, by that very assignment.
 
-Invariant: an expression gives the bits of the op's ``impl``, except for the functions that
-`prelude.ULPS` lists, which stay within the bounds that stand there.
+Invariant: an expression gives the bits of the op's ``impl``, except for the functions in
+    `prelude.ULPS`, which stay within the bounds given there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CTYPES: dict[str, str] = {
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }  # fmt: skip
-"""C types of computing, by dtype. In memory bool is ``u8``: load it with ``!= 0``."""
+"""C types for computing, by dtype. In memory, bool is ``u8``: load it with ``!= 0``."""
 
 _FIELD = re.compile(r"\{(\w+)(?:\|([^{}]*))?\}")
 _CALL = re.compile(r"\bns_\w+")
@@ -36,14 +36,14 @@ _CALL = re.compile(r"\bns_\w+")
 
 @dataclass(frozen=True, slots=True)
 class OpExpression:
-    """One op on elements.
+    """An op on elements.
 
     Attributes:
-        text: C, with ``{0}``, ``{1}`` … where the operands go.
-        operands: What each operand is converted to first.
-        dtype: Of the variable that takes the value.
+        text: C text, with ``{0}``, ``{1}`` … for the operands.
+        operands: The dtype to which each operand is converted first.
+        dtype: The dtype of the variable that holds the value.
         functions: The functions of the prelude that it calls.
-        exact: It gives the bits of the op's ``impl``.
+        exact: Whether it gives the bits of the op's ``impl``.
     """
 
     text: str
@@ -60,7 +60,7 @@ class OpExpression:
 def expression(
     op: Op, operands: Sequence[Operand], attrs: Mapping[str, Any]
 ) -> OpExpression | None:
-    """How C computes one element of an op, or None if it cannot.
+    """The C expression for one element of an op, or None if there is none.
 
     Args:
         op: The op.
@@ -86,7 +86,7 @@ def expression(
     computing = out.dtype if op.name in _BY_OUTPUT else dtypes[-1 if op.name == "where" else 0]
     template = _template(op, operands, np.dtype(computing).kind)
     if op.name == "astype" and dtypes[0] == "bool":
-        template = "ns_where_{T}({0}, 1, 0)"  # which is vectorized, a conversion is not
+        template = "ns_where_{T}({0}, 1, 0)"  # vectorizable, unlike a conversion
     text = _rendered(template, attrs, computing)
     if text is None:
         return None
@@ -112,7 +112,7 @@ _POWERS: dict[float, str] = {
 
 
 def _root(ufunc: Any) -> str:
-    """The exponent 1/2: newer loops of NumPy take the square root, which differs below 0."""
+    """The exponent 1/2: newer NumPy loops take the square root, which differs below 0."""
     with np.errstate(invalid="ignore"):
         root = ufunc(np.array([-math.inf]), 0.5)[0]
     return "ns_root_{T}({0})" if root > 0 else "ns_sqrt_{T}({0})"
@@ -133,17 +133,17 @@ def _template(op: Op, operands: Sequence[Operand], kind: str) -> str:
 
 
 _BY_OUTPUT = {"astype"}
-_SAME = {"assign", "copy", "astype", "zeros_like", "ones_like"}  # take what they get
+_SAME = {"assign", "copy", "astype", "zeros_like", "ones_like"}  # use the operands as given
 
 
 def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tuple[str, ...] | None:
-    """The dtypes that NumPy converts the operands to before it computes."""
+    """The dtypes to which NumPy converts the operands before computing."""
     if isinstance(op.impl, np.ufunc):
         dtypes = tuple(dtype_of(operand) for operand in operands)
         if any(isinstance(dtype, np.dtype) and dtype.name not in CTYPES for dtype in dtypes):
             return None
         loop = op.impl.resolve_dtypes((*dtypes, *(None,) * op.impl.nout))[: len(dtypes)]
-        # Comparisons of signed with unsigned numbers are by value, which C's are not.
+        # Comparisons of signed with unsigned numbers are by value, unlike in C.
         mixed = {dtype.kind for dtype in loop} >= {"i", "u"}
         return None if mixed else tuple(dtype.name for dtype in loop)
     if op.name == "where":
@@ -163,7 +163,7 @@ def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tup
 def castable(source: str, wanted: str) -> bool:
     """Whether C converts as NumPy does, bit by bit, for every value.
 
-    What a float that does not fit becomes as a small or unsigned integer is up to the compiler.
+    The conversion of an out-of-range float to a small or unsigned integer is up to the compiler.
     """
     kinds = np.dtype(source).kind + np.dtype(wanted).kind
     return kinds not in ("fi", "fu") or wanted in ("int32", "int64")
@@ -201,7 +201,7 @@ def literal(value: Any, dtype: str) -> str | None:
 
 
 def _short(number: float, dtype: str) -> bool:
-    """Whether its decimal text is short, and means this number in C, too."""
+    """Whether a number's decimal text is short, and denotes this number in C as well."""
     text = repr(number)
     return len(text) < 12 and float(np.dtype(dtype).type(text)) == number
 

@@ -3,8 +3,8 @@
 Views are address arithmetic and cost nothing. Nodes without a C implementation divide the plan into
 segments. Equal kernels share one function.
 
-Invariant: a segment calls the same functions on the same layouts as the kernels that are exposed
-one by one, so results are bit-identical.
+Invariant: a segment calls the same functions on the same layouts as the individually exposed
+    kernels, so results are bit-identical.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from nodescope.passes.pipeline import Lowered
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a value of the plan is: elements of what its root holds.
+    """The place of a value of the plan: elements in the memory of its root.
 
     Attributes:
         root: The value that owns the memory.
-        loose: A number kept as a double, which promotes weakly.
+        loose: Whether it is a number kept as a double, which promotes weakly.
     """
 
     root: int
@@ -59,7 +59,7 @@ class Spot:
 
     @property
     def whole(self) -> bool:
-        """Whether it stands densely from its beginning."""
+        """Whether the value is dense and starts at the beginning."""
         return self.offset == 0 and same_strides(
             self.spec.shape, self.strides, compact(self.spec.shape)
         )
@@ -67,14 +67,14 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function of C for nodes.
+    """A C function for nodes.
 
     Attributes:
-        name: In C.
-        scratch: Bytes that it needs to work in.
+        name: Its name in C.
+        scratch: Bytes of working memory that it needs.
         fails: Whether it may return a number other than 0.
-        count: How many elements it goes over, if it takes that in place of memory to work in, so
-            that one function does for arrays of any size; else 0.
+        count: Number of elements, if it takes that instead of working memory, so that one function
+            serves arrays of any size; else 0.
     """
 
     name: str
@@ -90,9 +90,9 @@ class Step:
     Attributes:
         node: None for a copy.
         call: How the node runs in Python.
-        function: None for a view, or a node without C.
-        inputs, outputs: Where its operands and results are.
-        reason: Why there is no C for it, or ``""``.
+        function: None for a view, or for a node that C cannot compute.
+        inputs, outputs: Places of its operands and results.
+        reason: Why C cannot compute it, or ``""``.
     """
 
     node: Node | None
@@ -105,19 +105,19 @@ class Step:
 
 @dataclass
 class KernelPlan:
-    """What runs, and its text.
+    """The execution plan of a graph, and its C text.
 
     Attributes:
         steps: In order.
-        segments: Runs of steps in C as (first, last + 1); those between them run in Python.
+        segments: Ranges of steps in C as (first, last + 1); those between them run in Python.
         slots: Numbers in the table of addresses by root; 0 is the arena.
         results: Roots of results that are allocated for each call.
-        outputs: Per output of the graph a spot.
+        outputs: The spot of each output of the graph.
         constants: Arrays by root.
-        memory: Where what is in the arena stands.
-        texts: Without comments; the first holds the segments, others kernels alone.
-        linked: The kernels that the first text calls in others, by text.
-        parts: With them.
+        memory: The layout of the arena.
+        texts: C texts without comments; the first contains the segments, the others only kernels.
+        linked: Kernels in other texts called by the first, by text.
+        parts: The texts with comments.
     """
 
     lowered: Lowered
@@ -134,7 +134,7 @@ class KernelPlan:
 
     @property
     def source(self) -> str:
-        """The text to be read, with comments."""
+        """The source for reading, with comments."""
         return texts.readable("".join(self.parts))
 
 
@@ -259,7 +259,7 @@ class _Planner:
             plan.outputs.append(spot)
 
     def _copied(self, spot: Spot) -> Spot:
-        """A copy of a view, or of a value that is given out twice."""
+        """A copy of a view, or of a value that is returned twice."""
         unit = Unit()
         unit.outputs = [unit.input(spot.spec, spot.strides)]
         kernel.settle(unit)
@@ -345,7 +345,7 @@ class _Planner:
         plan.parts = tuple(parts)
 
     def _complete(self, body: str) -> str:
-        """A text with all that it calls before it."""
+        """A text preceded by everything that it calls."""
         used = [need for need in self.needs if texts.marker(need) in body]
         helping = helpers.text({*used, *(f"0columns_{need[-3:]}" for need in used
                                          if need.startswith("conv"))})  # fmt: skip

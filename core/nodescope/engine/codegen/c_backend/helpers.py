@@ -1,4 +1,4 @@
-"""Functions of C that kernels call: gathers, scatters, positions of extremes.
+"""C functions that kernels call: gathers, scatters, positions of extremes.
 
 Invariant: an index out of range makes a function return 1 before anything is read there.
 """

@@ -1,7 +1,6 @@
 """Kernel: one unit as the body of a C function.
 
-Parameters are ``char **p``, the addresses of inputs and outputs, and ``char *w``, memory to work
-in.
+Parameters are ``char **p``, the addresses of inputs and outputs, and ``char *w``, working memory.
 
 Invariant: the text depends on the unit alone, so that equal kernels have equal texts.
 """
@@ -23,16 +22,16 @@ ALIGN = 64
 
 @dataclass(frozen=True)
 class Body:
-    """The inside of a function.
+    """The body of a C function.
 
     Attributes:
         lines: Its text.
         scratch: Bytes that it needs at ``w``.
         needs: Names of functions of `helpers` that it calls.
-        fails: It may return a number other than 0.
-        count: How many elements its one loop goes over, if it takes that number in place of ``w``,
-            so that one function does for arrays of any size; else 0.
-        parts: The insides of functions that do a part of a loop; ``@k`` in a text is the kernel's
+        fails: Whether it may return a number other than 0.
+        count: Number of elements of its single loop, if it takes that instead of ``w``, so that one
+            function serves arrays of any size; else 0.
+        parts: Bodies of functions that compute a part of a loop; ``@k`` in a text is the kernel's
             name.
     """
 
@@ -45,7 +44,7 @@ class Body:
 
 
 def settle(unit: Unit) -> None:
-    """Give each output memory of its own, fold products, drop what nobody reads."""
+    """Give each output its own memory, fold products, drop unused values."""
     bases = {value.base for value in unit.inputs}
     for i, v in enumerate(unit.outputs):
         own = v.base is not v and v.compact and v.size == v.base.size and v.offset == 0
@@ -63,10 +62,10 @@ def settle(unit: Unit) -> None:
 
 
 class Memory:
-    """Where a kernel's values are while it runs.
+    """The memory of a kernel's values while it runs.
 
     Args:
-        given: Names of pointers that are known, by base.
+        given: Names of given pointers, by base.
     """
 
     def __init__(self, names: dict[Val, str], first: int) -> None:
@@ -77,7 +76,7 @@ class Memory:
         self._count = first
 
     def pointer(self, base: Val) -> str:
-        """The name of the pointer to a base; memory to work in if it has no other."""
+        """The name of the pointer to a base; working memory if it has no other."""
         if base not in self.names:
             self.names[base] = f"m{base.id}"
             self.sizes[base] = max(base.size, 1) * np.dtype(base.dtype).itemsize
@@ -86,12 +85,12 @@ class Memory:
         return self.names[base]
 
     def scratch(self, shape: Sizes, dtype: str) -> Val:
-        """More memory to work in."""
+        """Reserve more working memory."""
         self._count += 1
         return Val(self._count, shape, dtype)
 
     def declared(self) -> tuple[list[str], int]:
-        """Declarations of the pointers to memory to work in, and how much there has to be."""
+        """Declarations of the pointers to working memory, and its size."""
         placed: list[tuple[int, int, int, int]] = []
         lines, most = [], 0
         for base, (start, stop) in sorted(self.extent.items(), key=lambda e: -self.sizes[e[0]]):
@@ -140,13 +139,13 @@ def compose(unit: Unit) -> Body:
 def _single(
     stage: Group, outputs: Sequence[Val], memory: Memory, parts: list[list[str]]
 ) -> tuple[list[str], int]:
-    """The text of a kernel that is one group, and its elements if it does for any number."""
+    """The text of a kernel with a single group, and its element count if any number is possible."""
     loops = Loops(stage, stored([stage], outputs), memory.pointer, memory.scratch)
     return _divided(loops, loops.text(alone=True, divide=True), parts), loops.flat
 
 
 def _divided(loops: Loops, text: list[str], parts: list[list[str]]) -> list[str]:
-    """A text itself, or the call that has its parts run."""
+    """The text itself, or a call that runs its parts."""
     if not loops.parts:
         return text
     parts.append(text)
@@ -161,10 +160,10 @@ def staged(
     memory: Memory,
     parts: list[list[str]] | None = None,
 ) -> list[str]:
-    """The text of stages, one after the other.
+    """The text of stages, in order.
 
     Args:
-        parts: Takes the parts of large loops, if these may be divided: where all pointers are known
+        parts: Collects the parts of large loops, if these may be divided: if all pointers are known
             from ``p`` and ``w``.
     """
     needed = stored(stages, outputs)
@@ -183,7 +182,7 @@ def staged(
 
 
 def stored(stages: Sequence[Stage], outputs: Sequence[Val]) -> set[Val]:
-    """The bases that have to be in memory: what is given out, and what other stages read."""
+    """The bases that must be in memory: outputs, and values read by other stages."""
     needed = {output.base for output in outputs}
     for stage in stages:
         if isinstance(stage, Group):

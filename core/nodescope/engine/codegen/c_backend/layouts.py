@@ -1,7 +1,6 @@
 """Layouts: views as address arithmetic, joins as writes into parts, gathers as calls.
 
-Invariant: nothing is copied that a view can say; an index that points outside is an error, not a
-read.
+Invariant: nothing is copied where a view suffices; an out-of-range index is an error, not a read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OK_INDEX = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32")
 def indexed(
     shape: Sizes, strides: Sizes, index: tuple[Any, ...]
 ) -> tuple[Sizes, Sizes, int] | None:
-    """What ``x[index]`` is for ints, slices, None and ``...``; None for any other index."""
+    """``x[index]`` for ints, slices, None and ``...``; None for any other index."""
     used = sum(item is not None and item is not Ellipsis for item in index)
     full: list[Any] = []
     for item in index:
@@ -65,7 +64,7 @@ def indexed(
 def viewed(
     name: str, attrs: dict[str, Any], shape: Sizes, strides: Sizes, out: Sizes
 ) -> tuple[Sizes, int] | None:
-    """Strides and offset of the result of a layout op as a view, or None if it is no view."""
+    """Strides and offset of a layout op's result as a view, or None if it is not one."""
     from nodescope.engine.codegen.c_backend.unit import reshaped
 
     if name in ("reshape", "squeeze", "expand_dims"):
@@ -122,7 +121,7 @@ def _taken(unit: Unit, args: Any, attrs: Any, out: Sizes) -> Val:
 
 
 def rows(unit: Unit, x: Val, index: Val, out: Sizes, name: str) -> Val:
-    """Rows of a table by their numbers, negative ones from the end."""
+    """Rows of a table by number; negative numbers count from the end."""
     if index.dtype not in OK_INDEX or x.dtype == "bool" or not x.shape:
         raise NoKernel(f"{name} by {index.dtype}")
     x, index = unit.dense(x), unit.cast(unit.dense(index), "int64")
@@ -141,7 +140,7 @@ def rows(unit: Unit, x: Val, index: Val, out: Sizes, name: str) -> Val:
 
 
 def along(unit: Unit, x: Val, index: Val, axis: int, name: str) -> Val:
-    """Elements along an axis by their numbers; the other dimensions are the same."""
+    """Elements along an axis by number; the other dimensions are equal."""
     (at,) = axes_of(name, (axis,), len(x.shape))
     rest = [(n, m) for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != at]
     if index.dtype not in OK_INDEX or any(n != m for n, m in rest):
@@ -149,7 +148,7 @@ def along(unit: Unit, x: Val, index: Val, axis: int, name: str) -> Val:
     x, index = unit.dense(x), unit.cast(unit.dense(index), "int64")
     shape = (*x.shape[:at], index.shape[at], *x.shape[at + 1 :])
     out = unit.fresh(shape, x.dtype)
-    # Labels of a loss are class numbers: there, none may be negative.
+    # Labels of a loss are class numbers, which cannot be negative.
     least = 0 if name in ("cross_entropy", "nll_loss") else -x.shape[at]
     unit.prims.append(
         FunctionCall((out,), (x, index), f"NS_ALONG({x.stored}, {{o0}}, {{i0}}, {{i1}}, "
@@ -219,7 +218,7 @@ def _index_add(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     view = indexed(shape, compact(shape), attrs["index"])
     if view is None or view[0] != ct.shape:
         raise NoKernel("index_add with such an index")
-    # A view of nothing but its place: `put` moves it into the value that it makes.
+    # A view of its own memory only: `put` moves it into the value being made.
     target = Val(0, view[0], ct.dtype, strides=view[1], offset=view[2])
     return (unit.put(shape, ct.dtype, [(target, ct)]),)
 
@@ -233,7 +232,7 @@ def _rows_add(unit: Unit, ct: Val, index: list[Val], attrs: Any, shape: Sizes) -
 
 
 def rows_added(unit: Unit, ct: Val, index: Val, shape: Sizes, name: str) -> Val:
-    """Zeros, to whose rows others are added."""
+    """Zeros, with other rows added to their rows."""
     if index.dtype not in OK_INDEX or ct.dtype == "bool":
         raise NoKernel(f"{name} by {index.dtype}")
     ct, index = unit.dense(ct), unit.cast(unit.dense(index), "int64")

@@ -32,8 +32,8 @@ class Loops(Divided):
     """The C text of one group.
 
     Attributes:
-        flat: It is one loop over so many elements, without sums; else 0.
-        before, after: What must run before the parts, and after them.
+        flat: The number of elements, if it is a single loop without sums; else 0.
+        before, after: Code that must run before the parts, and after them.
     """
 
     flat = 0
@@ -42,8 +42,9 @@ class Loops(Divided):
         """Lines of C.
 
         Args:
-            alone: A single loop may go over ``n`` elements, as `flat` then says.
-            divide: Into parts if it is large; the text is that of part number ``part``.
+            alone: Whether a single loop may run over ``n`` elements, as `flat` then says.
+            divide: Whether to divide a large loop into parts; the text is then that of part number
+                ``part``.
         """
         self._prepare()
         self.before: list[str] = []
@@ -245,14 +246,14 @@ class Loops(Divided):
             self._finished(reduction, target, blocks)
 
     def _pieces(self, stores: Sequence[tuple[Val, Access, bool]], phase: int) -> list[list[str]]:
-        """The statements for one element, cut into loops of their own where that is faster."""
+        """The statements for one element, cut into several loops where that is faster."""
         lines, self.lines = self.lines, []
         done = set(self.done)
         for value, _, _ in stores:
             self._element(value, phase)
         cuts = cut(self.lines)
         if cuts:
-            for value, place, plus in stores:  # last: memory of operands may be taken by results
+            for value, place, plus in stores:  # last: results may reuse the memory of operands
                 self._write(value, place, self._inner_index(place), plus, named=True)
             cuts[-1] += self.lines[sum(map(len, cuts)) :]
         else:

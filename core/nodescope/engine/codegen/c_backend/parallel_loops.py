@@ -1,4 +1,4 @@
-"""Parallel loops: which of a group's loops is run in parts, and where it is split.
+"""Parallel loops: which loop of a group runs in parts, and where it is split.
 
 A part works on its own memory, or contributes partial sums, which are then added up in order.
 
@@ -15,23 +15,23 @@ from nodescope.engine.codegen.c_backend.unit import Map, Reduce, Val
 from nodescope.engine.codegen.c_backend.walk import DEAR, Walk
 
 LARGE, LARGE_DEAR = 1 << 18, 1 << 16
-"""Elements from which a loop is divided; fewer where functions are computed."""
+"""Number of elements from which a loop is divided; lower if functions are computed."""
 
 
 class Divided(Walk):
-    """A walk that may be divided.
+    """A sweep that may be divided.
 
     Attributes:
-        parts: Into how many parts, which threads may share, it is divided; else 0.
-        grain: How far the divided loop goes in a part.
-        partial: Where parts leave what they found of a sum: value, rounding error, whether NaN.
+        parts: The number of parts, which threads may share; else 0.
+        grain: Iterations of the divided loop per part.
+        partial: Where parts store their results for a sum: value, rounding error, whether NaN.
     """
 
     parts = grain = 0
     _symbol = ""
     _cut = ""
     partial: dict[Reduce, tuple[str, str, str]]
-    _fold = ""  # "part": only a part of all sums; "rest": what follows when all parts are there
+    _fold = ""  # "part": only a part of all sums; "rest": what follows when all parts are done
 
     def _bounds(self, name: str, size: int) -> tuple[str, str]:
         if name == self._cut:
@@ -39,7 +39,7 @@ class Divided(Walk):
         return "0", self._symbol or str(size)
 
     def _divide(self) -> None:
-        """Choose the outermost loop of which each part works on memory of its own."""
+        """Choose the outermost loop whose parts each work on their own memory."""
         total = math.prod(self.space)
         dear = any(isinstance(m, Map) and DEAR.search(m.how.text) for m in self.members)
         if total < (LARGE_DEAR if dear else LARGE) or self.scratched:
@@ -74,12 +74,12 @@ class Divided(Walk):
                     self.partial = {sum_: self._partial(sum_) for sum_, _ in self.sums}
                 return
             if fold:
-                return  # sums have their order from the outermost loop
+                return  # the order of a sum starts from the outermost loop
 
     # Sums over everything
 
     def _foldable(self) -> bool:
-        """Whether one sweep gives sums over everything, after which single numbers are left."""
+        """Whether one sweep computes all sums completely, leaving only single numbers."""
         if self._walk_rows or not self.sums or self.keep:
             return False
         if any(self.level[sum_.out] != 1 or self.phase[sum_.out] != 1 for sum_, _ in self.sums):
@@ -94,7 +94,7 @@ class Divided(Walk):
         return True
 
     def _within(self, reduction: Reduce) -> bool:
-        """Whether all of a row goes into one element."""
+        """Whether a whole row is reduced to one element."""
         return set(self.inner) <= self.group.reduced[reduction.out]
 
     def _partial(self, reduction: Reduce) -> tuple[str, str, str]:
@@ -114,7 +114,7 @@ class Divided(Walk):
         return total, error, nan
 
     def _kept_part(self) -> list[str]:
-        """Leave what a part found."""
+        """Store the result of a part."""
         lines = []
         for reduction, (total, error, nan) in self.partial.items():
             number = reduction.out.id
@@ -126,7 +126,7 @@ class Divided(Walk):
         return lines
 
     def _joined_parts(self) -> list[str]:
-        """Put together what all parts found, in order."""
+        """Combine the results of all parts, in order."""
         lines = [f"for (i64 part = 0; part < {self.parts}; part++) {{"]
         for reduction, (total, error, nan) in self.partial.items():
             lines.append(carried(reduction, f"{total}[part]"))

@@ -1,10 +1,10 @@
 """Pieces: the statements for one element, cut into several loops over a block of elements.
 
-A processor works on as many elements at once as fit into its window of instructions. A long chain
-of dependent instructions fills that window by itself; cut in two, with what is between them in a
-block of memory that stays in the nearest cache, each half runs next to its own kind.
+A processor works on as many elements at once as fit into its instruction window. A long chain of
+dependent instructions fills that window by itself. Cut in two, with the intermediate results in a
+block of memory that stays in the nearest cache, each half runs on several elements at once.
 
-Invariant: each statement is computed once, in its order; memory is written by the last loop alone.
+Invariant: each statement is computed once, in its order; only the last loop writes to memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 BLOCK = 1024  # elements
-_ENOUGH, _WORTH = 14, 8  # instructions of a loop that is cut off, and of what is left behind
+_ENOUGH, _WORTH = 14, 8  # minimum instructions of the loop cut off, and of the rest
 
 _STATEMENT = re.compile(r"const (\w+) ([vl]\d+) = (.*);")
 _NAME = re.compile(r"\b[vl]\d+\b")
@@ -24,7 +24,7 @@ _INSTRUCTIONS: dict[str, int] = {
     "gelu_grad_none": 76, "gelu_grad_tanh": 40, "sqrt": 5, "maximum": 4, "minimum": 4, "clip": 4,
     "where": 2, "keep": 2, "abs": 1, "fabs": 1,
 }  # fmt: skip
-_CALLED = 60  # of a function of the C library
+_CALLED = 60  # calls of the C library
 _DIVISION = 5
 
 
@@ -37,7 +37,7 @@ def weight(line: str) -> int:
 
 
 def cut(lines: Sequence[str]) -> list[list[str]]:
-    """Statements in runs of which each is to be a loop; none if one loop is as good."""
+    """Statements grouped into one run per loop; none if a single loop is as good."""
     if not all(_STATEMENT.fullmatch(line) for line in lines):
         return []
     weights = [weight(line) for line in lines]
@@ -69,7 +69,7 @@ def staged(runs: Sequence[Sequence[str]], low: str, high: str) -> list[str]:
             if home == i:
                 continue
             if name[0] == "l":
-                head[line] = None  # read again: it is near, and nothing was written yet
+                head[line] = None  # read again: it is near, and has not been overwritten
                 continue
             kept[name] = "u8" if kind == "b8" else kind
             test = " != 0" if kind == "b8" else ""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from nodescope.engine.codegen.c_backend import prelude, toolchain
 
 PART = 1 << 14
-"""About how many elements a part of a loop has."""
+"""Approximate number of elements in a part of a loop."""
 
 _MOST = 64  # threads
 
@@ -30,7 +30,7 @@ static void ns_split(ns_part_t part, char **p, char *w, i64 parts) {
   else for (i64 i = 0; i < parts; i++) part(p, w, i);
 }
 """
-"""What a text has that divides loops; without `ns_share` it runs their parts in order."""
+"""The text that divides loops; without `ns_share`, it runs their parts in order."""
 
 _POOL = """
 #include <pthread.h>
@@ -107,7 +107,9 @@ NS_EXPORT i64 ns_made(void) { return made; }
 
 
 def threads(environ: Mapping[str, str]) -> int:
-    """How many threads a loop may use: as many as products, and no more than processors."""
+    """The number of threads for a loop: as many as for products, at most the number of
+    processors.
+    """
     try:
         most = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):

@@ -1,7 +1,7 @@
-"""The C text that generated files begin with: types, and the functions that `Op.c` calls.
+"""The C text at the start of generated files: types, and the functions that `Op.c` calls.
 
-Invariant: every function gives the bits that NumPy gives, in any position of a loop and for any
-input, but those in `ULPS`, which stay that close to the true value.
+Invariant: every function gives NumPy's bits, in any position of a loop and for any input, except
+    those in `ULPS`, which stay that close to the true value.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _ANY = """
 NS_INLINE @T ns_where_@T(b8 c, @T a, @T b) { return c ? a : b; }
 """
 
-# Of NumPy's loops: NaN in either operand wins, and of two zeros the second does.
+# As in NumPy's loops: NaN in either operand wins, and of two zeros the second.
 _FLOAT = """
 NS_INLINE u@B ns_bits_@T(@T x) { u@B b; memcpy(&b, &x, sizeof b); return b; }
 NS_INLINE @T ns_float_@T(u@B b) { @T x; memcpy(&x, &b, sizeof x); return x; }
@@ -223,13 +223,13 @@ _CALLED: dict[str, tuple[str, int]] = {
 }  # fmt: skip
 """Functions of the C library: name in C and number of arguments. libmvec has all of them."""
 
-_OLD = ("sin", "cos", "pow")  # in libmvec from its beginning on
+_OLD = ("sin", "cos", "pow")  # in libmvec since its first version
 
 
 def _vectors() -> str:
     """Declarations by which the compiler vectorizes calls; glibc gives them with -ffast-math only.
 
-    Their arguments may be any: what is out of range they hand to the scalar function.
+    They accept any arguments: out-of-range ones are passed to the scalar function.
     """
     lines = ['#define NS_VECTOR __attribute__((simd("notinbranch"), const))']
     for level, names in ((1, _OLD), (2, sorted({n for n, _ in _CALLED.values()} - {*_OLD}))):
@@ -280,14 +280,14 @@ _DEFINED = {match[1]: match[0] for match in _START.finditer(_all() + "\n")}
 FUNCTIONS = frozenset(_DEFINED)
 """Names of all functions."""
 
-_CALL = re.compile(r"ns_\w+(?=\()")  # a literal beginning: found fast
+_CALL = re.compile(r"ns_\w+(?=\()")  # a literal prefix is found fast
 
 _STAMPED = re.compile(r"\bns_(stamp|settle)\(")
 
 
 @cache
 def needs(name: str) -> tuple[str, ...]:
-    """A function of the prelude and all that it calls, those first."""
+    """A function of the prelude and everything that it calls, callees first."""
     names: dict[str, None] = {}
     for called in _CALL.findall(_DEFINED[name]):
         if called != name and called in _DEFINED:
@@ -296,7 +296,7 @@ def needs(name: str) -> tuple[str, ...]:
 
 
 def complete(text: str) -> str:
-    """C text with all that it calls before it; no more, since every line costs compile time."""
+    """C text preceded by everything that it calls, and no more: every line costs compile time."""
     needed: dict[str, None] = {}
     for name in dict.fromkeys(_CALL.findall(text)):
         if name in _DEFINED:
@@ -328,8 +328,8 @@ ULPS: dict[str, tuple[float, float]] = {
     "arccosh": (4.0, 4.0), "arctanh": (4.0, 4.0), "cbrt": (4.0, 4.0), "log2": (4.0, 4.0),
     "log10": (4.0, 4.0), "arctan2": (4.0, 4.0), "hypot": (4.0, 4.0), "power": (1.0, 1.0),
 }  # fmt: skip
-"""How far functions are from the true value at most: units in the last place, float32 and float64.
+"""Greatest error of functions: units in the last place, for float32 and float64.
 
-The first seven are ours and the same everywhere in a loop; the rest is the C library's, for whose
-vectors 4 is what glibc says.
+The first seven are nodescope's and the same everywhere in a loop; the rest are the C library's, for
+whose vector functions glibc states 4.
 """

@@ -1,6 +1,6 @@
 """Ops as primitives: a table from the name of an op to a function that adds them to a unit.
 
-Ops that are in no table but have a C expression are maps; what is neither runs in Python.
+Ops in no table but with a C expression are maps; all others run in Python.
 
 Invariant: each function follows the op's ``impl`` step by step; where it sums in another order, the
 bound that `BOUNDS` states holds.
@@ -35,13 +35,15 @@ BOUNDS: dict[str, str] = {
     "scan": "gradients of what is from around are added up in another order: n eps for n steps",
     "softmax": "one ulp of exp, and the bound of sum",
 }
-"""What results may differ by, beyond `prelude.ULPS`; eps: 2^-24 for float32, 2^-53 for float64."""
+"""Greatest deviation of results, beyond `prelude.ULPS`; eps: 2^-24 for float32, 2^-53 for
+float64.
+"""
 
 
 def lower_node(
     unit: Unit, call: NodeCall, env: dict[int, Val], specs: dict[int, TensorSpec]
 ) -> None:
-    """Add what a node does to a unit; its outputs enter ``env``.
+    """Add a node's work to a unit; its outputs enter ``env``.
 
     Raises:
         NoKernel: C cannot do it.
@@ -80,7 +82,7 @@ def _lowered(
 
 
 def lower_graph(unit: Unit, body: Graph, args: Sequence[Any]) -> list[Val]:
-    """Add the nodes of a closed graph; gives its outputs. Raises `NoKernel`."""
+    """Add the nodes of a closed graph; return its outputs. Raises `NoKernel`."""
     env: dict[int, Val] = dict(zip(body.inputs, args, strict=True))
     specs = {value.id: value.tensor for value in body.values}
     for node in body.nodes:
@@ -178,7 +180,7 @@ def _arg(name: str) -> Lower:
 
 
 def _around(shape: Sizes, axis: int) -> tuple[int, int]:
-    """How many elements there are before and behind an axis."""
+    """The numbers of elements before and after an axis."""
     return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
@@ -319,7 +321,7 @@ def _prelu(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
 
 
 def _elements(name: str) -> Lower:
-    """Elementwise losses whose formula has other ops."""
+    """Elementwise losses whose formulas contain other ops."""
 
     def lower(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
         if any(
@@ -340,7 +342,7 @@ def _elements(name: str) -> Lower:
 
 
 def _same(position: int) -> Lower:
-    """Ops that give what they get: memory of its own is what outputs get anyway."""
+    """Ops that return their input: outputs get their own memory anyway."""
 
     def lower(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
         return (unit.cast(args[position], outs[0].dtype),)

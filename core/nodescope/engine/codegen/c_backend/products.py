@@ -81,12 +81,12 @@ def product(unit: Unit, a: Val, b: Val, full: Sizes, dtype: str) -> Val:
 
 
 def ready(unit: Unit, v: Val) -> Val:
-    """A matrix, or a stack of them, as BLAS can take it."""
+    """A matrix, or a stack of matrices, in a layout that BLAS accepts."""
     return v if leading(v) is not None else unit.map("copy", v)
 
 
 def leading(v: Val) -> tuple[bool, int] | None:
-    """Whether it is stored by columns, and the distance of rows (columns); None if neither."""
+    """Whether it is stored by columns, and the row (column) distance; None if neither."""
     (m, n), (down, right) = v.shape[-2:], v.strides[-2:]
     if n == 1 and m == 1:
         return False, 1
@@ -102,7 +102,7 @@ def leading(v: Val) -> tuple[bool, int] | None:
 
 
 def text(prim: Gemm, pointer: Callable[[Val], str]) -> list[str]:
-    """The calls."""
+    """The text of the calls."""
     out, a, b = prim.out, prim.a, prim.b
     lead = out.shape[:-2]
     (m, n), k = out.shape[-2:], a.shape[-1]
@@ -143,7 +143,7 @@ def text(prim: Gemm, pointer: Callable[[Val], str]) -> list[str]:
 
 
 def fold(unit: Unit) -> None:
-    """Let products be added to what they are added to, where nobody else reads them."""
+    """Accumulate products onto their addends, if nothing else reads them."""
     users: dict[Val, int] = {}
     for prim in unit.prims:
         for v in prim.reads:
@@ -165,7 +165,7 @@ def fold(unit: Unit) -> None:
             scaled[prim.out] = prim
         elif prim.how.text in ("{0} + {1}", "{0} - {1}"):
             if prim.out.base in looped:
-                continue  # a loop that reads it adds on its way
+                continue  # a loop that reads it adds it on its way
             _folded(unit, prim, gemms, scaled, users)
 
 
@@ -210,7 +210,7 @@ def _folded(
 
 
 def _product(v: Arg, gemms: dict[Val, Gemm], users: dict[Val, int]) -> Gemm | None:
-    """The product whose result this is, all of it and for nobody else."""
+    """The product with this result, if it is the whole result and has no other reader."""
     if not isinstance(v, Val) or v.base not in gemms or users.get(v.base, 0) != 1:
         return None
     gemm = gemms[v.base]
@@ -223,7 +223,7 @@ def _number(factor: Arg) -> bool:
 
 
 def _before(unit: Unit, v: Arg, at: int) -> bool:
-    """Whether a value is there before a primitive of this number."""
+    """Whether a value exists before the primitive with this number."""
     if not isinstance(v, Val):
         return True
     return all(v.base is not out.base for prim in unit.prims[at:] for out in prim.writes)

@@ -1,9 +1,9 @@
-"""Reductions as pieces of C text: where they start, how an element joins, how parts join.
+"""Reductions as pieces of C text: initial values, adding an element, combining parts.
 
 float32 sums run over blocks of 256 in vector lanes, which are added up in double; float64 sums
 over blocks of 128, added up with the rounding error carried along.
 
-Invariant: NaN comes through maxima and minima; a sum's error stays below that of NumPy's pairwise
+Invariant: maxima and minima propagate NaN; a sum's error stays below that of NumPy's pairwise
 summation.
 """
 
@@ -13,7 +13,7 @@ from nodescope.engine.codegen.c_backend.expressions import CTYPES
 from nodescope.engine.codegen.c_backend.unit import Reduce
 
 BLOCK = {"float32": 256, "float64": 128}
-"""Elements whose sum is formed in vector lanes alone."""
+"""Number of elements summed in vector lanes alone."""
 
 CLAUSE = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
 
@@ -29,19 +29,19 @@ def bits(reduction: Reduce) -> str:
 
 
 def wide(reduction: Reduce) -> str:
-    """The C type in which parts of a reduction are added up."""
+    """The C type in which parts of a reduction are accumulated."""
     return "f64" if reduction.how == "sum" and of_floats(reduction) else CTYPES[reduction.out.dtype]
 
 
 def start(reduction: Reduce) -> str:
-    """What it gives for no elements, in C."""
+    """The result for no elements, in C."""
     kind = CTYPES[reduction.out.dtype]
     return {"sum": "0", "prod": "1", "any": "0", "all": "1", "max": f"NS_LEAST_{kind}",
             "min": f"NS_MOST_{kind}"}[reduction.how]  # fmt: skip
 
 
 def added(reduction: Reduce, total: str, x: str) -> str:
-    """One more element, in the form that vector lanes know."""
+    """Adding an element, in the form used in vector lanes."""
     if reduction.how in ("max", "min"):
         sign = ">" if reduction.how == "max" else "<"
         text = f"{total} = {x} {sign} {total} ? {x} : {total};"
@@ -50,12 +50,12 @@ def added(reduction: Reduce, total: str, x: str) -> str:
 
 
 def carried(reduction: Reduce, part: str) -> str:
-    """What a block or an inner loop found, into the row's total."""
+    """Adding the result of a block or an inner loop to the row's total."""
     return grown(reduction, f"w{reduction.out.id}", f"c{reduction.out.id}", part)
 
 
 def grown(reduction: Reduce, total: str, error: str, part: str) -> str:
-    """A part into a total; a sum of doubles keeps the rounding error beside it."""
+    """Adding a part to a total; a sum of doubles carries the rounding error along."""
     if reduction.how == "sum" and reduction.out.dtype == "float64":
         return (
             f"{{ const f64 x = {part}, s = {total} + x, z = s - {total}; "
@@ -65,7 +65,7 @@ def grown(reduction: Reduce, total: str, error: str, part: str) -> str:
 
 
 def joined(reduction: Reduce, first: str, second: str) -> str:
-    """Two parts as one."""
+    """Combining two parts."""
     if reduction.how in ("max", "min"):
         return f"ns_{reduction.how}imum_{CTYPES[reduction.out.dtype]}({first}, {second})"
     return f"{first} {CLAUSE[reduction.how]} {second}"

@@ -1,8 +1,8 @@
 """Remembered plans: generated plans, cached on disk beside the libraries.
 
 Generating takes milliseconds, more than finding and loading a library. A plan's key is a digest of
-all its inputs: nodes with their names and attributes, specs, the order, C of ops, our own files,
-NumPy, Python and the compiler. Elements of constants are no part of a plan.
+all its inputs: nodes with their names and attributes, specs, the order, C of ops, nodescope's own
+files, NumPy, Python and the compiler. Elements of constants are not part of a plan.
 
 Invariant: a cached plan equals the one that would be generated; a graph without an exact key is
 generated again.
@@ -36,7 +36,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def plan_for(lowered: Lowered) -> KernelPlan:
-    """The plan of a lowered graph, remembered or generated."""
+    """The plan of a lowered graph, cached or generated."""
     try:
         path = toolchain.folder() / f"{key_of(lowered)}.plan"
     except (GraphError, CompilerError):
@@ -46,20 +46,20 @@ def plan_for(lowered: Lowered) -> KernelPlan:
         try:
             return _restored(lowered, stored_plan)
         except (ValueError, TypeError, LookupError):
-            pass  # not ours, whatever it is
+            pass  # an invalid file, whatever it is
     plan = plan_of(lowered)
     toolchain.note(path, sealed(_told(plan)))
     return plan
 
 
 def sealed(record: tuple[Any, ...]) -> bytes:
-    """Numbers and texts as bytes, behind their checksum."""
+    """Numbers and texts as bytes, preceded by their checksum."""
     content = marshal.dumps(record)
     return hashlib.sha256(content).digest() + content
 
 
 def key_of(lowered: Lowered) -> str:
-    """A digest of all that a plan depends on. Raises `GraphError`, `CompilerError`."""
+    """A digest of everything that a plan depends on. Raises `GraphError`, `CompilerError`."""
     words: list[Any] = [_ourselves(), toolchain.compiler().key, tuple(lowered.arrays)]
     names: set[str] = set()
     _add(lowered.graph, words, names)
@@ -86,7 +86,7 @@ def _body(graph: Graph, names: set[str]) -> str:
 
 @cache
 def _ourselves() -> str:
-    """What generates: our files by time and size, NumPy, Python."""
+    """The generator's identity: its files by time and size, NumPy, Python."""
     package = Path(ops.__file__).parent
     folders = (Path(__file__).parent, package, package.parent / "passes", package.parent / "ir")
     files = []
@@ -101,7 +101,7 @@ def _ourselves() -> str:
 
 
 def _read(path: Path) -> Any:
-    """What stands in a file that is whole, else None."""
+    """The content of an intact file, else None."""
     try:
         content = read_plain(path, _MOST_BYTES)
         if hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:

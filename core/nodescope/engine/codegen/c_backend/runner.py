@@ -31,7 +31,7 @@ from nodescope.passes.pipeline import Lowered
 
 _ALIGN = 64
 _BEFORE = 2
-_SMALL = 1 << 14  # bytes of all values up to which a call keeps the interpreter's lock
+_SMALL = 1 << 14  # total bytes of all values up to which a call keeps the interpreter lock
 _POINTER = ctypes.c_void_p
 
 
@@ -43,7 +43,7 @@ class _State:
     def __init__(self, runner: CRunner) -> None:
         plan = runner.plan
         self.arena = _aligned(plan.memory.arena_bytes)
-        # Before the addresses that C sees as ``t``: what arrays have to look like.
+        # Before the addresses that C sees as ``t``: the required form of arrays.
         self.table = (_POINTER * (_BEFORE + 1 + len(plan.slots)))(*runner.fixed)
         self.numbers = (ctypes.c_double * max(len(runner.loose), 1))()
         self.put(0, self.arena.ctypes.data)
@@ -54,7 +54,7 @@ class _State:
         self.address = ctypes.addressof(self.table) + 8 * _BEFORE
 
     def put(self, slot: int, address: int) -> None:
-        """Note an address."""
+        """Store an address."""
         self.table[_BEFORE + slot] = address
 
 
@@ -68,10 +68,10 @@ class CRunner:
     """See `nodescope.engine.codegen.backend.Runner`.
 
     Attributes:
-        plan: What runs.
-        python: Why nodes run in Python, by id; empty where all is C.
-        libraries: What the compiler made of the plan's texts.
-        threads: How many may share a large loop.
+        plan: The execution plan.
+        python: Why nodes run in Python, by id; empty if everything runs in C.
+        libraries: The compiled libraries of the plan's texts.
+        threads: The number of threads that may share a large loop.
     """
 
     def __init__(self, lowered: Lowered) -> None:
@@ -85,7 +85,7 @@ class CRunner:
             root: np.require(constant, None, ("C", "A"))
             for root, constant in plan.constants.items()
         }
-        # A view has the root of what it views, and another shape.
+        # A view has the root of its base, and another shape.
         compiled_steps = (step for step in plan.steps if step.function is not None)
         spots = {spot.root: spot for step in compiled_steps for spot in step.outputs}
         made_specs = [spots[root].spec for root in plan.results]
@@ -120,7 +120,7 @@ class CRunner:
 
     @functools.cached_property
     def source(self) -> str:
-        """The text in C, to be read."""
+        """The C text for reading."""
         return self.plan.source
 
     def _open(self) -> None:
@@ -159,7 +159,7 @@ class CRunner:
                                 locked=True)  # fmt: skip
 
     def _sources(self, fed: Sequence[int]) -> list[tuple[str, Any]]:
-        """Where each output comes from: a feed, a constant, a result, or a Python node."""
+        """The source of each output: a feed, a constant, a result, or a Python node."""
         sources: list[tuple[str, Any]] = []
         for spot in self.plan.outputs:
             root = spot.root
@@ -270,7 +270,7 @@ class CRunner:
     def _array(
         self, spot: Spot, state: _State, objects: list[Any], python_results: dict[int, Array]
     ) -> Any:
-        """A value of the plan for a node in Python, in C order."""
+        """A value of the plan for a Python node, in C order."""
         root, slots = spot.root, self.plan.slots
         inputs = self.plan.lowered.graph.inputs
         if root in python_results:
@@ -313,7 +313,7 @@ def _plain(dtype: str) -> bool:
 
 
 def in_python(step: Step, operands: Sequence[Any]) -> list[Array]:
-    """The results of a node that C cannot do, in C order, in memory of their own."""
+    """The results of a node computed in Python, in C order, in their own memory."""
     assert step.call is not None
     kernel = kernel_of(step.call)
     outputs = []
@@ -332,7 +332,7 @@ def _dense(x: Any) -> Any:
 
 
 class _Kernels(Mapping[int, Kernel]):
-    """The kernels of a runner, made when they are asked for."""
+    """The kernels of a runner, created on demand."""
 
     def __init__(self, runner: CRunner) -> None:
         self._runner = runner
@@ -377,7 +377,7 @@ def _kernel(runner: CRunner, step: Step) -> Kernel:
 
 
 def _alone(step: Step) -> Kernel:
-    """A node that C has no function for: one that it cannot do, or a view, which takes no time."""
+    """A node without a C function: one that C cannot compute, or a view, which takes no time."""
 
     def kernel(*inputs: Any) -> tuple[Array, ...]:
         start = time.perf_counter_ns()
@@ -389,7 +389,7 @@ def _alone(step: Step) -> Kernel:
 
 
 def laid_out(x: Any, spot: Spot) -> Array:
-    """An operand with the strides that a kernel was made for."""
+    """An operand with the strides for which a kernel was made."""
     if spot.loose:
         return np.array(float(x))
     dtype = np.dtype(spot.spec.dtype)

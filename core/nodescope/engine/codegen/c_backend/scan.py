@@ -1,10 +1,10 @@
-"""Scan: a loop of a graph as a loop in C, over the rows of columns and stacks where they lie.
+"""Scan: a loop of a graph as a loop in C, over the rows of columns and stacks in place.
 
-What depends on no carry and is a product of a column with what is from around is one product before
-the loop. What only adds a product to a carry is one product after it. Carries change places between
-two buffers, so that the last one stands in the output.
+A product of a column with a loop-invariant value, independent of all carries, becomes one product
+before the loop. A step that only adds a product to a carry becomes one product after it. Carries
+alternate between two buffers, so that the last one is in the output.
 
-Invariant: but for those products, each step computes what the body's kernels compute.
+Invariant: apart from those products, each step computes exactly what the body's kernels compute.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nodescope.ops.calls import Call as NodeCall
 
 
 class Operand(Protocol):
-    """An operand of the scan: its spec, and how it lies in memory."""
+    """An operand of the scan: its spec, and its memory layout."""
 
     @property
     def spec(self) -> TensorSpec:
@@ -42,7 +42,7 @@ class Operand(Protocol):
 
     @property
     def strides(self) -> Sizes:
-        """Of elements."""
+        """Strides in elements."""
 
     @property
     def loose(self) -> bool:
@@ -69,7 +69,7 @@ class _Scan:
         if any(isinstance(prim, FunctionCall) and prim.fails for prim in self.unit.prims):
             raise NoKernel("a scan whose body takes elements by number")
         self.before: list[Gemm] = []
-        self.after: list[tuple[int, Gemm]] = []  # number of the carry
+        self.after: list[tuple[int, Gemm]] = []  # number of the carry, its product
         self.stacks: list[tuple[Val, Val]] = []  # a value of the body, and all of its steps
         self.hoisted: list[tuple[Val, Val]] = []
         self.whole = {
@@ -106,7 +106,7 @@ class _Scan:
             self._sink(i, gemms, reads)
 
     def _column(self, v: Val, axis: int) -> Val | None:
-        """All steps of a matrix from a column, as one with its rows (columns) joined; or None."""
+        """A matrix of all steps, from a column with its rows (columns) joined; or None."""
         at = next((j for j, value in enumerate(self.values) if value.base is v.base), -1)
         if not self.carries <= at < self.carries + self.columns:
             return None
@@ -142,7 +142,7 @@ class _Scan:
         self.hoisted.append((base, stack))
 
     def _sink(self, i: int, gemms: dict[Val, Gemm], reads: dict[Val, int]) -> None:
-        """Take a carry to which only a product is added out of the loop."""
+        """Move a carry to which only a product is added out of the loop."""
         carry, end = self.values[i], self.ends[i]
         add = next((p for p in self.unit.prims if isinstance(p, Map) and p.out is end), None)
         if add is None or add.how.text != "{0} + {1}" or reads.get(carry.base) != 1:
@@ -270,7 +270,7 @@ class _Scan:
 
 
 def _copied(operand: Operand, source: str, target: str) -> list[str]:
-    """Copying a carry to where it lies densely."""
+    """Copying a carry into dense memory."""
     unit = Unit()
     v = unit.input(operand.spec, None if operand.loose else operand.strides, operand.loose)
     unit.outputs = [v]

@@ -1,9 +1,10 @@
-"""Schedule: primitives of a unit gathered into loops that go over the same elements.
+"""Schedule: primitives of a unit grouped into loops over the same elements.
 
 A `Group` is one loop nest: rows outside, the elements of a row inside. Reductions of whole rows can
-be used within it; others are there when it ends. What is used in its own group stays in registers.
+be used within it; others are available when it ends. Values used in their own group stay in
+registers.
 
-Invariant: whatever a stage reads from memory, earlier stages wrote.
+Invariant: everything that a stage reads from memory was written by earlier stages.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from nodescope.engine.codegen.c_backend.unit import (
     Val,
 )
 
-_MOST = 96  # primitives in one group: more would not fit into registers
+_MOST = 96  # limit of primitives in a group: more would not fit into registers
 
 
 class Group:
     """One loop nest.
 
     Attributes:
-        space: Sizes of what it goes over.
-        members: What it computes, in order.
-        registers: What is computed in it and can be used at once: the shape within ``space``.
-        exact: Reductions that are used within it: all of a row, and nothing but.
+        space: Sizes of its loops.
+        members: Its primitives, in order.
+        registers: Values computed in it that can be used at once, with their shape within
+            ``space``.
+        exact: Reductions used within it: exactly those of whole rows.
     """
 
     def __init__(self) -> None:
@@ -43,11 +45,11 @@ class Group:
         self.split = 0
 
     def aligned(self, shape: Sizes) -> Sizes | None:
-        """A shape with as many dimensions as the space has, or None if it has more."""
+        """A shape extended to the dimensions of the space, or None if it has more."""
         return aligned(shape, len(self.space))
 
     def register(self, v: Val) -> Val | None:
-        """What holds the value in a register, under whatever shape, or None."""
+        """The register holding a value, under whatever shape, or None."""
         value: Val | None = v
         wanted = self.aligned(v.shape)
         while value is not None and wanted is not None:
@@ -59,11 +61,11 @@ class Group:
         return None
 
     def accepts(self, prim: Map | Reduce | Place, ready: Iterable[Val]) -> bool:
-        """Take a primitive in, if it fits.
+        """Add a primitive to the group if it fits.
 
         Args:
-            prim: What to compute.
-            ready: Those of its arguments that are in memory before this group.
+            prim: The primitive.
+            ready: Its arguments that are in memory before this group.
         """
         if len(self.members) >= _MOST:
             return False
@@ -105,7 +107,7 @@ class Group:
         return True
 
     def _space(self, prim: Map | Reduce | Place, shape: Sizes) -> Sizes | None:
-        """The space that it would go over together with this one, or None."""
+        """The common space of the group and the primitive, or None."""
         if not self.members or shape == self.space:
             return shape
         aligned_space = self.aligned(shape)
@@ -120,7 +122,7 @@ class Group:
         return self.space if fits else None
 
     def _scalar(self, prim: Map | Reduce | Place, own: Sizes, split: int) -> bool:
-        """Whether a smaller value is one number for each row, or for the whole."""
+        """Whether a smaller value is one number per row, or one in total."""
         if isinstance(prim, Place) or any(n != 1 for n in own[split:]):
             return False
         if all(n == 1 for n in own):
@@ -135,7 +137,7 @@ Stage = Group | Gemm | FunctionCall
 
 
 def aligned(shape: Sizes, rank: int) -> Sizes | None:
-    """A shape with leading ones added, or taken away; None if it has more dimensions."""
+    """A shape with leading ones added or removed; None if it has more dimensions."""
     more = rank - len(shape)
     if more >= 0:
         return (1,) * more + shape
@@ -143,12 +145,14 @@ def aligned(shape: Sizes, rank: int) -> Sizes | None:
 
 
 def shape_of(prim: Map | Reduce | Place) -> Sizes:
-    """What a primitive goes over."""
+    """The space of a primitive."""
     return prim.out.shape if isinstance(prim, Map) else prim.arg.shape
 
 
 def _split(space: Sizes, reduced: dict[Val, frozenset[int]], exact: set[Val]) -> int | None:
-    """How many leading dimensions are rows, so that each reduction is of whole rows or of none."""
+    """The number of leading dimensions that are rows, so that each reduction is of whole rows or
+    none.
+    """
     real = [i for i, n in enumerate(space) if n != 1]
     if not reduced:
         return 0
@@ -204,7 +208,7 @@ def schedule(unit: Unit) -> list[Stage]:
 
 
 def _clash(group: Group, target: Val) -> bool:
-    """Whether something in the group may have written to the same elements."""
+    """Whether a primitive in the group may have written to the same elements."""
     for member in group.members:
         if isinstance(member, Place) and member.out.base is target.base:
             first, second = member.out, target

@@ -37,7 +37,7 @@ _GIVEN = (0.0, -0.0, 1.0, -2.5, math.nan, math.inf, -math.inf, 1e-40, 3.0) * 5
 
 
 def flushes() -> bool:
-    """Whether this thread computes with denormals as 0."""
+    """Whether this thread flushes denormals to 0."""
     return bool(np.multiply(np.float32(1e-40), np.float32(1.0)) == 0)
 
 
@@ -46,10 +46,10 @@ def check(function: Callable[..., Any], flushed: bool) -> None:
 
     Args:
         function: Its `Library.function`.
-        flushed: What `flushes` said before the library was loaded.
+        flushed: The result of `flushes` before the library was loaded.
 
     Raises:
-        CompilerError: What it computes is wrong.
+        CompilerError: The library computes wrong results.
     """
     if flushes() and not flushed:
         function("ns_test_restore")()

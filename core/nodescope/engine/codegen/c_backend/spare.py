@@ -22,16 +22,16 @@ from nodescope.ops.op import Array
 
 LEAST_BYTES = 1 << 20
 MOST_BYTES = 256 << 20
-_EACH = 3  # arrays of one kind: what a loop holds while it computes the next, and one more
+_EACH = 3  # arrays of one kind: those held by a loop while it computes the next, and one more
 
 _KEPT: dict[tuple[tuple[int, ...], str], list[Array]] = {}
 _LOCK = threading.Lock()
 _COUNTED = getattr(sys, "_is_gil_enabled", bool)() or not hasattr(sys, "_is_gil_enabled")
-"""Whether counts of references are exact: they are not without the interpreter's lock."""
+"""Whether reference counts are exact: not without the interpreter lock."""
 
 
 def maker(spec: TensorSpec) -> Callable[[], Array]:
-    """What makes arrays of a shape and dtype, whose elements may be anything."""
+    """A function that returns arrays of a shape and dtype with arbitrary contents."""
     shape, dtype = tuple(spec.shape), np.dtype(spec.dtype)
     size = math.prod(shape) * dtype.itemsize
     if not _COUNTED or not LEAST_BYTES <= size <= MOST_BYTES // _EACH:
@@ -39,7 +39,7 @@ def maker(spec: TensorSpec) -> Callable[[], Array]:
     key = shape, dtype.str
 
     def make() -> Array:
-        # Without waiting: a lock that was held during a fork is never free again in the child.
+        # Without waiting: a lock held during a fork is never released in the child.
         if not _LOCK.acquire(blocking=False):
             return np.empty(shape, dtype)
         try:
@@ -56,7 +56,7 @@ _ALONE = sys.getrefcount(_PROBE[0])
 
 
 def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
-    """An array that nobody holds, as it was made."""
+    """An array without other holders, in its original form."""
     arrays = _KEPT.get(key, [])
     for i in range(len(arrays)):
         if sys.getrefcount(arrays[i]) == _ALONE and not weakref.getweakrefcount(arrays[i]):
@@ -68,7 +68,7 @@ def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
 
 
 def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
-    """A new array, which is kept; others go for it."""
+    """A new array, which is kept; others are released for it."""
     arrays = _KEPT.setdefault(key, [])
     if len(arrays) >= _EACH:
         del arrays[0]
@@ -83,5 +83,5 @@ def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
 
 
 def kept_bytes() -> int:
-    """How much is kept, held by somebody else or not."""
+    """Total size of kept arrays, in use or not."""
     return sum(array.nbytes for arrays in _KEPT.values() for array in arrays)

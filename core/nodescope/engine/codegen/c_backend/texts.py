@@ -1,4 +1,4 @@
-"""Texts: what generated files hold besides kernels, and how kernels are divided into files.
+"""Texts: generated files apart from kernels, and the division of kernels into files.
 
 Invariant: nothing here decides what is computed.
 """
@@ -25,7 +25,7 @@ NS_EXPORT i64 ns_take(void *list, char **t, i64 i) {{
 """
 
 
-_SPLIT, _MOST = 240, 2  # weight from which kernels are compiled side by side, and how many
+_SPLIT, _MOST = 240, 2  # weight from which texts are split, and how many
 
 
 def function(body: kernel.Body) -> tuple[str, ...]:
@@ -38,22 +38,22 @@ def function(body: kernel.Body) -> tuple[str, ...]:
 
 
 def weight(lines: Sequence[str]) -> int:
-    """About how long the compiler takes for a kernel, in lines."""
+    """Approximate compile time of a kernel, in lines."""
     return len(lines) + sum(60 * ("ns_conv" in line or "ns_max_pool" in line) for line in lines)
 
 
 def shares(bodies: Iterable[Sequence[str]]) -> int:
-    """How many texts the kernels are divided into, to be compiled at the same time."""
+    """The number of texts to divide the kernels into, for parallel compilation."""
     return min(_MOST, 1 + sum(map(weight, bodies)) // _SPLIT)
 
 
 def marker(need: str) -> str:
-    """What a text has that calls a helper."""
+    """The part of a text that shows a call of a helper."""
     return f"ns_{need}(" if need[-4:] in ("_f32", "_f64") else f"NS_{need.upper()}("
 
 
 def link(names: Sequence[str]) -> str:
-    """Pointers to the kernels of other texts, and how they are set."""
+    """Pointers to the kernels of other texts, and the code that sets them."""
     if not names:
         return ""
     pointers = "".join(f"static int (*{name})(char **, char *);\n" for name in names)
@@ -69,7 +69,7 @@ NS_EXPORT i64 ns_call(void *list, char **t) {
 
 
 def told(node: Node) -> str:
-    """A node in words, safe within a comment."""
+    """A node as text, safe within a comment."""
     text = f"{node.name}: {node.op}"
     if node.op == "fused":
         body = node.attrs["body"]

@@ -1,7 +1,7 @@
 """From C source to a loaded library: built once, then found on disk.
 
-Invariant: what is loaded was built from this very source by a compiler that passed the self-test;
-whatever goes wrong is a `CompilerError` of one sentence, and the other back ends go on.
+Invariant: a loaded library was built from this very source by a compiler that passed the self-test;
+    every fault is a `CompilerError` of one sentence, and the other back ends keep working.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Library:
 
     Attributes:
         path: Its file.
-        found: It was in the cache; else it was compiled now.
-        seconds: What building or finding and loading took.
-        handle: For ctypes.
+        found: Whether it was in the cache; otherwise it was compiled now.
+        seconds: Time for building, or for finding and loading.
+        handle: The ctypes handle.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Library:
     handle: ctypes.CDLL
 
     def address(self, name: str) -> int:
-        """The address of a function or variable. Raises `CompilerError` if it has none."""
+        """The address of a function or variable. Raises `CompilerError` if it does not exist."""
         try:
             symbol = getattr(self.handle, name)
         except AttributeError:
@@ -70,16 +70,16 @@ class Library:
         Args:
             name: Its name in C.
             arguments: ctypes types of its parameters.
-            result: The ctypes type of what it gives, None for void.
-            locked: Keep the interpreter's lock meanwhile: right for what takes microseconds or
-                reads Python objects; else other threads run.
+            result: The ctypes type of its result, None for void.
+            locked: Whether to keep the interpreter lock during the call: right for functions that
+                take microseconds or read Python objects. Otherwise other threads run.
         """
         kind = ctypes.PYFUNCTYPE if locked else ctypes.CFUNCTYPE
         return kind(result, *arguments)(self.address(name))
 
 
 class _State:
-    """What this process knows: made anew in a child after a fork, for its private folder."""
+    """This process's state, recreated in a forked child for its own private folder."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -95,7 +95,7 @@ _state = _State()
 
 
 def unavailable() -> str:
-    """Why C cannot be used here, or ``""`` if it can. The first answer of a machine takes 0.3 s."""
+    """Why C is unavailable here, or ``""``. The first answer on a machine takes 0.3 s."""
     try:
         compiler()
     except CompilerError as error:
@@ -104,7 +104,7 @@ def unavailable() -> str:
 
 
 def compiler() -> Compiler:
-    """The compiler that is used, tested. Raises `CompilerError`."""
+    """The tested compiler. Raises `CompilerError`."""
     names = ("NODESCOPE_CC", "CC", "PATH", "NODESCOPE_CACHE", "XDG_CACHE_HOME", "HOME")
     key = tuple(os.environ.get(name) for name in names)
     with _state.lock:
@@ -124,8 +124,8 @@ def build(source: str, *, openmp: bool = False) -> Library:
     """The library of a source text.
 
     Args:
-        source: Complete C, which says itself which functions are visible.
-        openmp: Whether ``#pragma omp parallel`` counts; ``omp simd`` always does.
+        source: Complete C text, which declares itself which functions are visible.
+        openmp: Whether ``#pragma omp parallel`` is enabled; ``omp simd`` always is.
 
     Raises:
         CompilerError: No compiler works, it refuses the text, or nothing can be written.
@@ -146,7 +146,7 @@ def build(source: str, *, openmp: bool = False) -> Library:
 
 
 def build_all(sources: Sequence[str]) -> tuple[Library, ...]:
-    """The libraries of several texts, compiled side by side. Raises `CompilerError`."""
+    """The libraries of several texts, compiled in parallel. Raises `CompilerError`."""
     if sum(not present(source) for source in sources) < 2:
         return tuple([build(source) for source in sources])
     with concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
@@ -154,18 +154,18 @@ def build_all(sources: Sequence[str]) -> tuple[Library, ...]:
 
 
 def present(source: str) -> bool:
-    """Whether the library of a source text seems to be there. Raises `CompilerError`."""
+    """Whether the library of a source text appears to exist. Raises `CompilerError`."""
     key = _key(source, compiler(), False)
     return key in _state.libraries or _cache().path(key).exists()
 
 
 def folder() -> Path:
-    """Where libraries are kept. Raises `CompilerError` if there can be no such place."""
+    """The folder for libraries. Raises `CompilerError` if none is possible."""
     return _cache().folder
 
 
 def note(path: Path, content: bytes) -> None:
-    """Keep something beside the libraries, if it can be written: else it is made again."""
+    """Store a file beside the libraries, if possible; otherwise it is made again."""
     try:
         _cache().write(path, content)
     except (OSError, CompilerError):
@@ -173,7 +173,7 @@ def note(path: Path, content: bytes) -> None:
 
 
 def warn_once(reason: str) -> None:
-    """Say at the user's line why C is not used: once per process for each reason."""
+    """Warn at the user's line why C is not used: once per process for each reason."""
     with _state.lock:
         if reason in _state.said:
             return
@@ -186,13 +186,13 @@ def warn_once(reason: str) -> None:
 
 
 def forget() -> None:
-    """Forget all that this process found out, for tests; loaded libraries stay loaded."""
+    """Forget the state of this process, for tests; loaded libraries stay loaded."""
     global _state
     _leave(_state)
     _state = _State()
 
 
-# Finding out
+# Testing the compiler
 
 
 def _compiler() -> Compiler:
@@ -211,7 +211,7 @@ def _compiler() -> Compiler:
             note_of_compiler["key"],
         )
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not there, or not whole
+        pass  # missing or incomplete
     version = compilers.version_of(command)
     failed: CompilerError | None = None
     for flags, libraries in compilers.attempts(cpu, version):
@@ -234,14 +234,14 @@ def _compiler() -> Compiler:
         try:
             home.write(note, json.dumps(asdict(tool)).encode())
         except OSError:
-            pass  # found out again next time
+            pass  # tested again next time
         return tool
     assert failed is not None
     raise failed
 
 
 def _cache() -> Cache:
-    """The cache, or a private folder if there can be none; the user is told why."""
+    """The cache, or else a private folder, with a warning."""
     folder = caches.folder_of(os.environ)
     cache = _state.caches.get(folder)
     if cache is None:
@@ -273,7 +273,7 @@ def _key(source: str, tool: Compiler, openmp: bool) -> str:
 
 def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: float) -> Library:
     home = _cache()
-    for _ in range(2):  # a library may vanish, or turn out not to be one, after it was found
+    for _ in range(2):  # a library may vanish, or prove invalid, after it was found
         path = home.find(key)
         if path is None:
             break
@@ -292,7 +292,7 @@ def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: f
             reason = f"the cache {cache.folder} cannot be written: {error.strerror or error}"
             failed = failed or CompilerError(reason)
         except CompilerError as error:
-            home.drop(key)  # nothing may be executed from there, or the library is at fault
+            home.drop(key)  # files there may not be executed, or the library is at fault
             failed = failed or error
         else:
             if failed is not None:
@@ -305,13 +305,13 @@ def _find_or_build(source: str, tool: Compiler, openmp: bool, key: str, start: f
 def _compiled(source: str, tool: Compiler, openmp: bool, key: str) -> bytes:
     text = f'{source}\n__attribute__((visibility("default"))) const char {_STAMP}[] = "{key}";\n'
     parallel = ("-fopenmp",) if openmp else ("-fopenmp-simd",)
-    # Names without folders: libraries of one source are the same to the byte.
+    # Names without folders: libraries of one source are byte-identical.
     words = (
         *tool.command, *tool.flags, *parallel, "-s", "kernel.c", "-o", "kernel.so",
         *tool.libraries,
     )  # fmt: skip
     last: CompilerError | None = None
-    for parent in (None, _cache().folder):  # one may be full, and the other not
+    for parent in (None, _cache().folder):  # one may be full and the other not
         try:
             work = Path(tempfile.mkdtemp(prefix=".build-", dir=parent))
         except OSError as error:
@@ -336,7 +336,7 @@ def _compiled(source: str, tool: Compiler, openmp: bool, key: str) -> bytes:
 
 
 def _load(path: Path, key: str) -> ctypes.CDLL:
-    """Load a library, and make sure that it is the one. Raises `CompilerError`."""
+    """Load a library, and verify its identity. Raises `CompilerError`."""
     try:
         handle = ctypes.CDLL(str(path))
     except OSError as error:
@@ -349,7 +349,7 @@ def _load(path: Path, key: str) -> ctypes.CDLL:
     except ValueError:
         stamp = b""
     if stamp != key.encode():
-        if hasattr(_ctypes, "dlclose"):  # else its name would find it again
+        if hasattr(_ctypes, "dlclose"):  # otherwise its name would find it again
             _ctypes.dlclose(handle._handle)
         raise CompilerError("the compiled library does not match its source")
     return handle
@@ -368,7 +368,7 @@ def _leave_all() -> None:
 
 
 def _child() -> None:
-    """A forked child keeps what is loaded; the private folder is its parent's."""
+    """In a forked child, keep what is loaded; the private folder is the parent's."""
     global _state
     parent, _state = _state, _State()
     _state.libraries, _state.compilers = dict(parent.libraries), dict(parent.compilers)

@@ -1,18 +1,18 @@
 """Exponentials, logarithms, tanh and erf in plain C, which every compiler can vectorize.
 
-A call of libmvec needs a loop that has no branches left, and gives other bits in a loop's last
-elements than before; these give the same bits wherever an element stands. Each reduces its argument
-exactly, as Cephes (Moshier) and fdlibm (Sun) do, whose polynomials they use.
+A call of libmvec needs a loop without branches, and gives different bits in the last elements of a
+loop; these functions give the same bits in every position. Each reduces its argument exactly, as
+Cephes (Moshier) and fdlibm (Sun) do, whose polynomials they use.
 
-Invariant: denormals, infinities, NaN and signed zeros come out as from NumPy, in every position.
+Invariant: denormals, infinities, NaN and signed zeros give NumPy's results, in every position.
 """
 
 from __future__ import annotations
 
 from nodescope.ops import erf as _erf
 
-# ``@T`` is the type, ``@F`` the suffix of its constants. 0x1.8p52 and 0x1.8p23 round to integers
-# by adding: the integer then stands in the lowest bits.
+# ``@T`` is the type, ``@F`` the suffix of its constants. Adding 0x1.8p52 or 0x1.8p23 rounds to
+# integers: the integer is then in the lowest bits.
 
 _EXP_32 = """
 NS_INLINE f32 ns_expm1_near_f32(f32 r) {  /* |r| <= ln 2 / 2 */

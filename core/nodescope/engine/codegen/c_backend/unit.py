@@ -1,11 +1,10 @@
-"""Unit: what one kernel does, as primitives on values that may be views of memory.
+"""Unit: the work of one kernel, as primitives on values that may be views of memory.
 
 A primitive computes elements (`Map`), sums or the like (`Reduce`), writes a value into a part of
 another one's memory (`Place`), multiplies matrices (`Gemm`), or calls a C function
 (`FunctionCall`).
 
-Invariant: a value is written by the primitives before those that read it; views are never copied
-here.
+Invariant: a value is written before it is read; views are never copied here.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ How = Literal["sum", "prod", "max", "min", "any", "all"]
 
 
 class NoKernel(Exception):
-    """Why there is no C for a node."""
+    """Why C cannot compute a node."""
 
 
 class Val:
-    """A value: where its elements are, in elements of its base's memory.
+    """A value: the place of its elements in the memory of its base.
 
     Attributes:
         shape: Its shape.
-        dtype: NumPy's name of its dtype.
-        base: Whose memory holds it; itself if it has some of its own.
+        dtype: NumPy's name for its dtype.
+        base: The value whose memory holds it; itself if it has its own.
         strides, offset: Within that memory.
-        source: The value of which it is the same elements under another shape.
-        loose: A number that promotes weakly: in memory it is a double.
+        source: The value with the same elements under another shape.
+        loose: Whether it is a number that promotes weakly: in memory it is a double.
     """
 
     __slots__ = ("base", "dtype", "id", "loose", "offset", "shape", "source", "strides")
@@ -72,7 +71,7 @@ class Val:
 
     @property
     def compact(self) -> bool:
-        """Whether its elements stand one after the other."""
+        """Whether its elements are contiguous."""
         return same_strides(self.shape, self.strides, compact(self.shape))
 
     @property
@@ -91,7 +90,7 @@ Arg = Val | bool | int | float
 
 @dataclass(eq=False, slots=True)
 class Map:
-    """Elements from elements."""
+    """Computes elements from elements."""
 
     out: Val
     args: tuple[Arg, ...]
@@ -106,7 +105,7 @@ class Map:
 
 @dataclass(eq=False, slots=True)
 class Reduce:
-    """One element from those along axes of its argument, which are gone in ``out``."""
+    """Reduces elements along axes of its argument, which are absent in ``out``."""
 
     out: Val
     arg: Val
@@ -121,7 +120,7 @@ class Reduce:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """A value into a part of memory; ``plus``: with 0 added, as a sum with zeros does it."""
+    """Writes a value into a part of memory; ``plus``: with 0 added, like a sum with zeros."""
 
     out: Val
     arg: Val
@@ -135,7 +134,7 @@ class Place:
 
 @dataclass(eq=False, slots=True)
 class Gemm:
-    """``out = alpha * scale * a @ b``, added to what is there if ``add``.
+    """``out = alpha * scale * a @ b``, added to the existing contents if ``add``.
 
     Attributes:
         scale: A number in memory, or None.
@@ -157,14 +156,14 @@ class Gemm:
 
 @dataclass(eq=False, slots=True)
 class FunctionCall:
-    """A function of C.
+    """Calls a C function.
 
     Attributes:
-        outs: What it writes.
-        args: What it reads; contiguous.
+        outs: The values that it writes.
+        args: The values that it reads; contiguous.
         text: The call: ``{o0}``, ``{i0}`` are pointers to outs and args.
         needs: Names of functions of `helpers` that must be there.
-        fails: It gives a number other than 0 if a value is out of range.
+        fails: Whether it returns a number other than 0 if a value is out of range.
     """
 
     outs: tuple[Val, ...]
@@ -194,7 +193,7 @@ class Unit:
     parts: dict[Val, tuple[tuple[Val, Val], ...]] = field(default_factory=dict)
 
     def fresh(self, shape: Sequence[int], dtype: str, **more: Any) -> Val:
-        """A new value with memory of its own, if it needs any."""
+        """A new value with its own memory, if it needs any."""
         if dtype not in CTYPES:
             raise NoKernel(f"{dtype} is no dtype of C")
         self.count += 1
@@ -215,7 +214,7 @@ class Unit:
         *,
         same: bool = False,
     ) -> Val:
-        """Elements of a value; ``same``: all of them, in order, perhaps repeated."""
+        """A view of a value's elements; ``same``: all of them, in order, perhaps repeated."""
         return self.fresh(
             shape, v.dtype, base=v.base, strides=tuple(strides), offset=v.offset + offset,
             source=v if same else None, loose=v.loose,
@@ -237,11 +236,11 @@ class Unit:
 
     def put(self, shape: Sizes, dtype: str, pieces: Sequence[tuple[Val, Val]], *,
             plus: bool = False) -> Val:  # fmt: skip
-        """Zeros but for some parts.
+        """Zeros except for some parts.
 
         Args:
-            pieces: Views of a value of that shape, and what stands there.
-            plus: With zeros added, as a sum of several such values has them.
+            pieces: Views of a value of that shape, and their contents.
+            plus: With zeros added, as in a sum of several such values.
         """
         out = self.fresh(shape, dtype)
         moved = tuple((self.view(out, to.shape, to.strides, to.offset), v) for to, v in pieces)
@@ -253,7 +252,7 @@ class Unit:
         return out
 
     def _put_together(self, *args: Arg) -> Val | None:
-        """The sum of values that are zero but for parts that do not meet."""
+        """The sum of values that are zero except for disjoint parts."""
         first, second = args
         if not isinstance(first, Val) or not isinstance(second, Val):
             return None
@@ -271,23 +270,23 @@ class Unit:
         return self.put(first.shape, first.dtype, pieces, plus=True)
 
     def fill(self, shape: Sizes, value: float, dtype: str) -> Val:
-        """The same number everywhere."""
+        """An array of one number."""
         out = self.fresh(shape, dtype)
         self.prims.append(Map(out, (value,), OpExpression("{0}", (dtype,), dtype, ())))
         return out
 
     def cast(self, v: Val, dtype: str) -> Val:
-        """In another dtype."""
+        """The value in another dtype."""
         if v.dtype == dtype and not v.loose:
             return v
         return self.map("astype", v, dtype=dtype)
 
     def dense(self, v: Val) -> Val:
-        """The value with its elements one after the other."""
+        """The value with contiguous elements."""
         return v if v.compact else self.map("copy", v)
 
     def reduce(self, how: How, v: Val, axes: Sizes, keepdims: bool, dtype: str) -> Val:
-        """A reduction over axes that are not negative."""
+        """A reduction over nonnegative axes."""
         axes = tuple(sorted(axes))
         kept = tuple(1 if i in axes else n for i, n in enumerate(v.shape))
         reduced_shape = tuple(n for i, n in enumerate(v.shape) if i not in axes)
@@ -300,7 +299,7 @@ class Unit:
         return out if keepdims else self.reshape(out, reduced_shape)
 
     def reshape(self, v: Val, shape: Sizes) -> Val:
-        """The same elements in another shape; copied if they cannot stay where they are."""
+        """The same elements in another shape; copied if they cannot stay in place."""
         if shape == v.shape:
             return v
         strides = reshaped(v.shape, v.strides, shape)
@@ -310,7 +309,7 @@ class Unit:
         return self.view(v, shape, strides, same=True)
 
     def broadcast(self, v: Val, shape: Sizes) -> Val:
-        """Repeated."""
+        """The value repeated to a shape."""
         if shape == v.shape:
             return v
         lead = len(shape) - len(v.shape)
@@ -320,7 +319,7 @@ class Unit:
         return self.view(v, shape, strides, same=True)
 
     def transpose(self, v: Val, axes: Sequence[int]) -> Val:
-        """The axes in another order."""
+        """The value with its axes in another order."""
         if tuple(axes) == tuple(range(len(v.shape))):
             return v
         return self.view(v, [v.shape[i] for i in axes], [v.strides[i] for i in axes])
@@ -333,7 +332,7 @@ def expressed(
     name: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
 ) -> tuple[OpExpression, Sizes]:
     """An elementwise op's expression and the shape of its result. Raises `NoKernel`."""
-    # Scalars by type, sign and value: 1, 1.0 and True are other operands, as are 0.0 and -0.0.
+    # Scalars by type, sign and value: 1, 1.0 and True are different operands, as are 0.0 and -0.0.
     key: Any = (
         name,
         tuple(operand if isinstance(operand, TensorSpec) else (type(operand), repr(operand))

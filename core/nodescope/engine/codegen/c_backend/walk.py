@@ -1,7 +1,8 @@
 """Walks: what the loops of a group read, write and keep, and in which sweep over a row.
 
-Rows outside, the elements of a row inside, in as many sweeps as the reductions need. What a later
-sweep needs is computed again if that is cheap, else kept in a buffer of one row.
+Rows are the outer loops, the elements of a row the inner one, in as many sweeps as the reductions
+need. Values needed by a later sweep are recomputed if that is cheap, otherwise kept in a buffer for
+one row.
 
 Invariant: a value is read back only in sweeps after the one that wrote it.
 """
@@ -17,8 +18,8 @@ from nodescope.engine.codegen.c_backend.expressions import CTYPES
 from nodescope.engine.codegen.c_backend.schedule import Group, aligned
 from nodescope.engine.codegen.c_backend.unit import Arg, Map, Place, Reduce, Sizes, Val, compact
 
-_STACK = 4096  # elements of a row that a buffer on the stack may have
-_AGAIN = 8  # operations that are rather done again than kept
+_STACK = 4096  # limit of elements for a row buffer on the stack
+_AGAIN = 8  # operations that are recomputed rather than kept
 DEAR = re.compile(
     r"_(?!where|keep|maximum|minimum|abs|fabs|sqrt|isfinite|isnan|clip|sign)\w+_f|/|fmod"
 )
@@ -29,7 +30,7 @@ Scratch = Callable[[Sizes, str], Val]
 
 @dataclass
 class Access:
-    """A place in memory that the loops walk over: strides within the space."""
+    """A place in memory that the loops traverse: strides within the space."""
 
     pointer: str
     kind: str
@@ -40,13 +41,13 @@ class Access:
 
 
 class Walk:
-    """How loops go over one group.
+    """The traversal of one group by loops.
 
     Args:
-        group: What to compute.
-        needed: Values that have to be in memory afterwards.
+        group: The group to compute.
+        needed: Values that must be in memory afterwards.
         pointer: The name of the pointer to a base's memory.
-        scratch: Gives memory for a shape and dtype while the kernel runs.
+        scratch: Returns memory for a shape and dtype while the kernel runs.
     """
 
     def __init__(self, group: Group, needed: set[Val], pointer: Pointer, scratch: Scratch) -> None:
@@ -66,9 +67,9 @@ class Walk:
         self.loads: dict[tuple[int, int, Sizes], Access] = {}
         self.producer: dict[Val, Map | Reduce] = {}
         self.keep: dict[Val, Access | None] = {}
-        self.scratched = False  # rows are kept in memory that there is once
+        self.scratched = False  # row buffers exist once
 
-    # What is where
+    # Placement
 
     def _load(self, v: Val) -> Access:
         strides = self._strides(v)
@@ -135,7 +136,7 @@ class Walk:
         self.sweeps = 1 + max(self.phase.values(), default=0)
 
     def _prepare(self) -> None:
-        """Find out all that the text needs."""
+        """Determine everything that the text needs."""
         self._analyse()
         self.stores: list[tuple[Val, Access, Val, bool]] = []  # value, place, its spec, plus zero
         self.sums: list[tuple[Reduce, Access | None]] = []
@@ -179,7 +180,7 @@ class Walk:
         return walk
 
     def _choose_kept(self) -> None:
-        """Which values stay in memory from one sweep to a later one."""
+        """Choose the values that stay in memory for a later sweep."""
         wanted: dict[Val, int] = {}
 
         def want(v: Arg, phase: int) -> None:
@@ -204,7 +205,7 @@ class Walk:
             value: place for value, place, spec, plus in self.stores
             if not plus and spec is value and self.level.get(value) == 2
         }  # fmt: skip
-        # Later sweeps first: what is computed again there needs its arguments there, too.
+        # Later sweeps first: a value recomputed there needs its arguments there as well.
         for member in reversed(self.members):
             if not isinstance(member, Map) or self.level[member.out] != 2:
                 continue
@@ -220,7 +221,7 @@ class Walk:
                 self.keep[member.out] = self._buffer(member.out)
 
     def _cost(self, v: Val) -> float:
-        """Operations to compute a value again."""
+        """Operations to recompute a value."""
         producer = self.producer[v]
         if not isinstance(producer, Map) or DEAR.search(producer.how.text):
             return math.inf

@@ -2,8 +2,8 @@
 
 All sizes are constants in the text, so that the compiler copies and compares whole rows.
 
-Invariant: pooling gives NumPy's bits; convolution differs from it by the order of its sums alone,
-by at most ``k`` eps of the sum of absolute products for sums of ``k``.
+Invariant: pooling gives NumPy's bits; convolution differs from them only by the order of its sums,
+    by at most ``k`` eps of the sum of absolute products for sums of ``k``.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ TEXTS = {
         form.replace("@T", kind).replace("@S", sign)
     for kind, sign in (("f32", "s"), ("f64", "d")) for name, form in _FORMS.items()
 }  # fmt: skip
-_PART_BYTES = 1 << 20  # of columns at a time: they stay in the second cache
+_PART_BYTES = 1 << 20  # number of columns at a time: they stay in the second-level cache
 
 
 def _floats(name: str, dtype: str, args: Sequence[Val]) -> str:

@@ -1,9 +1,9 @@
 """The back end ``numpy``: generated Python over NumPy, with planned memory.
 
-The first call is observed (`observe`): each call of NumPy that the graph comes down to (`expand`),
-and the layout of what it gives. Then values get places in one arena, and large kernels are cut into
-tiles (`place`); the program is written as text and compiled (`text`), and runs on sets of buffers
-that are kept from call to call (`runner`).
+The first call is observed (`observe`): each NumPy call that the graph expands to (`expand`), and
+the layout of its result. Then values get places in one arena, and large kernels are cut into tiles
+(`place`); the program is written as text and compiled (`text`), and runs on sets of buffers that
+are kept from call to call (`runner`).
 
 Invariant: results are bit-equal to running the graph node by node.
 """
@@ -22,7 +22,7 @@ class NumpyBackend:
     exact = True
 
     def missing(self) -> str:
-        """Always usable."""
+        """Always ``""``: NumPy is available."""
         return ""
 
     def build(self, lowered: Lowered) -> Runner:

@@ -2,8 +2,8 @@
 
 An op without an expansion runs by its impl, in newly allocated memory.
 
-Invariant: the same calls on the same operands as the impl, so that results are bit-equal, layout
-included; where an impl looks at dtypes or layouts, so does the expansion.
+Invariant: the same calls on the same operands as in the impl, so that results are bit-equal,
+    including their layout; where an impl depends on dtypes or layouts, so does the expansion.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nodescope.ops.masking import WORDS
 from nodescope.ops.op import Op
 
 Expansion = Callable[..., Any]
-"""``expansion(recorder, *args, **attrs)`` gives a value, or None: run the impl."""
+"""``expansion(recorder, *args, **attrs)`` returns a value, or None to run the impl."""
 
 
 def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion | None:
-    """How an op is taken apart for these operands; None if it is not."""
+    """The expansion of an op for these operands; None if it has none."""
     impl = op.impl
     if isinstance(impl, np.ufunc):
         if impl.nout != 1 or not any(argument.__class__ is ProgramArray for argument in args):
@@ -40,7 +40,7 @@ def expansion(op: Op, args: tuple[Any, ...], attrs: dict[str, Any]) -> Expansion
     return expand if fits(args, attrs) else None
 
 
-# When
+# Conditions
 
 
 def _values(args: tuple[Any, ...]) -> bool:
@@ -148,7 +148,7 @@ def stack(*parts: Any, axis: int, out: Any = None) -> Any:
     return np.stack(parts, axis=axis, out=out)
 
 
-# Parts of zeros: what slices get as their gradients
+# Arrays of zeros with parts: the gradients of slices
 
 
 def _index_add(
@@ -176,7 +176,7 @@ def _is_box(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 
 def _boxes_apart(args: tuple[Any, ...]) -> bool:
-    """Whether the sum of these is their boxes beside each other."""
+    """Whether the sum of these consists of disjoint boxes."""
     if not all(
         argument.__class__ is ProgramArray and argument.boxes is not None for argument in args
     ):
@@ -207,8 +207,8 @@ def _matmul(rec: Any, a: ProgramArray, b: ProgramArray) -> ProgramArray:
 
 
 def _product(rec: Any, a: ProgramArray, b: ProgramArray) -> ProgramArray:
-    # The same gemm; np.dot finds its way there in half the time. One row or column, or gaps, go
-    # other ways in the two.
+    # The same gemm, which np.dot reaches in half the time. Single rows or columns, and gaps, are
+    # handled differently by the two.
     plain = a.dtype == b.dtype and a.dtype.char in "fd" and len(a.shape) == len(b.shape) == 2
     if plain and min(*a.shape, *b.shape) > 1 and _gemm_ready(a) and _gemm_ready(b):
         return rec.into(np.dot, a, b, text="np.dot", elementwise=False)  # type: ignore[no-any-return]
@@ -232,7 +232,7 @@ def _sums(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 
 def _means(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
-    # Below these counts dividing in float64 and rounding gives what dividing in the dtype gives.
+    # Below these counts, dividing in float64 and rounding equals dividing in the dtype.
     x = args[0]
     most = {"f": 1 << 24, "d": 1 << 53}
     return _values(args) and 0 < x.array.size <= most.get(x.dtype.char, 0)
@@ -310,7 +310,7 @@ def _keeps(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 
 def _then(rec: Any, ufunc: np.ufunc, x: ProgramArray, *operands: Any) -> ProgramArray:
-    """A ufunc of what nothing else reads."""
+    """A ufunc on a value that nothing else reads."""
     result: ProgramArray = rec.into(ufunc, x, *operands)
     rec.free(x)
     return result

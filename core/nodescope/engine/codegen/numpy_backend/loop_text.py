@@ -11,7 +11,7 @@ from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter
 
 
 def write_loop(w: ProgramWriter, loop: Loop, base: int) -> None:
-    """A loop, its body's memory from ``base`` on."""
+    """A loop, with its body's memory starting at ``base``."""
     turns = w.placed.turns[loop]
     for value, at in turns.offsets.items():
         w.planned(value, base + at)
@@ -29,7 +29,7 @@ def write_loop(w: ProgramWriter, loop: Loop, base: int) -> None:
         w.planned(value, base + first_slot, f"p{value.id}_0")
         w.planned(value, base + other, f"p{value.id}_1")
         w.names[value] = f"p{value.id}"
-        w.bound.discard(value)  # which of the two it is changes
+        w.bound.discard(value)  # the two alternate
         w.line(f"p{value.id}, q{value.id} = p{value.id}_0, p{value.id}_1")
     skip = _peel(w, loop, names, first, stacks)
     if loop.peeled is None and names:
@@ -57,7 +57,7 @@ def write_loop(w: ProgramWriter, loop: Loop, base: int) -> None:
         if value in w.names:
             w.line(f"copyto({w.names[value]}, {name})")
         else:
-            # A row of one dimension's elements is a number, and no array.
+            # A row of a one-dimensional array is a number, not an array.
             kept = f'{name}.copy(order="K")' if value.shape else f"np.array({name})"
             w.line(f"{w.new(value)} = {kept}")
 
@@ -71,7 +71,7 @@ def _stack(w: ProgramWriter, value: ProgramArray) -> str:
 
 
 def _along(w: ProgramWriter, value: ProgramArray, loop: Loop) -> str:
-    """What gives the rows of a column, first to last or the other way."""
+    """The expression that iterates over the rows of a column, in either direction."""
     name = w.names[value] + ("[::-1]" if loop.backwards else "")
     if value in w.bound and len(value.shape) > 1:
         return _listed(w, name, value)
@@ -93,7 +93,7 @@ def _listed(w: ProgramWriter, name: str, value: ProgramArray) -> str:
 
 
 def _hoisted(loop: Loop) -> list[Step]:
-    """Views of what does not change from iteration to iteration."""
+    """Views of loop-invariant values."""
     hoisted: list[Step] = []
     outside: set[ProgramArray] = set()
     for step in loop.steps:
@@ -108,7 +108,9 @@ def _hoisted(loop: Loop) -> list[Step]:
 def _peel(
     w: ProgramWriter, loop: Loop, names: list[str], first: list[str], stacks: list[str]
 ) -> int:
-    """The first iteration by itself, where its carries have another layout. Rows to skip."""
+    """The first iteration separately, if its carries have another layout. Returns the rows to
+    skip.
+    """
     if loop.peeled is None:
         return 0
     run = f"first{loop.carries[0].id}"

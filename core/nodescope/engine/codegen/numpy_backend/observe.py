@@ -1,8 +1,8 @@
-"""Observing: a lowered graph run once, plainly, noting each step and the layout of what it gives.
+"""Observing: runs a lowered graph once, plainly, noting each step and the layout of its results.
 
 NumPy's results have the layout that their operands suggest, and later sums and products depend on
-it to the last bit. So nothing is guessed: what happened once is what happens on every call whose
-feeds have the same layout.
+it to the last bit. So nothing is guessed: every call whose feeds have the same layout repeats what
+was observed once.
 
 Invariant: the observed run is a run like any other; its results are the caller's.
 """
@@ -37,18 +37,18 @@ from nodescope.ops.control import constants_of, plan_of
 from nodescope.ops.op import Array
 from nodescope.ops.plan import Plan
 
-_SHORT = 3  # loops of fewer iterations are not worth a body of their own
-_LONG = 800  # calls in all iterations, from which on a text of its own is made to run them
+_SHORT = 3  # loops of fewer iterations do not get their own body
+_LONG = 800  # calls in all iterations from which a separate text is generated
 
 
 class ObservedProgram:
-    """What was observed.
+    """The observed steps of a program.
 
     Attributes:
         feeds: The graph's inputs.
         constants: Values whose array is part of the program.
         groups: Node by node.
-        outputs: What the graph gives.
+        outputs: The graph's outputs.
     """
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class ObservedProgram:
 
 
 class ProgramRecorder:
-    """Runs nodes and notes their steps. What expansions of ops are written with.
+    """Runs nodes and notes their steps; the interface for writing expansions.
 
     Args:
-        once: Runs a program on feeds; long loops run by it as soon as they are known.
+        once: Runs a program on feeds; used for long loops as soon as they are known.
     """
 
     def __init__(self, once: Callable[[ObservedProgram, list[Any]], list[Array]]) -> None:
@@ -96,13 +96,13 @@ class ProgramRecorder:
     def into(
         self, fn: Any, *args: Any, text: str = "", elementwise: bool = True, **keywords: Any
     ) -> ProgramArray:
-        """A function that takes ``out=``; a ufunc unless ``elementwise`` is False."""
+        """Call a function that takes ``out=``; a ufunc unless ``elementwise`` is False."""
         args = boxed(fn, args)
         result = fn(*map(_given, args), **keywords)
         return self._add(INTO, fn, text or fn.__name__, args, keywords, result, elementwise)
 
     def over(self, fn: Any, x: ProgramArray, *operands: Any) -> ProgramArray:
-        """A ufunc whose result takes the place of ``x``, which was made for that only."""
+        """Call a ufunc whose result replaces ``x``, which was made for that only."""
         operands = boxed(fn, (x, *operands))[1:]
         result = fn(x.array, *map(_given, operands), out=x.array)
         value = self.value(result, x.roots)
@@ -110,21 +110,22 @@ class ProgramRecorder:
         return value
 
     def free(self, *values: ProgramArray) -> None:
-        """Let go of what no later step of the node reads: the next may have its memory, which is
-        in the caches, and which the system need not provide first."""
+        """Release values that no later step of the node reads, so that the next step can reuse
+        their memory, which is in the caches and need not be provided by the system.
+        """
         for value in values:
             if value not in self.program.constants:
                 value.array = None
 
     def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, ProgramArray], ...], *,
             plus: bool, **keywords: Any) -> ProgramArray:  # fmt: skip
-        """Values beside each other among zeros, as ``fn(*args)`` gives it.
+        """Values side by side among zeros, as ``fn(*args)`` returns it.
 
         Args:
-            fn: What computes it while it is observed.
+            fn: Computes the result while it is observed.
             args: Its operands.
-            boxes: Where each of the values stands.
-            plus: 0 was added to each, which makes -0 a 0.
+            boxes: The place of each value.
+            plus: Whether 0 was added to each value, which turns -0 into 0.
             keywords: Further arguments of ``fn``.
         """
         value = self.value(np.asarray(fn(*map(_given, args), **keywords)))
@@ -144,7 +145,9 @@ class ProgramRecorder:
     def view(
         self, fn: Callable[[Any], Any], x: ProgramArray, text: str, elementwise: bool = False
     ) -> ProgramArray:
-        """What may share the memory of ``x``; elementwise: of the same elements in their places."""
+        """A result that may share the memory of ``x``; elementwise: of the same elements in their
+        places.
+        """
         view = np.asarray(fn(x.array))
         if fn is not _itself and not shared(view, x.array):
             return self._add(CALL, fn, text, (x,), {}, view, False)
@@ -156,7 +159,9 @@ class ProgramRecorder:
         self, fn: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], *,
         maybe: bool = False, text: str = "", elementwise: bool = False,
     ) -> tuple[ProgramArray, ...]:  # fmt: skip
-        """Any function; ``maybe``: another time its results may be what it was given."""
+        """Call any function; ``maybe``: on other calls its results may be its operands
+        themselves.
+        """
         arguments = list(map(_given, args))
         result = fn(*arguments, **keywords)
         several = result.__class__ is tuple
@@ -184,7 +189,7 @@ class ProgramRecorder:
     # Nodes
 
     def run(self, plan: Plan, feeds: list[Any]) -> list[Array]:
-        """Run a plan, noting everything. The outputs; the list of feeds is emptied."""
+        """Run a plan, noting everything; return the outputs. Empties the list of feeds."""
         env: dict[int, ProgramArray] = {v: self.constant(a) for v, a in plan.constants.items()}
         for number, feed in zip(plan.fed, feeds, strict=True):
             env[number] = self.value(feed)
@@ -212,7 +217,7 @@ class ProgramRecorder:
         return outputs
 
     def node(self, call: Call, env: Mapping[int, ProgramArray]) -> tuple[ProgramArray, ...]:
-        """Run one node. No output is a value that there was before."""
+        """Run a node. None of its outputs existed before."""
         args = tuple(e.value if isinstance(e, Scalar) else env[e] for e in call.args)
         outs = self._node(call, args)
         known: set[ProgramArray] = {
@@ -268,7 +273,7 @@ class ProgramRecorder:
     def _scan(
         self, args: tuple[Any, ...], attrs: Mapping[str, Any]
     ) -> tuple[ProgramArray, ...] | None:
-        """A scan, its second iteration observed. None if its layouts do not settle."""
+        """A scan, observed in its second iteration. None if its layouts do not settle."""
         body: Graph = attrs["body"]
         carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
         run = plan_of(body).run
@@ -334,7 +339,7 @@ class ProgramRecorder:
         return (*loop.finals, *loop.stacks)
 
     def _run_loop(self, loop: Loop) -> None:
-        """Run a loop as it will run from now on."""
+        """Run a loop in its final form."""
         program, known = ObservedProgram(), self.program.constants
         reads = dict.fromkeys(loop.reads)
         program.constants = {read: known[read] for read in reads if read in known}
@@ -348,7 +353,7 @@ class ProgramRecorder:
 
 
 def _drop_unused(program: ObservedProgram) -> None:
-    """Leave out what nobody reads: what sums of boxes were made from, and views."""
+    """Remove unused steps: sources of sums of boxes, and views."""
     used = set(program.outputs)
 
     def kept(steps: list[Step | Loop]) -> list[Step | Loop]:
@@ -376,7 +381,7 @@ def _given(arg: Any) -> Any:
 
 
 def title(node: Node) -> str:
-    """What the generated text says of a node."""
+    """The description of a node in the generated text."""
     covers = [member.id for member in node.attrs["body"].nodes] if node.op == "fused" else []
     kind = f"{node.op} {node.attrs['pattern']}" if node.op == "fused" else node.op
     inside = f", members {', '.join(f'@{cover}' for cover in covers)}" if covers else ""

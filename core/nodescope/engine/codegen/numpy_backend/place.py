@@ -1,6 +1,6 @@
-"""Placing: which values stand in planned memory, where, and which steps run tile by tile.
+"""Placing: which values are placed in planned memory, where, and which steps run tile by tile.
 
-Invariant: what the caller gets, or may still hold after the call, is never placed.
+Invariant: values that the caller gets, or may still hold after the call, are never placed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from nodescope.engine.codegen.numpy_backend.steps import (
 from nodescope.passes.memory import ALIGNMENT, MemoryPlan, ProgramStep, plan_memory
 
 TILE_BYTES = 1 << 17
-"""Of each operand of a tile: few enough that a dozen stay in the second cache."""
+"""Size of each operand of a tile: a dozen of them fit into the second-level cache."""
 
 TILED_FROM = 12 << 20
-"""Bytes of all results of a kernel and its operands, from which on it runs in tiles. Below, they
-come and go within the caches, and more calls cost more than they save."""
+"""Total bytes of a kernel's results and operands from which it runs in tiles. Smaller ones stay
+within the caches, and more calls would cost more than they save.
+"""
 
 
 @dataclass(eq=False)
@@ -39,13 +40,13 @@ class Tiled:
     Attributes:
         before: Steps on smaller operands, which run first.
         steps: Those of a tile.
-        after: Views of what was made, for who comes later.
-        needed: What is used outside of them.
+        after: Views of the results, for later users.
+        needed: Values used outside of them.
         flat: Whether tiles are cut from the flat elements; from the leading dimension if not.
-        shape: Of what is made.
-        size: Of a tile: elements if flat, else rows.
-        offsets: Of values that only exist in a tile, within ``scratch``.
-        scratch: Bytes.
+        shape: Shape of the results.
+        size: Size of a tile: elements if flat, else rows.
+        offsets: Offsets within ``scratch`` of values that only exist in a tile.
+        scratch: Bytes of scratch memory.
     """
 
     before: list[Step]
@@ -60,26 +61,26 @@ class Tiled:
 
     @property
     def outs(self) -> tuple[ProgramArray, ...]:
-        """What it makes."""
+        """The values that it makes."""
         return self.needed
 
     @property
     def reads(self) -> list[ProgramArray]:
-        """What it takes from outside."""
+        """The values that it takes from outside."""
         own = {v for step in self.steps for v in step.outs}
         return [v for step in self.steps for v in step.reads if v not in own]
 
 
 @dataclass(eq=False)
 class Turns:
-    """Where a loop's values stand.
+    """The places of a loop's values.
 
     Attributes:
-        rows: Values made straight in a row of a stack: its position.
-        flips: Values made in one of two buffers in turn: offsets of the two.
+        rows: Values made directly in a row of a stack, with its position.
+        flips: Values made alternately in two buffers, with the offsets of both.
         copied: Positions of stacks whose row is copied.
-        offsets: Of values of one iteration, within ``scratch``, as ``flips`` are.
-        scratch: Bytes.
+        offsets: Offsets within ``scratch`` of values of one iteration, like ``flips``.
+        scratch: Bytes of scratch memory.
     """
 
     rows: dict[ProgramArray, int] = field(default_factory=dict)
@@ -97,10 +98,10 @@ class MemoryPlacement:
     """A program's memory.
 
     Attributes:
-        items: What runs for each node.
-        offsets: Of values, in the arena.
-        scratch: Of tiled nodes and loops, in the arena.
-        turns: By loop.
+        items: The code to run for each node.
+        offsets: Offsets of values in the arena.
+        scratch: Offsets of the scratch memory of tiled nodes and loops in the arena.
+        turns: Placements by loop.
         memory: The plan.
     """
 
@@ -112,7 +113,7 @@ class MemoryPlacement:
 
 
 def place(program: ObservedProgram) -> MemoryPlacement:
-    """Decide where everything stands."""
+    """Decide where every value is placed."""
     items: list[tuple[Group, list[Item]]] = []
     for group in program.groups:
         tiled = tiling(group)
@@ -140,7 +141,7 @@ def _plan(
     Args:
         items: In order.
         kept: Roots that must not be placed.
-        turns: Gets what is decided about loops.
+        turns: Receives the decisions about loops.
         also: Values that are used after the last item.
     """
     outside = set(kept)
@@ -186,10 +187,10 @@ def _placeable(item: Item, value: ProgramArray) -> bool:
 
 
 def _replaces(item: Item) -> list[tuple[int, int]]:
-    """Whose place may be taken.
+    """The operands whose place the result may take.
 
-    Tested over all ufuncs and dtypes: what is computed over an operand of the same layout is bit
-    for bit what is computed elsewhere.
+    Tested over all ufuncs and dtypes: a result written over an operand of the same layout is
+    bit-identical to one computed elsewhere.
     """
     if isinstance(item, Loop):
         return []
@@ -198,7 +199,7 @@ def _replaces(item: Item) -> list[tuple[int, int]]:
             return []
         out = item.outs[0]
     else:
-        # The one output must be the last that is written, for tiles of operands are read till then.
+        # The one output must be written last, because tiles of operands are read until then.
         final = item.steps[-1]
         if len(item.needed) != 1 or final.kind != INTO or final.outs[0] is not item.needed[0]:
             return []
@@ -227,7 +228,7 @@ def _turns(loop: Loop, turns: dict[Loop, Turns]) -> Turns:
     for value in loop.ends:
         if value in result.rows or value in flips:
             continue
-        # What held it in this iteration must not be held any longer: its buffer is next in turn.
+        # The holder in this iteration must be released: its buffer is the next to be used.
         holders = {c for c, e in zip(loop.carries, loop.ends, strict=True) if value in e.roots}
         if value in produced and not holders & handed_on:
             flips.append(value)

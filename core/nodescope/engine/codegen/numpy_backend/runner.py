@@ -1,4 +1,4 @@
-"""Running: one program per layout of the feeds, and sets of buffers for concurrent calls.
+"""Runner: one program per layout of the feeds, and sets of buffers for concurrent calls.
 
 Invariant: a set of buffers belongs to one call at a time.
 """
@@ -26,13 +26,13 @@ from nodescope.passes.memory import MemoryPlan
 from nodescope.passes.pipeline import Lowered
 
 LAYOUTS = 4
-"""Layouts of feeds for which there is a program; others run node by node."""
+"""The most layouts of feeds with a program; others run node by node."""
 
 KEPT_SETS = 4
-"""Sets of buffers that are kept between calls, for threads."""
+"""The most sets of buffers kept between calls, for threads."""
 
 KEPT_BYTES = 256 << 20
-"""Arenas beyond this size are let go after the call."""
+"""Arenas beyond this size are released after the call."""
 
 _Key = tuple[Any, ...]
 
@@ -53,7 +53,9 @@ class Variant:
         self._timed_free: list[Callable[..., list[Array]]] = []
 
     def run(self, feeds: list[Any]) -> list[Array]:
-        """The outputs. The list of feeds is emptied, unless `OtherLayout` is raised."""
+        """Run on feeds; return the outputs. Empties the list of feeds, unless `OtherLayout` is
+        raised.
+        """
         free = self._free
         try:
             run = free.pop()

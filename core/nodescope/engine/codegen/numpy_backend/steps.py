@@ -17,25 +17,27 @@ import numpy as np
 from nodescope.ops.op import Array
 
 INTO, COPY, PUT, OVER, VIEW, CALL = "into", "copy", "put", "over", "view", "call"
-"""Kinds of steps: takes ``out=``; copies or converts; puts operands beside each other among zeros;
-writes over its first operand; makes a view; any function."""
+"""Kinds of steps: takes ``out=``; copies or converts; puts operands side by side among zeros;
+writes over its first operand; makes a view; any other function.
+"""
 
 MADE = (INTO, COPY, PUT)
-"""Kinds that can be told where their result goes."""
+"""Kinds whose result can be directed to a given place."""
 
 Box = tuple[slice, ...]
 
 
 class ProgramArray:
-    """An array of a program, as it was when the program was observed.
+    """An array of a program, as observed.
 
     Attributes:
         id: Unique in the program.
         array: While the program is observed, the array (or Python float) itself.
         shape, dtype, strides: Its layout; strides None for a Python number.
-        roots: Whose memory it may share; itself if it was made in memory of its own.
+        roots: The arrays whose memory it may share; itself if it has its own memory.
         loop: The loop whose body makes it, None outside of loops.
-        boxes: Which values it holds, and where; elsewhere it is 0. None if it is not made so.
+        boxes: The values that it contains, and their places; it is 0 elsewhere. None if it is not
+            made that way.
     """
 
     __slots__ = ("array", "boxes", "dtype", "id", "loop", "nbytes", "roots", "shape", "strides")
@@ -57,30 +59,29 @@ class ProgramArray:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a number of NumPy's own that planned memory can hold, densely."""
+        """Whether it is a NumPy number that planned memory can hold densely."""
         return self.dtype is not None and self.dtype.kind in "biufc" and dense(self)
 
     @property
     def contiguous(self) -> bool:
-        """Whether its elements stand in C order without gaps."""
+        """Whether its elements are in C order without gaps."""
         return self.strides is not None and self.strides == c_strides(self.shape, self.dtype)
 
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """One call.
+    """A call.
 
     Attributes:
         kind: How it gives its result.
-        fn: What is called.
-        text: Its name in the generated text; for a view the expression, with ``{0}`` for what is
-            viewed.
+        fn: The function called.
+        text: Its name in the generated text; for a view, the expression, with ``{0}`` for its base.
         args: Values, and Python numbers or arrays that are constants.
         keywords: Further arguments.
-        outs: What it makes.
-        elementwise: Element i of the result depends on elements i of the operands only.
-        several: Gives a tuple.
-        unsure: The layout of what it gives depends on more than layouts.
+        outs: Its results.
+        elementwise: Whether element i of the result depends only on elements i of the operands.
+        several: Whether it returns a tuple.
+        unsure: Whether the layout of its result depends on more than layouts.
     """
 
     kind: str
@@ -104,11 +105,11 @@ class Group:
     """The steps of one node.
 
     Attributes:
-        number: The how-many-th node that runs.
-        title: What the text says of it.
+        number: Position of the node among those that run.
+        title: Its description in the text.
         steps: In order; loops among them.
         outs: The node's outputs.
-        whole: Nothing but elementwise steps, which may run tile by tile.
+        whole: Whether all steps are elementwise, so that they may run tile by tile.
     """
 
     number: int
@@ -120,21 +121,22 @@ class Group:
 
 @dataclass(eq=False)
 class Loop:
-    """A scan whose body is steps, too.
+    """A scan whose body consists of steps as well.
 
     Attributes:
         length: Iterations.
         backwards: Whether it goes from the last row to the first.
         start: The carries before the first iteration.
-        carries: The carries at the begin of an iteration.
-        columns: What is gone along, whole.
-        rows: Its row in an iteration.
-        steps: Of one iteration.
+        carries: The carries at the beginning of an iteration.
+        columns: The whole arrays that it iterates over.
+        rows: Their rows in an iteration.
+        steps: The steps of one iteration.
         ends: The carries at the end of an iteration.
-        results: What is stacked, in an iteration.
+        results: The values stacked, in an iteration.
         finals: The carries after the last iteration.
         stacks: The stacked results.
-        peeled: Runs the first iteration by itself, since its carries have another layout.
+        peeled: Whether the first iteration runs separately, because its carries have another
+            layout.
         reads: Values from outside that an iteration reads.
     """
 
@@ -154,17 +156,17 @@ class Loop:
 
     @property
     def outs(self) -> tuple[ProgramArray, ...]:
-        """What it makes."""
+        """The values that it makes."""
         return (*self.finals, *self.stacks)
 
     @property
     def unsure(self) -> bool:
-        """Whether a step is."""
+        """Whether any of its steps is unsure."""
         return any(step.unsure for step in self.steps)
 
     @property
     def reads(self) -> list[ProgramArray]:
-        """What it takes from outside."""
+        """The values that it takes from outside."""
         inner = [v for step in self.steps for v in step.reads if v.loop is not self]
         return [*self.start, *self.columns, *self.around, *inner, *self._outer_ends()]
 
@@ -173,7 +175,7 @@ class Loop:
 
 
 def c_strides(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
-    """The strides of an array in C order, as NumPy gives them to a fresh one."""
+    """The strides of an array in C order, as NumPy assigns them to a new one."""
     strides, step = [], dtype.itemsize
     for size in reversed(shape):
         strides.append(step)
@@ -195,14 +197,14 @@ def dense(value: ProgramArray) -> bool:
 
 
 def same_layout(first: ProgramArray, other: ProgramArray) -> bool:
-    """Whether two values have one dtype, shape and strides."""
+    """Whether two values have the same dtype, shape and strides."""
     return (
         first.dtype == other.dtype and first.shape == other.shape and first.strides == other.strides
     )
 
 
 def disjoint(boxes: Sequence[Box]) -> bool:
-    """Whether no element lies in two of them; steps are 1."""
+    """Whether no element lies in two boxes; steps are 1."""
     return all(
         any(a.stop <= b.start or b.stop <= a.start for a, b in zip(first_slice, other, strict=True))
         for first_slice, other in itertools.combinations(boxes, 2)
@@ -210,14 +212,15 @@ def disjoint(boxes: Sequence[Box]) -> bool:
 
 
 def volume(box: Box) -> int:
-    """How many elements a box has."""
+    """The number of elements in a box."""
     return math.prod(max(slice_.stop - slice_.start, 0) for slice_ in box)
 
 
 def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands of a ufunc, Python numbers replaced by what its loop makes of them.
+    """Operands of a ufunc, with Python numbers replaced by the scalars that its loop makes of them.
 
-    A NumPy scalar is taken a third faster. What would change by it stays as it is.
+    A NumPy scalar is converted a third faster. Numbers for which the result would change are left
+    alone.
     """
     if fn.__class__ is not np.ufunc or all(argument.__class__ is ProgramArray for argument in args):
         return args
@@ -238,7 +241,7 @@ def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _box(number: Any, dtype: np.dtype[Any], kinds: tuple[Any, ...]) -> Any:
-    # Only where a strong scalar of that dtype leaves the promotion as it is.
+    # Only if a strong scalar of that dtype leaves the promotion unchanged.
     if number.__class__ not in (bool, int, float) or dtype not in kinds or dtype.kind not in "iuf":
         return number
     try:
@@ -247,7 +250,7 @@ def _box(number: Any, dtype: np.dtype[Any], kinds: tuple[Any, ...]) -> Any:
     except (OverflowError, ValueError):
         return number
     if dtype.kind == "f":
-        # Whole numbers may be too large for NumPy to ask about; they are finite.
+        # Integers may be too large for a NumPy check; they are finite.
         exact = np.isfinite(converted) or (number.__class__ is float and not math.isfinite(number))
         return converted if exact else number
     return converted if converted == number else number
@@ -262,5 +265,5 @@ def shared(first: Any, other: Any) -> bool:
 
 
 def as_arrays(result: Any) -> tuple[Array, ...]:
-    """What an impl gives, as arrays."""
+    """The result of an impl, as arrays."""
     return tuple(map(np.asarray, result)) if result.__class__ is tuple else (np.asarray(result),)

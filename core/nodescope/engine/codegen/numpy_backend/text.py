@@ -1,10 +1,10 @@
 """Text: a placed program as one Python function.
 
-The text holds names that we made (v12, b3), calls of NumPy, and numbers; nothing of the user's but
-names of nodes, as comments. What stands in planned memory, views of it included, is made once by
-``bind``; what ``run`` does is calls.
+The text contains generated names (v12, b3), NumPy calls and numbers; the only user text is names of
+nodes, as comments. Arrays in planned memory, including views, are made once by ``bind``; ``run``
+consists of calls.
 
-Invariant: the steps in their order, each on the operands that it was observed with.
+Invariant: the steps run in their order, each on the operands with which it was observed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from nodescope.engine.codegen.numpy_backend.steps import Group, ProgramArray, St
 from nodescope.engine.codegen.numpy_backend.tile_text import write_tiled
 from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter, clean
 
-_LET_GO = 1 << 16  # bytes from which on a name is given up after its last use
+_LET_GO = 1 << 16  # bytes from which a name is deleted after its last use
 
 
 def text_of(
     program: ObservedProgram, placed: MemoryPlacement, timed: Sequence[int] | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """The text, which defines ``bind(arena)``, and what its names mean.
+    """The text, which defines ``bind(arena)``, and the objects that its names refer to.
 
     Args:
-        timed: For each node the number under which its begin and end are noted; None for no notes.
+        timed: For each node, the number under which its begin and end are noted; None for no
+            timing.
     """
     w = ProgramWriter(placed)
     for value, array in program.constants.items():
@@ -75,7 +76,7 @@ def _group(
         w.line(f"T[{2 * stamp + 1}] = clock()")
     last_read = [v for v, end in last.items() if end == at and v not in w.bound]
     if last_read:
-        # What was computed in the place of an operand goes by the operand's name.
+        # A value computed in the place of an operand takes the operand's name.
         names_held = {
             w.names[v] for item in items for v in item.outs if v in w.names and v not in last_read
         }
@@ -86,7 +87,7 @@ def _group(
 
 
 def _last_uses(program: ObservedProgram, placed: MemoryPlacement) -> dict[ProgramArray, int]:
-    """At which node large values that stand in no planned memory are used last."""
+    """The nodes at which large values outside of planned memory are used last."""
     last: dict[ProgramArray, int] = {}
     for at, (_, items) in enumerate(placed.items):
         for item in items:
@@ -99,7 +100,7 @@ def _last_uses(program: ObservedProgram, placed: MemoryPlacement) -> dict[Progra
 
 
 def compiled(text: str, space: dict[str, Any], name: str) -> Callable[[Any], Callable[..., Any]]:
-    """What the text defines."""
+    """The function that the text defines."""
     scope = dict(space)
     exec(compile(text, f"<nodescope {name}>", "exec"), scope)
     bind: Callable[[Any], Callable[..., Any]] = scope["bind"]

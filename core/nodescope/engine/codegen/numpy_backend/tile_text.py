@@ -1,7 +1,7 @@
-"""The text of nodes that run tile by tile.
+"""Tile text: the code for nodes that run tile by tile.
 
-Invariant: each element is computed by the same calls as without tiles; only how many at a time
-differs.
+Invariant: each element is computed by the same calls as without tiles; only the number computed at
+    a time differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodescope.engine.codegen.numpy_backend.writer import ProgramWriter
 
 
 def write_tiled(w: ProgramWriter, tiled: Tiled) -> None:
-    """A node that runs tile by tile."""
+    """Write a node that runs tile by tile."""
     number = tiled.needed[0].id if tiled.needed else tiled.steps[-1].outs[0].id
     outer, w.names = w.names, dict(w.names)
     cut: list[tuple[str, str]] = []
@@ -72,11 +72,13 @@ def write_tiled(w: ProgramWriter, tiled: Tiled) -> None:
 
 
 _SLOW_SCALAR = (np.minimum, np.maximum, np.fmin, np.fmax)
-"""Their loops over two arrays take a third of the time of those over an array and a number."""
+"""Ufuncs whose loops over two arrays take a third of the time of those over an array and a
+number.
+"""
 
 
 def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, ProgramArray]]:
-    """The steps, some with arrays that are full of a number in the place of that number."""
+    """The steps, some with constant-filled arrays in place of numbers."""
     full: dict[Any, ProgramArray] = {}
     steps = []
     for step in tiled.steps:
@@ -103,7 +105,8 @@ def _filled(tiled: Tiled) -> tuple[list[Step], dict[Any, ProgramArray]]:
 def zeros_alike(ufunc: np.ufunc, dtype: np.dtype[Any], negative: bool) -> bool:
     """Whether this machine's loops give the same zero for an array of zeros as for a number.
 
-    Of two zeros either is the smaller one. All other numbers differ, or are the same to the bit.
+    Of two zeros, either may count as the smaller. All other numbers differ, or are identical to the
+    bit.
     """
     number = dtype.type(-0.0 if negative else 0)
     if dtype.kind in "iu":
@@ -124,7 +127,7 @@ def _number(full: dict[Any, ProgramArray], array: Any) -> ProgramArray:
 
 
 def _cut(w: ProgramWriter, tiled: Tiled, value: ProgramArray, cut: list[tuple[str, str]]) -> None:
-    """Name a tile's part of a value, or the whole of what is broadcast."""
+    """Name a tile's part of a value, or the whole value if it is broadcast."""
     if value.strides is None:
         return
     whole = w.names[value]
@@ -163,8 +166,7 @@ def tiles(
     """For each tile its begin and end, and its arrays.
 
     Args:
-        kinds: Where in the arena an array stands, and its dtype; or None, and the number that it is
-            full of.
+        kinds: An array's place in the arena, and its dtype; or None, and its constant element.
     """
     whole = [
         np.full((size, *inner), dtype) if at is None else
@@ -182,7 +184,7 @@ def tiles(
 def split(
     whole: list[tuple[Any, ...]], count: int, kinds: list[tuple[int | None, Any]]
 ) -> list[list[tuple[Any, ...]]]:
-    """The tiles for each of several threads, with temporaries of its own."""
+    """The tiles for each of several threads, with separate temporaries."""
     first = whole[0][2:]
     sizes = [0 if at is None else at + array.nbytes
              for (at, _), array in zip(kinds, first, strict=True)]  # fmt: skip
@@ -191,7 +193,7 @@ def split(
     for _ in range(min(count, len(whole)) - 1):
         arena = np.empty(max([low, *sizes]) - low, np.uint8)
         own = [
-            # Some take the place of others in the arena, and do so here.
+            # Some arrays take the place of others in the arena, and do so here.
             spec if at is None else np.ndarray(spec.shape, spec.dtype, arena, at - low)
             for (at, _), spec in zip(kinds, first, strict=True)
         ]

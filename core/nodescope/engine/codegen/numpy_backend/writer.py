@@ -1,6 +1,6 @@
-"""Writing: names, constants and single calls of the generated text.
+"""Writer: names, constants and single calls of the generated text.
 
-Invariant: one name means one place, or one value, for as long as it is read.
+Invariant: a name refers to one place, or one value, for as long as it is read.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _RESERVED = re.compile(
 
 
 class OtherLayout(Exception):
-    """A value came in another layout than when the program was observed."""
+    """A value has another layout than when the program was observed."""
 
 
 class ProgramWriter:
     """Writes a program.
 
     Attributes:
-        placed: Where everything stands.
-        space: What the text's names mean, besides those that it makes itself.
+        placed: The placement of values.
+        space: Objects behind the text's names, besides those that it defines itself.
         bind: Lines that run once for a set of buffers.
-        body: Lines that run in each call; the next are indented by ``indent``.
-        names: What values are called now.
-        bound: Values that are the same arrays in each call, which ``bind`` knows.
+        body: Lines that run in each call; new ones are indented by ``indent``.
+        names: Current names of values.
+        bound: Values that are the same arrays in each call, known to ``bind``.
     """
 
     def __init__(self, placed: MemoryPlacement) -> None:
@@ -66,7 +66,7 @@ class ProgramWriter:
     # Names
 
     def planned(self, value: ProgramArray, offset: int, name: str = "") -> str:
-        """Give a value its place in the arena. Its name."""
+        """Give a value its place in the arena; return its name."""
         key = (offset, value.shape, value.dtype, value.strides)
         if name or key not in self._places:
             name = name or f"b{value.id}"
@@ -79,7 +79,7 @@ class ProgramWriter:
         return name
 
     def new(self, value: ProgramArray) -> str:
-        """Name a value that stands in memory of its own."""
+        """Name a value with its own memory."""
         name = self.names[value] = f"v{value.id}"
         return name
 
@@ -88,7 +88,7 @@ class ProgramWriter:
         return self.names[operand] if operand.__class__ is ProgramArray else self.constant(operand)
 
     def constant(self, operand: Any) -> str:
-        """A number as it stands in the text, or a name for what does not."""
+        """A number as written in the text, or a name for a constant that has no literal."""
         if operand is None or operand.__class__ in (bool, int) or (
             operand.__class__ is float and math.isfinite(operand)
         ):  # fmt: skip
@@ -108,7 +108,7 @@ class ProgramWriter:
         return name
 
     def function(self, step: Step) -> str:
-        """The name of what a step calls."""
+        """The name of the function that a step calls."""
         name = self._functions.get(id(step.fn))
         if name is None:
             name = re.sub(r"\W", "_", step.text.removeprefix("np."))
@@ -177,7 +177,7 @@ class ProgramWriter:
                 self.line(f"copyto({part}, {self.names[x]})")
 
     def view(self, step: Step) -> None:
-        """Write a view: into ``bind`` if what it views is the same in each call."""
+        """Write a view: into ``bind`` if its base is the same in each call."""
         x, out = step.args[0], step.outs[0]
         text = step.text.format(self.names[x])
         if x in self.bound:
@@ -200,7 +200,7 @@ class ProgramWriter:
         return self.constant(operand)
 
     def into(self, step: Step, out: str) -> str:
-        """The call that writes into memory that there is."""
+        """The call that writes into existing memory."""
         if step.kind == COPY:
             casting = ', casting="unsafe"' if "dtype" in step.keywords else ""
             return f"copyto({out}, {self.operand(step.args[0])}{casting})"
@@ -211,7 +211,7 @@ class ProgramWriter:
         return f"{self.function(step)}({self.arguments(step)}, out={out})"
 
     def _fresh(self, step: Step) -> str:
-        """The call that gives new memory."""
+        """The call that returns new memory."""
         x = self.operand(step.args[0])
         if step.kind == COPY:
             if "dtype" in step.keywords:
@@ -231,7 +231,7 @@ def planned(
 
 
 def clean(text: str) -> str:
-    """Text as it may stand in a comment."""
+    """Text made safe for a comment."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "?" for c in text)
