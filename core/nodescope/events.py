@@ -3,7 +3,7 @@
 Data flows one way: engine or adapter -> `Bus.emit` -> probes (recorder first, gate last).
 
 Invariant: a probe never changes a result, and a probe that raises is reported and removed. Only a
-    `BaseException` such as KeyboardInterrupt passes: it belongs to the program.
+`BaseException` such as KeyboardInterrupt passes: it belongs to the program.
 """
 
 from __future__ import annotations

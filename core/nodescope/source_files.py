@@ -3,7 +3,7 @@
 Such a name may lead to a pipe, or to a device without an end, which `linecache` would read.
 
 Invariant: a name has lines only if it is a small plain file or already in `linecache`, such as a
-    notebook cell.
+notebook cell.
 """
 
 from __future__ import annotations

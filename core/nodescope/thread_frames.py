@@ -6,7 +6,7 @@ holding the interpreter's: the whole process hangs
 (https://github.com/python/cpython/issues/106883).
 
 Invariant: the program's garbage collection is afterwards enabled or disabled as before, and no
-    other thread runs in between, so that none sees it off or can switch it.
+other thread runs in between, so that none sees it off or can switch it.
 """
 
 from __future__ import annotations

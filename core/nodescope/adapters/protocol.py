@@ -5,7 +5,7 @@ events go through the run's `Emitter`. Its capabilities say what it cannot do; n
 terminal offers that.
 
 Invariant: an adapter never changes a result of the program unless the user edits a value, and its
-    exceptions never reach the program.
+exceptions never reach the program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sets of elements.
 
 Invariant: results are sorted; every NaN is distinct, as the standard requires. The number of
-    elements depends on values, so a graph that is being built refuses these functions.
+elements depends on values, so a graph that is being built refuses these functions.
 """
 
 from __future__ import annotations

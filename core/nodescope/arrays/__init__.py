@@ -3,7 +3,7 @@
 Time-critical code handles NumPy's arrays directly; all others go through `ops_of`.
 
 Invariant: only `ArrayOps.write` changes an array, and only `ArrayOps.numpy` and `Captured.resolve`
-    wait for a device.
+wait for a device.
 """
 
 from __future__ import annotations

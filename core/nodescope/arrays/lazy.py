@@ -1,8 +1,8 @@
 """Lazy arrays: arrays of other libraries at a stop, fetched only as far as needed.
 
 Invariant: only `whole`, indexing and `statistics` fetch elements; each raises `ArrayError` if that
-    fails. Shape and dtype are known without fetching, unless the library itself does not know the
-    sizes.
+fails. Shape and dtype are known without fetching, unless the library itself does not know the
+sizes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line: ``nodescope COMMAND``; ``--help`` lists the commands.
 
 Invariant: an error in nodescope or in its arguments is one line on stderr and status 2, never a
-    traceback of nodescope. The exit status of ``run`` is the program's.
+traceback of nodescope. The exit status of ``run`` is the program's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Completion of the last word of a terminal debugger's line.
 
 Invariant: reads only what is already known about the run, and never fails: without knowledge, it
-    offers nothing.
+offers nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Framing: messages of the Debug Adapter Protocol over two byte streams.
 
 Invariant: one thread reads, any thread writes, and only whole messages. A stream with any other
-    content is closed, never guessed at: a web page that posts to the port achieves nothing.
+content is closed, never guessed at: a web page that posts to the port achieves nothing.
 """
 
 from __future__ import annotations

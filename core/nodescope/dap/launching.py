@@ -2,7 +2,7 @@
 adapter.
 
 Invariant: the child is the interpreter named by the editor, running ``nodescope run --dap``; its
-    streams are pipes, which the adapter drains until the end.
+streams are pipes, which the adapter drains until the end.
 """
 
 from __future__ import annotations

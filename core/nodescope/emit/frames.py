@@ -1,7 +1,7 @@
 """The user's line: the first frame outside nodescope and the libraries that adapters observe.
 
 Invariant: called only when a node is new, may be new, or something failed, never for each execution
-    of a known node.
+of a known node.
 """
 
 from __future__ import annotations

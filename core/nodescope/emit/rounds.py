@@ -9,7 +9,7 @@ This is done on the main thread only. Threads in the same loop would learn about
 another, and their nodes would depend on which thread came first.
 
 Invariant: frames are read, never kept: no object of the program lives longer than it would
-    unobserved.
+unobserved.
 """
 
 from __future__ import annotations

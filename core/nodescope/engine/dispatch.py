@@ -84,7 +84,7 @@ _WIDER = frozenset((np.clip, np.round, np.around, np.fix, np.isposinf, np.isnegi
 
 
 def _wrong_arguments(name: str, error: TypeError) -> UnsupportedError:
-    """What Python says of arguments that a function of ours does not take, in NumPy's terms."""
+    """The message for arguments that a function does not take, in NumPy's terms."""
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if unknown:
         message = f"the argument {unknown[1]}= is not traced"

@@ -16,7 +16,7 @@ from nodescope.engine.state import current
 from nodescope.engine.tensor import Attrs, Tensor
 from nodescope.ops.op import Op
 
-_lock = threading.RLock()  # a signal handler may come while it is held
+_lock = threading.RLock()  # reentrant: a signal handler may come while it is held
 _tapes_off = 0
 _builders = 0
 _observer: Any = None
@@ -27,7 +27,7 @@ _unrolled = False  # the operators between tensors are the observer's own
 def set_observer(observer: Any) -> None:
     """Send every op through ``observer.run``, or none with None.
 
-    Operators between tensors are replaced by the observer's own, so that they need not ask.
+    Operators between tensors are replaced by the observer's own, so that they need no check.
     """
     global _observer, _resting
     with _lock:
@@ -40,8 +40,8 @@ def set_observer(observer: Any) -> None:
 def rest() -> None:
     """Take the observer out of the engine for a while: ops run as if nobody observed.
 
-    From then on it has the plain operators too, which cost it a little: each change of a method
-    makes Python forget what it knows of all of them.
+    From then on the observer uses the plain operators as well, at a small cost: each change of a
+    method makes Python discard its caches for all of them.
     """
     global _observer, _resting
     with _lock:
@@ -55,7 +55,7 @@ def rest() -> None:
 
 
 def wake() -> None:
-    """Let the observer that rests see every op again."""
+    """Let the resting observer see every op again."""
     global _observer, _resting
     with _lock:
         if _resting is not None:
@@ -65,13 +65,13 @@ def wake() -> None:
 
 
 def attending() -> Any:
-    """What counts this thread's steps: as `observer`, or the tracer that rests."""
+    """The object that counts this thread's steps: like `observer`, or the resting tracer."""
     observer_now = observer()
     return _resting if observer_now is None else observer_now
 
 
 def tracer() -> Any:
-    """What observes this process and does not rest; None as well while a graph is built."""
+    """The active tracer of this process, if not resting; None as well while a graph is built."""
     return None if _builders and current().builder is not None else _observer
 
 
@@ -84,7 +84,9 @@ def _operators(observer: Any) -> None:
 
 
 def observer() -> Any:
-    """What sees every op of this thread: the builder of a graph, else the tracer, or None."""
+    """The object that sees every op of this thread: the builder of a graph, else the tracer, or
+    None.
+    """
     if _builders:
         graph_builder = current().builder
         if graph_builder is not None:
@@ -93,7 +95,9 @@ def observer() -> Any:
 
 
 def builder() -> Any:
-    """What records this thread's operations in a graph instead of running them, or None."""
+    """The builder that records this thread's operations in a graph instead of running them, or
+    None.
+    """
     return current().builder if _builders else None
 
 
@@ -116,7 +120,7 @@ def building(builder: Any, *, scope: str | None = "") -> Iterator[None]:
     """Record this thread's operations with ``builder`` for a while; None runs them again.
 
     Args:
-        builder: Has `run`, `leaf`, `pair`, `backward` and `optimizer` as a tracer has.
+        builder: An object with `run`, `leaf`, `pair`, `backward` and `optimizer`, like a tracer.
         scope: The scope to begin in; None stays in the current one.
     """
     global _builders
@@ -165,7 +169,7 @@ def no_grad() -> contextlib.AbstractContextManager[None]:
 
 
 def _renew() -> None:
-    """In a forked child: who had the lock does not exist here."""
+    """Renew the lock in a forked child: its holder does not exist there."""
     global _lock
     _lock = threading.RLock()
 

@@ -28,10 +28,10 @@ Shape = int | tuple[int, ...] | list[int]
 def key(seed: int) -> Tensor:
     """A key: uint64 of shape (2,), made from any non-negative integer.
 
-    Near seeds give unrelated keys (by `numpy.random.SeedSequence`).
+    Similar seeds give unrelated keys (by `numpy.random.SeedSequence`).
 
     Raises:
-        UsageError: ``seed`` is not such an integer.
+        UsageError: ``seed`` is not a non-negative integer.
     """
     return constant(words_of(seed))
 
@@ -74,7 +74,7 @@ def uniform(
 def normal(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, mean: Any = 0.0, std: Any = 1.0
 ) -> Tensor:
-    """Normally distributed numbers. ``mean`` and ``std`` may be tensors that want a gradient."""
+    """Normally distributed numbers. ``mean`` and ``std`` may be tensors that require a gradient."""
     draws = draw("normal", key, shape=_shape(shape), dtype=_name(dtype))
     return placed(draws, mean, std)
 
@@ -89,8 +89,8 @@ def truncated_normal(
     mean: Any = 0.0,
     std: Any = 1.0,
 ) -> Tensor:
-    """Normally distributed numbers between ``lower`` and ``upper``, then times ``std`` plus
-    ``mean``: the bounds are in standard deviations, as in `jax.random.truncated_normal`."""
+    """Normally distributed numbers between ``lower`` and ``upper``, scaled by ``std`` and shifted
+    by ``mean``: the bounds are in standard deviations, as in `jax.random.truncated_normal`."""
     draws = draw(
         "truncated_normal", key, lower=float(lower), upper=float(upper), shape=_shape(shape),
         dtype=_name(dtype),
@@ -117,7 +117,7 @@ def gamma(
     """Gamma-distributed numbers of shape parameter ``alpha``.
 
     Raises:
-        GradientError: In a backward pass, if ``alpha`` wants a gradient: there is no rule for it.
+        GradientError: In a backward pass, if ``alpha`` requires a gradient: it has no rule.
     """
     alpha = _parameter(alpha)
     draws = draw("gamma", key, alpha, shape=shape_like(shape, alpha), dtype=_name(dtype))
@@ -125,7 +125,7 @@ def gamma(
 
 
 def placed(draws: Tensor, mean: Any, std: Any) -> Tensor:
-    """``found * std + mean``, leaving out what changes nothing."""
+    """``draws * std + mean``, leaving out operations without effect."""
     if not (type(std) is float and std == 1.0):
         draws = draws * _parameter(std)
     if not (type(mean) is float and mean == 0.0):
@@ -149,7 +149,7 @@ def integers(
     if ``high`` is None. Each may be an array. Every value is equally likely.
 
     Raises:
-        DomainError: There is no such integer.
+        DomainError: The range is empty.
     """
     if high is None:
         low, high = 0, low
@@ -171,8 +171,9 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = Non
     Args:
         key: A key.
         logits: Unnormalised logarithms of probabilities; -inf excludes a class.
-        axis: Where the classes are.
-        shape: Of the result; the other dimensions of ``logits`` broadcast to it. Those if None.
+        axis: The axis of the classes.
+        shape: Shape of the result, to which the other dimensions of ``logits`` broadcast; their
+            shape if None.
 
     Raises:
         DomainError: Logits are NaN or +inf, or exclude every class.
@@ -204,14 +205,14 @@ def choice(
 
     Args:
         key: A key.
-        a: What to choose from.
-        shape: How many.
-        replace: Whether one may come more than once.
-        p: Their probabilities, (n,); equal ones if None.
-        axis: Of ``a``, if that is an array.
+        a: The population.
+        shape: Shape of the result.
+        replace: Whether an element may be chosen more than once.
+        p: Probabilities, (n,); uniform if None.
+        axis: The axis of ``a``, if that is an array.
 
     Raises:
-        ShapeError: There are not as many.
+        ShapeError: There are not enough elements.
         DomainError: ``p`` is negative or does not sum to 1.
     """
     whole = isinstance(a, int | np.integer)
@@ -276,7 +277,7 @@ def size_of(size: Any) -> tuple[int, ...]:
 
 
 def shape_like(shape: Any, *parameters: Any) -> tuple[int, ...]:
-    """``shape``, or what the parameters broadcast to if it is None."""
+    """``shape``, or the broadcast shape of the parameters if it is None."""
     if shape is not None:
         return _shape(shape)
     shapes = [getattr(parameter, "shape", None) for parameter in parameters]

@@ -1,6 +1,6 @@
 """`nodescope.fft`: Fourier transforms, under the names of the array API and of `numpy.fft`.
 
-Invariant: only names, and frequencies, which are constants.
+Invariant: this module only provides names, and frequencies, which are constants.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = [
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of `fft`'s points, for a distance ``d`` between samples."""
+    """The frequencies of `fft`'s output for a sample spacing of ``d``."""
     return constant(np.fft.fftfreq(n, d), dtype)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of `rfft`'s points, for a distance ``d`` between samples."""
+    """The frequencies of `rfft`'s output for a sample spacing of ``d``."""
     return constant(np.fft.rfftfreq(n, d), dtype)

@@ -34,7 +34,7 @@ relu, sigmoid, softplus, silu = map(_elementwise, ("relu", "sigmoid", "softplus"
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
-    """``x`` times the normal distribution function; ``approximate="tanh"`` is the faster form.
+    """``x`` times the normal distribution function; ``approximate="tanh"`` is a faster form.
 
     Raises:
         UsageError: ``approximate`` is neither ``"none"`` nor ``"tanh"``.

@@ -3,7 +3,7 @@
 ``ns.linalg.f(x)`` and ``np.linalg.f(x)`` are the same function; the former also takes arrays, which
 become constants.
 
-Invariant: only names; what they do stands in `engine.numpy_functions`.
+Invariant: this module only provides names; the implementations are in `engine.numpy_functions`.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ __all__ = [
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """``np.linalg.cross``: of vectors of three along an axis."""
+    """``np.linalg.cross``: the cross product of 3-vectors along an axis."""
     return np.linalg.cross(tensor_of(x1), tensor_of(x2), axis=axis)  # type: ignore[return-value]
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
-    """``np.linalg.diagonal``: of the matrices in the last two axes."""
+    """``np.linalg.diagonal`` of the matrices in the last two axes."""
     return np.linalg.diagonal(tensor_of(x), offset=offset)  # type: ignore[return-value]
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """``np.linalg.trace``: of the matrices in the last two axes."""
+    """``np.linalg.trace`` of the matrices in the last two axes."""
     return np.linalg.trace(tensor_of(x), offset=offset, dtype=dtype)  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 While a function is traced, the values that are losses are noted; after each call of the compiled
 function, those among its outputs are reported.
 
-Invariant: reads one number per backward pass; no value and no node depends on it.
+Invariant: one number per backward pass is read; no value or node depends on it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nodescope.origins import is_internal
 
 
 def began(root: Tensor, depth: int = 2) -> None:
-    """A backward pass begins at a tensor, with the gradient one: if it is a number, a loss.
+    """Note a backward pass that begins at a tensor with gradient one: a loss, if it is a scalar.
 
     Args:
-        depth: So many frames from here on are the engine's at least.
+        depth: The number of frames from here on that are at least the engine's.
     """
     observer = dispatch_mode.builder() or dispatch_mode.attending()
     if observer is None:

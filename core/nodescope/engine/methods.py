@@ -1,4 +1,4 @@
-"""Methods, properties and protocols of NumPy arrays, besides operators; and what is missing.
+"""Methods, properties and protocols of NumPy arrays, besides operators; and unsupported ones.
 
 A method named like a NumPy function is that function, through the same dispatch.
 
@@ -33,7 +33,7 @@ _FUNCTIONS = (
 
 
 def _compress(self: Tensor, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
-    """`numpy.compress` of this tensor: what stands where ``condition`` is true."""
+    """`numpy.compress` of this tensor: the elements where ``condition`` is true."""
     result: Any = np.compress(condition, self, axis=axis, out=out)
     return result  # type: ignore[no-any-return]
 
@@ -45,7 +45,7 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     """The last two dimensions swapped.
 
     Raises:
-        ShapeError: It has fewer than two dimensions.
+        ShapeError: The tensor has fewer than two dimensions.
     """
     if self.ndim < 2:
         raise ShapeError(
@@ -98,10 +98,10 @@ def _device(self: Tensor) -> str:
 
 
 def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The tensor itself: there is one device.
+    """The tensor itself: there is only one device.
 
     Raises:
-        UsageError: It is not ``"cpu"``, or a stream is given.
+        UsageError: The device is not ``"cpu"``, or a stream is given.
     """
     if device != "cpu":
         raise UsageError(
@@ -116,7 +116,7 @@ def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
     """The module `nodescope`, which follows the Python array API standard.
 
     Raises:
-        UsageError: Another version of the standard is wanted.
+        UsageError: Another version of the standard is requested.
     """
     if api_version is not None and api_version not in _VERSIONS:
         raise UsageError(
@@ -124,7 +124,7 @@ def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
             source=where(),
             hint=f"there are {', '.join(_VERSIONS)}",
         )
-    return sys.modules["nodescope"]  # which stands above this layer
+    return sys.modules["nodescope"]  # which lies above this layer
 
 
 def _dlpack(
@@ -139,8 +139,8 @@ def _dlpack(
     """The elements for another library, by the DLPack protocol; read-only, or a copy.
 
     Raises:
-        UnsupportedError: It wants a gradient, which would end there unseen, or it is bfloat16,
-            which NumPy does not export.
+        UnsupportedError: The tensor requires a gradient, which would be lost silently, or it is
+            bfloat16, which NumPy does not export.
     """
     if self.edge is not None:
         raise UnsupportedError(
@@ -155,7 +155,7 @@ def _dlpack(
             hint="convert with .astype('float32')",
         )
     data = self.numpy()
-    # Without versions the protocol has no word for read-only: who asks so gets a copy.
+    # Without versions, the protocol has no read-only flag: such callers get a copy.
     if copy is None and (max_version is None or max_version[0] < 1):
         return data.copy().__dlpack__(stream=stream, dl_device=dl_device)
     return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
@@ -183,7 +183,7 @@ def _item(self: Tensor, *index: Any) -> Any:
 
     Raises:
         ShapeError: There is not exactly one element and no index.
-        BoundsError: There is no such element.
+        BoundsError: The index is out of range.
     """
     if not index:
         return _only(self)
@@ -204,7 +204,7 @@ def _tobytes(self: Tensor, order: str = "C") -> bytes:
     return self.data.tobytes(order)  # type: ignore[arg-type]
 
 
-# What is missing
+# Unsupported attributes
 
 _ARRAY = "it is the array's own: take it from x.numpy()"
 _INPLACE = "write x {}= y"
@@ -243,7 +243,7 @@ _MISSING = {
 
 
 class _Missing:
-    """In the place of an attribute that tensors do not have: says what to use."""
+    """A stand-in for an attribute that tensors do not have: its error names an alternative."""
 
     def __init__(self, hint: str) -> None:
         self.hint = hint

@@ -33,7 +33,7 @@ def _getitem(self: Tensor, index: Any) -> Tensor:
 
 
 def index_template(index: Any) -> tuple[tuple[Any, ...], list[Tensor]]:
-    """What stands in ``x[index]`` as an attribute, and the index arrays that its ports name."""
+    """The attribute for ``x[index]``, and the index arrays that its ports refer to."""
     arrays: list[Tensor] = []
     items = index if isinstance(index, tuple) else (index,)
     return tuple(_index_item(item, arrays) for item in items), arrays
@@ -88,7 +88,8 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", copy: bool | None = No
 
     Args:
         shape: Sizes, one by one or as a tuple.
-        order: In which the elements are read and placed: "C", "F" (the first index fastest) or "A".
+        order: The order in which the elements are read and placed: "C", "F" (the first index
+            fastest) or "A".
         copy: Whether the result is a copy; None for a view where NumPy would make one.
     """
     wanted = as_shape(shape[0] if len(shape) == 1 else shape)
@@ -131,13 +132,13 @@ def _astype(
 
     Args:
         dtype: The other dtype.
-        order: Taken; how the result lies in memory is ours to choose.
+        order: Accepted; the memory layout of the result is unspecified.
         casting: Which conversions are allowed; NumPy's words.
-        subok: Taken; there is one class of tensors.
+        subok: Accepted; there is only one class of tensors.
         copy: Whether the result is a copy even if nothing is converted.
 
     Raises:
-        DtypeError: ``casting`` forbids the conversion, or the dtype is none of numbers.
+        DtypeError: ``casting`` forbids the conversion, or the dtype is not numeric.
     """
     wanted = check_dtype(as_dtype(dtype))
     if casting != "unsafe" and not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
@@ -152,7 +153,7 @@ def _astype(
 
 
 def _copy(self: Tensor, order: str = "C") -> Tensor:
-    """A copy, as an operation of its own; ``order`` is for NumPy's sake and says nothing."""
+    """A copy, as a separate operation; ``order`` is accepted for NumPy's sake and ignored."""
     return apply(_COPY, (self,), NO_ATTRS)
 
 
@@ -204,13 +205,15 @@ def function_method(name: str) -> Any:
 
 
 def called(name: str, function: Any) -> Any:
-    """A function under the name that Python's errors give it."""
+    """A function under the name that Python's errors use for it."""
     function.__name__, function.__qualname__ = name.rpartition(".")[2], name
     return function
 
 
 def _wrong_argument(name: str, kwargs: dict[str, Any], error: TypeError) -> UnsupportedError:
-    """What NumPy says of arguments that it does not have, and what other libraries call them."""
+    """The message for arguments that a method does not have, with their names in other
+    libraries.
+    """
     torch = {"dim": "axis=", "keepdim": "keepdims="}
     text = re.sub(r"^_?\w*?(_dispatcher)?\(\)", "it", str(error))
     suggestion = ", ".join(torch[key] for key in kwargs if key in torch)

@@ -34,7 +34,7 @@ _ASSIGN = ops.get("assign")
 def _working(parameter: Tensor) -> np.dtype[Any]:
     """The dtype of the arithmetic and of the state: float32 for halves.
 
-    In bfloat16 a decay of 0.999 is 1, in float16 squares of small gradients are 0.
+    In bfloat16, a decay of 0.999 rounds to 1; in float16, squares of small gradients round to 0.
     """
     dtype: np.dtype[Any] = parameter.dtype
     return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
@@ -79,7 +79,7 @@ class Optimizer:
 
     def _fresh(self, parameter: Tensor, path: str) -> list[Tensor]:
         data: Any = parameter.data
-        if data.__class__ is Abstract:  # a variable of a graph, in which they live, too
+        if data.__class__ is Abstract:  # a variable of the graph that the parameters are in as well
             return [slot_variable(parameter, path, _working(parameter), slot)
                     for slot in self.slots]  # fmt: skip
         return [
@@ -106,7 +106,7 @@ class Optimizer:
         return self.rates()
 
     def zero_grad(self) -> None:
-        """Forget the gradients that `Tensor.backward` has added up."""
+        """Clear the gradients accumulated by `Tensor.backward`."""
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -119,7 +119,8 @@ class Optimizer:
         return {"steps": np.array(self.steps), **state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give this optimizer, of the same kind and parameters, what `state_dict` returned.
+        """Restore the state that `state_dict` returned for the same kind of optimizer and
+        parameters.
 
         Raises:
             UsageError: Paths are missing or unknown. Nothing is changed.
@@ -156,7 +157,7 @@ class Optimizer:
         """Differentiate ``loss`` and change the parameters.
 
         Returns:
-            In a `Graph`, the operation that does it. Eagerly None: it is done.
+            In a `Graph`, the operation that does it. Eagerly None, when it is done.
         """
         return minimize(self, loss, name)
 
@@ -164,7 +165,7 @@ class Optimizer:
         """Change every parameter that has a gradient."""
         tracer, builder = dispatch_mode.observer(), dispatch_mode.builder()
         rates: dict[str, Any] = self.rates() if builder is not None else self._next()
-        reader = functools.partial(self._next)  # of this step: another one counts again
+        reader = functools.partial(self._next)  # for this step: another one counts anew
         with dispatch_mode.recording(False) if tracer is not None else contextlib.nullcontext():
             for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad
@@ -177,7 +178,7 @@ class Optimizer:
                     new = self.update(ops.RAW, current, uphill, arrays, rates)
                     for target, array in zip((value, *state), new, strict=True):
                         target.data = _ASSIGN.impl(target.data, np.asarray(array))
-                        target._vid = 0  # no node that was seen made it
+                        target._vid = 0  # no observed node made it
                     changed(value)
                 else:
                     if builder is not None:
@@ -194,7 +195,7 @@ def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Te
     """Scale all gradients down together so that their norm is at most ``max_norm``.
 
     Returns:
-        The norm before, a scalar (as ``torch.nn.utils.clip_grad_norm_``).
+        The norm before scaling, a scalar (as ``torch.nn.utils.clip_grad_norm_``).
 
     Raises:
         UsageError: No parameter has a gradient.
@@ -221,7 +222,7 @@ class SGD(Optimizer):
     Args:
         parameters: A module, or parameters.
         lr: Learning rate.
-        momentum: Share of the last step that is repeated, from 0 to 1.
+        momentum: Share of the previous step that is added, from 0 to 1.
         weight_decay: Added to the gradient, times the parameter.
     """
 

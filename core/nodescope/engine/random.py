@@ -54,15 +54,15 @@ __all__ = [
 
 
 class Generator:
-    """Draws in NumPy's manner, each from a key of its own.
+    """A random generator with NumPy's interface, which draws each time from a new key.
 
-    It keeps its key as a tensor that every draw replaces by an ``assign``, so a static graph sees
-    it as state that is updated. It is no parameter of a model and has no gradient. Methods take
-    what those of `numpy.random.Generator` take; the numbers are others.
+    Its key is a tensor that every draw replaces by an ``assign``, so a static graph sees it as
+    state that is updated. It is not a parameter of a model and has no gradient. Methods take the
+    arguments of `numpy.random.Generator`'s, but draw different numbers.
 
     Args:
         seed: A non-negative integer, or a key.
-        name: What the graph calls its state.
+        name: The name of its state in the graph.
 
     Attributes:
         state: The key of the next draw; uint64 of shape (2,).
@@ -83,7 +83,7 @@ class Generator:
         self._lock = threading.RLock()
 
     def __reduce__(self) -> Any:
-        # A lock cannot be copied or pickled; the key is all there is to keep.
+        # A lock cannot be copied or pickled; the key is the whole state.
         return functools.partial(Generator, name=self.state.name), (self.state.numpy().copy(),)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Running one op: the path that every operation on tensors takes.
+"""Running a single op: the path of every operation on tensors.
 
 Invariant: unobserved, an operator between tensors tests one global (`_slow`), calls its ufunc and
 creates one tuple; every failure is explained by the op's own `infer`, with the user's line.
@@ -36,10 +36,11 @@ _new = Tensor.__new__
 _ndarray = np.ndarray
 _asarray = np.asarray
 
-# None while nobody observes and no thread has the tape switched off; else what runs every op.
+# None while nothing observes and no thread has switched the tape off; else the function that runs
+# every op.
 _slow: Run | None = None
 
-# While a step is left out: takes an op that raised, with its inputs and attributes, and the error.
+# Set during an unobserved step: receives an op that raised, with its inputs, attributes and error.
 _on_raise: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None = None
 
 operators: dict[str, Op] = {}
@@ -47,7 +48,7 @@ operators: dict[str, Op] = {}
 
 
 def set_slow(run: Run | None) -> None:
-    """Send every op through ``run``, or none with None. Only `engine.dispatch_mode` calls this."""
+    """Run every op by ``run``, or directly with None. Only `engine.dispatch_mode` calls this."""
     global _slow
     _slow = run
 
@@ -55,13 +56,15 @@ def set_slow(run: Run | None) -> None:
 def set_on_raise(
     on_raise: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None,
 ) -> None:
-    """Who is told of ops that raise, until None. Only `engine.dispatch_mode` calls this."""
+    """Set the function called for ops that raise, or None. Only `engine.dispatch_mode` calls
+    this.
+    """
     global _on_raise
     _on_raise = on_raise
 
 
 def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
-    """Run an op on tensors and Python scalars. Raises what it raises, with the user's line."""
+    """Run an op on tensors and Python scalars. Raises the op's error, with the user's line."""
     if _slow is not None:
         return _slow(op, inputs, attrs)
     return run(op, inputs, attrs, True)
@@ -117,7 +120,7 @@ def several(
 
 
 def _raised(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
-    """The error to raise for a failed impl; whoever leaves this step out is told."""
+    """The error to raise for a failed impl, reported to the observer of an unobserved step."""
     message = explained(op, inputs, attrs, error)
     if _on_raise is not None:
         _on_raise(op, inputs, attrs, message)
@@ -125,7 +128,7 @@ def _raised(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> 
 
 
 def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
-    """The error to raise for a failed impl: what `infer` says is wrong, else the error itself."""
+    """The error to raise for a failed impl: `infer`'s explanation, or else the error itself."""
     if isinstance(error, NodescopeError):
         error.source = error.source or where()
         return error
@@ -139,7 +142,7 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
             op.infer(tuple(spec_of(value) for value in inputs), attrs)
         except NodescopeError as explanation:
             if isinstance(error, IndexError) and not isinstance(explanation, IndexError):
-                return out_of_bounds(op, error, where())  # as NumPy's: it caught what it is about
+                return out_of_bounds(op, error, where())  # as in NumPy, with its context
             explanation.source = explanation.source or where()
             return explanation
         except Exception:
@@ -150,7 +153,7 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
 
 
 def out_of_bounds(op: Op, error: Exception, source: str) -> BoundsError:
-    """What to raise for an index array with an element that points nowhere."""
+    """The error for an index array with an out-of-range element."""
     hint = "look at the elements of the index array; np.clip keeps them inside"
     if "out of bounds" not in str(error):
         hint = "index arrays broadcast together; a mask counts as one index per True"
@@ -158,12 +161,12 @@ def out_of_bounds(op: Op, error: Exception, source: str) -> BoundsError:
 
 
 def cause(error: Exception) -> Exception | None:
-    """What the explanation of ``error`` is raised from."""
+    """The cause from which the explanation of ``error`` is raised."""
     return error.__cause__ if isinstance(error, NodescopeError) else error  # type: ignore[return-value]
 
 
 def binary(op: Op, left: Any, right: Any) -> Any:
-    """An operator whose operands may be anything; NotImplemented if it is not for us."""
+    """A binary operator with any operands; NotImplemented if they are not supported."""
     left, right = operand(left), operand(right)
     if left is None or right is None:
         return NotImplemented

@@ -1,4 +1,5 @@
-"""What `engine.operators` and `engine.methods` put on `Tensor`, for type checkers.
+"""Annotations of `Tensor`'s methods from `engine.operators` and `engine.methods`, for type
+checkers.
 
 Invariant: annotations only; nothing here exists when a program runs.
 """
@@ -57,7 +58,7 @@ class Operators:
             self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> Any: ...
 
-    # Methods that are ops, with NumPy's arguments; put on the class by engine.operators.
+    # Methods that are ops, with NumPy's arguments; added to the class by engine.operators.
     sum: Callable[..., Tensor]
     prod: Callable[..., Tensor]
     mean: Callable[..., Tensor]
@@ -79,7 +80,7 @@ class Operators:
     copy: Callable[..., Tensor]
     T: Tensor
 
-    # Put on the class by engine.methods.
+    # Added to the class by engine.methods.
     argpartition: Callable[..., Tensor]
     argsort: Callable[..., Tensor]
     choose: Callable[..., Tensor]
@@ -107,13 +108,13 @@ class Operators:
     itemsize: int
     nbytes: int
 
-    # Put on the class by engine.writing.inplace.
+    # Added to the class by engine.writing.inplace.
     fill: Callable[[Any], None]
     flat: Any
     partition: Callable[..., None]
     sort: Callable[..., None]
 
-    # Of tensors in graphs built by hand; put on the class by engine.operation.
+    # Of tensors in graphs built by hand; added to the class by engine.operation.
     op: Any
     graph: Any
     consumers: Callable[[], list[Any]]

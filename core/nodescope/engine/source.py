@@ -1,4 +1,6 @@
-"""What the user's code says of a call: what its result is assigned to, where a function begins."""
+"""Source: what the user's code says about a call: the target of its result, the place of a
+function.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from nodescope.origins import is_internal
 
 
 def assigned_to(frame: FrameType) -> str:
-    """What the running call's result is assigned to, as its code says: ``w`` for ``w = f()``,
-    ``self.w = f()`` and ``d["w"] = f()``; ``""`` where it goes elsewhere."""
+    """The target that the running call's result is assigned to in the code: ``w`` for ``w = f()``,
+    ``self.w = f()`` and ``d["w"] = f()``; ``""`` for any other use.
+    """
     return "" if is_internal(frame.f_code.co_filename) else _assigned(frame.f_code, frame.f_lasti)
 
 
@@ -30,7 +33,7 @@ def _assigned(code: CodeType, call: int) -> str:
     for step in steps:
         name = step.opname
         if name.startswith(("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")):
-            if key is None:  # else it is the target of another value
+            if key is None:  # otherwise it is the target of another value
                 return step.argval[0] if isinstance(step.argval, tuple) else str(step.argval)
             return ""
         if name == "STORE_ATTR":
@@ -50,6 +53,6 @@ _TARGET = object()
 
 
 def defined(function: Any) -> str:
-    """Where a function of the user's begins, or ``""``."""
+    """The place where a function of the user's begins, or ``""``."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f"{cell_name(code.co_filename)}:{code.co_firstlineno}"

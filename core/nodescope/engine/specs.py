@@ -1,6 +1,6 @@
-"""Shapes and dtypes of what an observed op gives, before it has run and after.
+"""Shapes and dtypes of an observed op's results, before and after it has run.
 
-Invariant: never raises, whatever the op is given: the node is needed all the same.
+Invariant: never raises, whatever the operands: the node is needed in any case.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from nodescope.engine.tensor import Attrs, Tensor
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Op
 
-# Families with ops whose results have shapes that depend on values.
+# Families with ops whose results have value-dependent shapes.
 _BY_VALUES = frozenset({"index", "reduction", "layout"})
 
 
 def specs_of(
     op: Op, inputs: tuple[Any, ...], attrs: Attrs, data: tuple[Any, ...]
 ) -> tuple[TensorSpec, ...]:
-    """Shapes and dtypes of an op's results: of ``data``, or without it as `infer` says."""
+    """Shapes and dtypes of an op's results: of ``data`` if given, otherwise according to
+    `infer`.
+    """
     if data:
         return tuple(TensorSpec(datum.shape, dtype_name(datum.dtype)) for datum in data)
     try:
@@ -29,7 +31,7 @@ def specs_of(
         return inferred if isinstance(inferred, tuple) else (inferred,)
     except (
         Exception
-    ):  # it will fail, or its shape depends on values; the node is needed all the same
+    ):  # it will fail, or its shape depends on values; the node is needed in any case
         first = inputs[0] if inputs and inputs[0].__class__ is Tensor else None
         dtype = "float64" if first is None else first.data.dtype.name
         return (TensorSpec((), dtype),) * max(op.outputs, 1)
@@ -42,7 +44,7 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def _given(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What `infer` sees of the inputs."""
+    """The inputs in the form that `infer` expects."""
     return tuple(
         TensorSpec(operand.data.shape, dtype_name(operand.data.dtype))
         if operand.__class__ is Tensor
@@ -52,16 +54,16 @@ def _given(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def is_loose(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> bool:
-    """Whether the values of the inputs decide about the shape of the result."""
+    """Whether the shape of the result depends on the inputs' values."""
     if op.elementwise or op.family not in _BY_VALUES:
         return False
     try:
         op.infer(_given(inputs), attrs)
-    except Exception:  # it ran, so this is what its shape depends on
+    except Exception:  # it has run, so its shape depends on these
         return True
     return False
 
 
 def scalars(inputs: tuple[Any, ...]) -> list[Any]:
-    """Operands that are no tensors, each with its class: 1 is not 1.0."""
+    """Operands that are not tensors, each with its class: 1 is not 1.0."""
     return [(operand.__class__, operand) for operand in inputs if operand.__class__ is not Tensor]

@@ -1,4 +1,4 @@
-"""What a thread of the engine is doing: where it is, and whether it records a tape.
+"""State of the engine's threads: where a thread is, and whether it records a tape.
 
 Invariant: each thread has its own; nothing here is shared.
 """
@@ -14,13 +14,13 @@ from nodescope.emit.state import ThreadState
 
 
 class State(ThreadState):
-    """The state of one thread: its place, and what the engine does there.
+    """The state of one thread: its place, and the engine's settings there.
 
     Attributes:
         recording: Whether operations are put on the tape.
-        transforms: How many functions around are being differentiated from outside.
-        noted: Told of each tensor that is about to be assigned or written to, or None.
-        ran: Begin and end of the kernel that has just run, where it has read the clock itself
+        transforms: The number of enclosing functions that are being differentiated from outside.
+        noted: Called with each tensor that is about to be assigned or written to, or None.
+        ran: Begin and end of the kernel that has just run, if it has read the clock itself
             (nanoseconds of `time.perf_counter_ns`); else None.
     """
 
@@ -39,7 +39,7 @@ class _Local(threading.local):
 
 
 local = _Local()
-"""Where states are kept; `local.state` is missing until `current` made it."""
+"""Thread-local storage of states; `local.state` is missing until `current` creates it."""
 
 
 def current() -> State:
@@ -49,7 +49,7 @@ def current() -> State:
     except AttributeError:
         new_state = State()
         before: ThreadState | None = getattr(places.local, "place", None)
-        if before is not None:  # it was somewhere before it first used the engine
+        if before is not None:  # it had a place before it first used the engine
             for name in ThreadState.__slots__:
                 setattr(new_state, name, getattr(before, name))
         local.state = places.local.place = new_state

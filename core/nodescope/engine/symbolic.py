@@ -27,9 +27,9 @@ class Abstract:
     """The shape, dtype and origin of a value of a graph that is being built.
 
     Attributes:
-        graph: What builds the graph.
+        graph: The builder of the graph.
         value: The value's id there.
-        base: None, as of an array that is no view.
+        base: None, as for an array that is not a view.
     """
 
     __slots__ = ("base", "dtype", "graph", "ndim", "shape", "size", "value")
@@ -47,7 +47,7 @@ class Abstract:
         self.base = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # probed by NumPy and others: it is no array
+        if name.startswith("__"):  # probed by NumPy and others: not an array
             raise AttributeError(name)
         raise refused(self, name)
 
@@ -65,10 +65,10 @@ class Abstract:
 
 
 def refused(data: Abstract, wanted: str) -> TraceError:
-    """The error for asking for what only an array has.
+    """The error for requesting something that only an array has.
 
     Args:
-        data: What was asked.
+        data: The placeholder.
         wanted: The Python conversion or method.
     """
     spec = TensorSpec(data.shape, data.dtype.name)
@@ -82,7 +82,7 @@ def refused(data: Abstract, wanted: str) -> TraceError:
 
 
 def escaped(data: Abstract) -> TraceError:
-    """The error for using a value outside of the graph that it belongs to."""
+    """The error for using a value outside of its graph."""
     spec = TensorSpec(data.shape, data.dtype.name)
     node = data.graph.producer(data.value) if data.value else None
     creation = f", made at {node.source}," if node is not None and node.source else ""

@@ -1,11 +1,11 @@
 """Tensor: an array that remembers how it was made.
 
-A tensor's ``edge`` is its place on the tape: None for a constant, `LEAF` for a tensor that wants a
-gradient, else ``(seq, op, inputs, attrs)``. The tape is nothing but these links, so what the
-program drops is freed at once, whether or not `backward` was called.
+A tensor's ``edge`` is its place on the tape: None for a constant, `LEAF` for a tensor that requires
+a gradient, else ``(seq, op, inputs, attrs)``. The tape consists of these links only, so tensors
+that the program drops are freed at once, whether or not `backward` was called.
 
-Invariant: ``data`` is always an ndarray and nobody writes to it. Operators and methods that are
-ops are put on the class by `engine.operators`.
+Invariant: ``data`` is always an ndarray and never written to. Operators and methods that are ops
+are added to the class by `engine.operators`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SCALARS = (float, int, bool, complex)
 _KINDS = "fiubc"
 _WORDS = {"U": "text", "S": "bytes", "O": "objects"}
 SMOOTH = "fcV"
-"""Kinds of dtypes that have gradients; V is how NumPy sees bfloat16."""
+"""Kinds of dtypes that have gradients; V is NumPy's kind for bfloat16."""
 
 
 class Tensor(Operators):
@@ -65,7 +65,7 @@ class Tensor(Operators):
     _name: str
     _vid: int
 
-    # What it is
+    # Properties
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ class Tensor(Operators):
             self._grad = value
 
     def _within(self) -> bool:
-        """Whether it is a value that a graph being built computes, which nobody sees outside."""
+        """Whether it is a value computed in a graph being built, invisible outside."""
         data: Any = self.data
         return data.__class__ is Abstract and self.edge is not LEAF
 
@@ -250,7 +250,7 @@ class Tensor(Operators):
             )
         return self.data.item()
 
-    __hash__ = object.__hash__  # by identity: == compares element by element
+    __hash__ = object.__hash__  # by identity: == compares elementwise
 
     def __repr__(self) -> str:
         data: Any = self.data
@@ -273,23 +273,23 @@ class Tensor(Operators):
 
 
 class Written(Tensor):
-    """A tensor that was written to; `engine.writing.inplace` makes a `Tensor` one of these.
+    """A tensor that was written to; `engine.writing.inplace` turns a `Tensor` into this class.
 
-    ``_history`` holds two tensors that are never written: what it was before it was first written
-    to, which is what the tape means where it names this one, and what it is now, which every
-    operation on it takes instead of it.
+    ``_history`` holds two tensors that are never written to: its state before the first write, to
+    which references on the tape refer, and its current state, which every operation on it takes
+    instead.
     """
 
     __slots__ = ()
 
     @property
     def data(self) -> Array:  # type: ignore[override]
-        """The array as it is now."""
+        """The current array."""
         return self._history[1].data  # type: ignore[no-any-return]
 
     @property
     def edge(self) -> Edge | None:
-        """Where the present elements come from."""
+        """The edge of the current elements."""
         return self._history[1].edge  # type: ignore[no-any-return]
 
     @edge.setter
@@ -298,27 +298,29 @@ class Written(Tensor):
 
     @property
     def _vid(self) -> int:  # type: ignore[override]
-        raise AttributeError("_vid")  # whoever wants it has to ask what the tensor is now
+        raise AttributeError("_vid")  # accessing it has to determine the current state
 
 
 written_at = [0]
-"""When a tensor was last written to, in `next_seq`'s count."""
+"""When a tensor was last written to, as a `next_seq` number."""
 
 
 def settled(value: Any) -> Any:
-    """What an operation takes for a tensor that was written to; anything else as it is."""
+    """The current state of a tensor that was written to; any other value unchanged."""
     while value.__class__ is Written:
         value = value._history[1]
     return value
 
 
 def origin(value: Any) -> Any:
-    """What the tape means by a tensor that was written to; anything else as it is."""
+    """The state to which the tape refers, for a tensor that was written to; any other value
+    unchanged.
+    """
     return value._history[0] if value.__class__ is Written else value
 
 
 def changed(tensor: Tensor) -> None:
-    """Note that a leaf has another array now, so that older operations on it are not pulled."""
+    """Note that a leaf has a new array, so that older operations on it are not pulled."""
     written_at[0] = tensor._history = next_seq()
 
 
@@ -382,7 +384,7 @@ def check_known(tensor: Tensor, wanted: str) -> None:
     """Refuse to read elements that the graph being built cannot know.
 
     Raises:
-        TraceError: They are a value of the graph, or may be others when the graph runs.
+        TraceError: The elements are computed in the graph, or may differ when the graph runs.
     """
     data: Any = tensor.data
     if data.__class__ is Abstract:
@@ -393,13 +395,13 @@ def check_known(tensor: Tensor, wanted: str) -> None:
 
 
 def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:
-    """The same value, and the same node, with another history."""
+    """The same value and node, with another history."""
     result = _new(Tensor)
     result.data = tensor.data
     result.edge = edge
     builder = current().builder
     if builder is not None and not isinstance(cast(Any, result.data), Abstract):
-        # In a graph the alias is what the tensor is now, on each call.
+        # In a graph, the alias is the tensor's current value, on each call.
         result.data = builder.current_of(tensor).data
     for slot in ("_vid", "_kind", "_name"):
         if hasattr(tensor, slot):
@@ -411,7 +413,7 @@ alias = _alias
 
 
 def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Refuse what is not numbers. Raises `DtypeError`."""
+    """Refuse non-numeric dtypes. Raises `DtypeError`."""
     if (dtype.kind not in _KINDS or foreign(dtype)) and not low(dtype):
         other = "encode text and objects as numbers first, such as class indices"
         raise DtypeError(
@@ -423,19 +425,20 @@ def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def spec_of(value: Any) -> Any:
-    """The spec of a tensor; a Python scalar stays what it is."""
+    """The spec of a tensor; a Python scalar is returned unchanged."""
     if value.__class__ is Tensor or value.__class__ is Written:
         return TensorSpec(value.data.shape, name_of(value.data.dtype))
     return value
 
 
 def operand(value: Any) -> Any:
-    """What an op takes for ``value``: a tensor or a Python scalar; None if it is neither."""
+    """The operand for ``value``: a tensor or a Python scalar; None if it is neither."""
     kind = value.__class__
     if kind is Tensor or kind in _SCALARS:
         return value
     if isinstance(value, np.ndarray):
-        # A copy of what may be overwritten: the tape, and graphs, mean the elements of now.
+        # A copy of arrays that may be overwritten: the tape and graphs refer to the current
+        # elements.
         return make(np.array(value) if value.flags.writeable else value, kind="constant")
     if isinstance(value, np.generic):
         return make(np.asarray(value), kind="constant")
@@ -443,13 +446,13 @@ def operand(value: Any) -> Any:
         return make(listed(value), kind="constant")
     if kind is Written:
         return settled(value)
-    # A number of another class, such as an IntEnum, is the number that it is.
+    # A subclass of a number, such as an IntEnum, is treated as the number.
     bases: tuple[Any, ...] = (int, float, complex)
     return next((base(value) for base in bases if isinstance(value, base)), None)
 
 
 def listed(data: Any, dtype: Any = None) -> Array:
-    """What the user gave as an array of its own. Raises `ShapeError` for ragged lists."""
+    """The user's data as a new array. Raises `ShapeError` for ragged lists."""
     try:
         return np.array(data, dtype)
     except ValueError as error:
@@ -465,7 +468,7 @@ def listed(data: Any, dtype: Any = None) -> Array:
 def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Python floats beside bfloat16 as bfloat16 constants; NumPy would make both float32.
 
-    Ops that the user calls pass through here; rules of gradients do not, and so keep digits.
+    Ops called by the user pass through here; gradient rules do not, and so keep precision.
     """
     dtype = None
     for value in inputs:

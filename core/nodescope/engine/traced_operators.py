@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]:
     """The operator method of a binary op while ``tracer`` observes: its `run`, unrolled.
 
-    All that it saves is asking: its node is known, has the inputs that it had, shapes are what they
-    were, and nobody stops before it. Whatever else is the case is left to `run`.
+    It only skips checks: its node is known, inputs and shapes are unchanged, and no stop precedes
+    it. All other cases are left to `run`.
     """
     name, impl, differentiable = op.name, op.impl, op.vjp is not None
     run, bus, emitter = tracer.run, tracer.bus, tracer.emitter
-    # Cells of this closure: names of the module are looked up more slowly.
+    # Cells of this closure: module names are looked up more slowly.
     kind, array, new, thread = Tensor, np.ndarray, Tensor.__new__, local
     now = time.perf_counter_ns
 
@@ -50,7 +50,7 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
         if not known or not at_home or bus.demand.starts:
             return run(op, (left, right), NO_ATTRS)
         slot[0] = nth + 1
-        step = emitter.step  # another thread may begin the next one meanwhile
+        step = emitter.step  # another thread may begin the next one in the meantime
         a, b = live = (left.data, right.data)
         start = now()
         try:
@@ -73,7 +73,7 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
         event = NodeFinished(
             entry.node, live, (data,), step, state.thread, start - origin, end - origin
         )
-        for probe in bus.probes:  # as `Bus.emit`, without its frame
+        for probe in bus.probes:  # as in `Bus.emit`, without its frame
             try:
                 probe.emit(event)
             except Exception as error:

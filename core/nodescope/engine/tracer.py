@@ -1,4 +1,4 @@
-"""Tracer: turns what the engine runs into events.
+"""Tracer: turns the engine's operations into events.
 
 Value ids are stored on the tensors (`Tensor._vid`); they only grow over the life of the process, so
 an id from an earlier observation is recognised by being too small, and its tensor enters as a leaf.
@@ -42,10 +42,10 @@ _asarray = np.asarray
 
 
 def observe(bus: Bus) -> None:
-    """Send events of everything that the engine does from now on to ``bus``.
+    """Emit everything that the engine does from now on to ``bus``.
 
     Raises:
-        UsageError: The engine is observed already.
+        UsageError: The engine is already observed.
     """
     emitter = Emitter(bus)
     emitter.attachments = (attach(emitter),)
@@ -53,7 +53,7 @@ def observe(bus: Bus) -> None:
 
 
 def unobserve() -> None:
-    """Stop observing; a step that is open ends. Without an observer, nothing happens."""
+    """Stop observing; an open step ends. Has no effect without an observer."""
     tracer = dispatch_mode.attending()
     if tracer is not None:
         dispatch_mode.set_observer(None)
@@ -62,10 +62,10 @@ def unobserve() -> None:
 
 
 def attach(emitter: Emitter) -> Tracer:
-    """Let an emitter tell everything that the engine does from now on.
+    """Let an emitter report everything that the engine does from now on.
 
     Raises:
-        UsageError: The engine is observed already.
+        UsageError: The engine is already observed.
     """
     if dispatch_mode.attending() is not None:
         raise UsageError("the engine is already observed", hint="call unobserve() first")
@@ -75,13 +75,13 @@ def attach(emitter: Emitter) -> Tracer:
 
 
 class Tracer:
-    """What the engine tells an emitter. An `Attachment`.
+    """The engine's reports to an emitter. An `Attachment`.
 
-    The emitter's identity and counts are used here directly: each call between would be felt at
-    operations on tiny tensors.
+    The emitter's identity and counts are used here directly: each additional call would be
+    noticeable in operations on tiny tensors.
 
     Args:
-        emitter: Of the run.
+        emitter: The run's emitter.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -90,9 +90,9 @@ class Tracer:
         self.base = emitter.base
         self.identity = emitter.identity
         self.graph_id = emitter.graph_id
-        # Parameters that were read in this step; which of them stay alive is the program's affair.
+        # Parameters read in this step; the program determines which of them stay alive.
         self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
-        # Without steps: parameters and their nodes, for when they are read again.
+        # Without steps: parameters and their nodes, for later reads.
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
 
     @property
@@ -113,15 +113,15 @@ class Tracer:
     # As an attachment
 
     def rest(self) -> None:
-        """Take the tracer out of the engine for a while."""
+        """Remove the tracer from the engine for a while."""
         dispatch_mode.rest()
 
     def wake(self) -> None:
-        """See every operation again."""
+        """Observe every operation again."""
         dispatch_mode.wake()
 
     def step_begins(self) -> None:
-        """Parameters are read anew in each step."""
+        """Note a step: parameters are read anew in each step."""
         for reference, _ in self._used:
             parameter = reference()
             if parameter is not None:
@@ -129,7 +129,7 @@ class Tracer:
         self._used = []
 
     def steps_end(self) -> None:
-        """Read the parameters again that the last observed step read."""
+        """Read the parameters of the last observed step again."""
         with self.emitter.lock:
             used, self._used = self._used, []
         state = current()
@@ -139,7 +139,7 @@ class Tracer:
                 self._read(parameter, entry, state)
 
     def forked(self) -> None:
-        """In a forked child nobody observes."""
+        """Stop observing in a forked child."""
         dispatch_mode.set_observer(None)
 
     def compiled(self, name: str, file: str, line: int, start_ns: int) -> None:
@@ -147,13 +147,13 @@ class Tracer:
         self.emitter.compiled(name, file, line, start_ns)
 
     def outermost_call(self, call: Callable[[], Any]) -> Any:
-        """As of `Emitter`, for calls that make no tape."""
+        """As in `Emitter`, for calls without a tape."""
         return call() if current().recording else self.emitter.outermost_call(call)
 
     # Ops
 
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
-        """Run an op and emit what it did. Raises what its impl raises."""
+        """Run an op and emit its execution. Raises its impl's errors."""
         state = current()
         if state.builder is not None:
             return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
@@ -168,7 +168,7 @@ class Tracer:
         slot = cursor.slots.get(op.name) or cursor.slot(op.name)
         nth: int = slot[0]
         slot[0] = nth + 1
-        step = emitter.step  # another thread may begin the next one meanwhile
+        step = emitter.step  # another thread may begin the next one in the meantime
         entries: list[Entry] = slot[1]
         entry: Entry | None = None
         varies = emitter.steady is None
@@ -184,7 +184,7 @@ class Tracer:
                 entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
                 varies = True
         elif self.bus.demand.starts:
-            # Whoever may stop before a node has to know it. Its spec comes from `infer`.
+            # A probe that may stop before a node has to know it. Its spec comes from `infer`.
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
             varies = True
         bus = self.bus
@@ -212,7 +212,7 @@ class Tracer:
             arrays = (data if data.__class__ is _ndarray else _asarray(data),)
         if entry is None:
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, arrays)
-            varies = True  # it may be a node that is known
+            varies = True  # it may be a known node
         if cursor.loop:
             entry.recent = (*map(id, arrays), *entry.recent[: len(arrays)])
         tracked = tracked and state.recording and op.vjp is not None
@@ -250,18 +250,18 @@ class Tracer:
         return result  # type: ignore[no-any-return]
 
     def reshape(self, entry: Entry, arrays: tuple[Any, ...]) -> None:
-        """Tell of an execution whose results have other shapes or dtypes than before.
+        """Emit that the results of an execution have other shapes or dtypes than before.
 
-        Asking at each execution would be felt at operations on tiny tensors. Results change where
-        inputs, attributes or a leaf did, or where values decide (`Entry.loose`): there it is asked
-        always, and of every node until a whole step has changed nothing.
+        Checking at each execution would be noticeable in operations on tiny tensors. Results change
+        if inputs, attributes or a leaf did, or if they depend on values (`Entry.loose`): such nodes
+        are always checked, and every node until a whole step has changed nothing.
         """
         self.emitter.reshape(entry, [(array.shape, dtype_name(array.dtype)) for array in arrays])
 
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
-        """Take up what was edited while this thread stood: these tensors are others from now on.
+        """Apply edits made while this thread was stopped: these tensors are replaced from now on.
 
-        Of several that have one id, as in ``x = np.sin(x)``, the first is: what was made last.
+        If several have the same id, as in ``x = np.sin(x)``, only the first is: the latest one.
         """
         self._take(tensors, self.emitter.edits(state))
 
@@ -278,7 +278,7 @@ class Tracer:
                 tensor.data = array
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
-        """The operator method of a binary op while this observes."""
+        """The operator method of a binary op while this tracer observes."""
         return observed_operator(self, op)
 
     def failed(
@@ -289,9 +289,9 @@ class Tracer:
         self.emitter.failed(entry, live, step, state.thread, start, error)
 
     def raised(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> None:
-        """Emit that an op raised in a step that is left out, as an execution in that step.
+        """Emit that an op raised in an unobserved step, as an execution in that step.
 
-        Its node is that of the same line, where an observed step had one; else a new one.
+        Its node is that of the same line in an observed step, if there was one; else a new one.
         """
         state, emitter = current(), self.emitter
         if state.builder is not None:
@@ -321,9 +321,9 @@ class Tracer:
         self.failed(entry, live, emitter.step, state, start, error)
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
-        """Value ids and arrays of the tensors, arguments of the impl, whether one has an edge.
+        """Value ids and arrays of the tensors, arguments of the impl, and whether one has an edge.
 
-        No ids at all if a tensor was written to: what it is now has to take its place.
+        Returns no ids if a tensor was written to: its current state has to take its place.
         """
         base = self.base
         if not self.emitter.marked:
@@ -358,9 +358,10 @@ class Tracer:
         return tuple(ids), tuple(arrays), args, tracked
 
     def _forget_old(self, inputs: tuple[Any, ...]) -> None:
-        """Of a value that a round of a loop gave, and later rounds again: it is read as a leaf.
+        """Forget values of a loop's earlier rounds that later rounds give again: they are read as
+        leaves.
 
-        Else nobody could tell which of its executions it is of.
+        Otherwise it would be unclear from which execution they come.
         """
         base, by_value = self.base, self.identity.by_value
         for value in inputs:
@@ -387,7 +388,7 @@ class Tracer:
             site = self.emitter.site(cursor, op.name, state)
             known, retell = site.again(ids, self.identity.by_value, self.emitter.unrolled())
             if known is not None:
-                cursor.slots[op.name][0] = nth  # it is no further one
+                cursor.slots[op.name][0] = nth  # not a further one
                 if not retell:
                     return known
                 nth = known.nth
@@ -464,7 +465,7 @@ class Tracer:
             site = emitter.site(cursor, key, state)
             entry, _ = site.again((), self.identity.by_value, emitter.unrolled())
             if entry is not None:
-                slot[0] = nth  # it is no further one
+                slot[0] = nth  # not a further one
         if entry is None or entry.inputs == UNTOLD:
             data = tensor.data
             node_spec = NodeSpec(
@@ -488,7 +489,7 @@ class Tracer:
         return entry.outputs[0]
 
     def _read(self, tensor: Tensor, entry: Entry, state: State) -> None:
-        """Emit that a leaf was read, and let the tensor be its value."""
+        """Emit that a leaf was read, and give the tensor its value id."""
         bus, step = self.bus, self.emitter.step
         start = _now() - bus.origin_ns
         if bus.demand.starts:
@@ -510,7 +511,7 @@ class Tracer:
     # Gradients and updates
 
     def pair(self, tensor: Tensor, gradient: Tensor) -> None:
-        """Say that ``gradient`` is the gradient of ``tensor``, if that is news."""
+        """Report that ``gradient`` is the gradient of ``tensor``, if that is new."""
         base = self.base
         value = getattr(tensor, "_vid", 0)
         if value <= base:
@@ -521,7 +522,7 @@ class Tracer:
         self._take((gradient,), self.emitter.gradient(value, gradient_id, gradient.data))
 
     def began(self, root: Tensor, site: Instruction) -> None:
-        """Take down that a backward pass began at a number, if a step runs."""
+        """Note that a backward pass began at a number, if a step is running."""
         emitter = self.emitter
         if emitter.step_open:
             emitter.losses.note(site, root.data, (emitter.observed and self.node_id(root)) or 0)
@@ -529,16 +530,16 @@ class Tracer:
             emitter.loops.train(sys._getframe(1), sure=False)
 
     def node_id(self, tensor: Tensor) -> int | None:
-        """The id of the node that made a tensor, if it was observed."""
+        """The id of the node that made a tensor, if observed."""
         entry = self.identity.by_value.get(getattr(tensor, "_vid", 0))
         return None if entry is None else entry.node.id
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[Callable[[Any], None]]:
-        """Make what runs inside backward nodes.
+        """Make the operations inside backward nodes.
 
         Yields:
-            To be called with the forward tensor before its rules run.
+            A function to be called with each forward tensor before its rules run.
         """
         by_value = self.identity.by_value
 
@@ -551,7 +552,7 @@ class Tracer:
             yield differentiate
 
     def optimizer(self, path: str) -> contextlib.AbstractContextManager[None]:
-        """Make what runs inside optimizer nodes under ``optimizer/<path>``."""
+        """Make the operations inside optimizer nodes under ``optimizer/<path>``."""
         if not self.emitter.marked:
             self.emitter.loops.train(sys._getframe(1), sure=True)
         return optimizer_phase(current(), path)
@@ -567,5 +568,5 @@ def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]
     for name, value in attrs.items():
         plain[name] = GraphRef(value.id) if isinstance(value, Graph) else value
     if "derivative" in plain:
-        plain["derivative"] = None  # only a vjp asks for it
+        plain["derivative"] = None  # only a vjp needs it
     return plain

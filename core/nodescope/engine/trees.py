@@ -1,4 +1,4 @@
-"""Trees: nested lists, tuples, named tuples, dicts, dataclasses and None, with leaves in them.
+"""Trees: nested lists, tuples, named tuples, dicts, dataclasses and None, with leaves.
 
 Invariant: `unflatten` undoes `flatten`; leaves come in a fixed order, dicts in order of insertion.
 """
@@ -30,11 +30,11 @@ class Structure:
 
     @property
     def size(self) -> int:
-        """How many leaves."""
+        """The number of leaves."""
         return 1 if self.kind is None else sum(child.size for child in self.children)
 
     def paths(self, prefix: str = "") -> Iterator[str]:
-        """Where each leaf stands: ``["params"][0].weight``."""
+        """The place of each leaf: ``["params"][0].weight``."""
         if self.kind is None:
             yield prefix
             return
@@ -78,7 +78,7 @@ def _flatten(tree: Tree, leaves: list[Any]) -> Structure:
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Tree:
-    """The tree of that structure with these leaves."""
+    """The tree with that structure and these leaves."""
     return _unflatten(structure, iter(leaves))
 
 
@@ -99,7 +99,7 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Tree:
 
 
 def map_leaves(f: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """``f`` over the leaves of a tree, and of others of the same structure, in order.
+    """``f`` applied to the leaves of a tree, and of others with the same structure, in order.
 
     Raises:
         ValueError: The structures differ.
@@ -115,7 +115,7 @@ def map_leaves(f: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
 
 
 def difference(first: Structure, other: Structure, path: str = "") -> str:
-    """In words, where two structures first differ, or ``""``."""
+    """The first difference of two structures, as text, or ``""``."""
     if first.kind is not other.kind:
         names = [
             structure.kind.__name__ if structure.kind else "a leaf" for structure in (first, other)

@@ -4,7 +4,7 @@ A recording may come from anywhere, and a picture of a million nodes needs more 
 is; the drawing engine then aborts its process.
 
 Invariant: whatever happens to an export, the requesting process gets an answer or an `ExportError`
-    within its time limit; everything started for it has ended by then.
+within its time limit; everything started for it has ended by then.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Attributes of nodes: their values, their one encoding, and their text.
 
 In memory an attribute is the value that the op takes: None, a bool, number, text, tuple, slice,
-``...``, dtype, NumPy scalar or array, graph; or one of the structs below, for what Python has no
-word for. Encoded, whatever MessagePack has no word for is a struct with the tag ``attr``; in the
-text of a graph it is that tag with its fields in brackets, ``slice(0, 8, None)``. Both are exact:
-numbers keep every bit, ``nan``, ``inf`` and ``-0.0`` included.
+``...``, dtype, NumPy scalar or array, graph; or one of the structs below, for values without a
+Python type. When encoded, a value without a MessagePack type is a struct with the tag ``attr``; in
+the text of a graph it is that tag with its fields in brackets, ``slice(0, 8, None)``. Both are
+exact: numbers keep every bit, including ``nan``, ``inf`` and ``-0.0``.
 
 Invariant: reading builds the values listed here and nothing else; no text is ever evaluated.
 """
@@ -39,10 +39,10 @@ _MOST_BYTES = 1 << 16
 
 
 class Attribute(msgspec.Struct, frozen=True, tag_field="attr", tag=str.lower):
-    """A value of an attribute that MessagePack has no word for."""
+    """An attribute value without a MessagePack type."""
 
     def value(self) -> Any:
-        """The value that the op takes. Raises `ValueError` or `TypeError` if there is none."""
+        """The value that the op takes. Raises `ValueError` or `TypeError` if it does not exist."""
         return self
 
 
@@ -68,12 +68,12 @@ class BigInt(Attribute, frozen=True):
 
 
 class Dtype(Attribute, frozen=True):
-    """A dtype, by NumPy's name; of one that NumPy has not, as it stands here."""
+    """A dtype by NumPy's name; by the given name if NumPy does not have it."""
 
     name: str
 
     def value(self) -> Any:
-        """NumPy's dtype, if it has it."""
+        """NumPy's dtype, if NumPy has it."""
         try:
             return as_dtype(self.name)
         except TypeError:
@@ -128,7 +128,7 @@ class Layout(Attribute, frozen=True):
 
 
 class GraphRef(Attribute, frozen=True):
-    """A graph that is kept elsewhere: the body of a kernel, loop or branch."""
+    """A graph stored elsewhere: the body of a kernel, loop or branch."""
 
     id: int
 
@@ -160,7 +160,7 @@ class ArrayAttr(Attribute, frozen=True, tag="array"):
 
 
 class Opaque(Attribute, frozen=True):
-    """Something of which only the text is known. A node that has one cannot be run again."""
+    """A value of which only the text is known. A node with one cannot be run again."""
 
     text: str
 
@@ -172,10 +172,10 @@ _STRUCTS: dict[str, type[Attribute]] = {}
 
 
 def named(cls: type[Attribute]) -> type[Attribute]:
-    """Let a struct of another layer stand in attributes, under its tag.
+    """Allow a struct of another layer in attributes, under its tag.
 
     Raises:
-        GraphError: The tag stands for something else.
+        GraphError: The tag is already in use.
     """
     tag = tag_of(cls)
     if not IDENTIFIER.fullmatch(tag) or tag in _FIXED or _STRUCTS.get(tag, cls) is not cls:
@@ -185,7 +185,7 @@ def named(cls: type[Attribute]) -> type[Attribute]:
 
 
 def tag_of(struct: Attribute | type[Attribute]) -> str:
-    """What a struct is called when it is encoded, and in text."""
+    """The tag of a struct when encoded, and in text."""
     return str(struct.__struct_config__.tag)
 
 
@@ -198,7 +198,7 @@ for _struct in (
 
 
 def packed(value: object) -> Any:
-    """The struct of a value that MessagePack has no word for; of the rest `Opaque`."""
+    """The struct for a value without a MessagePack type; `Opaque` for unknown values."""
     if isinstance(value, complex) and type(value) is complex:
         return Complex(value.real, value.imag)
     if isinstance(value, slice):
@@ -223,7 +223,7 @@ def _text_of(value: object) -> str:
         if isinstance(value, np.ndarray):
             return f"array {value.dtype} {list(value.shape)}"
         return printable(repr(value)[:_LONGEST_TEXT])
-    except Exception:  # a user's broken repr must not cost the node
+    except Exception:  # a user's broken repr must not lose the node
         return f"<{type(value).__name__}>"
 
 
@@ -231,7 +231,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=packed)
 
 
 def encode(payload: object) -> bytes:
-    """MessagePack of anything that holds attributes; text that is no Unicode gets escapes."""
+    """MessagePack of any data with attributes; text that is not valid Unicode gets escapes."""
     try:
         return _encoder.encode(payload)
     except (OverflowError, UnicodeEncodeError):
@@ -257,10 +257,10 @@ _PLAIN = _READ | {bytes}
 
 
 def unpacked(value: Any) -> Any:
-    """What was encoded, from what MessagePack reads.
+    """The encoded value, from the data that MessagePack reads.
 
     Raises:
-        ValueError, TypeError: It is damaged.
+        ValueError, TypeError: The data is damaged.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -281,7 +281,7 @@ def unpacked(value: Any) -> Any:
 
 
 def unpack(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a node, in place. Raises as `unpacked`."""
+    """Decode the attributes of a node in place. Raises as `unpacked`."""
     for name, value in attrs.items():
         if type(value) not in _PLAIN:
             attrs[name] = unpacked(value)
@@ -289,7 +289,7 @@ def unpack(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpack_graph(graph: Graph) -> Graph:
-    """A graph whose nodes' attributes were just decoded, in place. Raises as `unpacked`."""
+    """Decode the attributes of a graph's nodes in place. Raises as `unpacked`."""
     for node in graph.nodes:
         unpack(node.attrs)
     return graph
@@ -313,7 +313,7 @@ def decode_attrs(data: bytes) -> dict[str, Any]:
 
 
 def opaque_in(value: Any) -> str:
-    """The text of the first value within that nobody can run again, or ``""``."""
+    """The text of the first value inside that cannot be run again, or ``""``."""
     if isinstance(value, Opaque | GraphRef):
         return str(value)
     if isinstance(value, tuple | list):
@@ -322,7 +322,7 @@ def opaque_in(value: Any) -> str:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A value as a person reads it: numbers, text, lists. An index as it is written in brackets."""
+    """A value in readable form: numbers, text, lists. An index as written in brackets."""
     if name == "index" and isinstance(value, tuple):
         return ", ".join(map(_index_text, value))
     if isinstance(value, tuple | list):
@@ -333,12 +333,12 @@ def plain(name: str, value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether any reader knows it, of MessagePack or JSON."""
+    """Whether any reader of MessagePack or JSON understands it."""
     return type(value) in _READ and not (type(value) is int and not -(1 << 63) <= value < 1 << 64)
 
 
 def plain_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a node as a person reads them; the same object if they are read so."""
+    """The attributes of a node in readable form; the same object if they already are."""
     if all(map(_is_plain, attrs.values())):
         return attrs
     return {name: plain(name, value) for name, value in attrs.items()}
@@ -358,10 +358,10 @@ def write(value: Any, graph: Callable[[Graph], str]) -> str:
     """A value as text.
 
     Args:
-        graph: Writes a graph, which may stand in attributes as the body of a loop or branch.
+        graph: Writes a graph, which may be an attribute: the body of a loop or branch.
 
     Raises:
-        GraphError: A value of this kind has no text.
+        GraphError: A value of this kind cannot be written as text.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -410,7 +410,7 @@ def _float(value: float) -> str:
 
 
 def dtype_text(dtype: str, shape: tuple[int | None, ...] | None = None) -> str:
-    """``f32[32,10]``, ``f32[?,10]``; a dtype without short name stands in quotes."""
+    """``f32[32,10]``, ``f32[?,10]``; a dtype without a short name is quoted."""
     name = SHORT.get(dtype) or json.dumps(dtype)
     if shape is None:
         return name
@@ -421,7 +421,7 @@ def built(word: str, fields: list[Any]) -> Any:
     """The value of ``word(field, ...)``, as `write` wrote it.
 
     Raises:
-        GraphError: There is no such word, or it does not take these fields.
+        GraphError: The word is unknown, or does not take these fields.
     """
     struct_type = _STRUCTS.get(word)
     if struct_type is not None:

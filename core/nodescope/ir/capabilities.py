@@ -12,19 +12,19 @@ import msgspec
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What is seen of a run, and what can be done with it.
+    """What can be observed of a run, and what can be done with it.
 
     Attributes:
-        before: The run can stop before a node, with its inputs.
-        edit: How a value is changed at a stop: not at all, in its own memory, or by another one.
-        gradients: Gradients of values are told.
-        scopes: Where nodes stand: nowhere, under names that the program gives, or in its modules.
+        before: Whether the run can stop before a node, with its inputs.
+        edit: How a value is changed at a stop: not at all, in its own memory, or by replacing it.
+        gradients: Whether gradients of values are reported.
+        scopes: The scopes of nodes: none, names given by the program, or its modules.
         steps: What ends a training step: marks in the program, a step of an optimizer, a call of
-            the outermost module, a line that comes again, or nothing.
-        timing: Whose times are known: none, the host's, or the device's.
+            the outermost module, a line that is reached again, or nothing.
+        timing: Which times are known: none, the host's, or the device's.
         values: What is kept of values: nothing, statistics, or every element.
         rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
-        workers: Nodes run in several processes.
+        workers: Whether nodes run in several processes.
     """
 
     before: bool = False
@@ -39,12 +39,12 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class Framework(msgspec.Struct, frozen=True):
-    """A library that a run observes.
+    """A library observed by a run.
 
     Attributes:
-        dialect: Of its nodes (`Node.dialect`): its adapter's name.
-        version: Of the library, or ``""``.
-        capabilities: What is seen of its nodes, and what can be done with them.
+        dialect: The dialect of its nodes (`Node.dialect`): its adapter's name.
+        version: The library's version, or ``""``.
+        capabilities: What can be observed of its nodes, and done with them.
     """
 
     dialect: str
@@ -89,12 +89,12 @@ _SHORTFALLS: Final[dict[Feature, Shortfall]] = {
 def shortfall(
     feature: Feature, frameworks: Iterable[Framework], dialect: str = ""
 ) -> Shortfall | None:
-    """Why a feature is not available; None if it is, or if nothing is known of the framework.
+    """Why a feature is not available; None if it is, or if nothing is known about the framework.
 
     Args:
-        feature: What a command depends on.
-        frameworks: Those of the run.
-        dialect: Of the node that the command is about; empty if any framework will do.
+        feature: The capability that a command depends on.
+        frameworks: The run's frameworks.
+        dialect: The dialect of the command's node; empty if any framework will do.
     """
     known = [item for item in frameworks if not dialect or item.dialect == dialect]
     if not known or any(_has(item.capabilities, feature) for item in known):
@@ -113,7 +113,9 @@ def _has(capabilities: Capabilities, feature: Feature) -> bool:
 
 
 def others(frameworks: Iterable[Framework]) -> str:
-    """Those beside nodescope's own engine, for a person: ``torch 2.13 and ray 3.0``; or ``""``."""
+    """The frameworks beside nodescope's own engine, as text: ``torch 2.13 and ray 3.0``; or
+    ``""``.
+    """
     names = [str(framework) for framework in frameworks if framework.dialect != OWN]
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
@@ -122,4 +124,4 @@ ENGINE = Capabilities(
     before=True, edit="replace", gradients=True, scopes="names", steps="marked", timing="host",
     values="full", rerun="graph",
 )  # fmt: skip
-"""Of nodescope's own engine."""
+"""The capabilities of nodescope's own engine."""

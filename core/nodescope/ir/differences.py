@@ -1,6 +1,6 @@
-"""Where a compiled call does something else than what was traced: what the cross-check reports.
+"""Differences between a compiled call and its trace, as reported by the cross-check.
 
-Invariant: plain data, which recordings and messages carry as it is. Ids of nodes are those of the
+Invariant: plain data, carried unchanged by recordings and messages. Ids of nodes are those of the
 function's captured graphs.
 """
 
@@ -15,25 +15,25 @@ from nodescope.ir.graph import SourceLocation
 DifferenceKind = Literal[
     "kernel", "plan", "rewrite", "memory", "order", "provenance", "compilation"
 ]
-"""Who is responsible.
+"""The part that is responsible.
 
-``kernel``: one kernel, run alone. ``plan``: kernels are right alone, and not in the plan.
-``rewrite``: a rule of a pass. ``memory``: results share memory or are overwritten. ``order``: what
-has an effect, or waits, runs in another order. ``provenance``: values are right, and a pass says
-wrongly which is which. ``compilation``: it failed; the function runs as traced.
+``kernel``: one kernel, run alone. ``plan``: kernels are right alone, but not in the plan.
+``rewrite``: a rule of a pass. ``memory``: results share memory or are overwritten. ``order``: nodes
+with effects or control inputs run in another order. ``provenance``: values are right, but a pass
+misreports which is which. ``compilation``: it failed; the function runs as traced.
 """
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """How much of an array differs.
+    """The extent to which an array differs.
 
     Attributes:
-        elements: How many it has.
-        differing: How many of them are others.
-        max_abs: The largest difference of two finite ones, at most the largest float; None without
-            any.
-        expected, actual: The first of those that differ, as text.
-        at: Its index.
+        elements: Number of its elements.
+        differing: Number of elements that differ.
+        max_abs: The largest difference of two finite elements, at most the largest float; None
+            without any.
+        expected, actual: The first differing elements, as text.
+        at: Their index.
     """
 
     elements: int
@@ -48,15 +48,15 @@ class CallDifference(msgspec.Struct, frozen=True):
     """The first call of a function that differs from its trace.
 
     Attributes:
-        kind: Who is responsible.
+        kind: The part that is responsible.
         step: The training step of the call; 0 before the first.
-        call: How many calls of the trace there were until then, this one included.
-        node, name, op: The traced node whose value differs first; 0 and ``""`` if it is not known.
+        call: The number of this call of the trace, counted from 1.
+        node, name, op: The traced node whose value differs first; 0 and ``""`` if unknown.
         source: The program's line of that node.
         kernel, kernel_name: The final node that computes it.
-        rules: Pass and rule that are responsible, as ``pass/rule``, or the pass alone.
-        amount: How much of the value differs; None where nothing is compared.
-        detail: What else there is to say, in words.
+        rules: The responsible pass and rule, as ``pass/rule``, or only the pass.
+        amount: The extent of the difference; None where nothing is compared.
+        detail: Further explanation.
     """
 
     kind: DifferenceKind
@@ -74,16 +74,16 @@ class CallDifference(msgspec.Struct, frozen=True):
 
 
 class FunctionCheck(msgspec.Struct, frozen=True):
-    """How the calls of one trace compare with it.
+    """The comparison of a trace's calls with the trace.
 
     Attributes:
         function: Its name.
         graph: The run's id of the graph that runs; 0 if none was compiled.
-        backend: What runs it.
-        exact: Whether every bit was compared; else kernels within the bounds of their rounding.
+        backend: The back end that runs it.
+        exact: Whether every bit was compared; otherwise, kernels within their rounding bounds.
         calls: How many calls were checked.
-        difference: The first; None without any.
-        fault: Why the check ended early, in words; calls after that were not compared.
+        difference: The first difference; None without any.
+        fault: Why the check ended early; later calls were not compared.
     """
 
     function: str

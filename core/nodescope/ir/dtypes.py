@@ -1,6 +1,6 @@
-"""Dtypes by name, bfloat16 among them.
+"""Dtypes by name, including bfloat16.
 
-Invariant: ml_dtypes, which has bfloat16, is imported when that is first asked for.
+Invariant: ml_dtypes, which provides bfloat16, is imported when first needed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ BFLOAT16: Final = "bfloat16"
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """What ``np.dtype`` gives, and bfloat16 for its name even if nobody imported ml_dtypes.
+    """The result of ``np.dtype``, and bfloat16 by name even if ml_dtypes has not been imported.
 
     Raises:
-        DtypeError: It names no dtype.
+        DtypeError: It does not name a dtype.
     """
     if isinstance(dtype, str) and dtype == BFLOAT16:
         return bfloat16()

@@ -1,4 +1,4 @@
-"""The central types: what a node, a value and a graph are.
+"""The central types: nodes, values and graphs.
 
 Invariant: everything here is frozen. A changed graph is a new graph; ids are never reused in a run.
 """
@@ -17,7 +17,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 GraphKind = Literal["eager", "static", "compiled", "backward-joined", "tasks"]
 Role = Literal["op", "parameter", "buffer", "input", "constant", "task", "send", "receive"]
 LEAF_ROLES: Final = frozenset({"parameter", "buffer", "input", "constant"})
-# nodescope's own leaves. `read` runs, and gives what a variable holds at that time; the others are
+# nodescope's own leaves. `read` runs, and returns a variable's current content; the others are
 # given their values.
 LEAVES: Final[dict[str, Role]] = {
     "parameter": "parameter", "tensor": "input", "placeholder": "input", "constant": "constant",
@@ -27,8 +27,8 @@ GIVEN: Final = frozenset(LEAVES) - {"read"}
 _TRANSFERS: Final[dict[str, Role]] = {"send": "send", "receive": "receive"}
 
 if TYPE_CHECKING:
-    # Ops and the compiler compute with sizes: in the graphs that they see, all are known. Whoever
-    # reads recordings meets None as well.
+    # Ops and the compiler compute with sizes: in their graphs, all are known. Readers of recordings
+    # also meet None.
     Size = Any
 else:
     Size = int | None
@@ -40,7 +40,7 @@ class TensorSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="tensor"):
     Attributes:
         shape: A size per axis; None where the framework does not know it.
         dtype: NumPy's name, or the framework's own where NumPy has none.
-        device: Where the elements are; ``""`` is where the node ran.
+        device: Where the elements are; ``""`` stands for where the node ran.
     """
 
     shape: tuple[Size, ...]
@@ -52,11 +52,11 @@ class TensorSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="tensor"):
 
 
 class OpaqueSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque"):
-    """A value that is no array, such as a list, a dataset or an object in Ray's store.
+    """A value that is not an array, such as a list, a dataset or an object in Ray's store.
 
     Attributes:
         type: Its class, as ``module.Name``.
-        nbytes: How large it is; None if that is unknown.
+        nbytes: Its size in bytes; None if unknown.
     """
 
     type: str
@@ -64,12 +64,12 @@ class OpaqueSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque"):
 
     @property
     def shape(self) -> tuple[Size, ...]:
-        """It has no axes."""
+        """Empty: it has no axes."""
         return ()
 
     @property
     def dtype(self) -> str:
-        """Its class, where a dtype would stand."""
+        """Its class, in place of a dtype."""
         return self.type
 
     def __str__(self) -> str:
@@ -80,14 +80,14 @@ Spec = TensorSpec | OpaqueSpec
 
 
 def usual_role(op: str, family: str) -> Role:
-    """The role of nodescope's own ops."""
+    """The role of a nodescope op."""
     if family == "leaf":
         return LEAVES.get(op, "input")
     return _TRANSFERS.get(op, "op") if family == "control" else "op"
 
 
 def usual_writes(family: str) -> tuple[tuple[int, int], ...]:
-    """What nodescope's own ops write, but for kernels that hold an update."""
+    """The writes of a nodescope op, except for kernels that contain an update."""
     return ((0, 0),) if family == "update" else ()
 
 
@@ -103,14 +103,14 @@ class SourceLocation(msgspec.Struct, frozen=True):
 
 
 class Value(msgspec.Struct, frozen=True):
-    """An edge's tensor: what one output port of a node carries.
+    """The tensor of an edge: the value at one output port of a node.
 
     Attributes:
         id: Unique in the run.
         spec: Shape and dtype as first seen; a later execution may carry another shape.
         name: ``<node name>`` for the first output, ``<node name>:<port>`` for the others.
-        storage: The memory that it lies in, by a number: values with the same one are views of each
-            other. 0 if that is unknown.
+        storage: A number for its memory: values with the same one are views of each other. 0 if
+            unknown.
     """
 
     id: int
@@ -120,10 +120,10 @@ class Value(msgspec.Struct, frozen=True):
 
     @property
     def tensor(self) -> TensorSpec:
-        """Its spec, of a value that has to be a tensor.
+        """The spec of a value that must be a tensor.
 
         Raises:
-            GraphError: It is something else.
+            GraphError: The value is not a tensor.
         """
         if isinstance(self.spec, TensorSpec):
             return self.spec
@@ -131,37 +131,38 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One operation of the graph. Its executions are named by ``seq``.
+    """One operation of the graph. Its executions are identified by ``seq``.
 
     Attributes:
         id: Unique in the run, from 1 up, in order of first execution.
         name: Unique and readable: ``<scope>/<op>``, then ``<scope>/<op>_1`` and so on.
-        op: The op's name, such as ``matmul``: nodescope's own where it has such an op.
-        family: The op's family, which gives its colour: matmul, elementwise, activation,
+        op: The op's name, such as ``matmul``: nodescope's own if it has such an op.
+        family: The op's family, which determines its colour: matmul, elementwise, activation,
             reduction, norm, layout, index, random, loss, update, control, kernel, communication,
-            other or leaf. Families that are not known are shown as ``other``.
+            other or leaf. Unknown families are shown as ``other``.
         inputs: Value ids, by input port.
-        control_inputs: Node ids that had to run before, without a value passing.
+        control_inputs: Ids of nodes that must run before, without passing a value.
         outputs: Value ids, by output port.
-        attrs: Arguments of the op (axis, keepdims, scalar operands), as `nodescope.ir.attrs` says.
+        attrs: Arguments of the op (axis, keepdims, scalar operands), see `nodescope.ir.attrs`.
         scope: Path of name scopes, ``"encoder/layer_0"``; ``""`` at the top. Nodes of the phases
-            ``backward`` and ``optimizer`` stand under a scope of that name:
+            ``backward`` and ``optimizer`` are placed under a scope of that name:
             ``"backward/encoder/layer_0"``.
-        phase: What part of training it belongs to.
+        phase: The part of training that it belongs to.
         device: ``"cpu"`` unless an adapter says otherwise.
         source: The user's line that made it, if known.
-        origin: Node ids of the traced graph that it stands for; empty in a traced graph.
+        origin: Ids of the traced graph's nodes that it replaces; empty in a traced graph.
         forward: For a backward node, the id of the forward node that it differentiates.
-        graph: For a node that runs as part of a compiled graph: the id of that captured graph, in
-            whose traced graph ``origin`` counts. Else 0.
-        role: What it is for. An ``op`` computes. A ``parameter`` is trained, a ``buffer`` is other
+        graph: For a node that runs as part of a compiled graph: the id of that captured graph, to
+            whose traced graph ``origin`` refers. Else 0.
+        role: Its purpose. An ``op`` computes. A ``parameter`` is trained, a ``buffer`` is other
             state that outlives a call, an ``input`` is data from the program, a ``constant`` is
             part of the graph: these four hold data and compute nothing (`is_leaf`). A ``task`` runs
             elsewhere; ``send`` and ``receive`` carry values there and back.
-        dialect: Whose op it is, and so who can run it again: ``nodescope``, or an adapter's name.
-        native: The framework's own name of the op, ``aten::addmm.default``; ``""`` if it is ``op``.
-        writes: Pairs of output port and input port: from then on, what the input was read from
-            holds the output. So do `assign`, an op in place and a write through a view.
+        dialect: The owner of its op, which can run it again: ``nodescope``, or an adapter's name.
+        native: The framework's own name for the op, ``aten::addmm.default``; ``""`` if it is
+            ``op``.
+        writes: Pairs of output port and input port: after it, the source of the input holds the
+            output. This covers `assign`, in-place ops and writes through views.
     """
 
     id: int
@@ -186,12 +187,12 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it only holds data: stepping passes over it."""
+        """Whether it only holds data: stepping skips it."""
         return self.role in LEAF_ROLES
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is trained; what optimizers keep for themselves is not."""
+        """Whether it is trained; the state of optimizers is not."""
         return self.role == "parameter" and self.phase != "optimizer"
 
 
@@ -200,8 +201,8 @@ class Graph(msgspec.Struct, frozen=True, tag_field="attr", tag="graph"):
 
     Attributes:
         id: Unique in the run.
-        kind: How it came about.
-        inputs: Value ids without producer that are fed on each call.
+        kind: How it was made.
+        inputs: Ids of values without a producer, which are fed on each call.
         outputs: Value ids that are returned.
         nodes: In topological order.
         values: Every value, in order of id.

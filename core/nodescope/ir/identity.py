@@ -1,11 +1,11 @@
-"""Identity: which node of a dynamic graph a call belongs to.
+"""Identity: the node of a dynamic graph to which a call belongs.
 
 The key is (scope path, op, phase, ordinal in this step). The engine's tracer and the adapters of
 other frameworks count the calls; this table maps a key to a node and keeps names and ids unique. A
-call site that is reached again and again, in a loop, stops creating nodes: see `Site`.
+call site that is reached repeatedly, in a loop, stops creating nodes: see `Site`.
 
-Invariant: a key has one node id for the whole run; a node whose inputs change is defined again
-under the same id.
+Invariant: a key has one node id for the whole run; a node whose inputs change is redefined under
+the same id.
 """
 
 from __future__ import annotations
@@ -21,37 +21,40 @@ from nodescope.ir.graph import Node, Phase, Role, SourceLocation, Spec, TensorSp
 from nodescope.ir.scopes import join
 
 LOOPED: Final = 32
-"""So many nodes of one call site are a loop, where no training step is marked around it."""
+"""Number of nodes of one call site from which it is a loop, outside of marked training steps."""
 
 UNROLLED: Final = 65_536
-"""So many within a training step: an unrolled network is as large as it is."""
+"""The same within a training step: an unrolled network may be large."""
 
-# Of a site that is a loop, so many nodes more for other inputs; these come from outside of loops.
+# Additional nodes that a site in a loop may create for inputs from outside of loops.
 _MORE: Final = 32
 _MOST: Final = 4096
-# How often the nodes of one site are defined again for other inputs. After that they stay as drawn.
+# How often the nodes of one site are redefined for other inputs. After that they stay as drawn.
 _MOST_REDEFINED: Final = 1000
 
 UNTOLD: Final = (-1,)
-"""Inputs of an entry whose node could not be told, such as at the limit of recursion: none has
-these, so that it is defined anew, and told, when it is called again."""
+"""Inputs of an entry whose node could not be emitted, such as at the recursion limit: no call has
+these, so that the node is redefined, and emitted, at its next call.
+"""
 
 MOST_RESHAPED: Final = 256
-"""So often another shape or dtype of one value is told; a program may give it one in each step."""
+"""How often a change of shape or dtype of one value is reported; a program may change it in every
+step.
+"""
 
 
 class Entry:
-    """A key's node as it is defined now. Replaced attributes, never a replaced entry.
+    """The current definition of a key's node. Attributes are replaced, never the entry.
 
     Attributes:
-        loop: Number of the loop in whose rounds it is counted, or 0.
-        recent: In a loop: identities of the arrays that its last two executions gave, or that it
-            holds, if it is a leaf.
-        given: What the node's attributes were made of, as who defined it keeps it; None if unknown.
-        loose: The shapes of its values may change although those of its inputs do not.
+        loop: The number of the loop in whose rounds it is counted, or 0.
+        recent: In a loop: identities of the arrays from its last two executions or, for a leaf, of
+            those that it holds.
+        given: The source of the node's attributes, in its definer's form; None if unknown.
+        loose: Whether the shapes of its values may change although those of its inputs do not.
         nth: Its place among the entries of its key.
-        reshaped: How often its values were given other shapes or dtypes.
-        site: The call site that it was met at; None if that is not looked at.
+        reshaped: How often its values changed shape or dtype.
+        site: Its call site; None if not tracked.
     """
 
     __slots__ = (
@@ -76,10 +79,10 @@ class Entry:
 class Site:
     """The nodes of one call site: of one key, reached by the same calls in the user's program.
 
-    A loop that marks no steps would make a node of each call. Once a site has made so many, a call
-    with known inputs is the node that has them, executed again; one with inputs that the loop
-    itself computes is its last node, defined again with these. So the graph of a loop closes after
-    a few rounds, however long it runs.
+    A loop without marked steps would create a node for each call. Once a site has created a number
+    of nodes, a call with known inputs counts as another execution of the node with these inputs,
+    and a call with inputs computed in the loop as one of its last node, redefined with these. So
+    the graph of a loop closes after a few rounds, however long it runs.
     """
 
     __slots__ = ("_by_inputs", "_entries", "_redefined", "full")
@@ -91,7 +94,7 @@ class Site:
         self._redefined = 0
 
     def add(self, entry: Entry) -> None:
-        """A node was met here for the first time."""
+        """Note that a node appeared here for the first time."""
         entry.site = self
         self._entries.append(entry)
         self._by_inputs[entry.inputs] = entry
@@ -99,7 +102,8 @@ class Site:
     def again(
         self, inputs: tuple[int, ...], by_value: dict[int, Entry], limit: int
     ) -> tuple[Entry | None, bool]:
-        """The node that a further call here executes again, and whether its inputs are to be told.
+        """The node that a further call here executes again, and whether its inputs are to be
+        emitted.
 
         No node if the call is a new one.
         """
@@ -124,18 +128,18 @@ class Site:
 
 
 class Cursor:
-    """One thread's count, within one step, of the calls in one scope and phase.
+    """One thread's count of the calls in one scope and phase, within one step.
 
     Attributes:
-        step: What it counts within: any token that no other step has, None before the first.
-        slots: By op (or leaf key): how many calls so far, and the entries of that key.
-        label: What its nodes are called, instead of their ops: for the node of a static graph,
-            which has a cursor of its own.
-        device: Where its nodes run.
+        step: The step that it counts in: a token unique to the step, None before the first.
+        slots: By op (or leaf key): the number of calls so far, and the entries of that key.
+        label: The name of its nodes in place of their ops: for a node of a static graph, which has
+            its own cursor.
+        device: The device of its nodes.
         control: Ids of the nodes that they wait for.
-        origin: Of the node of a compiled graph: the traced nodes that it stands for.
-        graph: The captured graph that it is part of, or 0.
-        loop: Where no steps are told apart: the loop in whose rounds it counts, or 0.
+        origin: For a node of a compiled graph: the traced nodes that it replaces.
+        graph: The captured graph that it belongs to, or 0.
+        loop: If steps are not distinguished: the loop in whose rounds it counts, or 0.
     """
 
     __slots__ = (
@@ -157,24 +161,24 @@ class Cursor:
         self.graph = 0
 
     def restart(self, step: object) -> None:
-        """Count from zero again: a step has begun."""
+        """Count from zero again, because a step has begun."""
         self.step = step
         for slot in self.slots.values():
             slot[0] = 0
 
     def slot(self, key: str) -> list[Any]:
-        """The ``[count, entries]`` of a key that this cursor has not met yet."""
+        """The ``[count, entries]`` of a key that is new to this cursor."""
         entries = self.owner.entries(self.scope, key, self.phase, self.loop)
         slot = self.slots[key] = [0, entries]
         return slot
 
 
 class NodeSpec(msgspec.Struct, kw_only=True, gc=False):
-    """What a node is defined by, besides its ids and its name.
+    """The definition of a node, apart from its ids and its name.
 
     Attributes:
-        specs: Of its outputs.
-        label: What it is called instead of by its op, or ``""``.
+        specs: Specs of its outputs.
+        label: Its name in place of its op, or ``""``.
         storages: Numbers of the memory of its outputs, as far as known.
         loop: The loop in whose rounds it is counted, or 0.
     """
@@ -205,11 +209,11 @@ class Identity:
     """The nodes of one run.
 
     Args:
-        value_ids: Where value ids come from; numbers that grow and are never reused.
+        value_ids: The source of value ids: growing numbers that are never reused.
     """
 
     def __init__(self, value_ids: Callable[[], int] | None = None) -> None:
-        self._lock = threading.RLock()  # a signal handler may compute here, too
+        self._lock = threading.RLock()  # reentrant: signal handlers may compute here
         self._node_ids = itertools.count(1).__next__
         self._value_ids = value_ids or itertools.count(1).__next__
         self._entries: dict[tuple[str, str, Phase, int], list[Entry]] = {}
@@ -220,17 +224,17 @@ class Identity:
         self.version = 0
 
     def entries(self, scope: str, key: str, phase: Phase, loop: int = 0) -> list[Entry]:
-        """The entries of a key, by how-many-th call. The list grows in `define` and `move` only.
+        """The entries of a key, by number of the call. The list grows only in `define` and `move`.
 
         Args:
-            scope, key, phase: As of `Cursor`.
+            scope, key, phase: As in `Cursor`.
             loop: The loop in whose rounds they are counted, or 0.
         """
         with self._lock:
             return self._entries.setdefault((scope, key, phase, loop), [])
 
     def move(self, loop: int, around: int) -> set[tuple[str, str, Phase]]:
-        """Count the entries of a loop in the rounds of the one around it; their keys."""
+        """Count the entries of a loop in the rounds of the enclosing one; return their keys."""
         moved = set()
         with self._lock:
             for (scope, key, phase, number), entries in list(self._entries.items()):
@@ -244,12 +248,12 @@ class Identity:
         return moved
 
     def site(self, scope: str, key: str, phase: Phase, where: Hashable) -> Site:
-        """The site of a key that is called at ``where``, any token of the place in the program."""
+        """The site of a key called at ``where``, any token for the place in the program."""
         with self._lock:
             return self._sites.setdefault((scope, key, phase, where), Site())
 
     def forget_loops(self) -> None:
-        """Count all entries as if they were in no loop: steps are told apart from now on."""
+        """Count all entries as if outside of loops, because steps are distinguished from now on."""
         with self._lock:
             for (scope, key, phase, number), entries in list(self._entries.items()):
                 if number:
@@ -262,7 +266,7 @@ class Identity:
     def define(
         self, entries: list[Entry], nth: int, spec: NodeSpec
     ) -> tuple[Entry, tuple[Value, ...] | None]:
-        """Define the ``nth`` entry, anew or with other inputs.
+        """Define the ``nth`` entry, as new or with other inputs.
 
         Returns:
             The entry, and its values if the graph was extended; None if another thread was first.
@@ -329,9 +333,9 @@ class Identity:
     def reshape(
         self, entry: Entry, shapes: Sequence[tuple[tuple[int, ...], str]]
     ) -> tuple[Value, ...]:
-        """Give an entry's values these shapes and dtypes; those that had others.
+        """Give an entry's values these shapes and dtypes; return the values that changed.
 
-        Nothing any more once that was so often the case: such values are left as they were told.
+        Stops after a number of changes: such values are left as last reported.
         """
         if all(
             value.spec.shape == shape and value.spec.dtype == dtype
@@ -353,7 +357,9 @@ class Identity:
             )
 
     def respecify(self, entry: Entry, specs: Sequence[Spec]) -> tuple[Value, ...]:
-        """Give an entry's values these specs; those that had others. As `reshape` of what is so."""
+        """Give an entry's values these specs; return the values that changed. Like `reshape`, for
+        actual specs.
+        """
         with self._lock:
             before = entry.values
             if entry.reshaped >= MOST_RESHAPED or all(

@@ -1,6 +1,6 @@
-"""Parsing the text of graphs; its form is `nodescope.ir.text`'s.
+"""Parsing the text of graphs, in the format of `nodescope.ir.text`.
 
-Invariant: a scanner and a recursive descent, bounded in depth; nothing of the text is executed.
+Invariant: a scanner and a recursive descent of bounded depth; none of the text is executed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _DEEPEST = 60  # bodies within bodies, tuples within tuples
 
 
 def parse_graph(text: str) -> Graph:
-    """The graph that a text of `nodescope.ir.text.print_graph` says.
+    """The graph in a text of `nodescope.ir.text.print_graph`.
 
     Lines that begin with ``//`` are skipped.
 
     Raises:
-        GraphError: It says none; the message gives line, column and what was expected.
+        GraphError: The text is malformed; the message gives line, column and what was expected.
     """
     parser = _Parser(re.sub(r"(?m)^[ \t]*//.*$", "", text))
     parser.space()
@@ -60,7 +60,7 @@ def parse_graph(text: str) -> Graph:
 
 
 class _Parser:
-    """A text, and how far it is read."""
+    """A text and the current position in it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -93,7 +93,7 @@ class _Parser:
         return self.match(pattern) or self.fail(expected)
 
     def take(self, mark: str, *, line: bool = False) -> bool:
-        """Take a mark after space, if it comes next. ``line``: on this line."""
+        """Take a mark after white space, if it comes next. ``line``: on this line."""
         start = self.at
         self.match(_LINE_SPACE if line else _SPACE)
         if self.text.startswith(mark, self.at):
@@ -293,7 +293,7 @@ class _Parser:
         return tuple(inputs), attrs
 
     def rest(self) -> dict[str, Any]:
-        """What follows a node's name, to the end of the line."""
+        """The text after a node's name, to the end of the line."""
         rest: dict[str, Any] = {}
         self.match(_LINE_SPACE)
         while self.at < len(self.text) and self.text[self.at] not in "\r\n":
@@ -375,7 +375,7 @@ class _Parser:
             text = number.group()
             try:
                 return int(text) if _INT.fullmatch(text) else float(text)
-            except ValueError:  # digits beyond what Python converts
+            except ValueError:  # more digits than Python converts
                 self.fail("a number of fewer digits", start)
         word = self.need(_WORD, "a value").group()
         if word in ("None", "True", "False"):

@@ -1,6 +1,6 @@
-"""What compilers say of the graphs that they make: rewrites, fates of nodes, costs, memory.
+"""Provenance: compilers' reports on their graphs: rewrites, fates of nodes, costs, memory.
 
-Invariant: plain data, which events, recordings and messages carry as it is. Ids are those of
+Invariant: plain data, carried unchanged by events, recordings and messages. Ids are those of
 captured graphs (`nodescope.events.GraphCaptured`).
 """
 
@@ -12,8 +12,9 @@ import msgspec
 
 Change = Literal["renamed", "rewritten", "folded", "merged", "fused", "recomputed", "eliminated"]
 CHANGES: tuple[Change, ...] = get_args(Change)
-"""What can happen to a node, told of the nodes before. ``recomputed``: it stays, and a copy of it
-runs elsewhere as well."""
+"""The possible changes of a node, stated for the nodes before. ``recomputed``: the node stays, and
+a copy of it also runs elsewhere.
+"""
 
 FateKind = Literal["kept"] | Change
 FATES: tuple[FateKind, ...] = ("kept", *CHANGES)
@@ -25,14 +26,14 @@ class Rewrite(msgspec.Struct, frozen=True):
 
     Attributes:
         pass_name: The pass.
-        rule: Which of its rules, such as ``multiply_one``.
-        change: What happened to the nodes before.
-        before: Ids of the nodes that the change is about. They are gone, unless they are among
-            ``after`` as well, or ``change`` is ``recomputed``.
-        after: Ids of the nodes that do their work now; several nodes that are all those before
-            only run in another order, which is no fate.
-        values: For values of nodes before: the value that stands for it now.
-        note: What else there is to say, in words.
+        rule: The pass's rule, such as ``multiply_one``.
+        change: The change to the nodes before.
+        before: Ids of the changed nodes. They are removed unless they are also among ``after``, or
+            ``change`` is ``recomputed``.
+        after: Ids of the nodes that do their work now. If they equal ``before`` and are several,
+            the nodes were only reordered, which is not a fate.
+        values: For values of nodes before: the value that replaces it.
+        note: Further explanation.
     """
 
     pass_name: str
@@ -45,7 +46,7 @@ class Rewrite(msgspec.Struct, frozen=True):
 
     @property
     def only_reorders(self) -> bool:
-        """Whether the nodes only run in another order, and each is what it was."""
+        """Whether the nodes were only reordered, each unchanged."""
         return len(self.before) > 1 and set(self.before) == set(self.after)
 
     def __str__(self) -> str:
@@ -56,12 +57,12 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What became of one traced node.
+    """The outcome of one traced node.
 
     Attributes:
-        node: Its id.
+        node: The node's id.
         kind: ``kept`` if nothing happened to it, else the last change.
-        into: Ids of the final nodes that do its work; none if it is eliminated.
+        into: Ids of the final nodes that do its work; none if it was eliminated.
         by: Pass and rule of each change on its way, in order, as ``pass/rule``.
     """
 
@@ -78,12 +79,12 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class KernelCost(msgspec.Struct, frozen=True):
-    """What one node that runs costs by the compiler's estimate.
+    """The estimated cost of one executed node.
 
     Attributes:
         flops: Arithmetic operations.
         bytes: Read and written together.
-        bound: What limits it on the machine that compiled it.
+        bound: Its limiting resource on the machine that compiled it.
     """
 
     flops: int
@@ -92,14 +93,13 @@ class KernelCost(msgspec.Struct, frozen=True):
 
 
 class MemoryReport(msgspec.Struct, frozen=True):
-    """What intermediate results of a plan take.
+    """Memory of a plan's intermediate results.
 
     Attributes:
-        planned_bytes: The arena: the most that is held at once after planning.
-        unplanned_bytes: The most that is held at once if each result gets memory of its own that
-            is let go after its last use.
+        planned_bytes: Size of the arena: the peak after planning.
+        unplanned_bytes: The peak if each result had its own memory, released after its last use.
         total_bytes: All intermediate results together.
-        in_place: Results that take the place of an operand.
+        in_place: Number of results that take the place of an operand.
     """
 
     planned_bytes: int

@@ -22,7 +22,7 @@ def is_within(scope: str, ancestor: str) -> bool:
 
 
 def depth(scope: str) -> int:
-    """How many scopes there are around its nodes: ``depth("a/b") == 2``; 0 at the top."""
+    """The number of scopes around its nodes: ``depth("a/b") == 2``; 0 at the top."""
     return scope.count("/") + 1 if scope else 0
 
 
@@ -33,7 +33,7 @@ def ancestors(scope: str) -> list[str]:
 
 
 def placed(scope: str, phase: str, base: str) -> str:
-    """The scope of a node of a graph that runs inside of scope ``base``, as if it ran by itself."""
+    """The scope of a graph's node that runs inside scope ``base``, as if it ran eagerly."""
     if not base or phase == "optimizer":
         return scope or base
     if phase == "backward":
@@ -44,15 +44,16 @@ def placed(scope: str, phase: str, base: str) -> str:
 
 
 def base_of(ran: str, scope: str, phase: str) -> str | None:
-    """The scope in which a graph runs, by the scope of one of its nodes there.
+    """The scope in which a graph runs, from the scope of one of its nodes there.
 
     Args:
         ran: The node's scope where it ran.
-        scope: Its scope within the graph; see `placed`, whose reverse this is.
+        scope: Its scope within the graph; this is the inverse of `placed`.
         phase: Its phase.
 
     Returns:
-        None if the node does not tell: one of an optimizer, or one whose scopes do not fit.
+        None if the node does not determine it: an optimizer's node, or one whose scopes do not
+        match.
     """
     if phase == "optimizer":
         return None

@@ -1,4 +1,4 @@
-"""Graphs as text: one line per node, and back, exactly.
+"""Graphs as text, one line per node, convertible back exactly.
 
     graph 1 static (%1) -> (%3) {
       %1: f32[32,64] = leaf.placeholder()  # x  train.py:9
@@ -6,11 +6,11 @@
       %3: f32[32,10] = matmul(%1, %2)  # encoder/matmul  train.py:12 forward
     }
 
-What follows ``#`` is part of it: the node's name, then what is not as usual (scope, phase, device,
-control inputs, origin, forward node, compiled graph, id) and the line of the program. The form is
-described in docs/graphs.md.
+The part after ``#`` matters: the node's name, then properties that differ from the default (scope,
+phase, device, control inputs, origin, forward node, compiled graph, id) and the line of the
+program. The format is described in docs/graphs.md.
 
-Invariant: ``parse_graph(print_graph(g)) == g``; text that says something else is refused.
+Invariant: ``parse_graph(print_graph(g)) == g``; any other text is refused.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def print_graph(graph: Graph, *, ids: bool = True) -> str:
     """A graph as text, ending in a newline.
 
     Args:
-        graph: What to print.
-        ids: Give the graph's own id and those of its bodies; else 0, so that equal graphs have
-            equal texts.
+        graph: The graph to print.
+        ids: Whether to print the graph's own id and those of its bodies; otherwise 0, so that equal
+            graphs have equal texts.
 
     Raises:
-        GraphError: Its values do not fit its nodes, or an attribute has no text.
+        GraphError: Its values do not match its nodes, or an attribute cannot be written as text.
     """
     return "\n".join(_lines(graph, ids)) + "\n"
 
@@ -87,7 +87,7 @@ def _spec_text(spec: Spec) -> str:
 
 
 def value_name(node: str, port: int) -> str:
-    """What a value is called as a rule."""
+    """The default name of a value."""
     return f"{node}:{port}" if port else node
 
 

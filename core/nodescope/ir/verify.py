@@ -1,4 +1,4 @@
-"""Verify: whether a graph is well formed.
+"""Verify: checks that a graph is well-formed.
 
 Invariant: pure; raises for the first fault in the order of the nodes, and names the node.
 """
@@ -12,7 +12,7 @@ from nodescope.errors import GraphError, NodescopeError
 from nodescope.ir.graph import Graph, Node, Spec, TensorSpec
 
 Infer = Callable[[Node, tuple[TensorSpec, ...]], tuple[TensorSpec, ...] | None]
-"""Gives the specs of a node's outputs from those of its inputs; None if they depend on values.
+"""Returns the specs of a node's outputs from those of its inputs; None if they depend on values.
 
 Raises a `NodescopeError` for specs that the op refuses, KeyError for an attribute it misses.
 """
@@ -22,14 +22,15 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
     """Check a graph.
 
     Args:
-        graph: What to check.
-        infer: What ops give, to check specs and attributes, too; see `nodescope.ops.checking`.
-        known: Nodes, by ``id()`` of the object, of which that has been checked already.
+        graph: The graph to check.
+        infer: The inference of ops, to check specs and attributes as well; see
+            `nodescope.ops.checking`.
+        known: Nodes, by ``id()`` of the object, for which that has already been checked.
 
     Raises:
         GraphError: A value is used before it is made, made twice, or unknown; ids or names are
-            double; a control edge leads to an unknown node or goes round; specs are not what the op
-            gives; an attribute is missing.
+            duplicated; a control edge leads to an unknown node or closes a cycle; specs do not
+            match the op; an attribute is missing.
     """
     specs = {value.id: value.spec for value in graph.values}
     if len(specs) < len(graph.values):
@@ -60,7 +61,7 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
                 _fault(node, f"it waits for node @{control}, which is unknown")
             if control not in done:
                 _fault(node, f"it waits for node @{control}, which comes later: a cycle")
-        for value in node.outputs:  # this is run for every node after every pass
+        for value in node.outputs:  # this runs for every node after every pass
             if value in specs and value not in ready:
                 ready.add(value)
                 continue

@@ -4,7 +4,7 @@ A port of the loopback interface is open to every user of the machine. Linux lis
 each with the user who made it.
 
 Invariant: an unknown owner is reported as unknown, never guessed; a connection already closed by
-    its maker counts as unowned, because the list shows 0 for it.
+its maker counts as unowned, because the list shows 0 for it.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ _registry: Registry[GraphPass] = Registry("pass")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that a pass does, as `Rewrite.rule` names it.
+    """One transformation of a pass, named by `Rewrite.rule`.
 
     Attributes:
-        name: As in ``unsafe=`` of `nodescope.compile`, if it has to be asked for.
-        help: What becomes of what, in one line.
-        exact: Whether results stay bit-equal; if not, it is used only where it is asked for.
+        name: As in ``unsafe=`` of `nodescope.compile`, if it has to be requested.
+        help: The transformation, in one line.
+        exact: Whether results stay bit-equal; if not, it is used only on request.
     """
 
     name: str
@@ -43,14 +43,14 @@ class GraphPass:
 
     Attributes:
         name: As in ``passes=`` of `nodescope.compile` and in `explain`.
-        stage: Where it stands in the usual order: 10 to 39 clean up, 40 to 59 simplify, 60 to 79
-            find patterns and fuse, 80 to 99 place in time and memory.
-        help: What it does, in one line.
-        run: Changes a draft.
-        default: Whether it runs unless something else is asked for.
+        stage: Its place in the default order: 10 to 39 clean up, 40 to 59 simplify, 60 to 79 find
+            patterns and fuse, 80 to 99 place in time and memory.
+        help: A description in one line.
+        run: The function that changes a draft.
+        default: Whether it runs by default.
         exact: Whether results stay bit-equal.
-        again: Whether it runs once more after the other simplifying passes found something.
-        rules: What it does one by one, if it says so.
+        again: Whether it runs again after the other simplifying passes changed something.
+        rules: Its rules, if it lists them.
     """
 
     name: str
@@ -83,13 +83,13 @@ def graph_pass(
 
 
 def get(name: str) -> GraphPass:
-    """The pass of that name. Raises `RegistryError`, with near names."""
+    """The pass with a name. Raises `RegistryError` with similar names."""
     _load()
     return _registry.get(name)
 
 
 def all_passes() -> tuple[GraphPass, ...]:
-    """Every pass, in the usual order."""
+    """Every pass, in the default order."""
     _load()
     return tuple(sorted((item for _, item in _registry.items()), key=lambda p: (p.stage, p.name)))
 

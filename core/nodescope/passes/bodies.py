@@ -1,7 +1,7 @@
 """Bodies: runs the passes inside loops and branches, and hoists loop-invariant nodes.
 
-Invariant: a body's inputs and outputs keep their meaning; anything that the loop's derivative would
-need is either untouched or marked as unknown.
+Invariant: a body's inputs and outputs keep their meaning; everything that the loop's derivative
+would need is either untouched or marked as unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ROUNDS: Final = 3
     ),
 )
 def improve_bodies(draft: Draft) -> None:
-    """Look at each node that holds bodies."""
+    """Improve each node that contains bodies."""
     for node in draft:
         if node.op in _BODIES:
             _inside(draft, node.id)
@@ -91,7 +91,7 @@ def _copied(node: Node, name: str) -> Iterable[int]:
 
 
 def elements_of(graph: Graph) -> dict[int, Array]:
-    """Arrays of a body's constants, which stand in their nodes' attributes."""
+    """Arrays of a body's constants, which are stored in their nodes' attributes."""
     specs = {value.id: value.spec for value in graph.values}
     elements: dict[int, Array] = {}
     for node in graph.nodes:
@@ -103,7 +103,7 @@ def elements_of(graph: Graph) -> dict[int, Array]:
 
 
 def _body(old: Graph, new: Graph, arrays: Mapping[int, Array]) -> Graph:
-    """A lowered graph as a body again."""
+    """A lowered graph turned back into a body."""
     nodes = []
     for node in new.nodes:
         if node.op == "constant" and "elements" not in node.attrs:
@@ -114,7 +114,7 @@ def _body(old: Graph, new: Graph, arrays: Mapping[int, Array]) -> Graph:
     return _replace(new, id=old.id, kind=old.kind, nodes=tuple(nodes))
 
 
-# What iterations share
+# Loop-invariant nodes
 
 
 def _hoist(draft: Draft, node_id: int) -> None:
@@ -170,7 +170,7 @@ def _same_each_time(draft: Draft, body: Graph, carries: int, known: set[int]) ->
     ends = {v for value in body.outputs[:carries] for v in roots_of(makers.get, value)}
     for node in body.nodes:
         if not ends.isdisjoint(node.outputs):
-            continue  # who gets the last carry may write to it: it is no one else's memory
+            continue  # the receiver of the last carry may write to it: it needs its own memory
         if node.is_leaf or node.family in ("control", "update") or not draft.is_pure(node):
             continue
         if node.control_inputs or len(node.outputs) != 1 or not node.inputs:
@@ -191,14 +191,14 @@ def _closed(body: Graph, inputs: tuple[int, ...], nodes: tuple[Node, ...]) -> Gr
 
 
 def _without_derivative(attrs: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Attributes of a loop whose inputs have other positions than its derivative knows."""
+    """Attributes of a loop whose input positions no longer match its derivative's."""
     derivative_attrs = (
         {"derivative": None, "kept": 0} if attrs.get("derivative") is not None else {}
     )
     return {**attrs, **derivative_attrs, **more}
 
 
-# What a body does not use
+# Unused inputs of a body
 
 
 def _prune(draft: Draft, node_id: int) -> None:

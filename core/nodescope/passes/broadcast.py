@@ -1,6 +1,6 @@
 """Broadcast: compute on small arrays before broadcasting them, not after.
 
-Invariant: only ops that round each element once, independent of its position, are moved; and only
+Invariant: only ops that round each element once, independent of its position, are moved, and only
 where the difference between a broadcast and a filled array cannot be observed.
 """
 
@@ -34,7 +34,7 @@ _OPS: Final = EXACT - {"copy", "identity", "keep"}
     ),
 )
 def sink_broadcasts(draft: Draft) -> None:
-    """Look at each node that takes a value that was spread out, in order."""
+    """Consider each node that takes a broadcast value, in order."""
     if not any(node.op == "broadcast_to" for node in draft):
         return
     layouts = layouts_of(draft)
@@ -49,7 +49,7 @@ def sink_broadcasts(draft: Draft) -> None:
 
 
 def _source(draft: Draft, value: Operand, user: Node) -> int | None:
-    """What was spread out to make a value; None if nothing was."""
+    """The source of a broadcast value; None if it is not one."""
     if isinstance(value, Scalar):
         return None
     producer = draft.producer(value)
@@ -68,7 +68,9 @@ def _twice(draft: Draft, node: Node) -> None:
 
 
 def _drop(draft: Draft, node: Node) -> bool:
-    """NumPy's iterator sees the same strides either way, so that all stays as it is."""
+    """Drop the broadcast: NumPy's iterator sees the same strides either way, so that results are
+    unchanged.
+    """
     if node.op != "where" and not isinstance(ops.get(node.op).impl, np.ufunc):
         return False
     args = call_of(node).args
@@ -80,7 +82,7 @@ def _drop(draft: Draft, node: Node) -> bool:
     )
     shape = np.broadcast_shapes(*(draft.spec(operand).shape for operand in inputs))
     if shape != draft.spec(node.outputs[0]).shape:
-        return False  # one of them gave it its shape
+        return False  # this operand determined the shape
     now = draft.update(node, inputs=inputs)
     draft.rewrite("dropped", "rewritten", [now], [now])
     return True

@@ -1,4 +1,4 @@
-"""Compile events: reports what a lowering did: its graphs, its passes, and the fates of nodes.
+"""Compile events: reports a lowering: its graphs, its passes, and the fates of nodes.
 
 Invariant: plain data only; every graph that a pass produced is reported once, under its own id.
 """
@@ -29,17 +29,16 @@ def events_of(
     memory: MemoryReport | None = None,
     compile_ns: int = 0,
 ) -> Iterator[Event]:
-    """What a recorder is told of a compiled function, before its nodes run.
+    """The events of a compiled function for a recorder, before its nodes run.
 
-    The last graph that is told is the final one: its id is what `Node.graph` of a node that runs
-    says.
+    The last graph reported is the final one: `Node.graph` of an executed node refers to its id.
 
     Args:
-        lowered: What the passes made.
+        lowered: The result of the passes.
         owner: The function and the number of its trace, ``train_step#1``.
-        new_id: Gives ids of captured graphs, each once in a run.
-        backend, fallback, memory, compile_ns: As of `nodescope.events.Compiled`.
-        costs: By id of a final node.
+        new_id: Returns ids for captured graphs, unique in a run.
+        backend, fallback, memory, compile_ns: As in `nodescope.events.Compiled`.
+        costs: Costs by id of a final node.
     """
     before = new_id()
     yield GraphCaptured(_replace(lowered.traced, id=before), owner, "traced")
@@ -80,7 +79,7 @@ def events_of(
 
 
 def reasons_of(lowered: Lowered) -> Iterator[str]:
-    """Why neighbours are not one kernel, by name: ``add → sum: ...``."""
+    """Why neighbours were not fused, by name: ``add → sum: ...``."""
     names: dict[int, str] = {}
     for graph in (*(stage.before for stage in lowered.stages), lowered.graph):
         names.update((node.id, node.name) for node in graph.nodes)

@@ -1,10 +1,10 @@
-"""Cost: flops and bytes of nodes and kernels, and where they stand under this machine's roofline.
+"""Cost: flops and bytes of nodes and kernels, and their place under this machine's roofline.
 
-The roofline (Williams et al., 2009): what does few operations per byte is bound by memory, the rest
-by the processor. Speeds of this machine are measured once per process, when first asked for.
+The roofline (Williams et al., 2009): work with few operations per byte is bound by memory, the rest
+by the processor. Speeds of this machine are measured once per process, when first needed.
 
 Invariant: flops and bytes are functions of specs, never of values; no result of a graph depends on
-what is measured here.
+these measurements.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from nodescope.ir.provenance import Bound
 from nodescope.ops.calls import Scalar, call_of
 
 VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "squeeze", "expand_dims"})
-"""Layout ops that usually move nothing: their value is a view."""
+"""Layout ops that usually move no data: their result is a view."""
 
-_PRODUCT = 192  # side of the matrices that are multiplied, in elements
-_COPIED = 4 << 20  # bytes that are copied: more than the first caches hold
+_PRODUCT = 192  # size of the multiplied matrices, in elements
+_COPIED = 4 << 20  # bytes copied: more than fits in the first caches
 _TRIALS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one run of a node or kernel takes.
+    """The work of one run of a node or kernel.
 
     Attributes:
         flops: Floating-point operations, estimated.
-        read, written: Bytes that come in and go out; what stays inside of a kernel does not count.
+        read, written: Bytes in and out, without values that stay inside a kernel.
     """
 
     flops: int
@@ -51,7 +51,7 @@ class Work:
 
     @property
     def intensity(self) -> float:
-        """Flops per byte moved; 0 where nothing is computed."""
+        """Flops per byte moved; 0 if nothing is computed."""
         return self.flops / self.moved if self.moved else math.inf if self.flops else 0.0
 
 
@@ -60,7 +60,7 @@ class Machine:
     """Speeds of one core.
 
     Attributes:
-        flops: Float32 operations per second in a product of matrices.
+        flops: Float32 operations per second in a matrix product.
         bandwidth: Bytes per second, read and written together, of a copy.
     """
 
@@ -69,18 +69,18 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Flops per byte from which the processor bounds, not the memory."""
+        """Flops per byte beyond which the processor is the bound, not memory."""
         return self.flops / self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """Where some work stands.
+    """The place of some work under the roofline.
 
     Attributes:
         bound: ``memory`` or ``compute``.
-        attainable: Flops per second that the roofline allows.
-        least_s: Seconds that it needs at least by this estimate.
+        attainable: Flops per second allowed by the roofline.
+        least_s: Estimated lower bound in seconds.
     """
 
     bound: Bound
@@ -101,13 +101,13 @@ def itemsize(dtype: str) -> int:
 
 
 def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
-    """Of a node, a kernel or a loop.
+    """The work of a node, a kernel or a loop.
 
-    A loop's flops are those of its body times its length; a branch's those of its longest side; a
-    ``while_loop`` counts once, since nobody knows its length.
+    A loop's flops are those of its body times its length; a branch's are those of its longest side;
+    a ``while_loop`` counts once, since its length is unknown.
 
     Args:
-        specs: Of the node's inputs and outputs, by value id.
+        specs: Specs of the node's inputs and outputs, by value id.
     """
     if node.is_leaf:
         return Work(0, 0, 0)
@@ -119,7 +119,7 @@ def node_work(node: Node, specs: Mapping[int, TensorSpec]) -> Work:
 
 
 def graph_work(graph: Graph) -> Work:
-    """The sum over a graph's nodes: what they move one by one."""
+    """The sum over a graph's nodes, each with its own traffic."""
     specs = {value.id: value.tensor for value in graph.values}
     works = [node_work(node, specs) for node in graph.nodes]
     return Work(
@@ -130,7 +130,7 @@ def graph_work(graph: Graph) -> Work:
 
 
 def roof(work: Work, machine: Machine | None = None) -> Roof:
-    """Where work stands under the roofline.
+    """The place of work under the roofline.
 
     Args:
         machine: Speeds; those of this machine if None.
@@ -169,10 +169,10 @@ def this_machine() -> Machine:
 
 
 def measured(clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """Measure: the best of a few products of matrices, and of a few copies.
+    """Measure speeds: the best of a few matrix products, and of a few copies.
 
     Args:
-        clock: Gives seconds.
+        clock: Returns seconds.
     """
     a = np.ones((_PRODUCT, _PRODUCT), np.float32)
     product = np.empty_like(a)

@@ -1,7 +1,7 @@
 """Common subexpressions: repeated expressions are computed once.
 
-Invariant: nodes merge only if op, operands and attributes are the same to the bit, and each would
-have run where the other runs.
+Invariant: nodes merge only if op, operands and attributes are identical to the bit, and each would
+have run whenever the other runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TURNING: Final = frozenset(
         "not_equal",
     ]
 )
-"""Ops whose operands may change places: not ``maximum``, which may give either of two zeros."""
+"""Ops with exchangeable operands: not ``maximum``, which may return either of two zeros."""
 
 
 class _Unknown(Exception):
@@ -51,7 +51,7 @@ class _Unknown(Exception):
     ),
 )
 def merge_common(draft: Draft) -> None:
-    """Merge each node into the first that is like it."""
+    """Merge each node into the first equal one."""
     first: dict[Any, Node] = {}
     layouts = layouts_of(draft)
     for node in draft:
@@ -84,7 +84,7 @@ def _merge(draft: Draft, rule: str, node: Node, into: Node) -> None:
 
 
 def _key(node: Node) -> Any:
-    """Equal for nodes that may merge; None if its attributes cannot be compared."""
+    """A key equal for nodes that may merge; None if its attributes cannot be compared."""
     again = node.phase == "recompute"
     attrs: Any = node.attrs
     if attrs:
@@ -111,7 +111,7 @@ def frozen(value: Any) -> Any:
     """A key that only the same value has: by type, and numbers by their bits.
 
     Raises:
-        _Unknown: It is nothing that could be compared.
+        _Unknown: The value cannot be compared.
     """
     kind = type(value)
     if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
@@ -139,7 +139,7 @@ def frozen(value: Any) -> Any:
 
 
 class _Body:
-    """A body as part of a key: what is in it is looked at only where all else is the same."""
+    """A body as part of a key: its content is compared only if everything else is equal."""
 
     __slots__ = ("graph",)
 
@@ -159,7 +159,7 @@ class _Body:
 
 
 def _content(graph: Graph) -> Any:
-    """What a body computes, whatever its ids and names."""
+    """The computation of a body, whatever its ids and names."""
     number = {value: i for i, value in enumerate(graph.inputs)}
     nodes, specs = [], {value.id: value.spec for value in graph.values}
     for node in graph.nodes:

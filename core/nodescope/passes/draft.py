@@ -1,7 +1,7 @@
-"""Draft: a graph while a pass changes it.
+"""Draft: a graph while it is being changed by a pass.
 
-A new node takes the position of the node that it is made ``like``; when the draft is finished, the
-nodes are sorted topologically, otherwise keeping their order.
+A new node takes the position of the node given as ``like``; when the draft is finished, the nodes
+are sorted topologically, otherwise keeping their order.
 
 Invariant: every change is recorded; a graph that no pass changed is returned as the same object.
 """
@@ -29,24 +29,24 @@ _replace = msgspec.structs.replace
 
 
 class Draft:
-    """A graph that is being changed.
+    """A graph being changed.
 
     Args:
-        graph: What to begin with.
+        graph: The initial graph.
         arrays: The graph's constants by value id.
-        fresh: Gives ids for new nodes and values, never given before in this lowering.
-        pass_name: Which pass is at work.
-        options: What was asked for; see `nodescope.passes.pipeline.Options`.
+        fresh: Returns ids for new nodes and values, unique in this lowering.
+        pass_name: The current pass.
+        options: The options; see `nodescope.passes.pipeline.LoweringOptions`.
         traced: The graph before the first pass; the graph itself if None.
         chosen: Names of all passes that run.
 
     Attributes:
         inputs: Value ids that are fed.
-        outputs: Value ids that are given out, by position.
-        rewrites: What has been changed so far.
-        known: What passes found out, by kind; it holds for the graph as it is when a pass begins.
+        outputs: Value ids that are returned, by position.
+        rewrites: The changes so far.
+        known: Results of analyses, by kind, valid for the graph at the start of a pass.
         inside: Whether this is a body, whose constants are kept as elements in C order.
-        copied: Positions of outputs whose memory nobody sees, as each is copied where it goes.
+        copied: Positions of outputs whose memory is never visible, because each is copied.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Draft:
         self._changed = False
 
     def begin(self, pass_name: str) -> None:
-        """Let another pass go on with what the one before left."""
+        """Begin another pass on the result of the previous one."""
         self.pass_name = pass_name
         self.rewrites, self.notes, self.apart = [], [], []
 
-    # Looking
+    # Queries
 
     def __iter__(self) -> Iterator[Node]:
-        """The nodes as they are now, in an order in which each follows what it needs.
+        """The current nodes, in an order in which each follows its operands.
 
-        What is removed meanwhile is not given any more; what is added meanwhile is not given yet.
+        Nodes removed during the iteration are skipped; nodes added during it are not included.
         """
         for node in self._sorted():
             now = self._nodes.get(node.id)
@@ -106,15 +106,15 @@ class Draft:
         return len(self._nodes)
 
     def node(self, node: int) -> Node:
-        """A node as it is now, by id."""
+        """The current node with an id."""
         return self._nodes[node]
 
     def __contains__(self, node: object) -> bool:
-        """Whether a node with this id is still there."""
+        """Whether a node with this id still exists."""
         return node in self._nodes
 
     def producer(self, value: int) -> Node | None:
-        """The node that makes a value; None for what is fed."""
+        """The node that produces a value; None if it is fed."""
         producer = self._producers.get(value)
         return None if producer is None else self._nodes[producer]
 
@@ -123,19 +123,21 @@ class Draft:
         return tuple(self._nodes[user] for user in self._users.get(value, ()))
 
     def waiting(self, node: int) -> tuple[Node, ...]:
-        """The nodes that wait for a node without taking a value of it."""
+        """The nodes that wait for a node without taking one of its values."""
         return tuple(self._nodes[waiter] for waiter in self._waiting.get(node, ()))
 
     def is_output(self, value: int) -> bool:
-        """Whether the graph gives the value out."""
+        """Whether the graph returns the value."""
         return value in self.outputs
 
     def is_used(self, value: int) -> bool:
-        """Whether a node takes the value, or the graph gives it out."""
+        """Whether a node takes the value, or the graph returns it."""
         return bool(self._users.get(value)) or value in self.outputs
 
     def only_user(self, value: int) -> Node | None:
-        """The one node that takes a value, if there is one alone and it is not given out."""
+        """The only node that takes a value, if there is exactly one and the value is not
+        returned.
+        """
         users = self._users.get(value, {})
         if len(users) != 1 or value in self.outputs:
             return None
@@ -154,10 +156,10 @@ class Draft:
         return self._arrays.get(value)
 
     def is_pure(self, node: Node) -> bool:
-        """Whether the node is a function of its inputs and nothing else, and changes nothing."""
+        """Whether the node is a pure function of its inputs, without side effects."""
         return _pure(node.op)
 
-    # Changing
+    # Changes
 
     def add(
         self,
@@ -173,16 +175,16 @@ class Draft:
         scope: str | None = None,
         phase: Phase | None = None,
     ) -> Node:
-        """A new node. Its scope, phase, device, source and forward node are those of ``like``.
+        """Add a node. Its scope, phase, device, source and forward node are those of ``like``.
 
         Args:
             attrs: The op's attributes, with Python scalar operands under their ports' names.
             label: The last part of its name; the op's name if empty.
-            specs: Of its outputs; what the op says if None.
-            outputs: Existing values that it makes from now on; their node must be removed in the
+            specs: Specs of its outputs; inferred by the op if None.
+            outputs: Existing values that it produces from now on; their node must be removed in the
                 same `rewrite`. New values if None.
             control: Nodes that it waits for; those of ``like`` if None.
-            scope, phase: Others than those of ``like``.
+            scope, phase: Overrides for those of ``like``.
         """
         definition: Op = ops.get(op)
         scope = like.scope if scope is None else scope
@@ -210,7 +212,7 @@ class Draft:
         return node
 
     def constant(self, array: Array, *, like: Node, label: str = "constant") -> int:
-        """A new constant, as the value id of its leaf."""
+        """Add a constant; return the value id of its leaf."""
         spec = TensorSpec(array.shape, array.dtype.name)
         node = self.add("constant", (), {}, like=like, label=label, specs=(spec,), control=())
         self._arrays[node.outputs[0]] = array
@@ -219,7 +221,7 @@ class Draft:
     def update(self, node: Node, **fields: Any) -> Node:
         """Change fields of a node (inputs, attrs, control_inputs, name); it keeps its id.
 
-        Record it with `rewrite`, the node standing both before and after.
+        Record it with `rewrite`, with the node both before and after.
         """
         before = self._nodes[node.id]
         now = self._nodes[node.id] = _replace(before, **fields)
@@ -239,16 +241,16 @@ class Draft:
         values: Mapping[int, int] | None = None,
         note: str = "",
     ) -> None:
-        """Let values stand for others, remove the nodes before that are not among those after.
+        """Replace values by others, and remove the nodes before that are not among those after.
 
         Args:
-            rule: Which rule of the pass it is.
-            change: What happens to the nodes before.
-            before: The nodes that it is about.
-            after: The nodes that do their work from now on. For a node that vanishes because its
-                result is one of its inputs, leave it empty or name the input's node.
-            values: Old value to new: whoever took the old one takes the new one from now on.
-            note: What else there is to say.
+            rule: The rule of the pass.
+            change: The change to the nodes before.
+            before: The nodes concerned.
+            after: The nodes that take over their work. For a node that vanishes because its result
+                is one of its inputs, leave it empty or name the input's node.
+            values: Old value to new: users of the old one take the new one from now on.
+            note: Further remarks.
         """
         for old, new in (values or {}).items():
             self._redirect(old, new)
@@ -268,24 +270,26 @@ class Draft:
         self._changed = True
 
     def give_out(self, position: int, value: int) -> None:
-        """Give out another value at a position of the outputs."""
+        """Return another value at a position of the outputs."""
         self.outputs[position] = value
         self._changed = True
 
     def note(self, text: str) -> None:
-        """Say something for `explain` that is no change, such as why two nodes stay apart."""
+        """Add a remark for `explain` that is not a change, such as why two nodes were not
+        merged.
+        """
         self.notes.append(text)
 
     def unfused(self, producer: int, consumer: int, reason: str) -> None:
-        """Say why two nodes, by id, do not run as one kernel."""
+        """Note why two nodes, by id, do not run as one kernel."""
         self.apart.append(Unfused(producer, consumer, reason))
 
     def fresh(self) -> int:
-        """An id for a node or a value inside of a kernel, never given before."""
+        """An unused id for a node or a value inside a kernel."""
         return self._fresh()
 
     def reorder(self, order: Sequence[int]) -> None:
-        """Let the nodes stand in this order, as far as each still follows what it needs.
+        """Reorder the nodes, as far as each still follows its operands.
 
         Args:
             order: The id of every node, once.
@@ -294,7 +298,7 @@ class Draft:
         self._order = None
         self._changed = True
 
-    # The result
+    # Result
 
     def finish(self) -> tuple[Graph, dict[int, Array]]:
         """The graph with its constants; the same object if nothing was changed."""
@@ -315,7 +319,7 @@ class Draft:
         self.known.clear()
         return self._graph, self._arrays
 
-    # Inside
+    # Internals
 
     def _sorted(self) -> list[Node]:
         if not self._changed:
@@ -327,7 +331,7 @@ class Draft:
         return [nodes[node_id] for node_id in self._order]
 
     def _follows(self, order: Sequence[int]) -> bool:
-        """Whether each node stands behind what it needs."""
+        """Whether each node follows its operands."""
         producers, nodes = self._producers, self._nodes
         done: set[int] = set()
         for node_id in order:
@@ -343,7 +347,7 @@ class Draft:
         return True
 
     def _topological(self) -> list[int]:
-        """The ids of the nodes, each behind what it needs, otherwise by place."""
+        """The ids of the nodes, each after its operands, otherwise by place."""
         nodes, place = self._nodes, self._place
         needs: dict[int, int] = {}
         behind: dict[int, list[int]] = {}

@@ -1,10 +1,10 @@
-"""Fates: what became of each traced node, and what each final node stands for.
+"""Fates: the outcome of each traced node, and the origins of each final node.
 
 Every change that a pass makes is a `Rewrite`. Following them in order gives each traced node its
-fate, each final node its origins, and each traced value the value that stands for it.
+fate, each final node its origins, and each traced value the value that replaces it.
 
-Invariant: total: every traced node has a fate, every final node that is no leaf an origin. Ids are
-never used twice within one lowering.
+Invariant: every traced node has a fate, and every final non-leaf node an origin. Ids are never
+reused within one lowering.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from nodescope.ir.provenance import Fate, FateKind, Rewrite
 
 
 class Unfused(msgspec.Struct, frozen=True):
-    """Two nodes that look as if they could run as one kernel, and why they do not.
+    """Two nodes that look fusible, and why they were not fused.
 
     Attributes:
-        producer, consumer: Ids of the nodes, as they were before the pass; inside of kernels they
-            keep them.
+        producer, consumer: Ids of the nodes before the pass; nodes inside kernels keep them.
         reason: In words, with names and numbers.
     """
 
@@ -35,11 +34,11 @@ class Unfused(msgspec.Struct, frozen=True):
 
 
 class Provenance:
-    """How a final graph came from a traced one.
+    """The derivation of a final graph from a traced one.
 
     Args:
-        traced: Before the first pass.
-        final: After the last.
+        traced: The graph before the first pass.
+        final: The graph after the last pass.
         rewrites: All changes between them, in order.
         values: Values of the traced graph that stand for others already; see `value`.
     """
@@ -98,19 +97,19 @@ class Provenance:
         self._made = {value for node in final.nodes for value in node.outputs}
 
     def origin(self, node: int) -> tuple[int, ...]:
-        """Ids of the traced nodes that a final node stands for."""
+        """Ids of the traced nodes that a final node replaces."""
         return self._origins[node]
 
     def value(self, value: int) -> int | None:
-        """The value of the final graph that stands for a traced one.
+        """The value of the final graph that replaces a traced one.
 
-        None if there is none; `kernel` says whether it is computed inside of one.
+        None if there is none; `kernel` tells whether it is computed inside a kernel.
         """
         final = self._follow(value)
         return final if final in self._made else None
 
     def kernel(self, value: int) -> tuple[int, int] | None:
-        """The kernel in which a traced value is computed, and the value that it is in its body."""
+        """The kernel in which a traced value is computed, and its value in the kernel's body."""
         final = self._follow(value)
         return None if final not in self._inside else (self._inside[final], final)
 

@@ -1,6 +1,6 @@
 """Fold: expressions of constants are computed at compile time.
 
-Invariant: the op's own impl computes them; anything that raises or warns is left to run time.
+Invariant: the op's own impl computes them; operations that raise or warn are left to run time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from nodescope.passes.layouts import Layouts, layouts_of
 
 _LEFT: Final = frozenset(["leaf", "control", "kernel", "update"])
 _WARNING: Final = frozenset(["var", "std", "nanargmax", "nanargmin", "lstsq", "broadcast_to"])
-"""Ops that warn through `warnings`, which cannot be watched without other threads noticing; and
-what folding would only make bigger."""
+"""Ops that warn through `warnings`, which other threads would notice, and ops whose folding would
+only enlarge the graph.
+"""
 _SMALL: Final = 4096
-"""Bytes up to which an array full of one number is worth having."""
+"""Bytes up to which a constant-filled array is folded."""
 
 
 @graph_pass(
@@ -40,7 +41,7 @@ _SMALL: Final = 4096
     ),
 )
 def fold(draft: Draft) -> None:
-    """Fold in order, so that chains of constants fold at once."""
+    """Fold in order, so that chains of constants fold in one pass."""
     layouts = layouts_of(draft)
     for node in draft:
         if node.op in ("zeros_like", "ones_like"):
@@ -73,7 +74,7 @@ def _fold(draft: Draft, node: Node) -> None:
         for argument in call.args
     ]
     try:
-        # Of floating-point trouble the program shall hear as without us, so not here.
+        # The program must see floating-point warnings exactly as without us, so not here.
         with np.errstate(divide="raise", over="raise", invalid="raise", under="ignore"):
             results = call.op.impl(*args, **call.attrs)
     except (ArithmeticError, ValueError, TypeError, IndexError, NodescopeError):
@@ -85,7 +86,7 @@ def _fold(draft: Draft, node: Node) -> None:
     if specs != [draft.spec(value) for value in node.outputs]:
         return
     if draft.inside and not all(array.flags.c_contiguous for array in arrays):
-        return  # products of it would round otherwise
+        return  # its products would round differently
     _stand_for(draft, "constant", node, arrays)
 
 

@@ -1,15 +1,15 @@
-"""Fuse: neighbours that run over the same elements become one kernel.
+"""Fuse: neighbours that run over the same elements are merged into one kernel.
 
 Kernels of three kinds are made, named by ``pattern``: ``elementwise``; ``reduction``, in which
 reductions over the first or the last axes end such a loop; and, over the last axes only, ``rows``,
-in which elements or results of a row are computed with what its reductions gave. NumPy as the back
-end gets the first kind alone, and only where a loop over tiles beats one call per node.
+in which elements or results of a row are computed with what its reductions gave. The NumPy back end
+gets only the first kind, and only where a loop over tiles beats one call per node.
 
-Nodes are taken in order, and each joins the kernels of those that it needs, the nearest first.
+Nodes are processed in order, and each joins the kernels of its operands, nearest first.
 
 Invariant: no result changes; the kernels' graph has no cycle; phases and devices do not mix, and
-nodes that are computed again stay apart; each pair of neighbours that looks as if it could be fused
-and is not has its reason.
+recomputed nodes stay separate; each pair of neighbours that looks fusible but is not fused has a
+reason.
 """
 
 from __future__ import annotations
@@ -26,20 +26,24 @@ from nodescope.passes.fusing.roles import Role, Shape, role_of, rows_of
 from nodescope.telling import shape_words
 
 TILED = 1 << 18
-"""Elements from which NumPy runs several nodes faster tile by tile: then a float32 intermediate
-result (1 MiB) and its operands no longer stay in the second cache from one node to the next."""
+"""Elements from which NumPy runs several nodes faster tile by tile: from then on, a float32
+intermediate result (1 MiB) and its operands no longer stay in the second-level cache between
+nodes.
+"""
 ROW = 1 << 16
-"""Elements of a row that a kernel goes over more than once: they have to stay in the caches."""
+"""Limit of elements in a row that a kernel traverses more than once: they must stay in the
+caches.
+"""
 
 
 @dataclass(slots=True)
 class _Group:
-    """A kernel in the making.
+    """A kernel under construction.
 
     Attributes:
         space: The shape of its loop.
-        axes: What its reductions go over; None if it has none.
-        rows: Whether something is computed with what its reductions gave.
+        axes: The axes of its reductions; None if it has none.
+        rows: Whether anything is computed from the results of its reductions.
         reduced: Positions of nodes whose output is no larger than a reduction's.
         bits: Positions of its nodes, as a number.
         inputs, made: Value ids.
@@ -59,7 +63,7 @@ class _Group:
 
 @graph_pass("fuse", stage=70, help="fuse neighbouring nodes over the same elements into one kernel")
 def fuse(draft: Draft) -> None:
-    """Make kernels, and say why other neighbours stay apart."""
+    """Build kernels, and note why other neighbours stay separate."""
     _Fusing(draft).run()
 
 
@@ -109,7 +113,7 @@ class _Fusing:
         make_kernel(self.draft, members, pattern, f" over {group.space or 'a scalar'}")
 
     def _fused(self, source: int, user: int) -> str:
-        """Make the kernels of two neighbours one, or say why not."""
+        """Merge the kernels of two neighbours, or return why not."""
         root = self.clusters.root
         first, second = root[source], root[user]
         if first == second:
@@ -136,7 +140,7 @@ class _Fusing:
         return ""
 
     def _outer(self, a: _Group, b: _Group) -> str:
-        """Phase, device, and whether it is worth it."""
+        """Check phase, device, and whether fusing is worthwhile."""
         if a.phase != b.phase:
             return f"phases differ: {a.phase} and {b.phase}"
         if a.phase == "recompute":
@@ -150,7 +154,7 @@ class _Fusing:
         return ""
 
     def _shapes(self, source: int, user: int, a: _Group, b: _Group) -> str:
-        """Whether both fit into one loop."""
+        """Check whether both fit into one loop."""
         name = self.clusters.nodes[user].name
         if a.axes is None and b.axes is None:
             return "" if a.space == b.space else _differ(a.space, b.space)
@@ -165,7 +169,7 @@ class _Fusing:
                     f"and {b.axes} of {shape_words(b.space)}")  # fmt: skip
         if not self._level(a, source):
             return "" if a.space == b.space else _differ(a.space, b.space)
-        # From here on: the user takes what a reduction gave.
+        # From here on, the user takes the result of a reduction.
         if a.axes[-1] != len(a.space) - 1:
             return f"{name} needs the result of the whole reduction over the first axes {a.axes}"
         row = math.prod(a.space[i] for i in a.axes)

@@ -1,12 +1,12 @@
 """Idioms: groups of nodes with a known structure become named kernels.
 
 `fusing.rows` and `fusing.products` match idioms, one function each; the table below says where each
-is searched for, and the kernel's `pattern` is its name. A back end may have a specialised loop for
-a name; the body holds the original nodes and defines the kernel's meaning. For NumPy no kernels are
-made here, since it would run their nodes one by one anyway; a note lists the matches.
+is searched for, and its name becomes the kernel's `pattern`. A back end may have a specialised loop
+for a name; the body contains the original nodes and defines the kernel's meaning. For NumPy no
+kernels are made here, since it would run their nodes one by one anyway; a note lists the matches.
 
-Invariant: no result changes; a kernel's nodes are of one phase (``matmul_sgd`` aside), of one
-device, and pure, but for the assignments of an update.
+Invariant: no result changes; a kernel's nodes belong to one phase (except for ``matmul_sgd``) and
+one device, and are pure, except for the assignments of an update.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from nodescope.telling import shape_words
 
 @dataclass(frozen=True, slots=True)
 class Idiom:
-    """Something to look for.
+    """An idiom to search for.
 
     Attributes:
-        ops: What its last node may run.
-        find: From that node to the idiom, or None.
+        ops: The possible ops of its last node.
+        find: The function from that node to the idiom, or None.
         mixed: Whether its nodes may be of several phases.
         assigns: Whether its nodes may assign.
-        told: Why it is told of in a note only, and made no kernel; else ``""``.
+        told: Why it is only mentioned in a note, without a kernel; else ``""``.
     """
 
     ops: tuple[str, ...]
@@ -62,7 +62,7 @@ IDIOMS = (
     Idiom(("add",), products.layer),
     Idiom(("assign",), products.update, mixed=True, assigns=True),
 )
-"""In the order in which they are looked for: a node belongs to the first that takes it."""
+"""In the order of search: a node belongs to the first idiom that takes it."""
 
 RULES = tuple(
     Rule(name, help)
@@ -85,7 +85,7 @@ RULES = tuple(
 
 @graph_pass("patterns", stage=60, help="find layers, attention, losses and updates", rules=RULES)
 def find_idioms(draft: Draft) -> None:
-    """Make kernels of known idioms."""
+    """Build kernels of known idioms."""
     at, clusters = Finder(draft), Clusters(draft)
     by_op: dict[str, list[Node]] = {}
     for node in clusters.nodes:
@@ -95,7 +95,7 @@ def find_idioms(draft: Draft) -> None:
     left: Counter[str] = Counter()
     for idiom in IDIOMS:
         if idiom.assigns and any(traits_of(op).state == "reads" for op in by_op):
-            continue  # what is read depends on when it is written
+            continue  # the values read depend on when they are written
         for op in idiom.ops:
             for node in by_op.get(op, ()):
                 if node.id in claimed:

@@ -1,7 +1,7 @@
 """Layouts: what is known about the memory layout of values before they are computed.
 
 NumPy sums in memory order, so the sum over a copy and the sum over the view that it was copied from
-differ in their last bits. Before a pass replaces one value by another, it asks here whether the
+differ in their last bits. Before a pass replaces one value by another, it checks here whether the
 layouts could make a difference.
 
 Invariant: the answers hold for feeds of any strides.
@@ -21,8 +21,9 @@ from nodescope.ops.traits import traits_of
 from nodescope.passes.draft import Draft
 
 Kind = Literal["rows", "stretched", "dense", "any"]
-"""``rows``: in C order without gaps. ``stretched``: so, with some dimensions of stride 0.
-``dense``: without gaps, in whatever order. Dimensions of size 1 count as being where they like."""
+"""``rows``: in C order without gaps. ``stretched``: the same, with some dimensions of stride 0.
+``dense``: without gaps, in any order. The position of dimensions of size 1 does not matter.
+"""
 
 EXACT: Final = frozenset(
     [
@@ -71,7 +72,7 @@ EXACT: Final = frozenset(
         "copy",
     ]
 )
-"""Ops whose every element is rounded once, wherever and however it lies in memory."""
+"""Ops that round every element exactly once, whatever its position in memory."""
 
 _VIEWS: Final = frozenset(
     [
@@ -91,11 +92,11 @@ _REDUCTIONS: Final = frozenset(
     ["sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin", "var", "std"]
 )
 _PRODUCTS: Final = frozenset(["matmul", "concatenate", "stack"])
-_MOST: Final = 64  # of the nodes behind a value that are looked at
+_MOST: Final = 64  # limit of examined producer nodes
 
 
 class Layouts:
-    """The layouts of a draft's values. Asked for while the draft changes, it follows."""
+    """The layouts of a draft's values, which follow the draft's changes."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -103,7 +104,7 @@ class Layouts:
         self._ready = False
 
     def of(self, value: int) -> Kind:
-        """How a value lies."""
+        """The layout of a value."""
         layout = self._known.get(value)
         if layout is not None:
             return layout
@@ -120,9 +121,9 @@ class Layouts:
         return layout
 
     def harmless(self, value: int, kind: Kind) -> bool:
-        """Whether nobody's bits change if the value, with the same elements, lies like that.
+        """Whether no result changes if the value, with the same elements, has this layout.
 
-        Who is told so is taken to do it: what is asked next is answered accordingly.
+        The caller is assumed to go ahead: later answers take it into account.
         """
         if self.of(value) == kind == "rows":
             return True
@@ -143,11 +144,11 @@ class Layouts:
                     other[result] = lies
                     waiting.append(result)
         self._known.update(other)
-        self._draft.known.pop(Layouts, None)  # no longer what the next pass finds
+        self._draft.known.pop(Layouts, None)  # no longer valid for the next pass
         return True
 
     def _goes_on(self, value: int) -> bool:
-        """Whether a body gives the value out as it lies, to its next iteration or to others."""
+        """Whether a body returns the value in this layout, to its next iteration or to others."""
         draft = self._draft
         return draft.inside and any(
             result == value and i not in draft.copied for i, result in enumerate(draft.outputs)
@@ -205,7 +206,7 @@ class Layouts:
 
 
 def layouts_of(draft: Draft) -> Layouts:
-    """The layouts at the begin of a pass: those of the pass before, if it changed nothing."""
+    """The layouts at the start of a pass: those of the previous pass, if it changed nothing."""
     layouts = draft.known.get(Layouts)
     if layouts is None:
         layouts = draft.known[Layouts] = Layouts(draft)
@@ -215,7 +216,7 @@ def layouts_of(draft: Draft) -> Layouts:
 def _ufunc(
     layouts: Layouts, inputs: tuple[int, ...], spec: TensorSpec, other: Mapping[int, Kind]
 ) -> Kind:
-    # NumPy's iterator lets the order of rows win where operands disagree.
+    # NumPy's iterator prefers row order where operands disagree.
     kinds = []
     for operand in inputs:
         kind = layouts._now(operand, other)
@@ -226,7 +227,7 @@ def _ufunc(
 
 
 def _leading(index: tuple[Any, ...]) -> bool:
-    """Whether an index takes one piece of what lies in rows."""
+    """Whether an index selects one contiguous piece of a value in row order."""
     for i, item in enumerate(index):
         if isinstance(item, slice):
             return item.step in (None, 1) and all(
@@ -238,7 +239,7 @@ def _leading(index: tuple[Any, ...]) -> bool:
 
 
 def _indifferent(draft: Draft, node: Node) -> bool:
-    """Whether the elements of what a node gives depend on the elements that it gets alone."""
+    """Whether the elements of a node's result depend only on the elements of its operands."""
     op = node.op
     if op in _VIEWS or op in EXACT:
         return op in _VIEWS or not any(
@@ -250,7 +251,7 @@ def _indifferent(draft: Draft, node: Node) -> bool:
 
 
 def order_of(node: Node, ndim: int) -> tuple[int, ...]:
-    """The order of axes of a transposition, counted from 0."""
+    """The axes of a transposition, counted from 0."""
     axes = node.attrs["axes"]
     if axes is None:
         return tuple(range(ndim))[::-1]
@@ -258,7 +259,7 @@ def order_of(node: Node, ndim: int) -> tuple[int, ...]:
 
 
 def transposed(kind: Kind, order: tuple[int, ...], shape: tuple[int, ...]) -> Kind:
-    """How a transposition to ``shape`` lies; what it was made from lies like ``kind``."""
+    """The layout of a transposition to ``shape`` of a value with layout ``kind``."""
     moved = [axis for axis, n in zip(order, shape, strict=True) if n != 1]
     if moved == sorted(moved):
         return kind

@@ -1,9 +1,9 @@
-"""Lifetimes: from where to where the values of an order of nodes are held, and how many bytes.
+"""Lifetimes: how long values are held in a given order of nodes, and how many bytes.
 
-What is fed, what is constant and what is given out is not counted: it is held anyway. A view lives
-in the memory of what it is a view of; a kernel counts as one node.
+Fed, constant and returned values are not counted: they are held anyway. A view lives in the memory
+of its base; a kernel counts as one node.
 
-Invariant: a function of the order and of specs; that reshaping never copies is an assumption.
+Invariant: depends only on the order and on specs; reshaping is assumed never to copy.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from nodescope.passes.cost import VIEWS, nbytes
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Of the values of nodes in an order.
+    """Lifetimes of the values of nodes in an order.
 
     Attributes:
         base: By value id: the value in whose memory it lives; itself unless it is a view.
-        size: By base: bytes; only of what is counted.
-        begin, end: By base: positions of its node and of its last use, by whatever view.
-        live: By position: bytes that are held while that node runs.
+        size: By base: bytes; only for counted values.
+        begin, end: By base: positions of its node and of its last use, through any view.
+        live: By position: bytes held while that node runs.
     """
 
     base: dict[int, int]
@@ -35,16 +35,16 @@ class Lifetimes:
 
     @property
     def peak(self) -> int:
-        """The most bytes that are held at once."""
+        """The most bytes held at once."""
         return max(self.live, default=0)
 
     @property
     def area(self) -> int:
-        """Bytes times nodes that run meanwhile."""
+        """Bytes times the number of nodes during which they are held."""
         return sum(self.live)
 
     def bytes_of(self, value: int) -> int:
-        """What counts for a value; 0 for what is held anyway."""
+        """The counted bytes of a value; 0 if it is held anyway."""
         return self.size.get(self.base[value], 0)
 
     def last(self, value: int) -> int:
@@ -55,12 +55,12 @@ class Lifetimes:
 def lifetimes(
     nodes: Sequence[Node], spec: Callable[[int], TensorSpec], outputs: Collection[int]
 ) -> Lifetimes:
-    """Follow the values through an order of nodes.
+    """Determine the lifetimes of values in an order of nodes.
 
     Args:
-        nodes: Each after those that it needs.
-        spec: Of a value.
-        outputs: Values that are given out.
+        nodes: The nodes, each after its operands.
+        spec: Returns the spec of a value.
+        outputs: Values that are returned.
     """
     base: dict[int, int] = {}
     size: dict[int, int] = {}

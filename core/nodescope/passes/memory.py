@@ -1,10 +1,10 @@
-"""Memory: when each value is live, where it stands in one arena, and what may take whose place.
+"""Memory: lifetimes of values, their places in one arena, and in-place operations.
 
-A plan is made from the steps of a program: what each reads and makes. Back ends provide them, since
-they know the layouts and the steps inside of kernels.
+A plan is made from the steps of a program: the values that each reads and writes. Back ends provide
+them, since they know the layouts and the steps inside kernels.
 
-Invariant: of two values that are live at the same moment no byte is shared, unless one is a view of
-the other, or takes its place at the moment of its last use.
+Invariant: two values that are live at the same moment share no byte, unless one is a view of the
+other, or takes its place at the moment of its last use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 ALIGNMENT = 64
-_SORTED_MOST = 384  # values up to which each is compared with each
+_SORTED_MOST = 384  # number of values up to which all pairs are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class ProgramStep:
     Attributes:
         makes: Values that are written.
         reads: Values that are read.
-        replaces: Pairs of a value made and a value read whose place it may take, for they have as
-            many bytes, the same layout, and element i is not read after element i is written.
+        replaces: Pairs of a written value and a read value whose place it may take: they have the
+            same size and layout, and element i is not read after element i is written.
     """
 
     makes: tuple[int, ...]
@@ -36,14 +36,14 @@ class ProgramStep:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where values stand.
+    """The places of values.
 
     Attributes:
-        offsets: In the arena, in bytes, by value; multiples of `ALIGNMENT`.
+        offsets: Byte offsets in the arena by value; multiples of `ALIGNMENT`.
         arena_bytes: Size of the arena.
         in_place: Pairs of a value and the operand whose place it takes.
-        unplanned_peak: The most bytes that are live at once, each value in memory of its own.
-        total_bytes: All planned values together.
+        unplanned_peak: The most bytes live at once if each value had its own memory.
+        total_bytes: Total size of all planned values.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class MemoryPlan:
 def live_ranges(
     moments: Sequence[ProgramStep], bases: Mapping[int, Collection[int]] | None = None
 ) -> dict[int, tuple[int, int]]:
-    """The first and the last moment of each base that is made.
+    """The first and the last moment of each base written.
 
     Args:
-        moments: In order.
-        bases: For values that are views: whose memory they may share. The range of a base covers
-            the uses of all its views.
+        moments: The steps, in order.
+        bases: The possible memory owners of values that are views. The range of a base covers the
+            uses of all its views.
     """
     known = bases or {}
     first: dict[int, int] = {}
@@ -85,8 +85,8 @@ def plan_memory(
     """Place values in one arena.
 
     Args:
-        moments: In order.
-        sizes: Bytes of the values to place; what is not named here stands elsewhere.
+        moments: The steps, in order.
+        sizes: Bytes of the values to place; all others are placed elsewhere.
         bases: See `live_ranges`.
         kept: Values that live on after the last moment (bases, or views of them).
     """
@@ -107,7 +107,7 @@ def plan_memory(
             block[0], block[1] = min(block[0], begin), max(block[1], stop)
         else:
             blocks[top] = [begin, stop, _aligned(sizes[top])]
-    # A size of 0 shares no byte with anybody.
+    # A value of size 0 shares no byte with others.
     order = [(top, b[0], b[1], b[2]) for top, b in blocks.items() if b[2]]
     placed = _by_size(order) if len(order) <= _SORTED_MOST else _in_turn(order)
     offsets = {value: placed.get(holder[value], 0) for value in live}
@@ -128,7 +128,7 @@ def _replacements(
     bases: Mapping[int, Collection[int]],
     live: Mapping[int, tuple[int, int]],
 ) -> tuple[dict[int, int], list[tuple[int, int]]]:
-    """For each value the first of those whose place it takes; and the pairs."""
+    """For each value, the first one whose place it takes in a chain; and the pairs."""
     holder = {value: value for value in live}
     pairs: list[tuple[int, int]] = []
     for now, moment in enumerate(moments):
@@ -152,7 +152,7 @@ _Block = tuple[int, int, int, int]  # value, first moment, last moment, bytes
 
 
 def _by_size(blocks: list[_Block]) -> dict[int, int]:
-    """Largest first, each into the smallest gap that is free all its time."""
+    """Largest first, each into the smallest gap that is free for its whole lifetime."""
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
     offsets: dict[int, int] = {}
     for value, first, last, size in sorted(blocks, key=lambda b: (-b[3], b[1])):
@@ -175,7 +175,7 @@ def _insert(placed: list[tuple[int, int, int, int]], block: tuple[int, int, int,
 
 
 def _in_turn(blocks: list[_Block]) -> dict[int, int]:
-    """In order of time, each into the smallest hole of what is free then."""
+    """In order of time, each into the smallest hole free at that time."""
     holes: list[tuple[int, int]] = []  # offset, size; by offset
     top = 0
     busy: list[tuple[int, int, int]] = []  # last, offset, size
@@ -204,7 +204,7 @@ def _in_turn(blocks: list[_Block]) -> dict[int, int]:
 
 
 def _release(holes: list[tuple[int, int]], offset: int, size: int) -> None:
-    """Add a hole and join it with its neighbours."""
+    """Add a hole and merge it with its neighbours."""
     i = bisect.bisect(holes, (offset, 0))
     if i < len(holes) and offset + size == holes[i][0]:
         size += holes.pop(i)[1]

@@ -1,9 +1,9 @@
-"""Own: results that were memory of their own in the traced graph are so in the lowered one.
+"""Own: results with memory of their own in the traced graph keep it in the lowered one.
 
-The passes before let values stand for others. A caller who writes into a result must not find an
-argument, a constant, or another result changed.
+Earlier passes replace values by others. A caller that writes into a result must not change an
+argument, a constant, or another result.
 
-Invariant: two results share memory only if they did so in the traced graph; the same goes for a
+Invariant: two results share memory only if they did in the traced graph; the same holds for a
 result and an input or constant.
 """
 
@@ -42,13 +42,13 @@ Inner = tuple[int, int, Any]
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a value's memory comes from.
+    """The origin of a value's memory.
 
     Attributes:
-        root: The value whose memory it may be.
+        root: The value that may own the memory.
         steps: The views on the way.
-        more: Of what a loop or branch gives: where else it may come from, through its bodies.
-        inside: Values of those bodies whose memory it may be, each with its node and body.
+        more: For results of a loop or branch: further possible origins, through its bodies.
+        inside: Values in those bodies that may own the memory, each with its node and body.
     """
 
     root: int
@@ -58,13 +58,13 @@ class Chain:
 
     @functools.cached_property
     def roots(self) -> frozenset[int | Inner]:
-        """Every value whose memory it may be."""
+        """Every value that may own the memory."""
         roots: frozenset[int | Inner] = frozenset((self.root, *self.inside))
         return roots.union(*(chain.roots for chain in self.more))
 
     @functools.cached_property
     def loose(self) -> bool:
-        """Whether what looks like a view may be memory of its own."""
+        """Whether an apparent view may have its own memory."""
         loose_here = any(op in ("reshape", "real", "assign") for op, _ in self.steps)
         return loose_here or any(chain.loose for chain in self.more)
 
@@ -79,7 +79,7 @@ class Chain:
     ),
 )
 def own_results(draft: Draft) -> None:
-    """Compare where each result comes from, before the first pass and now."""
+    """Compare the memory owners of each result before the first pass and now."""
     if draft.traced.outputs and not _changed(draft):
         return
     producers = {value: node for node in draft.traced.nodes for value in node.outputs}
@@ -90,7 +90,7 @@ def own_results(draft: Draft) -> None:
     for position, chain in enumerate(now):
         if position in draft.copied:
             continue
-        # A chain that no pass touched shares what it shared before, copies on its way included.
+        # A chain that no pass touched shares what it shared before, including copies on its way.
         then, touched = before[position], before[position] != chain
         leaf = any(is_leafs(draft.producer, root) for root in chain.roots)
         if touched and leaf and (then.loose or is_own(producers.get(then.root))):
@@ -108,17 +108,17 @@ def own_results(draft: Draft) -> None:
 
 
 def _unsure(chain: Chain) -> bool:
-    """Whether it depends on values, or layouts, whose memory it is."""
+    """Whether the memory's owner depends on values or layouts."""
     return chain.loose or bool(chain.more)
 
 
 def _changed(draft: Draft) -> bool:
-    """Whether any pass changed anything: a lowering without rewrites needs no look."""
+    """Whether any pass changed anything: a lowering without rewrites needs no check."""
     return list(draft.traced.nodes) != list(draft) or tuple(draft.outputs) != draft.traced.outputs
 
 
 def _chain(producer: Callable[[int], Node | None], value: int) -> Chain:
-    """The value whose memory this one may be, and the views on the way."""
+    """The value that may own this one's memory, and the views on the way."""
     steps: list[Any] = []
     while (node := producer(value)) is not None:
         source = _viewed(node)
@@ -134,10 +134,10 @@ def _chain(producer: Callable[[int], Node | None], value: int) -> Chain:
 def _through(
     producer: Callable[[int], Node | None], node: Node, value: int
 ) -> tuple[tuple[Chain, ...], frozenset[Inner]]:
-    """What may come out as one of the results of a loop or branch.
+    """The possible sources of a result of a loop or branch.
 
     Returns:
-        The chains of such inputs, and such values of its bodies.
+        The chains of possible inputs, and possible values of its bodies.
     """
     at, attrs = node.outputs.index(value), node.attrs
     carries, leading = attrs.get("carries", 0), 1 if node.op == "cond" else 0
@@ -149,7 +149,7 @@ def _through(
     steps_of: dict[int, tuple[Any, ...]] = {}
     inside: set[Inner] = set()
     if (carries and node.op != "scan") or not bodies:
-        steps_of[at] = ()  # not one iteration
+        steps_of[at] = ()  # no iteration at all
     waiting, seen = [at], {at}
     while waiting:
         end = waiting.pop()
@@ -171,27 +171,27 @@ def _through(
 
 
 def _steps(chain: Chain) -> tuple[Any, ...]:
-    """All steps of a chain that anything may have taken."""
+    """All steps of a chain on any possible path."""
     return (*chain.steps, *(step for part in chain.more for step in _steps(part)))
 
 
 def roots_of(producer: Callable[[int], Node | None], value: int) -> frozenset[int | Inner]:
-    """The values whose memory a value may be: of the graph by id, of bodies in it as `Inner`.
+    """The values that may own a value's memory: of the graph by id, of its bodies as `Inner`.
 
     Args:
-        producer: Of a value: the node that makes it, None for what is fed.
-        value: Its id.
+        producer: Returns the node that produces a value, None if it is fed.
+        value: The value's id.
     """
     return _chain(producer, value).roots
 
 
 def is_leafs(producer: Callable[[int], Node | None], root: int | Inner) -> bool:
-    """Whether one of a value's roots is an input's or a constant's memory."""
+    """Whether one of a value's roots is an input or a constant."""
     return isinstance(root, int) and not is_own(producer(root))
 
 
 def is_own(node: Node | None) -> bool:
-    """Whether what a node makes is memory of its own, and no input's or constant's."""
+    """Whether a node's result has its own memory, not that of an input or constant."""
     return node is not None and node.op not in LEAVES
 
 
@@ -200,7 +200,7 @@ def _viewed(node: Node) -> int | None:
         return node.inputs[0]
     if (
         traits_of(node.op).state == "replaces"
-    ):  # gives the new array itself, unless it is of another dtype
+    ):  # returns the new array itself, unless the dtypes differ
         return node.inputs[-1] if node.inputs else None
     return None
 
@@ -209,7 +209,7 @@ def _copy(draft: Draft, layouts: Layouts, rule: str, position: int) -> None:
     value = draft.outputs[position]
     producer = draft.producer(value)
     assert producer is not None, "inputs have leaves"
-    # `copy` gives rows; whatever else is copied as it lies, which astype does.
+    # `copy` returns rows; others are copied in their own layout, as by astype.
     if layouts.of(value) in ("rows", "stretched"):
         copy = draft.add("copy", [value], like=producer, control=())
     else:

@@ -1,11 +1,10 @@
 """Patterns: terms such as ``multiply(negative(x), y)``, matched and built in a draft.
 
 Words with an argument list are ops, other words stand for operands; a repeated word stands for the
-same operand. ``c`` and ``d`` stand for Python scalars alone. Numbers stand for Python
-scalars and for constants full of that number, zeros by their sign; ``true`` and ``false`` for
-booleans.
+same operand. ``c`` and ``d`` stand for Python scalars only. Numbers stand for Python scalars and
+for constants full of that number, zeros by their sign; ``true`` and ``false`` for booleans.
 
-Invariant: a pattern uses only what is known before the graph runs.
+Invariant: a pattern uses only facts known before the graph runs.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SCALARS: Final = frozenset("cd")
 
 @dataclass
 class PatternMatch:
-    """Where a pattern was found.
+    """A match of a pattern.
 
     Attributes:
         node: The outermost node.
@@ -68,7 +67,7 @@ def _term(tree: ast.expr) -> Term:
 
 
 def find(draft: Draft, term: Term, node: Node, args: Sequence[Operand]) -> PatternMatch | None:
-    """The pattern, if this is its outermost node, which has these operands."""
+    """The match of a pattern whose outermost node is this one, with these operands."""
     match = PatternMatch(node)
     return match if _matches(draft, term, node, match, args) else None
 
@@ -95,7 +94,7 @@ def _fits(draft: Draft, wanted: Term, operand: Operand, match: PatternMatch) -> 
     if isinstance(operand, Scalar):
         return False
     inner = draft.producer(operand)
-    # What is computed again, so as not to be kept, must not be kept for a rule's sake.
+    # Nodes recomputed to save memory must not be kept for a rule's sake.
     if inner is None or (inner.phase == "recompute") != (match.node.phase == "recompute"):
         return False
     if inner.op != wanted[0] or not _matches(draft, wanted, inner, match):
@@ -105,7 +104,9 @@ def _fits(draft: Draft, wanted: Term, operand: Operand, match: PatternMatch) -> 
 
 
 def full_of(draft: Draft, operand: Operand, number: float) -> bool:
-    """Whether an operand is this number, or full of it; ``True`` and ``False`` are no numbers."""
+    """Whether an operand is this number, or filled with it; ``True`` and ``False`` are not
+    numbers.
+    """
     boolean = isinstance(number, bool)
     if isinstance(operand, Scalar):
         value = operand.value
@@ -130,9 +131,9 @@ def _one_sign(array: Any) -> bool:
 def planned(
     draft: Draft, layouts: Layouts, term: Term, match: PatternMatch
 ) -> tuple[Any, Kind] | None:
-    """Spec and layout of what a pattern makes, without making it; None if it cannot be made.
+    """Spec and layout of a pattern's result, without building it; None if it cannot be built.
 
-    A Python scalar comes as itself.
+    A Python scalar is returned unchanged.
     """
     if isinstance(term, str):
         bound = match.bound[term]
@@ -144,7 +145,7 @@ def planned(
     if term[0] == "minus":
         inner = match.bound[term[1]]
         assert isinstance(inner, Scalar)
-        # There is no integer -0, and complex products turn the signs of zeros.
+        # There is no integer -0, and complex products change the signs of zeros.
         turns = type(inner.value) is float or (type(inner.value) is int and inner.value != 0)
         return (-inner.value, "rows") if turns else None
     parts = [planned(draft, layouts, argument, match) for argument in term[1:]]
@@ -164,7 +165,7 @@ def planned(
 
 
 def result(op: str, operands: list[Any], attrs: dict[str, Any] | None = None) -> TensorSpec | None:
-    """The spec of what an op of one output would give; None if it does not take the operands."""
+    """The output spec of an op with one output; None if it refuses the operands."""
     try:
         result_spec = ops.get(op).infer(tuple(operands), dict(attrs or {}))
     except (NodescopeError, TypeError, ValueError):
@@ -173,7 +174,7 @@ def result(op: str, operands: list[Any], attrs: dict[str, Any] | None = None) ->
 
 
 def make(draft: Draft, term: Term, match: PatternMatch) -> int:
-    """What a pattern makes, as `planned` allowed; the value of its outermost node."""
+    """Build a pattern, as allowed by `planned`; return the value of its outermost node."""
     value = _made(draft, term, match)
     assert isinstance(value, int)
     return value

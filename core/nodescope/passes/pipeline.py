@@ -1,7 +1,7 @@
-"""Pipeline: the passes one after the other, verified before and after each.
+"""Pipeline: runs the passes one after the other, and verifies the graph before and after each.
 
-Invariant: the graph that goes in is never changed; what comes out is verified, and says of each of
-its nodes where it comes from.
+Invariant: the input graph is never changed; the output graph is verified, and each of its nodes has
+its origins.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ROUNDS = 4  # of the passes that run again
 
 @dataclass(frozen=True)
 class LoweringOptions:
-    """What is asked of the passes.
+    """Options of a lowering.
 
     Attributes:
         unsafe: Names of IEEE-unsafe rules that may be used; ``"all"`` for every one.
         fold_bytes: Constants beyond this size are not folded.
-        memory_bytes: Recompute rather than keep what goes beyond; None for no limit.
-        backend: For whom kernels are made: ``numpy`` or ``c``.
+        memory_bytes: Limit beyond which values are recomputed rather than kept; None for no limit.
+        backend: The back end for which kernels are built: ``numpy`` or ``c``.
     """
 
     unsafe: frozenset[str] = frozenset()
@@ -49,15 +49,15 @@ class LoweringOptions:
 
 @dataclass(frozen=True)
 class PassOutcome:
-    """What one pass did.
+    """The effect of one pass.
 
     Attributes:
         name: The pass.
         before, after: The graph; the same object if nothing was changed.
         rewrites: Its changes.
-        notes: What it has to say besides.
-        took_ns: Nanoseconds, without verification.
-        unfused: Pairs of nodes that it did not make one kernel, and why.
+        notes: Further remarks.
+        took_ns: Duration in nanoseconds, without verification.
+        unfused: Pairs of nodes that it did not fuse, and why.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Lowered:
     """A graph after the passes.
 
     Attributes:
-        traced: Before the first.
-        graph: After the last, of kind ``compiled``; each node's ``origin`` is set. Inputs are those
-            of the traced graph; outputs correspond by position.
+        traced: The graph before the first pass.
+        graph: The graph after the last pass, of kind ``compiled``; each node's ``origin`` is set.
+            Inputs are those of the traced graph; outputs correspond by position.
         arrays: Constants by value id.
-        stages: In order.
-        options: What was asked for.
+        stages: Outcomes of the passes, in order.
+        options: The options.
     """
 
     traced: Graph
@@ -95,7 +95,7 @@ class Lowered:
 
     @functools.cached_property
     def provenance(self) -> Provenance:
-        """What became of what."""
+        """The provenance of nodes and values."""
         return Provenance(self.traced, self.graph, self.rewrites)
 
 
@@ -110,17 +110,17 @@ def lower(
     Args:
         graph: Nodes in topological order.
         arrays: The graph's constants by value id; others are left out.
-        chosen: Names of passes, which run in this order; the usual ones if None.
-        options: What is asked of them.
+        chosen: Names of passes, which run in this order; the default ones if None.
+        options: The options.
 
     Raises:
-        GraphError: A pass made a graph that is not well formed; names the pass and the node.
-        RegistryError: There is no such pass.
+        GraphError: A pass made a malformed graph; the message names the pass and the node.
+        RegistryError: A pass does not exist.
     """
     options = options or LoweringOptions()
     first = 1 + max((*_ids(graph), *(value.id for value in graph.values), 0))
     fresh = itertools.count(first).__next__
-    # Its specs are what the ops gave when it was traced, or were checked when it was read.
+    # Its specs came from the ops when it was traced, or were checked when it was read.
     _verified(graph, graph, "before the first pass")
     stages: list[PassOutcome] = []
     produced = {value for node in graph.nodes for value in node.outputs}
@@ -153,15 +153,15 @@ def settled(
     rounds: int,
     copied: Iterable[int] = (),
 ) -> tuple[Graph, dict[int, Array], list[Rewrite]]:
-    """Run passes over a body up to so many times, as long as they find something; then others once.
+    """Run passes over a body repeatedly while they change it, then others once.
 
     Args:
         graph: The body.
         arrays: Its constants by value id.
-        names: Of the passes that run as long as they find something.
-        last: Of those that run once after them, if there are any changes or bodies in it.
-        options: What is asked of them.
-        rounds: How many times at most.
+        names: Names of the passes that run as long as they change something.
+        last: Names of those that run once after them, if there are changes or bodies.
+        options: The options.
+        rounds: Upper limit of repetitions.
         copied: See `Draft.copied`.
 
     Returns:
@@ -188,13 +188,13 @@ def _rounds(
     chosen: Sequence[passes.GraphPass], draft: Draft, graph: Graph, constants: dict[int, Array],
     stages: list[PassOutcome], rounds: int, every: bool = False,
 ) -> tuple[Graph, dict[int, Array]]:  # fmt: skip
-    """Run passes up to so many times; ``every``: also those that usually run once."""
+    """Run passes up to ``rounds`` times; ``every``: including those that usually run once."""
     now = graph
     left: dict[str, Graph] = {}
     for number in range(rounds):
         before = now
         for graph_pass in chosen:
-            # What a pass left, and no other has changed since, it would leave again.
+            # A pass would leave its own result unchanged, if no other pass has changed it since.
             if left.get(graph_pass.name) is not now and (graph_pass.again or every or not number):
                 now, constants = _apply(graph_pass, draft, now, stages)
                 left[graph_pass.name] = now
@@ -223,7 +223,7 @@ def _apply(
 
 
 def _verified(graph: Graph, before: Graph, when: str) -> None:
-    """Specs are checked again only of nodes that are new or changed."""
+    """Check the specs of new or changed nodes only."""
     known = frozenset(map(id, before.nodes))
     try:
         verify(graph, inferred, known)
@@ -246,10 +246,10 @@ def _replace_kind(graph: Graph) -> Graph:
 
 
 def names_of(wanted: Any, parameter: str) -> tuple[str, ...]:
-    """Names as the user gives them: one, several with commas between them, or any iterable.
+    """Names as given by the user: one, several separated by commas, or any iterable.
 
     Raises:
-        UsageError: They are no text.
+        UsageError: The names are not text.
     """
     try:
         names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
@@ -262,15 +262,15 @@ def names_of(wanted: Any, parameter: str) -> tuple[str, ...]:
 
 
 def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    """What ``passes=`` of `nodescope.compile` says: names, or None for the usual ones.
+    """The value of ``passes=`` of `nodescope.compile`: names, or None for the default passes.
 
     Args:
-        wanted: None or ``"default"``; ``"none"``; names, of which those with a minus before them
-            are left out of the usual ones.
+        wanted: None or ``"default"``; ``"none"``; names, where those with a leading minus are
+            removed from the default ones.
 
     Raises:
-        RegistryError: There is no such pass.
-        UsageError: Names with and without a minus are mixed, or what is given is no name.
+        RegistryError: A pass does not exist.
+        UsageError: Names with and without a minus are mixed, or the value is not a name.
     """
     if wanted is None:
         return None

@@ -1,11 +1,11 @@
-"""Remat: what is cheap is computed again rather than kept, until memory is within its limit.
+"""Remat: recomputes cheap values rather than keeping them, until memory is within its limit.
 
-Where most bytes are held, the value is chosen that frees the most for the least work: the result
-of an elementwise node or kernel that waits for late users. A copy of its node runs for those, right
-before the first of them (Chen et al., 2016), and copies of cheap nodes that it needs in turn.
+At the peak of memory, the value is chosen that frees the most for the least work: the result of an
+elementwise node or kernel that waits for late users. A copy of its node runs for those, directly
+before the first of them (Chen et al., 2016), along with copies of cheap nodes that it needs.
 
-Invariant: runs only where ``memory_bytes`` is given; a copy is the same op on the same values, so
-that results stay bit-equal; copies are of phase ``recompute`` and are never copied again.
+Invariant: runs only if ``memory_bytes`` is given; a copy is the same op on the same values, so that
+results stay bit-equal; copies have the phase ``recompute`` and are never copied again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from nodescope.passes.fusing.roles import REDUCTIONS, role_of
 from nodescope.passes.lifetimes import Lifetimes, lifetimes
 
 _MOST = 256  # values in one graph
-_DEEP = 4  # nodes behind a node that are computed again for it
+_DEEP = 4  # limit of nodes recomputed for one node
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A value that could be computed again.
+    """A value that could be recomputed.
 
     Attributes:
-        gain: Bytes less where most are held.
+        gain: Bytes freed at the peak.
         work: Bytes moved and flops of the copies.
-        again: Values that are computed again, each after those that it needs; this one last.
-        late: Those that take it, in order.
+        again: Recomputed values, each after its operands; this one last.
+        late: Its late users, in order.
     """
 
     gain: int
@@ -49,7 +49,7 @@ class _Choice:
     rules=(Rule("recompute", "recompute a cheap value near its late users"),),
 )
 def rematerialise(draft: Draft) -> None:
-    """Add copies of cheap nodes while more than the limit is held."""
+    """Add copies of cheap nodes while memory exceeds the limit."""
     limit = draft.options.memory_bytes
     if limit is None:
         return
@@ -61,7 +61,7 @@ def rematerialise(draft: Draft) -> None:
         first = first or lifetimes_now
         if lifetimes_now.peak <= limit:
             break
-        # Unless every place where as much is held can be freed, nothing is gained by the first.
+        # Unless every peak of the same height can be lowered, nothing is gained by the first.
         tops = [i for i, size in enumerate(lifetimes_now.live) if size == lifetimes_now.peak]
         choices = [_best(draft, nodes, lifetimes_now, i) for i in tops]
         if not all(choices) or choices[0] is None:
@@ -101,7 +101,7 @@ def _choice(
     )
     if not late:
         return None
-    # Uses that stay, by views as well, must all be over before the peak.
+    # Remaining uses, including those of views, must all be over before the peak.
     for user in draft.users(value):
         place = places[user.id]
         if place == peak:
@@ -125,11 +125,11 @@ def _choice(
 def _cost(
     draft: Draft, value: int, spans: Lifetimes, peak: int, again: dict[int, None], deep: int
 ) -> int:
-    """Bytes that are held at the peak for a copy of what makes a value.
+    """Bytes held at the peak for a copy of a value's producer.
 
     Args:
-        again: Gets the values that have to be computed again, this one last.
-        deep: How many nodes behind it may be.
+        again: Receives the values that have to be recomputed, this one last.
+        deep: Limit of nodes recomputed before it.
     """
     node = draft.producer(value)
     assert node is not None
@@ -152,7 +152,7 @@ def _cost(
 
 
 def _used_from(draft: Draft, view: int, peak: int, places: dict[int, int]) -> bool:
-    """Whether a view is used at the peak or later, itself or by another view."""
+    """Whether a view is used at the peak or later, itself or through another view."""
     return any(
         places[user.id] >= peak or any(_used_from(draft, v, peak, places) for v in user.outputs)
         for user in draft.users(view)
@@ -163,7 +163,7 @@ _LOOPS = frozenset({"elementwise", "reduction", "rows"})
 
 
 def _cheap(draft: Draft, node: Node, value: int) -> bool:
-    """Whether a value takes nothing but elementwise nodes."""
+    """Whether a value depends on elementwise nodes only."""
     if node.phase == "recompute" or not draft.is_pure(node):
         return False
     if node.op == "fused":
@@ -175,7 +175,7 @@ def _cheap(draft: Draft, node: Node, value: int) -> bool:
 
 
 def _behind(body: Graph, value: int) -> tuple[list[Node], set[int]]:
-    """The nodes of a kernel that a value takes, and all values that those take."""
+    """The nodes of a kernel that a value depends on, and all values that these take."""
     nodes, wanted = [], {value}
     for node in reversed(body.nodes):
         if not wanted.isdisjoint(node.outputs):
@@ -185,7 +185,7 @@ def _behind(body: Graph, value: int) -> tuple[list[Node], set[int]]:
 
 
 def _needed(node: Node, value: int) -> tuple[int, ...]:
-    """The inputs that a copy for one of the outputs takes."""
+    """The inputs needed by a copy for one of the outputs."""
     if node.op != "fused":
         return tuple(dict.fromkeys(node.inputs))
     body = node.attrs["body"]
@@ -213,7 +213,7 @@ def _copy(draft: Draft, choice: _Choice, peak: Node) -> None:
 
 
 def _copied(draft: Draft, node: Node, value: int, new: dict[int, int], user: Node) -> Node:
-    """A copy of a node before a user, for one of its outputs, on values that are new."""
+    """A copy of a node before a user, for one of its outputs, on new values."""
     inputs, attrs = node.inputs, dict(node.attrs)
     if node.op == "fused":
         body, _ = renumbered(draft, attrs["body"], (value,))

@@ -35,7 +35,7 @@ _SHAPING: Final = frozenset(["reshape", "squeeze", "expand_dims"])
     ),
 )
 def clean_views(draft: Draft) -> None:
-    """Look at each view, in order."""
+    """Consider each view, in order."""
     layouts = layouts_of(draft)
     for node in draft:
         if node.op not in _SHAPING and node.op != "transpose":
@@ -55,7 +55,7 @@ def _stand(draft: Draft, rule: str, node: Node, value: int) -> None:
 
 
 def _before(draft: Draft, node: Node) -> Node | None:
-    """What makes a node's operand, unless that is computed again so as not to be kept."""
+    """The producer of a node's operand, unless it is recomputed to save memory."""
     before = draft.producer(node.inputs[0])
     if before is None or (before.phase == "recompute") != (node.phase == "recompute"):
         return None
@@ -87,7 +87,7 @@ def _transpose(draft: Draft, layouts: Layouts, node: Node) -> None:
 def _through(
     draft: Draft, layouts: Layouts, node: Node, before: Node, order: tuple[int, ...]
 ) -> None:
-    """``transpose(f(transpose(x), transpose(y)))``, where all that is turned lies in rows."""
+    """``transpose(f(transpose(x), transpose(y)))``, if everything transposed is in row order."""
     if before.op not in EXACT or not isinstance(ops.get(before.op).impl, np.ufunc):
         return
     if before.control_inputs or draft.waiting(before.id):
@@ -136,8 +136,8 @@ def _shape(draft: Draft, layouts: Layouts, node: Node) -> None:
     if feeds_weakly(draft, (source,)):
         return
     first, middle = draft.spec(source).shape, draft.spec(x).shape
-    # Dimensions of size 1 come and go whatever the strides; other shapes of what does not lie in
-    # rows may be copies, and then lie otherwise.
+    # Dimensions of size 1 can be added and removed whatever the strides; other reshapes of values
+    # not in row order may be copies with another layout.
     free = _core(first) == _core(middle) == _core(shape) and math.prod(shape) > 0
     if not free and layouts.of(source) != "rows":
         return

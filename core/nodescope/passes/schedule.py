@@ -1,14 +1,14 @@
-"""Schedule: an order of the nodes in which less is held at once.
+"""Schedule: an order of the nodes in which less memory is held at once.
 
-Two moves. A node whose operands die with it, and take no less than its result, comes right after
-what it waits for: an optimizer's update after its gradient. A node whose operands live on anyway
-comes right before its first user: a transpose, a mask, a copy that is computed again. The new order
-stands if it holds fewer bytes at most, or as many for a shorter time.
+There are two moves. A node whose operands die with it, and are no smaller than its result, moves
+directly after its last predecessor: an optimizer's update after its gradient. A node whose operands
+live on anyway moves directly before its first user: a transpose, a mask, a recomputed copy. The new
+order is kept if its peak memory is lower, or as high for a shorter time.
 
-Nodes with an effect keep their order. ``assign`` counts as one only where the graph reads
-variables: elsewhere nothing is written in place, and its result is a value like any other.
+Nodes with side effects keep their order. ``assign`` counts as one only if the graph reads
+variables: otherwise nothing is written in place, and its result is an ordinary value.
 
-Invariant: each node follows what it needs; the order is a function of the graph alone.
+Invariant: each node follows its operands; the order depends on the graph alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Place = tuple[int, int, int]
     rules=(Rule("reorder", "updates after their gradients, transposes before their users"),),
 )
 def schedule(draft: Draft) -> None:
-    """Move nodes, if that shortens the time for which values are held."""
+    """Move nodes if that shortens the lifetimes of values."""
     nodes = list(draft)
     effects = with_effects(nodes)
     before = lifetimes(nodes, draft.spec, draft.outputs)
@@ -65,7 +65,7 @@ def with_effects(nodes: list[Node]) -> list[Node]:
 
 
 def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[int, Place]:
-    """Where each node should stand: before (-1), at (0) or after (1) a position."""
+    """The target of each node: before (-1), at (0) or after (1) a position."""
     fixed = {node.id for node in effects}
     position = {node.id: i for i, node in enumerate(nodes)}
     makers = {value: i for i, node in enumerate(nodes) for value in node.outputs}
@@ -76,7 +76,7 @@ def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[in
         for control in node.control_inputs:
             uses.setdefault(-control, []).append(i)
     places: dict[int, Place] = {node.id: (i, 0, i) for i, node in enumerate(nodes)}
-    for i in reversed(range(len(nodes))):  # late: users have their place already
+    for i in reversed(range(len(nodes))):  # late: users have been placed already
         node = nodes[i]
         if node.is_leaf or node.id in fixed:
             continue
@@ -87,7 +87,7 @@ def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[in
         target = places[nodes[first].id][0]
         if target > i + 1 and all(_lives(spans, v, target) for v in node.inputs):
             places[node.id] = (target, -1, i)
-    for i, node in enumerate(nodes):  # early: what they need has its place already
+    for i, node in enumerate(nodes):  # early: predecessors have been placed already
         if node.is_leaf or node.id in fixed or places[node.id][0] != i:
             continue
         needs = [makers[v] for v in node.inputs if v in makers and not nodes[makers[v]].is_leaf]
@@ -109,7 +109,7 @@ def _lives(spans: Lifetimes, value: int, until: int) -> bool:
 
 
 def _sorted(nodes: list[Node], places: dict[int, Place], effects: list[Node]) -> list[Node]:
-    """By place, each after what it needs, and nodes with an effect one after the other."""
+    """Nodes by place, each after its operands, with side effects in order."""
     by_id = {node.id: node for node in nodes}
     makers = {value: node.id for node in nodes for value in node.outputs}
     before: dict[int, set[int]] = {
@@ -140,7 +140,7 @@ def _sorted(nodes: list[Node], places: dict[int, Place], effects: list[Node]) ->
 
 
 def _moved(before: list[Node], after: list[Node]) -> list[Node]:
-    """The nodes that stand after others than before: all but a longest run that kept its order."""
+    """The nodes that moved: all but a longest run that kept its order."""
     position = {node.id: i for i, node in enumerate(before)}
     tails: list[int] = []
     ends: list[int] = []

@@ -1,8 +1,8 @@
-"""Simplify: expressions that are shorter ones, by the table of `nodescope.passes.simplify_rules`
-and by rules that look at attributes.
+"""Simplify: replaces expressions by shorter ones, by the table of `nodescope.passes.simplify_rules`
+and by rules on attributes.
 
-Invariant: besides the rules that are asked for by name, results stay bit-equal: the same elements,
-and wherever anyone could tell, lying in memory in the same order.
+Invariant: except for rules requested by name, results stay bit-equal: the same elements and,
+wherever it could be observed, the same memory order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KINDS: Final[dict[str, str]] = {
 }
 Args = tuple[int | Scalar, ...]
 Stands = Callable[[Draft, Node], tuple[str, int, bool] | None]
-"""Rule, the value that stands for the node's, and whether both lie alike by their nature."""
+"""Rule, the replacement value, and whether both have the same layout by construction."""
 
 
 @functools.cache
@@ -55,7 +55,7 @@ def _rules() -> dict[str, tuple[Simplification, ...]]:
 
 @functools.cache
 def _candidates(op: str, makers: tuple[str | None, ...]) -> tuple[Simplification, ...]:
-    """The rules that may fit, by the ops that made the operands; ``""`` for Python scalars."""
+    """The rules that may match, by the ops that made the operands; ``""`` for Python scalars."""
     return tuple(rule for rule in _rules().get(op, ()) if _may_fit(parsed(rule.before), makers))
 
 
@@ -69,7 +69,7 @@ def _may_fit(term: Any, makers: tuple[str | None, ...]) -> bool:
 
 
 _FULL: Final = frozenset(["", "constant", "broadcast_to"])
-"""What makes a number, or an array that is full of it."""
+"""Ops that produce a number, or an array filled with it."""
 
 
 def _maker(draft: Draft, arg: int | Scalar) -> str | None:
@@ -80,7 +80,7 @@ def _maker(draft: Draft, arg: int | Scalar) -> str | None:
 
 
 def replace(draft: Draft, rule: str, node: Node, value: int, note: str = "") -> None:
-    """Let a value that there is stand for what a node gives."""
+    """Replace a node's result by an existing value."""
     producer = draft.producer(value)
     draft.rewrite(
         rule, "eliminated", [node], [producer] if producer is not None else [],
@@ -89,7 +89,7 @@ def replace(draft: Draft, rule: str, node: Node, value: int, note: str = "") -> 
 
 
 def lies_alike(draft: Draft, layouts: Layouts, node: Node, value: int) -> bool:
-    """Whether nobody can tell a value from the copy of it that a node makes."""
+    """Whether a value is indistinguishable from the copy of it that a node makes."""
     kind = layouts.of(value)
     if kind == "dense" and _copies(draft, node, value):
         return True
@@ -97,7 +97,7 @@ def lies_alike(draft: Draft, layouts: Layouts, node: Node, value: int) -> bool:
 
 
 def _copies(draft: Draft, node: Node, value: int) -> bool:
-    """Whether an op keeps the order in which this operand lies."""
+    """Whether an op preserves the memory order of this operand."""
     if not isinstance(ops.get(node.op).impl, np.ufunc) and node.op != "astype":
         return False
     return all(operand == value or not draft.spec(operand).shape for operand in node.inputs)
@@ -144,7 +144,7 @@ def _try(
         value = match.inner[-1].outputs[0]
     if isinstance(value, int):
         kept = layouts.of(value) == "dense" and _of_one(draft, node, match.inner)
-        kept = kept and _ufuncs(node.op)  # on the way there and back, too
+        kept = kept and _ufuncs(node.op)  # in both directions
         if rule.exact and not kept and not lies_alike(draft, layouts, node, value):
             return False
         replace(draft, rule.name, node, value)
@@ -163,7 +163,9 @@ def _try(
 
 
 def _one_dtype(draft: Draft, match: PatternMatch) -> bool:
-    """Whether operands are of one dtype: others may bring NaN, or wrap before they round."""
+    """Whether operands have the same dtype: otherwise they may bring NaN, or wrap before they
+    round.
+    """
     x, y, c = (match.bound.get(value) for value in "xyc")
     assert isinstance(x, int)
     dtype = draft.spec(x).dtype
@@ -173,7 +175,7 @@ def _one_dtype(draft: Draft, match: PatternMatch) -> bool:
 
 
 def _of_one(draft: Draft, node: Node, inner: list[Node]) -> bool:
-    """Whether all that some ufuncs take together is one array: they keep the order of that."""
+    """Whether all operands of some ufuncs are one array, whose order they preserve."""
     produced = {value for n in inner for value in n.outputs}
     operands = {
         value
@@ -193,7 +195,7 @@ def _inner_term(rule: Simplification) -> Any:
     return term[1] if isinstance(term, tuple) and len(term) == 2 else None
 
 
-# Rules that look at attributes
+# Rules on attributes
 
 
 def _identity(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
@@ -213,7 +215,7 @@ _BITS: Final = {"float16": 11, "float32": 24, "float64": 53, "complex64": 24, "c
 
 
 def holds(narrow: str, wide: str) -> bool:
-    """Whether one dtype holds every number of another, each as itself."""
+    """Whether one dtype represents every number of another exactly."""
     if narrow == wide:
         return True
     kinds = np_kind(narrow) + np_kind(wide)
@@ -235,13 +237,13 @@ def holds(narrow: str, wide: str) -> bool:
 
 
 def direct(first: str, middle: str, last: str) -> bool:
-    """Whether converting by way of ``middle`` gives what converting at once gives."""
+    """Whether converting via ``middle`` equals converting directly."""
     if not holds(first, middle):
         return False
     if first == last or last == "bool":
         return True
     outer_kind, middle_kind, last_kind = np_kind(first), np_kind(middle), np_kind(last)
-    if last_kind in "iu":  # what does not fit is nobody's promise, unless whole numbers wrap
+    if last_kind in "iu":  # out-of-range conversions are undefined, unless integers wrap
         return outer_kind in "biu" and (middle_kind in "biu" or holds(first, last))
     return last_kind in "fc"
 
@@ -292,7 +294,7 @@ def _joined(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
 
 
 def _extreme(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
-    """The largest of one."""
+    """The maximum of a single element."""
     x = node.inputs[0]
     shape = draft.spec(x).shape
     reduced_axes = axes(node.op, _axis(node.attrs["axis"]), len(shape))
@@ -323,7 +325,7 @@ def _real(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
 
 
 def _chain(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
-    """Two additions of, or multiplications by, Python scalars as one."""
+    """Two additions of, or multiplications by, Python scalars merged into one."""
     args = call_of(node).args
     if len(args) != 2 or not isinstance(args[0], int) or not isinstance(args[1], Scalar):
         return None
@@ -364,7 +366,7 @@ def _chain(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
 
 
 def _doubling(number: float) -> bool:
-    """Whether it is a power of two from 1 on: multiplying by it rounds nothing."""
+    """Whether it is a power of two of at least 1: multiplying by it is exact."""
     return abs(number) >= 1 and math.isfinite(number) and abs(math.frexp(number)[0]) == 0.5
 
 
@@ -414,7 +416,7 @@ ATTRIBUTES: Final = (
     rules=(*described(), *ATTRIBUTES),
 )
 def simplify(draft: Draft) -> None:
-    """Apply rules to each node, in order, until none fits it."""
+    """Apply rules to each node, in order, until none matches."""
     table, layouts = _rules(), layouts_of(draft)
     order = list(draft)
     signs = any(node.op in _SIGNED for node in order)
@@ -426,7 +428,7 @@ def simplify(draft: Draft) -> None:
             continue
         now = draft.node(node.id)
         if now.control_inputs:
-            continue  # who waits for it waits for more than its value
+            continue  # its dependents wait for more than its value
         args = call_of(now).args
         rules = _candidates(node.op, tuple([_maker(draft, argument) for argument in args]))
         if any(_try(draft, layouts, rule, now, args, signs) for rule in rules) or special is None:

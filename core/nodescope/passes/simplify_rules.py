@@ -1,8 +1,8 @@
 """The rules of the pass `simplify`: patterns, their replacements, and where these are exact.
 
-Exact means to the bit, whatever the operands hold: infinities, NaN, zeros of either sign. That is
+Exact means to the bit, whatever the operands are: infinities, NaN, zeros of either sign. That is
 why ``x + 0`` is not ``x`` (it turns -0.0 into 0.0), ``x * 1`` is not ``x`` for complex numbers
-(infinities become NaN) and a sum over a dimension of size 1 is no reshaping (NumPy begins with 0).
+(infinities become NaN) and a sum over a dimension of size 1 is not a reshape (NumPy starts with 0).
 
 Invariant: each rule declared exact is tested on every dtype that it applies to.
 """
@@ -23,14 +23,14 @@ WHOLE: Final = "biu"
 
 @dataclass(frozen=True)
 class Simplification:
-    """A pattern and what takes its place.
+    """A pattern and its replacement.
 
     Attributes:
-        name: As in `Rewrite.rule`; several patterns may have one name.
+        name: As in `Rewrite.rule`; patterns may share a name.
         before, after: Patterns, see `nodescope.passes.patterns`.
         kinds: Kinds of NumPy dtypes that ``x`` may have.
         exact: Whether results stay bit-equal.
-        inner: What ``x`` must be made by, as names of ops; anything if empty.
+        inner: Names of ops that must have made ``x``; any if empty.
         signs: Whether a NaN may change its sign.
     """
 
@@ -44,9 +44,9 @@ class Simplification:
 
 
 def _table() -> Iterator[Simplification]:
-    """Every rule, each pattern of it: data, however long."""
+    """Every rule with its patterns: long, but only data."""
     one, new = Simplification, Simplification
-    # Operands that change nothing
+    # Neutral operands
     yield one("multiply_one", "multiply(x, 1)", "x", REAL)
     yield one("multiply_one", "multiply(1, x)", "x", REAL)
     yield one("multiply_one", "multiply(x, true)", "x", REAL)
@@ -73,7 +73,7 @@ def _table() -> Iterator[Simplification]:
                      ("bitwise_xor", "false")):  # fmt: skip
         yield one("logical_same", f"{op}(x, {same})", "x", "b")
         yield one("logical_same", f"{op}({same}, x)", "x", "b")
-    # Twice the same operand
+    # Repeated operands
     for op in ("maximum", "minimum", "fmax", "fmin", "bitwise_and", "bitwise_or"):
         yield one("idempotent", f"{op}(x, x)", "x", REAL)
     yield one("idempotent", "logical_and(x, x)", "x", "b")
@@ -85,12 +85,12 @@ def _table() -> Iterator[Simplification]:
     yield one("double_invert", "logical_not(invert(x))", "x", "b")
     yield one("double_invert", "invert(logical_not(x))", "x", "b")
     yield one("double_conjugate", "conjugate(conjugate(x))", "x")
-    # Nothing to do for this dtype, or done already
+    # No effect for this dtype, or already done
     yield one("positive", "positive(x)", "x")
     yield one("conjugate_real", "conjugate(x)", "x", REAL)
     yield one("unsigned_abs", "abs(x)", "x", "bu")
     for op in ("floor", "ceil", "trunc", "rint"):
-        if op != "rint":  # which makes floats of integers
+        if op != "rint":  # which turns integers into floats
             yield one("whole_already", f"{op}(x)", "x", WHOLE)
         for within in ("floor", "ceil", "trunc", "rint"):
             yield one("whole_already", f"{op}({within}(x))", f"{within}(x)", "f")
@@ -119,7 +119,7 @@ def _table() -> Iterator[Simplification]:
     yield new("multiply_minus_one", "divide(x, -1)", "negative(x)", "f", signs=True)
     yield new("zero_minus_whole", "subtract(0, x)", "negative(x)", "i")
     yield new("subtract_turned", "negative(subtract(x, y))", "subtract(y, x)", "i")
-    # Comparisons: only those that hold for NaN, too
+    # Comparisons: only those that also hold for NaN
     yield new("not_equal", "logical_not(equal(x, y))", "not_equal(x, y)")
     yield new("not_equal", "logical_not(not_equal(x, y))", "equal(x, y)")
     yield new("not_equal", "invert(equal(x, y))", "not_equal(x, y)")
@@ -133,7 +133,7 @@ def _table() -> Iterator[Simplification]:
     yield new("equal_true", "not_equal(x, false)", "x", "b")
     yield new("equal_true", "equal(x, false)", "logical_not(x)", "b")
     yield new("equal_true", "not_equal(x, true)", "logical_not(x)", "b")
-    # Choosing
+    # Selection
     yield one("where_same", "where(z, x, x)", "x")
     yield one("where_constant", "where(true, x, y)", "x")
     yield one("where_constant", "where(false, y, x)", "x")
@@ -147,12 +147,12 @@ def _table() -> Iterator[Simplification]:
     yield new("where_within", "where(z, where(z, x, y), w)", "where(z, x, w)")
     yield new("where_within", "where(z, w, where(z, y, x))", "where(z, w, x)")
     yield new("where_within", "where(z, where(z, x, y), c)", "where(z, x, c)")
-    # Nothing left
+    # Empty results
     yield new("subtract_self_whole", "subtract(x, x)", "zeros_like(x)", "iu")
     yield new("subtract_self_whole", "bitwise_xor(x, x)", "zeros_like(x)", WHOLE)
     yield new("multiply_zero_whole", "multiply(x, 0)", "zeros_like(x)", "iu")
     yield new("multiply_zero_whole", "multiply(0, x)", "zeros_like(x)", "iu")
-    # Not exact, and why: overflow, NaN and infinities, rounding, or the sign of zeros
+    # Not exact, because of overflow, NaN and infinities, rounding, or the sign of zeros
     yield from _inexact()
 
 
@@ -176,7 +176,7 @@ def _inexact() -> Iterator[Simplification]:
 NEVER_NEGATIVE_ZERO: Final = (
     "abs", "fabs", "square", "exp", "exp2", "ones_like", "zeros_like", "astype_whole",
 )  # fmt: skip
-"""Ops that give no -0.0; ``astype_whole`` is a conversion from integers or booleans."""
+"""Ops that never return -0.0; ``astype_whole`` is a conversion from integers or booleans."""
 
 
 RULES: Final = tuple(_table())

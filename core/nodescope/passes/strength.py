@@ -1,7 +1,7 @@
-"""Strength reduction: the same numbers from cheaper ops.
+"""Strength reduction: the same numbers by cheaper ops.
 
-Each rule is here because it is bit-exact and was measured to be faster with NumPy. If that depends
-on how NumPy computes a power, the rule checks NumPy first, once per dtype and exponent.
+Each rule is bit-exact and measurably faster with NumPy. If that depends on how NumPy computes a
+power, the rule checks NumPy first, once per dtype and exponent.
 
 Invariant: results stay bit-identical; rules that are not exact are off by default.
 """
@@ -28,7 +28,7 @@ Args = tuple[Operand, ...]
 
 
 def _become(draft: Draft, rule: str, node: Node, op: str, args: list[Operand]) -> bool:
-    """Let another op of the same operands take a node's place."""
+    """Replace a node by another op on the same operands."""
     operands = [
         argument.value if isinstance(argument, Scalar) else draft.spec(argument)
         for argument in args
@@ -100,9 +100,9 @@ _PROBES: Final[dict[str, tuple[float, Any]]] = {
 
 @functools.cache
 def _agrees(rule: str, dtype: str) -> bool:
-    """Whether this NumPy computes the power as the rule does, wherever the elements lie."""
+    """Whether this NumPy computes the power as the rule does, in every memory layout."""
     if dtype not in _FLOATS:
-        return rule in ("power_one", "power_square")  # whole numbers wrap alike
+        return rule in ("power_one", "power_square")  # integers wrap alike
     exponent, other = _PROBES[rule]
     kind = np.finfo(dtype)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, kind.tiny, -kind.tiny, kind.max,
@@ -147,7 +147,7 @@ def _divide(draft: Draft, layouts: Layouts, node: Node, args: Args) -> None:
 
 
 def exact_reciprocal(number: float, dtype: str) -> bool:
-    """Whether a number and its reciprocal are powers of two, and normal in a dtype.
+    """Whether a number and its reciprocal are both powers of two and normal in a dtype.
 
     Quotient and product are then the same real number, rounded once.
     """
@@ -226,7 +226,7 @@ _RULES: Final[dict[str, Any]] = {
     ),
 )
 def reduce_strength(draft: Draft) -> None:
-    """Look at each node whose op has a rule, in order."""
+    """Consider each node whose op has a rule, in order."""
     layouts = layouts_of(draft)
     for node in draft:
         rule = _RULES.get(node.op)

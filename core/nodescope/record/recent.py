@@ -4,7 +4,7 @@ The list is kept in the user's state folder, one path a line, newest at the end.
 content: everything shown about a recording is read from the file itself.
 
 Invariant: bounded, readable by its owner alone, and never trusted: a malformed line is skipped and
-    a missing file is left out. Its faults never reach the program.
+a missing file is left out. Its faults never reach the program.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ On the program's thread an event is numbered and put into a queue; arrays are co
 the program may change them afterwards. Statistics and disk access are left to the other thread.
 
 Invariant: `emit` never waits for the disk and never raises. What does not fit is dropped and
-    counted, values first. A recording that can no longer be written is given up with one message.
+counted, values first. A recording that can no longer be written is given up with one message.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In schema 1, attributes were plain data; the meaning of text and lists followed 
 name. Nodes had no roles, and their family said what they wrote.
 
 Invariant: reads a fixed notation and evaluates nothing; unknown text stays as it is and is refused
-    by the op's own impl. Nothing is written: a file of schema 1 stays one.
+by the op's own impl. Nothing is written: a file of schema 1 stays one.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A busy program holds the interpreter lock, and SQLite's module releases it at ev
 time it may take milliseconds to get it back. So rows are written in few, long statements.
 
 Invariant: used by one thread at a time. A batch is written whole or not at all, and structure is
-    written before anything that refers to it.
+written before anything that refers to it.
 """
 
 from __future__ import annotations

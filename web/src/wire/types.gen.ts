@@ -531,12 +531,12 @@ export interface RunInfo {
 }
 
 /**
- * A library that a run observes.
+ * A library observed by a run.
  *
  * Attributes:
- *     dialect: Of its nodes (`Node.dialect`): its adapter's name.
- *     version: Of the library, or `""`.
- *     capabilities: What is seen of its nodes, and what can be done with them.
+ *     dialect: The dialect of its nodes (`Node.dialect`): its adapter's name.
+ *     version: The library's version, or `""`.
+ *     capabilities: What can be observed of its nodes, and done with them.
  */
 export interface Framework {
   readonly dialect: string;
@@ -545,19 +545,19 @@ export interface Framework {
 }
 
 /**
- * What is seen of a run, and what can be done with it.
+ * What can be observed of a run, and what can be done with it.
  *
  * Attributes:
- *     before: The run can stop before a node, with its inputs.
- *     edit: How a value is changed at a stop: not at all, in its own memory, or by another one.
- *     gradients: Gradients of values are told.
- *     scopes: Where nodes stand: nowhere, under names that the program gives, or in its modules.
+ *     before: Whether the run can stop before a node, with its inputs.
+ *     edit: How a value is changed at a stop: not at all, in its own memory, or by replacing it.
+ *     gradients: Whether gradients of values are reported.
+ *     scopes: The scopes of nodes: none, names given by the program, or its modules.
  *     steps: What ends a training step: marks in the program, a step of an optimizer, a call of
- *         the outermost module, a line that comes again, or nothing.
- *     timing: Whose times are known: none, the host's, or the device's.
+ *         the outermost module, a line that is reached again, or nothing.
+ *     timing: Which times are known: none, the host's, or the device's.
  *     values: What is kept of values: nothing, statistics, or every element.
  *     rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
- *     workers: Nodes run in several processes.
+ *     workers: Whether nodes run in several processes.
  */
 export interface Capabilities {
   readonly before: boolean;
@@ -638,14 +638,14 @@ export interface ProducedValue {
 }
 
 /**
- * An edge's tensor: what one output port of a node carries.
+ * The tensor of an edge: the value at one output port of a node.
  *
  * Attributes:
  *     id: Unique in the run.
  *     spec: Shape and dtype as first seen; a later execution may carry another shape.
  *     name: `<node name>` for the first output, `<node name>:<port>` for the others.
- *     storage: The memory that it lies in, by a number: values with the same one are views of each
- *         other. 0 if that is unknown.
+ *     storage: A number for its memory: values with the same one are views of each other. 0 if
+ *         unknown.
  */
 export interface Value {
   readonly id: number;
@@ -660,7 +660,7 @@ export interface Value {
  * Attributes:
  *     shape: A size per axis; None where the framework does not know it.
  *     dtype: NumPy's name, or the framework's own where NumPy has none.
- *     device: Where the elements are; `""` is where the node ran.
+ *     device: Where the elements are; `""` stands for where the node ran.
  */
 export interface TensorSpec {
   readonly kind: "tensor";
@@ -670,11 +670,11 @@ export interface TensorSpec {
 }
 
 /**
- * A value that is no array, such as a list, a dataset or an object in Ray's store.
+ * A value that is not an array, such as a list, a dataset or an object in Ray's store.
  *
  * Attributes:
  *     type: Its class, as `module.Name`.
- *     nbytes: How large it is; None if that is unknown.
+ *     nbytes: Its size in bytes; None if unknown.
  */
 export interface OpaqueSpec {
   readonly kind: "opaque";
@@ -1440,37 +1440,38 @@ export interface Snapshot {
 }
 
 /**
- * One operation of the graph. Its executions are named by `seq`.
+ * One operation of the graph. Its executions are identified by `seq`.
  *
  * Attributes:
  *     id: Unique in the run, from 1 up, in order of first execution.
  *     name: Unique and readable: `<scope>/<op>`, then `<scope>/<op>_1` and so on.
- *     op: The op's name, such as `matmul`: nodescope's own where it has such an op.
- *     family: The op's family, which gives its colour: matmul, elementwise, activation,
+ *     op: The op's name, such as `matmul`: nodescope's own if it has such an op.
+ *     family: The op's family, which determines its colour: matmul, elementwise, activation,
  *         reduction, norm, layout, index, random, loss, update, control, kernel, communication,
- *         other or leaf. Families that are not known are shown as `other`.
+ *         other or leaf. Unknown families are shown as `other`.
  *     inputs: Value ids, by input port.
- *     control_inputs: Node ids that had to run before, without a value passing.
+ *     control_inputs: Ids of nodes that must run before, without passing a value.
  *     outputs: Value ids, by output port.
- *     attrs: Arguments of the op (axis, keepdims, scalar operands), as `nodescope.ir.attrs` says.
+ *     attrs: Arguments of the op (axis, keepdims, scalar operands), see `nodescope.ir.attrs`.
  *     scope: Path of name scopes, `"encoder/layer_0"`; `""` at the top. Nodes of the phases
- *         `backward` and `optimizer` stand under a scope of that name:
+ *         `backward` and `optimizer` are placed under a scope of that name:
  *         `"backward/encoder/layer_0"`.
- *     phase: What part of training it belongs to.
+ *     phase: The part of training that it belongs to.
  *     device: `"cpu"` unless an adapter says otherwise.
  *     source: The user's line that made it, if known.
- *     origin: Node ids of the traced graph that it stands for; empty in a traced graph.
+ *     origin: Ids of the traced graph's nodes that it replaces; empty in a traced graph.
  *     forward: For a backward node, the id of the forward node that it differentiates.
- *     graph: For a node that runs as part of a compiled graph: the id of that captured graph, in
- *         whose traced graph `origin` counts. Else 0.
- *     role: What it is for. An `op` computes. A `parameter` is trained, a `buffer` is other
+ *     graph: For a node that runs as part of a compiled graph: the id of that captured graph, to
+ *         whose traced graph `origin` refers. Else 0.
+ *     role: Its purpose. An `op` computes. A `parameter` is trained, a `buffer` is other
  *         state that outlives a call, an `input` is data from the program, a `constant` is
  *         part of the graph: these four hold data and compute nothing (`is_leaf`). A `task` runs
  *         elsewhere; `send` and `receive` carry values there and back.
- *     dialect: Whose op it is, and so who can run it again: `nodescope`, or an adapter's name.
- *     native: The framework's own name of the op, `aten::addmm.default`; `""` if it is `op`.
- *     writes: Pairs of output port and input port: from then on, what the input was read from
- *         holds the output. So do `assign`, an op in place and a write through a view.
+ *     dialect: The owner of its op, which can run it again: `nodescope`, or an adapter's name.
+ *     native: The framework's own name for the op, `aten::addmm.default`; `""` if it is
+ *         `op`.
+ *     writes: Pairs of output port and input port: after it, the source of the input holds the
+ *         output. This covers `assign`, in-place ops and writes through views.
  */
 export interface Node {
   readonly id: number;
@@ -1979,12 +1980,12 @@ export interface Kernel {
 }
 
 /**
- * What one node that runs costs by the compiler's estimate.
+ * The estimated cost of one executed node.
  *
  * Attributes:
  *     flops: Arithmetic operations.
  *     bytes: Read and written together.
- *     bound: What limits it on the machine that compiled it.
+ *     bound: Its limiting resource on the machine that compiled it.
  */
 export interface KernelCost {
   readonly flops: number;
@@ -1993,14 +1994,13 @@ export interface KernelCost {
 }
 
 /**
- * What intermediate results of a plan take.
+ * Memory of a plan's intermediate results.
  *
  * Attributes:
- *     planned_bytes: The arena: the most that is held at once after planning.
- *     unplanned_bytes: The most that is held at once if each result gets memory of its own that
- *         is let go after its last use.
+ *     planned_bytes: Size of the arena: the peak after planning.
+ *     unplanned_bytes: The peak if each result had its own memory, released after its last use.
  *     total_bytes: All intermediate results together.
- *     in_place: Results that take the place of an operand.
+ *     in_place: Number of results that take the place of an operand.
  */
 export interface MemoryReport {
   readonly planned_bytes: number;
@@ -2116,8 +2116,8 @@ export interface CapturedStage {
  *
  * Attributes:
  *     id: Unique in the run.
- *     kind: How it came about.
- *     inputs: Value ids without producer that are fed on each call.
+ *     kind: How it was made.
+ *     inputs: Ids of values without a producer, which are fed on each call.
  *     outputs: Value ids that are returned.
  *     nodes: In topological order.
  *     values: Every value, in order of id.

@@ -5,8 +5,7 @@ results to the outside tensors that they depend on. When a cotangent arrives the
 and its fresh history replaces the link, as if it had been there all along.
 
 Invariant: gradients are bit-identical to those without checkpoints; the second run reads the same
-    values as the first, even if ``f`` changes state (generators, running means), and changes
-    nothing.
+values as the first, even if ``f`` changes state (generators, running means), and changes nothing.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The forward function runs as any other code does, so its operations are nodes. I
 link to the function's arguments on the tape, in place of their history.
 
 Invariant: no cotangent is lost silently: a tensor that the function uses without taking it as an
-    argument must not require a gradient, and the backward function's results match the arguments.
+argument must not require a gradient, and the backward function's results match the arguments.
 """
 
 from __future__ import annotations

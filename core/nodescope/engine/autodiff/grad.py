@@ -1,7 +1,7 @@
 """Making tensors, and derivatives of functions.
 
 Invariant: gradients can be differentiated again if they depend on a tensor that requires a
-    gradient.
+gradient.
 """
 
 from __future__ import annotations

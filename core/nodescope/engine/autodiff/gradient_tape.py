@@ -4,7 +4,7 @@ The engine's tape consists of the links between tensors and always exists. A `Gr
 from it: operations that ran while it recorded, and sources that it watched.
 
 Invariant: no value or node depends on whether a GradientTape is active; a tensor that was only
-    watched no longer requires a gradient once all tapes that watch it have ended.
+watched no longer requires a gradient once all tapes that watch it have ended.
 """
 
 from __future__ import annotations

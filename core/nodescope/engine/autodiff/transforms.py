@@ -1,7 +1,7 @@
 """Transforms: calls a function with differentiable arguments, and pulls cotangents of results back.
 
 Invariant: the function receives the transformation's own tensors as arguments, so that derivatives
-    nest; results can be differentiated again if they depend on a tensor that requires a gradient.
+nest; results can be differentiated again if they depend on a tensor that requires a gradient.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DifferentiatedCall:
 
         Args:
             roots: Tensors of the result.
-            given: A cotangent for each, in the user's convention (unless not ``conjugate``); None
+            cotangents: One for each root, in the user's convention (unless not ``conjugate``); None
                 for one, if the root is a scalar.
             name: The name in messages.
             conjugate: Convert between the user's convention for complex numbers and the tape's.

@@ -119,7 +119,7 @@ def _run(
         rows.append([tensor_of(leaf, "scan") for leaf in leaves])
     if reverse:
         rows.reverse()
-    if y_form is None:  # not one iteration: the form of the results is that of an imagined one
+    if y_form is None:  # the structure that an iteration would have
         return unflatten(carry_form, carry), _nothing(f, carry, carry_form, columns, form)
     with name_scope("scan"):
         stacked = [np.stack(rows_of_leaf) for rows_of_leaf in zip(*rows, strict=True)]
@@ -165,7 +165,8 @@ def _record(
     body = _traced(f, carry, carry_form, columns, form)
     targets = [target for target, _ in body.writes]
     if targets:
-        # What the body assigns to is carried, too: recorded again, with that state in the carry.
+        # State assigned to by the body is carried as well: recorded again, with that state in the
+        # carry.
         builder = dispatch_mode.builder()
         before = [builder.current_of(target) for target in targets]
         carry, carry_form = flatten((before, unflatten(carry_form, carry)))

@@ -1,9 +1,11 @@
 """The op ``scan``: a body run along the leading dimension, and its derivative.
 
-Inputs are the carries, the columns (gone along), and what the body takes from around. Outputs are
-the last carries, the stacked results, and stacked values that only the derivative needs.
+Inputs are the carries, the columns (iterated over), and values that the body takes from outside.
+Outputs are the last carries, the stacked results, and stacked values that only the derivative
+needs.
 
-Invariant: the derivative runs the other way over the same values; nothing is computed twice in it.
+Invariant: the derivative runs in the opposite direction over the same values; nothing in it is
+computed twice.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ class Reverse(Attribute, frozen=True, eq=False):
     """The derivative of a scan.
 
     Attributes:
-        body: A body to scan the other way. Carries: cotangents of the smooth carries, sums for the
-            reached inputs from around. Columns: cotangents of the smooth results, the columns used,
-            the kept values. Results: cotangents of the reached columns.
+        body: A body to scan in the opposite direction. Carries: cotangents of the smooth carries,
+            sums for the reached inputs from outside. Columns: cotangents of the smooth results, the
+            columns used, the kept values. Results: cotangents of the reached columns.
         carries: Positions of the smooth carries.
-        sums: Positions, among all inputs, of those from around that are reached.
+        sums: Positions, among all inputs, of the reached ones from outside.
         results: Positions, among all outputs, of the smooth results.
         columns: Positions, among all inputs, of the columns used.
-        around: Positions, among all inputs, of those from around that are used.
+        around: Positions, among all inputs, of the used ones from outside.
         reached: Positions, among all inputs, of the columns that get a cotangent.
     """
 
@@ -55,7 +57,9 @@ class Reverse(Attribute, frozen=True, eq=False):
     reached: tuple[int, ...]
 
     def value(self) -> Reverse:
-        """With the attributes of the body's nodes as their ops take them."""
+        """The derivative with the attributes of the body's nodes in the form that their ops
+        expect.
+        """
         unpack_graph(self.body)
         return self
 
@@ -63,7 +67,7 @@ class Reverse(Attribute, frozen=True, eq=False):
 def record_scan(
     body: Graph, inputs: Sequence[Any], *, carries: int, columns: int, length: int, reverse: bool
 ) -> tuple[Tensor, ...]:
-    """Apply ``scan``; if a gradient may be wanted, keeping what it needs."""
+    """Apply ``scan``; if a gradient may be needed, keep the values that it needs."""
     attrs: dict[str, Any] = {
         "body": body, "carries": carries, "columns": columns, "length": length, "reverse": reverse,
         "kept": 0, "derivative": None,
@@ -73,12 +77,12 @@ def record_scan(
         try:
             attrs = _keeping(attrs, inputs)
         except GradientError:
-            pass  # its body has no derivative, which matters only to who asks for one
+            pass  # its body has no derivative, which matters only if one is requested
     return apply(SCAN, tuple(inputs), attrs)  # type: ignore[return-value]
 
 
 def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """The attributes of a scan that also gives the values that its derivative needs."""
+    """The attributes of a scan that also returns the values that its derivative needs."""
     body: Graph = attrs["body"]
     carries, columns = attrs["carries"], attrs["columns"]
     wanted = [
@@ -150,8 +154,8 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
     known = attrs["derivative"] is not None
     attrs = attrs if known else _keeping(attrs, inputs)
     if not known or (F is TRACED and current().recording):
-        # Once more: to keep what was not kept; or, for a second derivative, with the kept values
-        # as results like any other, through which gradients flow.
+        # Once more: to keep values that were not kept; or, for a second derivative, with the kept
+        # values as ordinary results, through which gradients flow.
         out = F.scan(*inputs, **{**attrs, "kept": 0, "derivative": None})
     how: Reverse = attrs["derivative"]
     first = len(out) - attrs["kept"]

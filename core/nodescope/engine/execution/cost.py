@@ -1,8 +1,8 @@
 """Cost: about how long a node will run, from its op's flops and the bytes that it moves.
 
 The constants are CPU times measured on one core of a server CPU (AMD EPYC, 2026, NumPy 2.4, arrays
-of 200,000 elements); bench/execution.py prints what they give beside what is measured. They only
-say where running nodes at the same time is worth a trial; no result depends on them.
+of 200,000 elements); bench/execution.py prints the estimates beside measurements. They only decide
+where running nodes in parallel is worth a trial; no result depends on them.
 
 Invariant: a function of specs, never of values.
 """
@@ -20,7 +20,7 @@ from nodescope.ops.calls import Call, Scalar
 from nodescope.passes.cost import nbytes
 
 CALL_NS = 1_000.0
-"""A call of an impl on next to nothing."""
+"""Time of a call of an impl on a tiny array."""
 
 NS_PER_FLOP = {"matmul": 0.02, "elementwise": 0.2, "reduction": 0.3}
 NS_PER_BYTE = 0.06
@@ -32,15 +32,18 @@ PER_ELEMENT = {
     "gelu": (12.0, 40.0), "sigmoid": (3.0, 18.0), "silu": (3.5, 19.0), "softmax": (2.4, 12.0),
     "log_softmax": (2.3, 6.8), "sort": (20.0, 20.0), "argsort": (40.0, 40.0),
 }  # fmt: skip
-"""Nanoseconds per element of ops that compute long on each: of up to four bytes, and of more."""
+"""Nanoseconds per element for ops with much work per element: for dtypes of up to four bytes, and
+larger ones.
+"""
 OTHER = {"activation": 3.0, "norm": 3.0, "loss": 3.0, "random": 6.0}
 """Nanoseconds per element of the other ops of these families."""
 
 SIDE_BY_SIDE = frozenset(
     {"elementwise", "activation", "reduction", "norm", "layout", "index", "random", "loss"}
 )
-"""Families whose impls use one core. All others (products of matrices above all) may use every core
-by themselves, through BLAS, and so run alone."""
+"""Families whose impls use one core. All others (above all matrix products) may use every core
+through BLAS, and so run alone.
+"""
 
 
 def alone(call: Call) -> bool:

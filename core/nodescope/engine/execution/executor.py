@@ -37,13 +37,13 @@ _NOTHING = contextlib.nullcontext()
 
 
 class Effects:
-    """What some ops do besides computing: reading and writing a session's variables, and so on.
+    """Side effects of ops: reading and writing a session's variables, and so on.
 
     Attributes:
-        before: By op name, gives the arguments that a call gets instead of its own.
+        before: By op name, returns the arguments that a call gets instead of its own.
         after: By op name, takes the outputs.
         around: A context for each call that has ``before``.
-        instead: By op name, what runs instead of the op's impl.
+        instead: By op name, a function that runs instead of the op's impl.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ def run_call(call: Call, args: list[Any], effects: Effects) -> tuple[Array, ...]
     """One call's outputs.
 
     Raises:
-        What the op raises: an error of ours with the line that made the node, any other with a
-        note that names it.
+        The op's exception: an error of nodescope with the line that made the node, any other with a
+        note that names the node.
     """
     before = effects.before.get(call.node.op)
     try:
@@ -114,13 +114,13 @@ def run_calls(
     effects: Effects = NO_EFFECTS,
     measure: Callable[[int], None] | None = None,
 ) -> list[Array]:
-    """Run a plan on arrays, with effects; see `Plan.run` for one that has none.
+    """Run a plan on arrays, with effects; see `Plan.run` for a plan without any.
 
     Args:
-        plan: What to run.
+        plan: The plan to run.
         feeds: An array for each of ``plan.fed``.
         effects: Called around stateful ops.
-        measure: Takes the most bytes of results that were held at once.
+        measure: Called with the peak bytes of results held at once.
     """
     values: dict[int, Any] = dict(plan.constants)
     values.update(zip(plan.fed, feeds, strict=True))
@@ -194,15 +194,17 @@ def execute_observed(
 ) -> list[Tensor]:
     """Run a plan node by node under the tracer, on the calling thread.
 
-    A node of the graph is the same node of the run however often and for whichever outputs it runs.
+    A node of the graph is the same node of the run, however often and for whichever outputs it
+    runs.
 
     Args:
-        tracer: What observes the engine: `dispatch_mode.observer()`.
-        plan: What to run.
-        feeds: A tensor or array for each of ``plan.fed``. A tensor that the tracer has seen stays
-            the node that it is; everything else enters as a leaf of the graph.
-        key: Names the graph in this process, so that no other's nodes are taken for its own.
-        gradients: Value ids with those of their gradients, to be told to the tracer.
+        tracer: The engine's observer: `dispatch_mode.observer()`.
+        plan: The plan to run.
+        feeds: A tensor or array for each of ``plan.fed``. A tensor that the tracer has seen keeps
+            its node; everything else enters as a leaf of the graph.
+        key: Identifies the graph in this process, so that other graphs' nodes are not taken for its
+            own.
+        gradients: Value ids with those of their gradients, to be reported to the tracer.
         effects: Called around stateful ops, with tensors.
 
     Returns:
@@ -249,7 +251,7 @@ def execute_observed(
 
 
 class _ObservedRun:
-    """One observed execution: where each node stands, and its leaves."""
+    """One observed execution: the place of each node, and its leaves."""
 
     def __init__(self, tracer: Tracer, plan: Plan, key: str, state: State) -> None:
         self.tracer = tracer
@@ -262,10 +264,10 @@ class _ObservedRun:
         return self.tracer.identity.entries(node.scope, key, node.phase)
 
     def place(self, node: Node, *, inside: bool = False) -> None:
-        """Make the thread stand where the node was made, with a count of the node's own.
+        """Set the thread's place to that of the node, with a counter for the node alone.
 
         Args:
-            inside: What runs is not the node but the nodes of its bodies, in a scope of its name.
+            inside: Whether the nodes of its bodies run instead of the node, in a scope of its name.
         """
         state, tracer = self.state, self.tracer
         cursor = Cursor(tracer.identity, node.scope, node.phase)
@@ -305,7 +307,7 @@ class _ObservedRun:
         return values
 
     def leaf(self, node: Node | None, array: Array) -> Tensor:
-        """Emit a leaf of the graph, or a value that was fed in the place of a node's output."""
+        """Emit a leaf of the graph, or a value fed in place of a node's output."""
         leaf_tensor = make(array)
         if node is None:
             self.tracer.leaf(leaf_tensor)
@@ -343,7 +345,7 @@ class _ObservedRun:
     def pairs(
         self, node: Node, values: Mapping[int, Any], gradients: Mapping[int, Sequence[int]]
     ) -> None:
-        """Tell the tracer whose gradients have just been computed."""
+        """Report gradients that have just been computed to the tracer."""
         for gradient in node.outputs:
             for value in gradients.get(gradient, ()):
                 of = self._known(value, values)
@@ -351,7 +353,7 @@ class _ObservedRun:
                     self.tracer.pair(of, values[gradient])
 
     def _known(self, value: int, values: Mapping[int, Any]) -> Tensor | None:
-        """A tensor with the run's id of a value, which may have been let go already."""
+        """A tensor with the run's id of a value, which may have been released already."""
         known_tensor: Tensor | None = values.get(value)
         if known_tensor is not None:
             return known_tensor

@@ -1,8 +1,8 @@
-"""Parallel: nodes that are ready run at the same time, where the cost model says that it pays.
+"""Parallel: runs ready nodes at the same time, where the cost model says that it pays.
 
-Calls are joined to tasks (chains, and whatever is too short to be handed over) and the tasks are
-scheduled on paper. If that comes out clearly shorter, threads are tried, and kept if they are
-faster here and now: the machine may be busy, and the model wrong (`Trial`).
+Calls are joined into tasks (chains, and calls too short to be handed over), and the schedule of the
+tasks is simulated. If it is clearly shorter, threads are tried, and kept if they are really faster:
+the machine may be busy, and the model wrong (`Trial`).
 
 Invariant: results are bit-equal to those of running the calls in order: each call is the same impl
 on the same arrays, and calls that touch the same variable stay in order.
@@ -26,9 +26,9 @@ from nodescope.ops.op import Array
 from nodescope.ops.plan import Plan
 
 HANDOVER_NS = 60_000.0
-"""Waking another thread, and being woken by it."""
+"""Cost of waking another thread, and of being woken by it."""
 SHORTEST_NS = 150_000.0
-"""Tasks shorter than this are joined with what they need or what needs them."""
+"""Tasks shorter than this are joined with a predecessor or successor."""
 GAIN = 0.8
 """Threads are used if the schedule takes at most this share of the time in order."""
 
@@ -37,7 +37,7 @@ _pool_lock = threading.Lock()
 
 
 def cores() -> int:
-    """How many threads may compute."""
+    """The number of threads that may compute."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
@@ -48,13 +48,13 @@ class Schedule:
     """A plan's calls as tasks.
 
     Args:
-        plan: What runs.
-        chains: Call positions that have to stay in order for other reasons than values, such as
+        plan: The plan to run.
+        chains: Positions of calls that must stay in order for reasons other than values, such as
             reads and updates of one variable.
 
     Attributes:
-        tasks: Call positions of each task, in order.
-        pays: Whether threads are worth it.
+        tasks: Positions of the calls of each task, in order.
+        pays: Whether threads are worth trying.
         in_order_ns, side_by_side_ns: The estimates.
     """
 
@@ -84,7 +84,7 @@ class Schedule:
                 self.uses[value] = self.uses.get(value, 0) + 1
 
     def _simulated(self, workers: int) -> float:
-        """How long the tasks take on so many threads, on paper."""
+        """The simulated duration of the tasks on a number of threads."""
         if workers < 2:
             return float("inf")
         waiting = [len(predecessors) for predecessors in self.before]
@@ -107,11 +107,11 @@ class Schedule:
         return now
 
     def run(self, feeds: Sequence[Array], effects: Effects) -> list[Array]:
-        """Run the tasks on threads; the plan's outputs.
+        """Run the tasks on threads; return the plan's outputs.
 
         Raises:
-            What a node raises, with its name; of several, the first in order. What has not begun
-            by then does not run.
+            A node's exception, with its name; of several, the first in order. Tasks that have not
+            begun by then do not run.
         """
         run = _Run(self, feeds, effects)
         pool = _threads()
@@ -122,7 +122,8 @@ class Schedule:
 
 
 class Trial:
-    """Whether to use threads for a program: tried in turn with running in order, then decided.
+    """The decision whether a program uses threads: both ways are tried in turn, then the faster is
+    kept.
 
     Args:
         schedule: The program's.
@@ -141,22 +142,22 @@ class Trial:
         return len(self._took[True]) <= len(self._took[False])
 
     def took(self, threads: bool, nanoseconds: int) -> None:
-        """Note how long a run took."""
+        """Note the duration of a run."""
         if self._decided is not None:
             return
         self._took[threads].append(nanoseconds)
         shared, other = self._took[True], self._took[False]
         if min(len(shared), len(other)) >= self.ROUNDS:
-            # The quickest of each: whatever else the machine does only makes runs slower.
+            # The fastest of each: other load on the machine only makes runs slower.
             self._decided = min(shared) < 0.95 * min(other)
 
 
 def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[int]]:
-    """For each call the positions of those that it has to run after."""
+    """For each call, the positions of the calls that it must run after."""
     position = {call.node.id: i for i, call in enumerate(plan.calls)}
     maker = {value: i for i, call in enumerate(plan.calls) for value in call.node.outputs}
     fed = set(plan.fed)
-    # What a leaf waits for, its users wait for.
+    # Users of a leaf wait for everything that the leaf waits for.
     through: dict[int, set[int]] = {}
     for node in plan.nodes:
         waits: set[int] = set()
@@ -184,7 +185,7 @@ def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[i
 def _joined(
     before: list[set[int]], costs: list[float], exclusive: list[bool]
 ) -> tuple[list[list[int]], list[int]]:
-    """Calls as tasks: a call joins the task that it alone waits for, or a short one."""
+    """Calls as tasks: a call joins the only task that it waits for, or a short one."""
     tasks: list[list[int]] = []
     owner: list[int] = []
     cost: list[float] = []
@@ -198,7 +199,7 @@ def _joined(
             last = tasks[target][-1]
             chain = last in needs and users[last] == 1
             short = costs[i] < SHORTEST_NS / 4
-            # With nothing needed from elsewhere no circle of tasks can come up.
+            # Without dependencies from elsewhere, no cycle of tasks can arise.
             inside = all(owner[need] == target for need in needs)
             if inside and (chain or short) and exclusive[i] == exclusive[last]:
                 tasks[target].append(i)
@@ -220,7 +221,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 class _Run:
-    """One execution of a schedule, worked on by several threads."""
+    """One execution of a schedule, shared by several threads."""
 
     def __init__(self, schedule: Schedule, feeds: Sequence[Array], effects: Effects) -> None:
         self.schedule = schedule
@@ -298,7 +299,7 @@ class _Run:
             self.changed.notify_all()
 
     def result(self) -> list[Array]:
-        """The outputs, once nobody works any more."""
+        """The outputs, once no thread works any more."""
         with self.changed:
             self.changed.wait_for(lambda: not self.running)
         if self.errors:

@@ -3,12 +3,12 @@
 Partitions run side by side, each its own nodes in their order; here as threads, later elsewhere: a
 `Partition` can be pickled (as text and arrays).
 
-Invariant: no deadlock. All nodes have a common order: the graph's, with each send right behind the
-node that makes its value, and each receive right before the first node that uses it, so that a
-receive comes behind its send. A partition runs its nodes in that order, and sending never waits.
-Were all unfinished partitions waiting, take the one whose receive comes first of all: the partition
-that owns its send has not reached it, so it waits at something that comes before, which
-contradicts the choice.
+Invariant: no deadlock. All nodes have a common order: the graph's, with each send directly after
+the node that makes its value, and each receive directly before the first node that uses it, so that
+a receive comes after its send. A partition runs its nodes in that order, and sending never waits.
+If all unfinished partitions were waiting, consider the one whose receive comes first in that order:
+the partition with its send has not reached it, so it waits at an earlier receive, which contradicts
+the choice.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from nodescope.ops.plan import Plan
 
 
 class Cancelled(Exception):
-    """Another partition failed; its error is the one to tell."""
+    """Another partition failed; its error is the one to report."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """What runs in one place.
+    """The part of a graph that runs in one place.
 
     Attributes:
         device: The place: ``cpu:0``, ``worker:1/cpu:0``.
-        graph: Its nodes, send and receive nodes among them; value ids are those of the whole.
+        graph: Its nodes, send and receive nodes among them; value ids are those of the whole graph.
         arrays: Constants by value id.
-        fed: Value ids that it has to be given.
-        outputs: Value ids that it gives back.
+        fed: Value ids that must be fed.
+        outputs: Value ids that it returns.
     """
 
     device: str
@@ -80,14 +80,14 @@ def canonical(device: str) -> str:
 
 
 def cut(plan: Plan, home: Mapping[int, int] | None = None) -> tuple[Partition, ...]:
-    """Cut what a plan runs by the devices of its nodes, in order of first use.
+    """Cut a plan's nodes by device, in order of first use.
 
     Constants and fed values go where they are used; every other value goes once to each place.
 
     Args:
-        plan: What is to be run.
-        home: Node ids whose place is that of another node: reads and updates of a variable stand
-            with the variable.
+        plan: The plan to run.
+        home: Ids of nodes that are placed with another node: reads and updates of a variable are
+            placed with it.
     """
     return _Cut(plan, home or {}).partitions()
 
@@ -107,7 +107,7 @@ class _Cut:
         self.next_value = max(self.spec, default=0) + 1
         self.lists: dict[str, list[Node]] = {self.place[node.id]: [] for node in self.nodes}
         self.values: dict[str, dict[int, Value]] = {place: {} for place in self.lists}
-        # What has to go where: (value or node, place), and the receive node once it is there.
+        # Transfers: (value or node, place), and the receive node once it exists.
         self.wanted: dict[int, list[str]] = {}
         self.waited: dict[int, list[str]] = {}
         self.there: dict[tuple[str, int, str], int] = {}
@@ -184,7 +184,7 @@ class _Cut:
         ))  # fmt: skip
 
     def _receive(self, kind: str, value_or_node: int, place: str, user: Node) -> int:
-        """The id of the receive node, which is made before the first user."""
+        """The id of the receive node, which is created before the first user."""
         done = self.there.get((kind, value_or_node, place))
         if done is not None:
             return done
@@ -245,7 +245,7 @@ class _Cut:
 
 
 def _waiting(plan: Plan) -> list[Node]:
-    """The nodes that run, each waiting itself for what the constants that it uses wait for."""
+    """The nodes that run, each waiting itself for everything that its constants wait for."""
     through: dict[int, tuple[int, ...]] = {}
     changed = []
     for node in plan.nodes:
@@ -271,9 +271,9 @@ def _key(kind: str, value_or_node: int, place: str) -> str:
 
 
 class Rendezvous:
-    """Where values wait for those who receive them.
+    """Where values wait for their receivers.
 
-    A failure wakes everybody, so that nobody waits for what will never come.
+    A failure wakes all receivers, so that none waits for a value that will never come.
     """
 
     def __init__(self) -> None:
@@ -282,13 +282,13 @@ class Rendezvous:
         self._failed = False
 
     def send(self, key: str, value: Any) -> None:
-        """Leave a value; never waits."""
+        """Leave a value; never blocks."""
         with self._changed:
             self._values[key] = value
             self._changed.notify_all()
 
     def receive(self, key: str) -> Any:
-        """Take a value, once it is there. Raises `Cancelled` after a failure."""
+        """Take a value once it is available. Raises `Cancelled` after a failure."""
         with self._changed:
             self._changed.wait_for(lambda: self._failed or key in self._values)
             if key not in self._values:
@@ -296,7 +296,7 @@ class Rendezvous:
             return self._values.pop(key)
 
     def fail(self) -> None:
-        """Let everybody go."""
+        """Wake all receivers after a failure."""
         with self._changed:
             self._failed = True
             self._changed.notify_all()
@@ -309,10 +309,10 @@ def run_partitions(
     effects: Effects,
     measure: Callable[[int], None] | None = None,
 ) -> dict[int, Array]:
-    """Run partitions as threads; the outputs by value id.
+    """Run partitions as threads; return the outputs by value id.
 
     Raises:
-        What a node raises, with its name and line; where several fail, the first by their order.
+        A node's exception, with its name and line; if several fail, the first in order.
     """
     meeting = Rendezvous()
 

@@ -1,4 +1,4 @@
-"""Replay: run a graph's nodes one by one through the engine, as the program once did.
+"""Replay: runs a graph's nodes one by one through the engine, as the program once did.
 
 Each node is a separate operation again: observed, on the tape, or recorded in another graph.
 
@@ -29,7 +29,7 @@ def replay(
     """The graph's outputs as tensors.
 
     Args:
-        graph: What to run.
+        graph: The graph to run.
         inputs: A tensor for each of the graph's inputs.
         constants: Arrays of its constants by value id.
     """
@@ -76,9 +76,10 @@ def replay(
 
 
 def without_kept(node: Node, attrs: dict[str, Any], needed: Collection[int]) -> dict[str, Any]:
-    """The attributes of a scan without the values kept for its derivative, if nobody takes them.
+    """The attributes of a scan without the values kept for its derivative, if they are unused.
 
-    Node by node each row is on the tape by itself, and eager execution does not stack them.
+    When run node by node, each row is on the tape separately, and eager execution does not stack
+    them.
     """
     kept = attrs["kept"]
     if any(value in needed for value in node.outputs[len(node.outputs) - kept :]):

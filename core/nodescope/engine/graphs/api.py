@@ -1,6 +1,6 @@
-"""The functions with which programs build graphs by hand.
+"""Functions for building graphs by hand.
 
-Where an eager meaning exists (`constant`, `identity`, `assign`), they have it outside of graphs.
+Functions with an eager meaning (`constant`, `identity`, `assign`) have it outside of graphs.
 
 Invariant: each adds to the graph of the thread's ``as_default`` block, and to no other.
 """
@@ -54,13 +54,13 @@ class GraphKeys:
 
 
 def building() -> Graph | None:
-    """The graph built by hand that this thread records in, or None."""
+    """The hand-built graph in which this thread records, or None."""
     builder = dispatch_mode.builder()
     return builder if isinstance(builder, Graph) else None
 
 
 def needed(subject: str) -> Graph:
-    """The graph that this thread records in. Raises `UsageError`."""
+    """The graph in which this thread records. Raises `UsageError` if there is none."""
     graph = building()
     if graph is None:
         raise UsageError(

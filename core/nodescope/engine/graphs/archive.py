@@ -1,11 +1,11 @@
-"""Archives: the one form of file for saved graphs and programs.
+"""Archives: the common file format of saved graphs and programs.
 
 A zip archive without compression: ``meta.json`` (the kind, the version of the format, shapes and
 dtypes of the arrays, and what belongs to the kind), ``graph.txt`` (`nodescope.ir.text`) and
 ``arrays/<value>.npy``. See docs/graphs.md.
 
-Invariant: reading parses and runs nothing, and takes no more memory than a few times the file's
-size; a file is written whole or not at all.
+Invariant: reading runs no code and takes at most a few times the file's size in memory; a file is
+written whole or not at all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _META, _TEXT = "meta.json", "graph.txt"
 _LARGEST_TEXT = 256 << 20
 _MOST_MEMBERS = 1_000_000
 _ENCRYPTED = 1
-# What zipfile, json, NumPy and our own code raise for bytes that are not what they should be.
+# What zipfile, json, NumPy and nodescope itself raise for malformed bytes.
 _FAULTS = (
     zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, AttributeError,
     LookupError, ArithmeticError, RuntimeError, MemoryError, SyntaxError, tokenize.TokenError,
@@ -72,14 +72,14 @@ class _Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Archive:
-    """What a file holds, parsed.
+    """The parsed content of a file.
 
     Attributes:
-        kind: Whose file it is.
+        kind: The kind of the file.
         graph: The nodes; not verified, see `verified`.
-        arrays: By value id. Those of the graph's values have the shapes and dtypes that it says;
-            ids below 0 are arrays beside the graph.
-        about: What else the kind keeps, of JSON's types.
+        arrays: Arrays by value id. Arrays of the graph's values have the shapes and dtypes stated
+            there; ids below 0 are arrays beside the graph.
+        about: Other data of the kind, of JSON's types.
     """
 
     kind: Kind
@@ -97,8 +97,8 @@ def write(
     """Write a file, whole or not at all.
 
     Raises:
-        GraphError: An attribute of a node, or something in ``about``, has no text.
-        OSError: Of the file system.
+        GraphError: An attribute of a node, or a value in ``about``, cannot be written as text.
+        OSError: The file system reported an error.
     """
     target = Path(path)
     specs = {str(value): (array.dtype.name, array.shape) for value, array in arrays.items()}
@@ -137,7 +137,7 @@ def _npy(array: Array) -> bytes:
 
 
 class reading:
-    """Whatever goes wrong inside ``with reading(path):`` is said as a fault of the file."""
+    """Turn any error inside ``with reading(path):`` into a fault of the file."""
 
     def __init__(self, path: Any) -> None:
         self._path = path
@@ -161,14 +161,14 @@ class reading:
 
 
 def read(path: Any, kind: Kind | None = None) -> Archive:
-    """Read a file; to be called within `reading`.
+    """Read a file; to be called inside `reading`.
 
     Args:
         path: The file.
-        kind: What is wanted; either if None.
+        kind: The expected kind; any if None.
 
     Raises:
-        GraphError: It is of the other kind, is damaged, or is of a newer version.
+        GraphError: The file is of another kind, damaged, or of a newer version.
     """
     with _opened(path) as file, zipfile.ZipFile(file) as archive:
         members = _members(archive, os.fstat(file.fileno()).st_size)
@@ -191,7 +191,7 @@ def read(path: Any, kind: Kind | None = None) -> Archive:
 
 def _opened(path: Any) -> BinaryIO:
     """A file to read. Raises `GraphError` for a pipe or a device, which may never end."""
-    # Opening a pipe that nobody writes to would wait for who does.
+    # Opening a pipe without a writer would block.
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -201,7 +201,7 @@ def _opened(path: Any) -> BinaryIO:
 
 @contextlib.contextmanager
 def _within(member: str) -> Iterator[None]:
-    """Errors name the member."""
+    """Make errors name the member."""
     try:
         yield
     except NodescopeError as error:
@@ -215,7 +215,9 @@ def _said(error: BaseException) -> str:
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The archive's members; stored as they are, so that no small file becomes a large one."""
+    """The archive's members, which must be stored uncompressed, so that a small file cannot
+    expand.
+    """
     infos = archive.infolist()
     if len(infos) > _MOST_MEMBERS:
         raise GraphError(f"it has {len(infos)} members, more than {_MOST_MEMBERS}")
@@ -287,7 +289,7 @@ def _fits(value: int, spec: _Spec, known: Mapping[int, ir.TensorSpec]) -> None:
 
 
 def _array(raw: bytes, spec: _Spec) -> Array:
-    """The array of an .npy member; its header is checked before anything is made of it."""
+    """The array of an .npy member; its header is checked before memory is allocated."""
     buffer = io.BytesIO(raw)
     version = np.lib.format.read_magic(buffer)
     if version == (1, 0):
@@ -313,9 +315,9 @@ def _array(raw: bytes, spec: _Spec) -> Array:
 
 
 def verified(graph: ir.Graph) -> ir.Graph:
-    """The graph, if it and all bodies in it are well formed. Raises `GraphError`."""
+    """The graph, if it and all bodies in it are well-formed. Raises `GraphError`."""
     if any(value.spec.dtype == BFLOAT16 for value in graph.values):
-        bfloat16()  # from here on NumPy knows the name
+        bfloat16()  # NumPy knows the name from here on
     for with_body in with_bodies(graph):
         verify(with_body, inferred)
     return graph

@@ -1,6 +1,6 @@
 """Collections: lists of a graph, by name.
 
-Invariant: what is put in stays in order; nothing is added once the graph is finalized.
+Invariant: items stay in order; nothing is added once the graph is finalized.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Collections:
         return [item for item in items if pattern.match(getattr(item, "name", None) or "\0")]
 
     def get_collection_ref(self, name: str) -> list[Any]:
-        """The collection itself; what is appended to it is in the collection."""
+        """The collection itself; appending to it changes the collection."""
         with self._collecting:
             return self._items.setdefault(name, [])
 
     def get_all_collection_keys(self) -> list[str]:
-        """Names of the collections that hold something."""
+        """Names of the non-empty collections."""
         with self._collecting:
             return [name for name, items in self._items.items() if items]
 

@@ -1,6 +1,6 @@
-"""Fetches and feeds: what goes into a session's run and what comes out.
+"""Fetches and feeds: the inputs and outputs of a session's run.
 
-Invariant: nothing is run here; whatever does not fit is refused before anything has run.
+Invariant: nothing is run here; invalid feeds and fetches are refused before anything has run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Fetches:
         nodes: Ids of the operations that are to run.
 
     Raises:
-        UsageError: It holds something else, or something of another graph.
+        UsageError: The nest contains something else, or something of another graph.
     """
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
@@ -76,16 +76,16 @@ def _filled(tree: Any, arrays: dict[int, Array]) -> Any:
         return type(tree)(*(_filled(nested, arrays) for nested in tree))
     if isinstance(tree, list | tuple):
         return type(tree)(_filled(nested, arrays) for nested in tree)
-    # The program's own: the session's variables and constants must not change under its hands.
+    # Copies for the program: it must not change the session's variables and constants.
     return np.array(arrays[tree])
 
 
 def feed_array(node: Node, value: Value, fed: Any) -> Array:
-    """What is fed for a value, as an array of its own, of the right shape and dtype.
+    """The array to feed for a value, in the right shape and dtype, sharing no memory.
 
     Raises:
-        UsageError: It is a value of a graph.
-        ShapeError, DtypeError: It does not fit.
+        UsageError: The feed is a value of a graph.
+        ShapeError, DtypeError: The feed does not match.
     """
     subject = f"feed of {node.name!r}"
     made_at = f" (made at {node.source})" if node.source else ""

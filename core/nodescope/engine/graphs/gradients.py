@@ -1,4 +1,4 @@
-"""Gradients in graphs that are built by hand: nodes that compute them, and train with them.
+"""Gradients in graphs built by hand: nodes that compute and apply them.
 
 Invariant: the nodes are those of the tape's own rules, in the order in which it runs them eagerly.
 """
@@ -67,8 +67,8 @@ def minimize(optimizer: Any, loss: Tensor, name: str = "train") -> Operation | N
     """Compute gradients of ``loss`` and let ``optimizer`` use them.
 
     Returns:
-        In a graph, the operation that does it, which is in the collection ``TRAIN_OP``, too.
-        Eagerly None: it is done.
+        In a graph, the operation that does it, which is also in the collection ``TRAIN_OP``.
+        Eagerly None, when it is done.
     """
     graph = building()
     if graph is None:

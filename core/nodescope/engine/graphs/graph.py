@@ -1,9 +1,10 @@
-"""Graphs built by hand, with the semantics that TensorFlow 1 made known.
+"""Graphs built by hand, with the semantics of TensorFlow 1.
 
-Inside ``with graph.as_default():`` what a thread computes is recorded, not run; a `Session` runs
-it. Each thread has its own stack of default graphs, scopes, devices and control dependencies.
+Inside ``with graph.as_default():``, a thread's operations are recorded, not run; a `Session` runs
+them. Each thread has its own stack of default graphs, scopes, devices and control dependencies.
 
-Invariant: a thread that leaves its blocks in order is where it was before, whatever was raised.
+Invariant: a thread that leaves its blocks in order is back in its previous state, whatever was
+raised.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Graph(GraphBuilder):
         """Read a graph from a file. A session on it starts with the variables that it holds.
 
         Raises:
-            GraphError: It is no such file, is damaged, or was written by a newer version.
+            GraphError: The file is of another kind, is damaged, or was written by a newer version.
         """
         return saved.load(path, Graph())
 
@@ -106,7 +107,7 @@ class Default:
         scope = ""
         for outer, inner in zip(reversed(frames), [None, *reversed(frames)], strict=False):
             if outer.graph is self._graph:
-                # Back in a graph that this thread is in already: where it was left.
+                # Back in a graph that this thread already uses: continue where it was left.
                 scope = around if inner is None else inner.scope_around
                 break
         frame = _Frame(self._graph, dispatch_mode.building(self._graph, scope=scope), around)

@@ -28,7 +28,7 @@ from nodescope.ops.traits import traits_of
 
 
 class _Here(threading.local):
-    """What one thread is in within one graph."""
+    """The blocks of one graph that a thread is in."""
 
     def __init__(self) -> None:
         self.control: list[tuple[int, ...] | None] = []
@@ -39,10 +39,10 @@ class _Here(threading.local):
 
 
 class GraphBuilder(Lookup, Collections, Builder):
-    """What a `Graph` records: nodes, variables, and the blocks that each thread is in.
+    """The content of a `Graph`: nodes, variables, and the blocks that each thread is in.
 
     Attributes:
-        variables: The variables, of which each session keeps values, by value id.
+        variables: The variables, for which each session keeps values, by value id.
         tensors: The tensors handed to the program, by value id.
         state_of: Value ids that are a variable's content, mapped to the variable's own id.
         follow: For chained state: the value id of a state, mapped to the node that replaces it.
@@ -92,7 +92,9 @@ class GraphBuilder(Lookup, Collections, Builder):
     # Recording
 
     def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
-        """See `Builder.run`. Updates take the variable itself, whatever it was read as."""
+        """See `Builder.run`. Updates take the variable itself, even if it was read under another
+        value.
+        """
         if traits_of(op.name).updates:
             target = inputs[0]
             with self.control_dependencies(None, reset=False):
@@ -127,7 +129,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         """See `Builder.store`: a variable stays the variable."""
 
     def assigned(self, target: Tensor, node: Node) -> None:
-        """See `Builder.assigned`: what a variable is stays open until a session runs."""
+        """See `Builder.assigned`: a variable's value is determined only when a session runs."""
 
     def _register(self, tensor: Any) -> Any:
         value = tensor.data.value
@@ -155,7 +157,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         return node
 
     def value_of(self, tensor: Tensor, *, made_here: bool = False) -> int:
-        """See `Builder.value_of`. Behind control dependencies a variable is read anew."""
+        """See `Builder.value_of`. After control dependencies, a variable is read anew."""
         value = super().value_of(tensor, made_here=made_here)
         variable = self.variables.get(value)
         if variable is None or variable.chained or not (waits := self._waits()):
@@ -185,7 +187,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         return value
 
     def new_state(self, tensor: Tensor) -> None:
-        """See `Builder.new_state`: here it goes on from run to run, shared with the program."""
+        """See `Builder.new_state`: here it continues from run to run, shared with the program."""
 
     def host(
         self, reader: Callable[[], dict[str, float]], names: Iterable[str], dtype: Any, scope: str
@@ -203,14 +205,14 @@ class GraphBuilder(Lookup, Collections, Builder):
         return super().host(reader, names, dtype, scope)
 
     def read_grad(self, tensor: Tensor) -> Tensor | None:
-        """See `Builder.read_grad`: what ``backward`` gave in this graph."""
+        """See `Builder.read_grad`: the result of ``backward`` in this graph."""
         known = self._grads.get(id(tensor))
         return None if known is None else known[1]
 
     def named_leaf(
         self, op: Op, attrs: Attrs, spec: TensorSpec, name: str, array: Array | None = None
     ) -> Tensor:
-        """Add a leaf that the program names."""
+        """Add a leaf with a name given by the program."""
         label, scope = split_name(name, current().scope)
         node = self.add(op, (), attrs, (spec,), current(), label=label, scope=scope)
         value = node.outputs[0]
@@ -226,7 +228,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         """`run`, with a name for the node."""
         for value in inputs:
             if isinstance(value, Tensor):
-                self.value_of(value)  # what comes in now has a name of its own
+                self.value_of(value)  # inputs that are added now have names of their own
         self._here.label = label
         try:
             return self.run(op, inputs, {})  # type: ignore[no-any-return]
@@ -234,7 +236,7 @@ class GraphBuilder(Lookup, Collections, Builder):
             self._here.label = ""
 
     def adopt(self, node: Node) -> None:
-        """Know a node that a file brought, and take its name and those of its scopes."""
+        """Register a node loaded from a file, and reserve its name and those of its scopes."""
         self.by_name[node.name] = node
         self._names[node.name.lower()] = self._names.get(node.name.lower(), 0) + 1
         for ancestor in ancestors(node.scope):
@@ -243,7 +245,7 @@ class GraphBuilder(Lookup, Collections, Builder):
             self._producer[value] = node
 
     def initial_value(self, first: Tensor, name: str) -> int:
-        """The value id of a variable's first value."""
+        """The value id of a variable's initial value."""
         data: Any = first.data
         if data.__class__ is Abstract:
             return self.value_of(first)
@@ -297,7 +299,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         return tuple(sorted(set(waits)))
 
     def control_inputs(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """See `Builder.control_inputs`; an input's maker runs before in any case."""
+        """See `Builder.control_inputs`; the producer of an input runs before in any case."""
         waits = self._waits()
         if not waits:
             return ()
@@ -324,7 +326,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         return device or "cpu"
 
     def enter_scope(self, scope: str, name: str) -> tuple[str, str]:
-        """See `Builder.enter_scope`; each block has a name of its own."""
+        """See `Builder.enter_scope`; each block has its own name."""
         if not name:
             return "", ""
         if name.endswith("/"):
@@ -335,7 +337,7 @@ class GraphBuilder(Lookup, Collections, Builder):
 
     @contextlib.contextmanager
     def updates(self) -> Iterator[list[Node]]:
-        """Collects the update nodes that this thread adds inside."""
+        """Collect the update nodes that this thread adds inside the block."""
         updates: list[Node] = []
         self._here.updates.append(updates)
         try:
@@ -345,7 +347,7 @@ class GraphBuilder(Lookup, Collections, Builder):
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:
-        """See `Builder.updating`: nobody fetches these updates, so a collection holds them."""
+        """See `Builder.updating`: these updates are not fetched, so a collection holds them."""
         with self.updates() as nodes:
             yield
         for node in nodes:

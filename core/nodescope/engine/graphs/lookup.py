@@ -31,16 +31,16 @@ else:
 
 
 class Lookup(Base):
-    """The part of `Graph` that finds things."""
+    """The part of `Graph` that looks things up."""
 
     by_name: dict[str, Node]
 
     def get_operations(self) -> list[Operation]:
-        """All operations, in order of making."""
+        """All operations, in order of creation."""
         return [Operation(self, node) for node in list(self.nodes)]
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """The operation of that name. Raises `RegistryError`, with near names."""
+        """The operation with a name. Raises `RegistryError` with similar names."""
         node = self.by_name.get(name)
         if node is None:
             hint = did_you_mean(name, list(self.by_name)) or "see graph.get_operations()"
@@ -51,7 +51,7 @@ class Lookup(Base):
         return Operation(self, node)
 
     def get_operation_by_id(self, id: int) -> Operation:
-        """The operation of that id. Raises `RegistryError`."""
+        """The operation with an id. Raises `RegistryError`."""
         if not isinstance(id, int) or not 1 <= id <= len(self.nodes):
             raise RegistryError(
                 f"no operation with id {id!r}; ids go from 1 to {len(self.nodes)}",
@@ -74,10 +74,10 @@ class Lookup(Base):
         return tensor_of(self, node.outputs[int(port)])
 
     def operation(self, item: Any) -> Operation:
-        """The operation that ``item`` is or is made by: an operation, a tensor or a name.
+        """The operation that ``item`` is, names or is produced by.
 
         Raises:
-            UsageError: It is of another graph, or nothing of a graph.
+            UsageError: ``item`` belongs to another graph, or to none.
         """
         if isinstance(item, str):
             name, colon, _ = item.rpartition(":")
@@ -91,10 +91,10 @@ class Lookup(Base):
         raise UsageError(f"{type(item).__name__} is not an operation or tensor", source=where())
 
     def value_here(self, tensor: Tensor) -> int:
-        """The value id of a tensor of this graph, adding nothing.
+        """The value id of a tensor of this graph, without adding anything.
 
         Raises:
-            UsageError: It is of another graph, or has not been used in any.
+            UsageError: The tensor belongs to another graph, or has not been used in any.
         """
         data: Any = tensor.data
         if data.__class__ is Abstract:
@@ -111,22 +111,22 @@ class Lookup(Base):
 
     @property
     def source(self) -> Operation:
-        """What everything without inputs waits for."""
+        """The source, which everything without inputs waits for."""
         return source_of(self)
 
     @property
     def sink(self) -> Operation:
-        """What waits for everything that nobody else uses."""
+        """The sink, which waits for everything without users."""
         return sink_of(self)
 
     @property
     def edges(self) -> list[Edge]:
-        """All edges: of values, of control, from the source and to the sink."""
+        """All edges: data and control edges, and those from the source and to the sink."""
         return edges_of(self)
 
 
 def foreign(subject: str) -> UsageError:
-    """The error for something of another graph."""
+    """The error for an object of another graph."""
     return UsageError(
         f"{subject} belongs to another graph", source=where(),
         hint="use it inside `with its_graph.as_default():` and in that graph's Session",

@@ -1,4 +1,4 @@
-"""Names of what is in a graph that is built by hand: of operations, devices, variables.
+"""Names in graphs built by hand: of operations, devices and variables.
 
 Invariant: pure; nothing here knows a graph.
 """
@@ -17,16 +17,17 @@ from nodescope.ir.scopes import join
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """What a session keeps a value of.
+    """A variable, whose value a session keeps.
 
     Attributes:
-        value: The value id of what it is at the start of a run.
+        value: Value id of its value at the start of a run.
         name: Its node's name.
         spec: Shape and dtype.
         trainable: Whether optimizers change it.
-        initializer: Id of the node that gives it its first value; 0 for an ``outside`` one.
+        initializer: Id of the node with its initial value; 0 for an ``outside`` variable.
         outside: The program's own parameter, which sessions share with the program.
-        chained: Each draw or update goes on from the one before, as a random generator's state.
+        chained: Whether each draw or update continues from the previous one, like a random
+            generator's state.
     """
 
     value: int
@@ -39,7 +40,7 @@ class Variable:
 
 
 def merged(outer: str, inner: str) -> str:
-    """A device inside of another: what the inner one leaves open stays as it was.
+    """A device inside another: parts that the inner one leaves open are taken from the outer one.
 
     A device is ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``.
     """
@@ -52,10 +53,10 @@ def merged(outer: str, inner: str) -> str:
 
 
 def split_name(name: str, scope: str) -> tuple[str, str]:
-    """The last part of a name, and the scope that it stands in.
+    """The last part of a name, and its scope.
 
     Raises:
-        UsageError: It is not a name.
+        UsageError: The text is not a name.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9.][\w.\-]*(/[\w.\-]+)*", name):
         raise UsageError(

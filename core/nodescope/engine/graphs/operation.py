@@ -1,4 +1,4 @@
-"""Operations: handles on the nodes of a graph that is built by hand.
+"""Operations: handles to the nodes of a graph built by hand.
 
 Invariant: a handle holds a graph and a node, both of which only grow; two handles of one node are
 equal.
@@ -40,7 +40,7 @@ class Operation:
 
     @property
     def id(self) -> int:
-        """From 1, in the order of making; 0 is the graph's source and -1 its sink."""
+        """From 1, in order of creation; 0 is the graph's source and -1 its sink."""
         return self.node.id
 
     @property
@@ -55,12 +55,12 @@ class Operation:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The tensors that it gives."""
+        """The tensors that it produces."""
         return tuple(tensor_of(self.graph, value) for value in self.node.outputs)
 
     @property
     def control_inputs(self) -> tuple[Operation, ...]:
-        """Operations that run before it without giving it a value."""
+        """Operations that run before it without providing a value."""
         if self.node.id == SINK:
             used = {node_id for node in self.graph.nodes for node_id in _before(self.graph, node)}
             ends = [node for node in self.graph.nodes if node.id not in used]
@@ -85,12 +85,12 @@ class Operation:
 
     @property
     def device(self) -> str:
-        """Where it runs."""
+        """The device where it runs."""
         return self.node.device
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Its attributes, scalar operands included; a copy."""
+        """Its attributes, including scalar operands; a copy."""
         return dict(self.node.attrs)
 
     @property
@@ -116,17 +116,17 @@ SOURCE, SINK = 0, -1
 
 
 def source_of(graph: Builder) -> Operation:
-    """What everything without inputs waits for. It is not one of the graph's nodes."""
+    """The source, which everything without inputs waits for. It is not one of the graph's nodes."""
     return Operation(graph, Node(SOURCE, "_SOURCE", "no_op", "control"))
 
 
 def sink_of(graph: Builder) -> Operation:
-    """What waits for everything that nobody else uses. It is not one of the graph's nodes."""
+    """The sink, which waits for everything without users. It is not one of the graph's nodes."""
     return Operation(graph, Node(SINK, "_SINK", "no_op", "control"))
 
 
 class Edge(NamedTuple):
-    """From a node's output port to a node's input port; control edges have ports -1."""
+    """An edge from a node's output port to a node's input port; control edges have ports -1."""
 
     source: str
     source_port: int
@@ -135,7 +135,7 @@ class Edge(NamedTuple):
 
 
 def edges_of(graph: Builder) -> list[Edge]:
-    """All edges, those from the source and to the sink included."""
+    """All edges, including those from the source and to the sink."""
     place = {
         value: (node.name, port) for node in graph.nodes for port, value in enumerate(node.outputs)
     }
@@ -157,7 +157,7 @@ def _before(graph: Builder, node: Node) -> list[int]:
 
 
 def tensor_of(graph: Builder, value: int) -> Tensor:
-    """The tensor of a value; the one that the program got, where there is one."""
+    """The tensor of a value; the one handed to the program, if there is one."""
     known: Tensor | None = getattr(graph, "tensors", {}).get(value)
     if known is not None and place_of(known)[1] == value:  # it may have been written to
         return known
@@ -172,7 +172,7 @@ def place_of(tensor: Tensor) -> tuple[Builder, int]:
     """The graph of a tensor and its value's id there.
 
     Raises:
-        UsageError: It belongs to no graph.
+        UsageError: The tensor belongs to no graph.
     """
     data: Any = tensor.data
     if data.__class__ is Abstract:
@@ -188,13 +188,13 @@ def place_of(tensor: Tensor) -> tuple[Builder, int]:
 
 
 def operation_of(tensor: Tensor) -> Operation:
-    """The operation that makes a tensor."""
+    """The operation that produces a tensor."""
     graph, value = place_of(tensor)
     return Operation(graph, graph.producer(value))
 
 
 def consumers(tensor: Tensor) -> list[Operation]:
-    """The operations that take a tensor, in order of making."""
+    """The operations that take a tensor, in order of creation."""
     graph, value = place_of(tensor)
     return [Operation(graph, node) for node in list(graph.nodes) if value in node.inputs]
 

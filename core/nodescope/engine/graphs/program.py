@@ -1,7 +1,6 @@
-"""Programs: fetches and feeds of a session, made ready to run again and again.
+"""Programs: fetches and feeds of a session, prepared for repeated runs.
 
-Invariant: a program belongs to one version of its graph; running it changes nothing of it but what
-was measured.
+Invariant: a program belongs to one version of its graph; running it changes only its measurements.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunMetadata:
-    """What the last run of a session did.
+    """A description of the last run of a session.
 
     Attributes:
         executed: Names of the executed nodes, in order (of the parts' nodes, if partitioned).
@@ -57,7 +56,7 @@ class RunMetadata:
 
 @dataclass
 class PreparedRun:
-    """Fetches and feeds, made ready."""
+    """Prepared fetches and feeds."""
 
     plan: Plan
     reads: tuple[Variable, ...]
@@ -70,7 +69,7 @@ class PreparedRun:
 
     @functools.cached_property
     def plain(self) -> bool:
-        """Whether all that a run does is to compute values, none of which are fed."""
+        """Whether a run only computes values, none of which are fed."""
         fed = set(self.plan.fed)
         return not self.stateful and all(
             fed.isdisjoint(call.node.outputs) for call in self.plan.calls
@@ -92,7 +91,7 @@ class PreparedRun:
 
     @functools.cached_property
     def trial(self) -> Trial:
-        """Whether threads are faster."""
+        """The trial whether threads are faster."""
         return Trial(self.schedule)
 
     @functools.cached_property
@@ -102,19 +101,19 @@ class PreparedRun:
         return parts, tuple(part.plan() for part in parts)
 
     def measured(self, peak_bytes: int) -> None:
-        """Note what a run held at most."""
+        """Note the peak memory of a run."""
         self.metadata = replace(self.metadata, peak_bytes=peak_bytes)
 
 
 def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> PreparedRun:
-    """What a session has to run.
+    """The prepared run of a session.
 
     Raises:
-        UsageError: A placeholder that is needed is not fed.
+        UsageError: A required placeholder is not fed.
     """
     data = graph.finish(())
     outputs, also = wanted.values, set(wanted.nodes)
-    # Drawing from chained state moves it on.
+    # Drawing from chained state advances it.
     while True:
         nodes = needed(data, outputs, tuple(fed), tuple(also))
         used = {value for node in nodes for value in node.inputs}

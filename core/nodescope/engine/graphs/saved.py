@@ -2,7 +2,7 @@
 
 The file is an archive of the kind "graph", see `nodescope.engine.graphs.archive`.
 
-Invariant: what is put together is like what was taken apart; reading runs nothing of it.
+Invariant: the restored graph equals the saved one; reading runs none of it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ G = TypeVar("G", bound=GraphBuilder)
 
 @dataclass
 class Parts:
-    """A graph taken apart: what a file holds, and what goes to another process.
+    """A graph taken apart: the content of a file, or of a message to another process.
 
     Attributes:
         graph: The nodes.
-        arrays: By value id, of constants and of variables.
+        arrays: Arrays of constants and variables by value id.
         variables: Value ids of the variables, with ``[initializer, trainable, chained]``.
         collections: Items as ``tensor:``, ``operation:`` or ``text:`` and a name, by collection.
     """
@@ -57,7 +57,7 @@ def text_of(graph: GraphBuilder) -> str:
 
 
 def taken_apart(graph: GraphBuilder, session: Any = None) -> Parts:
-    """The graph as data. Raises `GraphError` for what has none."""
+    """The graph as data. Raises `GraphError` for parts that cannot be saved."""
     known: Mapping[int, Array] = graph.saved
     if session is not None:
         if session.graph is not graph:
@@ -98,7 +98,7 @@ def _item(graph: GraphBuilder, name: str, item: Any) -> list[Any]:
 
 
 def put_together(parts: Parts, graph: G) -> G:
-    """Make an empty graph like the one that was taken apart. Its node ids go from 1 in order.
+    """Rebuild in an empty graph the one that was taken apart. Its node ids start at 1, in order.
 
     Raises:
         GraphError: The parts do not fit together.
@@ -179,7 +179,7 @@ def _fill_collections(graph: GraphBuilder, collections: Mapping[str, Any]) -> No
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True):
-    """What the archive of a graph keeps besides nodes and arrays."""
+    """Data in a graph's archive besides nodes and arrays."""
 
     variables: dict[int, tuple[int, bool, bool]]
     collections: dict[
@@ -204,7 +204,7 @@ def load(path: Any, graph: G) -> G:
 
 
 def of(contents: Archive, graph: G) -> G:
-    """Make an empty graph like the one that an archive holds.
+    """Rebuild the graph of an archive in an empty graph.
 
     Raises:
         GraphError: The parts do not fit together.

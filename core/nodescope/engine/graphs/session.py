@@ -42,7 +42,7 @@ class Session:
 
     Attributes:
         graph: The graph.
-        run_metadata: What the last run did.
+        run_metadata: A description of the last run.
     """
 
     def __init__(self, graph: Graph | None = None) -> None:
@@ -192,7 +192,7 @@ class Session:
             if array is None:
                 if variable.value not in first:
                     raise _uninitialised(self.graph, variable)
-                # Only its shape and dtype count: this run gives it its first value.
+                # Only its shape and dtype count: this run gives it its initial value.
                 array = np.broadcast_to(np.zeros((), variable.spec.dtype), variable.spec.shape)
             values[variable.value] = array
         for reader, wanted in program.hosts:
@@ -221,10 +221,10 @@ class Session:
         return self._arrays(program, feeds, effects, threads=options.parallel is True)
 
     def _tell_losses(self, program: PreparedRun, outputs: Sequence[Any]) -> None:
-        """Tell the losses that backward passes of the run began with, as far as they are fetched.
+        """Report the losses of the run's backward passes, as far as they are fetched.
 
         Args:
-            found: Arrays, or the tensors that an observer knows, of the program's outputs.
+            outputs: The program's outputs: arrays, or the tensors that an observer knows.
         """
         tracer, losses = dispatch_mode.attending(), self.graph.losses
         for value, output in zip(program.plan.outputs, outputs, strict=False):
@@ -248,7 +248,7 @@ class Session:
             try:
                 return program.plan.run(feeds)
             except Exception:
-                pass  # once more, node by node, to say which one it was
+                pass  # once more, node by node, to find the failing one
         return run_calls(program.plan, feeds, effects=effects)
 
     def _in_places(self, program: PreparedRun, feeds: dict[int, Array]) -> list[Array]:
@@ -284,7 +284,7 @@ class Session:
         return self._values.get(variable.value)
 
     def _effects(self, program: PreparedRun, *, observed: bool = False) -> Effects:
-        """What reads and updates of variables do in this run."""
+        """The effects of reads and updates of variables in this run."""
         if not program.stateful:
             return Effects()
         graph = self.graph
@@ -320,7 +320,7 @@ class Session:
             else:
                 self._values[variable.value] = array
 
-        # From reading to writing: no other thread's update comes between.
+        # Held from reading to writing: no update of another thread comes between.
         return Effects(
             dict.fromkeys(with_state("reads", "replaces", "changes"), before),
             dict.fromkeys(with_state("replaces", "changes"), after),
@@ -329,7 +329,7 @@ class Session:
 
 
 class _Key:
-    """What is fed, by identity: tensors compare element by element."""
+    """A key of feeds, compared by identity: tensors compare element by element."""
 
     def __init__(self, item: Any) -> None:
         self.item = item

@@ -1,6 +1,7 @@
-"""Variables of graphs that are built by hand: making, initialising and changing them.
+"""Variables of graphs built by hand: creating, initialising and changing them.
 
-Invariant: in a graph nothing is changed here; nodes are added that change a session's values.
+Invariant: in a graph, nothing is changed immediately; nodes are added that change a session's
+values.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tenso
     """
     if name is None:
         name = assigned_to(sys._getframe(1)) or "parameter"
-        if building() is None:  # a graph counts for itself
+        if building() is None:  # a graph has its own counter
             count = next(_unnamed.setdefault(name, itertools.count()))
             name = f"{name}_{count}" if count else name
     if building() is None:
@@ -111,7 +112,7 @@ def parameter(data: Any, dtype: Any = None, *, name: str | None = None) -> Tenso
 
 
 _unnamed: dict[str, Iterator[int]] = {}
-"""How often a name was given to a parameter that had none, by name."""
+"""Number of unnamed parameters by the name that they were given."""
 
 
 def _variable(tensor: Tensor) -> Variable:
@@ -149,7 +150,7 @@ def assign(target: Tensor, value: Any) -> Any:
     """Assign a new value to a variable or parameter.
 
     Returns:
-        In a graph, a tensor that has the new value once it has run. Eagerly None: it is done.
+        In a graph, a tensor that has the new value once it has run. Eagerly None, when it is done.
 
     Raises:
         ShapeError: The shapes differ.
@@ -196,7 +197,7 @@ def global_variables_initializer() -> Operation:
 
 
 def slot_variable(parameter: Tensor, path: str, dtype: Any, slot: str) -> Tensor:
-    """A variable of the parameter's graph for an optimizer's state; it begins at 0."""
+    """A variable in the parameter's graph for an optimizer's state, initially 0."""
     data: Any = parameter.data
     with data.graph.as_default(), name_scope(f"optimizer/{path}/"):
         return variable(np.zeros(parameter.shape, dtype), slot, trainable=False)

@@ -36,7 +36,7 @@ from nodescope.engine.nn.pooling import (
 )
 from nodescope.engine.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
-linear = functional.linear  # the file of that name would be found instead
+linear = functional.linear  # otherwise the file of that name would be found
 
 __all__ = [
     *functional.__all__,

@@ -1,6 +1,6 @@
 """Attention, as a function and as layers.
 
-Invariant: what a debugger's user wants to see are nodes of their own in the scope ``attention``:
+Invariant: the intermediate values of interest are separate nodes in the scope ``attention``:
 scores, mask, softmax, weighted values. A query whose every key is masked gets zeros.
 """
 
@@ -87,7 +87,9 @@ def scaled_dot_product_attention(
 
 
 def _lowest(scores: Tensor) -> float:
-    """So low that its exponential is 0 beside any score, and finite: a row of them is no NaN."""
+    """A number so low that its exponential is 0 beside any score, yet finite, so that a row of them
+    is not NaN.
+    """
     return -1e38 if scores.dtype.name == "bfloat16" else float(np.finfo(scores.dtype).min) / 2
 
 

@@ -91,17 +91,17 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
 
 
 def tanh(x: Any) -> Tensor:
-    """Hyperbolic tangent, element by element."""
+    """Hyperbolic tangent, elementwise."""
     return np.tanh(x)  # type: ignore[no-any-return]
 
 
 def erf(x: Any) -> Tensor:
-    """The error function, element by element."""
+    """The error function, elementwise."""
     return call("erf", x)  # type: ignore[no-any-return]
 
 
 def relu6(x: Any) -> Tensor:
-    """``x`` between 0 and 6."""
+    """``x`` clipped to the range from 0 to 6."""
     return call("relu6", x)  # type: ignore[no-any-return]
 
 
@@ -111,7 +111,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
 
 
 def prelu(x: Any, weight: Any) -> Tensor:
-    """``x``, below 0 times a slope that is learned: one, or one per channel (axis 1)."""
+    """``x``, multiplied below 0 by a learned slope: one, or one per channel (axis 1)."""
     return call("prelu", x, weight)  # type: ignore[no-any-return]
 
 

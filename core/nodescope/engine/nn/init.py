@@ -13,7 +13,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Init = Callable[[np.random.Generator, int, int], Array]
-"""Weights of shape (inputs, outputs), where each output adds up so many inputs."""
+"""Weights of shape (inputs, outputs), where each output sums over this many inputs."""
 
 
 def he(rng: np.random.Generator, inputs: int, outputs: int) -> Array:
@@ -36,7 +36,7 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int) -> Array:
     """Weights whose rows or columns are orthonormal (Saxe et al., 2014), for recurrent layers."""
     square = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
     q, r = np.linalg.qr(square)
-    rows: Array = q * np.sign(np.diag(r))  # without the signs it would not be uniform
+    rows: Array = q * np.sign(np.diag(r))  # for a uniform distribution
     return rows if inputs >= outputs else rows.T
 
 

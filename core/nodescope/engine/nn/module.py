@@ -42,7 +42,7 @@ class Module:
     _scope: str = ""
 
     training: bool = True
-    """Whether it is being trained; `train` and `eval` change it for all modules inside."""
+    """Whether it is in training mode; `train` and `eval` change it for all modules inside."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; subclasses define it."""
@@ -85,11 +85,11 @@ class Module:
         return self
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Paths and parameters, in order of definition; a shared one comes once."""
+        """Paths and parameters, in order of definition; a shared one appears once."""
         return (pair for pair in self._state() if pair[1].edge is LEAF)
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Paths and buffers, in order of definition; a shared one comes once."""
+        """Paths and buffers, in order of definition; a shared one appears once."""
         return (pair for pair in self._state() if pair[1].edge is not LEAF)
 
     def parameters(self) -> list[Tensor]:
@@ -97,38 +97,41 @@ class Module:
         return [parameter for _, parameter in self.named_parameters()]
 
     def num_parameters(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained scalars."""
         return sum(parameter.size for parameter in self.parameters())
 
     # Training
 
     def train(self, mode: bool = True) -> Self:
-        """Set this module and all inside to training, or with False to use; returns it."""
+        """Switch this module and all inside to training, or with False to evaluation; return it."""
         for module in self.modules():
             object.__setattr__(module, "training", bool(mode))
         return self
 
     def eval(self) -> Self:
-        """No dropout, and statistics as they were learned; returns this module."""
+        """Switch to evaluation: no dropout, and running statistics as learned; return this
+        module.
+        """
         return self.train(False)
 
     def zero_grad(self) -> None:
-        """Forget the gradients that `Tensor.backward` has added up."""
+        """Clear the gradients accumulated by `Tensor.backward`."""
         for parameter in self.parameters():
             parameter.grad = None
 
     # Saving and loading
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of all parameters and buffers by path; `numpy.savez` takes them as they are."""
+        """Copies of all parameters and buffers by path, suitable for `numpy.savez`."""
         return {path: tensor.data.copy() for path, tensor in self._state()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Give parameters and buffers the values that `state_dict` returned.
 
         Args:
-            state: Arrays by path; they are converted to the dtype that is there.
-            strict: Every path must be on both sides; otherwise the others stay as they are.
+            state: Arrays by path; they are converted to the existing dtypes.
+            strict: Whether every path must exist on both sides; otherwise the others stay
+                unchanged.
 
         Raises:
             UsageError: Paths are missing or unknown. Nothing is changed.
@@ -181,7 +184,7 @@ class Module:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What an attribute holds, through lists, tuples and dicts of any depth."""
+    """The contents of an attribute, through lists, tuples and dicts of any depth."""
     if isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from _flat(f"{name}_{i}", item)

@@ -60,24 +60,24 @@ class _AdaptivePool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptivePool):
-    """So many means, however long the sequence."""
+    """A fixed number of means, whatever the length of the sequence."""
 
     function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptivePool):
-    """So many means, however large the image; 1 for one mean over all of it."""
+    """A fixed number of means, whatever the size of the image; 1 for the mean over all of it."""
 
     function = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveMaxPool1d(_AdaptivePool):
-    """So many maxima, however long the sequence."""
+    """A fixed number of maxima, whatever the length of the sequence."""
 
     function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptivePool):
-    """So many maxima, however large the image."""
+    """A fixed number of maxima, whatever the size of the image."""
 
     function = staticmethod(F.adaptive_max_pool2d)

@@ -1,6 +1,6 @@
 """Recurrent layers: cells of few large products, and layers that loop over time in Python.
 
-Gates stand in PyTorch's order: input, forget, cell, output; and reset, update, new. Weights are
+Gates are in PyTorch's order: input, forget, cell, output; and reset, update, new. Weights are
 (inputs, gates * size), the transposes of PyTorch's.
 
 Invariant: batch first; a sequence that has ended keeps its state, and its outputs are 0.
@@ -213,7 +213,7 @@ class _Recurrent(Module):
         return x, last
 
     def _running(self, lengths: Any, x: Tensor) -> Tensor:
-        """Which sequences are still running at which step: (N, T, 1) booleans."""
+        """Which sequences are still running at each step: (N, T, 1) booleans."""
         counts = tensor_of(lengths)
         if counts.shape != x.shape[:1]:
             raise ShapeError(

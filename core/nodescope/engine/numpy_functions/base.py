@@ -1,4 +1,4 @@
-"""What the functions here are written with.
+"""Building blocks of the functions in this package.
 
 Invariant: one call of `call` is one node.
 """
@@ -18,10 +18,10 @@ from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError
 
 xp: Any = np
-"""NumPy, whose stubs do not know that its functions take and give tensors."""
+"""NumPy with `Any` annotations: its stubs do not know that its functions accept tensors."""
 
 Table = dict[Any, Callable[..., Any]]
-"""NumPy's function to ours, which takes the same arguments."""
+"""A table from NumPy's functions to ours, which take the same arguments."""
 
 
 def tensor_of(value: Any) -> Tensor:
@@ -38,7 +38,7 @@ def call(name: str, *inputs: Any, **attrs: Any) -> Any:
 
 
 def refuse_out(name: str, out: Any) -> None:
-    """Functions give new tensors. Raises `UnsupportedError` for an ``out``."""
+    """Refuse ``out``, since functions return new tensors. Raises `UnsupportedError`."""
     if out is not None:
         raise UnsupportedError(
             f"{name}: out= is not traced", source=where_(), hint="use the function's result"
@@ -66,10 +66,10 @@ def along(x: Tensor, axis: int, part: Any) -> Tensor:
 
 
 def concrete(value: Any, subject: str) -> Any:
-    """An argument that decides shapes, as an array: a tensor here would be data.
+    """An argument that determines shapes, as an array: a tensor would be data.
 
     Raises:
-        UnsupportedError: It is a tensor.
+        UnsupportedError: The argument is a tensor.
     """
     if isinstance(value, Tensor):
         raise unsupported(
@@ -80,9 +80,10 @@ def concrete(value: Any, subject: str) -> Any:
 
 
 def apart(result: Tensor, x: Tensor) -> Tensor:
-    """``found``, or a copy if it is a view of ``x``: for functions that in NumPy never give one.
+    """``result``, or a copy if it is a view of ``x``: for functions that never return a view in
+    NumPy.
 
-    While a graph is built only the run would show which it is.
+    While a graph is built, only a run would show whether it is a view.
     """
     data: Any = result.data
     if data.__class__ is Abstract or np.may_share_memory(data, x.data):

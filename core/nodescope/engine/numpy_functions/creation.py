@@ -32,7 +32,7 @@ arange, linspace, logspace, geomspace = map(
 eye, identity, tri, zeros, ones, full = map(
     _constant, (np.eye, np.identity, np.tri, np.zeros, np.ones, np.full)
 )
-# Memory that nobody wrote to would make runs that differ: zeros stand for it.
+# Unwritten memory would make runs differ: zeros are used instead.
 empty = _constant(np.zeros)
 empty.__name__ = "empty"
 empty.__doc__ = "As `zeros`: a tensor always has values."

@@ -1,6 +1,6 @@
 """Running sums and products with all of NumPy's arguments.
 
-Invariant: one node, and a conversion where ``dtype`` asks for one.
+Invariant: one node, and a conversion if ``dtype`` requires one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ UFUNC_ACCUMULATE: Table = {
     np.add: _accumulate("cumsum"), np.multiply: _accumulate("cumprod"),
     np.maximum: _accumulate("cummax"), np.minimum: _accumulate("cummin"),
 }  # fmt: skip
-"""What ``ufunc.accumulate`` is."""
+"""Implementations of ``ufunc.accumulate``."""
 
 NUMPY: Table = {np.cumsum: cumsum, np.cumprod: cumprod}
 if hasattr(np, "cumulative_sum"):

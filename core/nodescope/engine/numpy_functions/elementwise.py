@@ -1,4 +1,4 @@
-"""Elementwise functions that are made of ufuncs, and those of neighbouring elements.
+"""Elementwise functions composed of ufuncs, and functions of neighbouring elements.
 
 Invariant: dtypes come out as NumPy's, because the same ufuncs promote.
 """
@@ -83,7 +83,7 @@ def _is_real(name: str, wanted: bool) -> Callable[..., Tensor]:
 def unwrap(
     p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi
 ) -> Tensor:
-    """``np.unwrap``: jumps of more than half a period are taken out."""
+    """``np.unwrap``: jumps of more than half a period are removed."""
     x = tensor_of(p)
     (at,) = axes("unwrap", (axis,), x.ndim)
     dtype = np.result_type(x.dtype, period)
@@ -102,7 +102,7 @@ def unwrap(
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Tensor:
-    """``np.interp``: straight lines between points; differentiable in all three tensors."""
+    """``np.interp``: piecewise linear interpolation; differentiable in all three tensors."""
     where, places, values = tensor_of(x), tensor_of(xp), tensor_of(fp)
     if places.ndim != 1 or places.shape != values.shape or not places.size:
         raise shape_error(f"np.interp: points {places.shape} and values {values.shape} do not fit")
@@ -221,7 +221,7 @@ def _slope(x: Tensor, at: int, spacing: Any, order: int) -> Tensor:
                 s / (r * (r + s)) * part(-3, -2) + -(s + r) / (r * s) * part(-2, -1)
                 + (2.0 * s + r) / (s * (r + s)) * part(-1, None),
             ]  # fmt: skip
-    # In the dtype of the values, whatever that of the places.
+    # In the dtype of the values, whatever that of the positions.
     return np.concatenate([ends[0], inner, ends[1]], axis=at).astype(x.dtype)
 
 
@@ -245,7 +245,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
-    """``np.cross`` of vectors of three."""
+    """``np.cross`` of 3-vectors."""
     if axis is not None:
         axisa = axisb = axisc = axis
     left = np.moveaxis(tensor_of(a), axisa, -1)
@@ -295,7 +295,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
     turned = np.flip(np.conjugate(short)) if short.dtype.kind == "c" else np.flip(short)
     if mode != "same" or short.size <= long.size:
         return convolve(long, turned, mode)
-    # Of an even number of elements np.correlate keeps the other middle.
+    # For an even number of elements, np.correlate keeps the other middle.
     cut = long.size // 2
     full = convolve(long, turned)
     return full[cut : cut + short.size]

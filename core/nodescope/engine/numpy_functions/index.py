@@ -1,6 +1,6 @@
-"""Taking from and writing to places in a tensor, always as a new tensor.
+"""Reading and writing at places in a tensor, always giving a new tensor.
 
-Invariant: nothing is written in place; an index is read as NumPy reads it.
+Invariant: nothing is written in place; indices are interpreted as in NumPy.
 """
 
 from __future__ import annotations

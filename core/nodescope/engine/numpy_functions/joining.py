@@ -220,7 +220,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     else:  # one place takes all of them, the first dimension along the axis
         full = np.moveaxis(full, 0, at)
         count = full.shape[at]
-    # NumPy itself says where old (0, 1, …) and new (-1, -2, …) elements come to stand.
+    # NumPy itself determines where old (0, 1, …) and new (-1, -2, …) elements are placed.
     marks = np.insert(np.arange(size), where, -1 - np.arange(count))
     shape = (*x.shape[:at], count, *x.shape[at + 1 :])
     joined = concatenate([x, call("broadcast_to", full, shape=shape)], at)

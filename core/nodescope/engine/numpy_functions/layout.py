@@ -1,6 +1,6 @@
-"""Shapes and order of elements: what NumPy has beside the ops of the same family.
+"""Layout: NumPy's functions for shapes and order of elements beyond the ops of that family.
 
-Invariant: elements are moved by ops only, so gradients find their way back.
+Invariant: elements are moved by ops only, so gradients flow back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reshape(
     if order != "F":
         result = call("reshape", x, shape=wanted)
         return apart(result, x) if copy else result
-    # In Fortran's order the reversed dimensions are in C's.
+    # In Fortran order, the reversed dimensions are in C order.
     turned = call("reshape", call("transpose", x, axes=None), shape=wanted[::-1])
     result = call("transpose", turned, axes=None)
     return apart(result, x) if copy else result
@@ -53,11 +53,12 @@ def ravel(a: Any, order: str = "C") -> Tensor:
 
 
 def _read_order(name: str, x: Tensor, order: Any, known: str) -> str:
-    """ "C" or "F": what ``order`` means for a tensor, as it lies in memory.
+    """The meaning of ``order`` for a tensor, given its memory layout: "C" or "F".
 
     Raises:
-        DomainError: There is no such order.
-        UnsupportedError: It depends on a layout that is neither, or that only the run knows.
+        DomainError: The order does not exist.
+        UnsupportedError: The meaning depends on a layout that is neither, or that is known only in
+            a run.
     """
     if order in ("C", "F"):
         return str(order)

@@ -1,7 +1,7 @@
 """`numpy.linalg` on tensors: systems, factorisations, spectra, powers.
 
-Invariant: functions take NumPy's arguments and the array API standard's, and give results of the
-names that both give.
+Invariant: functions take the arguments of NumPy and of the array API standard, and return results
+with the names that both use.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def solve(a: Any, b: Any, /) -> Tensor:
 def solve_triangular(
     a: Any, b: Any, /, *, lower: bool = False, trans: bool = False, unit_diagonal: bool = False
 ) -> Tensor:
-    """x with ``triangle(a) @ x == b``; of ``a`` only that triangle is read.
+    """x with ``triangle(a) @ x == b``; only that triangle of ``a`` is read.
 
     Args:
         a: (..., n, n).
         b: (n,) or (..., n, k).
-        lower: Which triangle.
-        trans: Use the transpose of that triangle.
-        unit_diagonal: Take the diagonal to be ones.
+        lower: Whether to use the lower triangle.
+        trans: Whether to use its transpose.
+        unit_diagonal: Whether to assume a diagonal of ones.
     """
     return call(  # type: ignore[no-any-return]
         "solve_triangular", tensor_of(a), tensor_of(b), lower=bool(lower), trans=bool(trans),
@@ -114,7 +114,7 @@ def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1
 
 
 def _hermitian_pinv(a: Tensor, cutoffs: Any) -> Tensor:
-    """By the eigenvalues of one triangle, as NumPy does it."""
+    """The pseudo-inverse by the eigenvalues of one triangle, as in NumPy."""
     eigen: Any = eigh(a)
     values, vectors = eigen
     size: Any = np.abs(values)
@@ -136,10 +136,10 @@ def _float(x: Tensor) -> np.dtype[Any]:
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``np.linalg.lstsq``: the solution, sums of squared remainders, rank, singular values.
+    """``np.linalg.lstsq``: the solution, sums of squared residuals, rank, singular values.
 
-    The remainders come for every matrix with more rows than columns: NumPy leaves them out where
-    the rank is not full, which a static graph cannot know.
+    Residuals are returned for every matrix with more rows than columns: NumPy leaves them out if
+    the rank is deficient, which a static graph cannot know.
     """
     a, b = tensor_of(a), tensor_of(b)
     x, rank = call("lstsq", a, b, rcond=None if rcond is None else float(rcond))
@@ -190,14 +190,14 @@ def det(a: Any, /) -> Tensor:
 
 
 def slogdet(a: Any, /) -> SlogdetResult:
-    """``np.linalg.slogdet``: sign and logarithm of the size of the determinant."""
+    """``np.linalg.slogdet``: sign and logarithm of the absolute value of the determinant."""
     return SlogdetResult(*call("slogdet", tensor_of(a)))
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Tensor:
     """``np.linalg.cholesky``: L with ``L @ L.conj().T == a``, or U with ``U.conj().T @ U == a``.
 
-    Of ``a`` one triangle is read, as by NumPy; the gradient stands in it.
+    One triangle of ``a`` is read, as in NumPy; it receives the gradient.
     """
     return call("cholesky", tensor_of(a), upper=bool(upper))  # type: ignore[no-any-return]
 
@@ -229,7 +229,7 @@ def svd(
 
 
 def _hermitian_svd(a: Tensor, compute_uv: bool) -> Any:
-    """By the eigenvalues of one triangle: their signs go to Vh."""
+    """The SVD by the eigenvalues of one triangle: their signs go to Vh."""
     if not compute_uv:
         return np.sort(np.abs(eigvalsh(a)), axis=-1)[..., ::-1]
     eigen: Any = eigh(a)

@@ -1,7 +1,7 @@
-"""Reductions that pass over NaN.
+"""Reductions that ignore NaN.
 
-Invariant: where nothing but NaN is reduced over, the result is NaN for means and extremes, and the
-neutral element for sums and products, as in NumPy; only NumPy's warning is left out.
+Invariant: where only NaN is reduced over, the result is NaN for means and extremes, and the neutral
+element for sums and products, as in NumPy; only NumPy's warning is left out.
 """
 
 from __future__ import annotations

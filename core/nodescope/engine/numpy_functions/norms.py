@@ -1,7 +1,7 @@
 """Norms of vectors and matrices, condition numbers and ranks.
 
-Invariant: ``ord`` means what it means to `numpy.linalg.norm`; gradients are those of the ops that a
-norm is made of.
+Invariant: ``ord`` has the meaning of `numpy.linalg.norm`; gradients are those of the constituent
+ops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
 
     Raises:
         ShapeError: ``ord`` is for one or two dimensions, and there are others.
-        DomainError: There is no such norm.
+        DomainError: The norm does not exist.
     """
     x = tensor_of(x)
     if axis is None and ord is None:
@@ -174,7 +174,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 def _column(value: Any) -> Any:
-    """A number, or numbers for each matrix, beside the singular values of each."""
+    """A number, or one number per matrix, aligned with the singular values."""
     if isinstance(value, int | float):
         return value
     tensor = tensor_of(value)

@@ -1,4 +1,4 @@
-"""Medians and quantiles: sort, and read at positions that only shapes decide.
+"""Medians and quantiles: sorting, and reading at positions determined by shapes alone.
 
 Invariant: the position and the interpolation are NumPy's for every method; NaN gives NaN.
 """
@@ -26,7 +26,9 @@ from nodescope.ops.shapes import axes, count
 
 
 def _lined(x: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Sorted, the reduced axes in one at the end; the shapes of the rest without and with them."""
+    """The sorted elements with the reduced axes merged at the end; the other shape without and with
+    them.
+    """
     reduced_axes = axes("quantile", as_axis(axis), x.ndim)
     rest = tuple(i for i in range(x.ndim) if i not in reduced_axes)
     kept = tuple(x.shape[i] for i in rest)
@@ -64,8 +66,8 @@ def quantile(
     """``np.quantile``; ``q`` are numbers, not tensors.
 
     Raises:
-        ShapeError: There is nothing to reduce over.
-        ValueError: ``q`` leaves [0, 1], or there is no such method.
+        ShapeError: No elements to reduce over.
+        ValueError: ``q`` leaves [0, 1], or the method does not exist.
     """
     refuse_out("np.quantile", out)
     if weights is not None:
@@ -80,7 +82,7 @@ def quantile(
     if not size:
         raise shape_error(f"np.quantile: nothing to reduce over in shape {x.shape}")
     dtype = np.asarray(np.quantile(np.zeros(2, x.dtype), q, method=method)).dtype
-    # The quantile of 0, 1, 2, … is the position itself, fraction included.
+    # The quantile of 0, 1, 2, … is the position itself, including its fraction.
     position = np.asarray(np.quantile(np.arange(float(size)), levels, method=method))
     low = np.floor(position).astype(np.intp)
     high = np.minimum(low + 1, size - 1)
@@ -89,7 +91,7 @@ def quantile(
     if share.any():
         upper = ordered[..., high]
         step = upper - lower
-        # From the nearer end, as NumPy does, so that the ends come out exactly.
+        # From the nearer end, as in NumPy, so that the ends are exact.
         result: Any = np.where(share < 0.5, lower + step * share, upper - step * (1 - share))
     else:
         result = lower
@@ -158,7 +160,7 @@ def nanquantile(
     places = np.sum(~np.isnan(ordered), axis=-1, keepdims=True)
     if method == "linear":
         position = np.maximum(places - 1, 0) * levels.ravel()
-    else:  # where it lies among 1, 2, 3 … elements
+    else:  # its position among 1, 2, 3 … elements
         counts = range(1, ordered.shape[-1] + 1)
         among = [np.quantile(np.arange(float(n)), levels.ravel(), method=method) for n in counts]
         position = tensor_of(np.array([among[0], *among]))[places[..., 0]]

@@ -1,6 +1,6 @@
-"""Sorting in parts, the largest of them, and arrays as sets.
+"""Partial sorting, largest elements, and arrays as sets.
 
-Invariant: what is only reordered keeps its gradient; ties are decided the same way every time.
+Invariant: reordered elements keep their gradients; ties are always resolved the same way.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def histogram(
     flat, size = ravel(x), edges.size - 1
     places = searchsorted(edges, flat, "right") - 1
     places = np.where(flat == edges[-1], size - 1, places)
-    # What lies outside is counted in a bin of its own, which is left out.
+    # Elements outside are counted in a separate bin, which is dropped.
     places = np.where(np.logical_and(places >= 0, places < size), places, size)
     counts = bincount(places, ravel(heavy), length=size + 1)[:size]
     if density:
@@ -168,7 +168,7 @@ def unique(
 
 
 def _unique_with_gradient(x: Tensor, wanted: tuple[bool, ...], equal_nan: bool) -> Any:
-    """`unique` with values taken from where they first stand, so that gradients find them."""
+    """`unique` with values taken from their first places, so that gradients reach them."""
     results = call("unique_all", x.detach(), axis=None, equal_nan=equal_nan)
     values = ravel(x)[results[1]]
     kept = tuple(result for result, want in zip(results[1:], wanted, strict=True) if want)

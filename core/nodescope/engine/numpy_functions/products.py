@@ -29,10 +29,10 @@ def einsum(
 
     Args:
         operands: ``"ij,jk->ik", a, b`` or ``a, [0, 1], b, [1, 2], [0, 2]``.
-        optimize: Taken as NumPy takes it; we always look for a good order.
+        optimize: Accepted as in NumPy; a good order is always searched.
         out: Refused.
-        order: Taken; the layout of the result in memory is ours to choose.
-        dtype: What is computed in, and the result's; that of the operands if None.
+        order: Accepted; the memory layout of the result is unspecified.
+        dtype: The dtype of the computation and the result; that of the operands if None.
         casting: Which conversions to ``dtype`` are allowed; NumPy's words.
 
     Raises:
@@ -89,7 +89,7 @@ def _term(labels: Any) -> str:
 
 
 def contracted(a: Tensor, b: Tensor, a_axes: tuple[int, ...], b_axes: tuple[int, ...]) -> Tensor:
-    """The sum over pairs of axes; what is left of ``a``, then what is left of ``b``."""
+    """The sum over pairs of axes: first the remaining axes of ``a``, then those of ``b``."""
     if a.ndim + b.ndim - len(a_axes) > len(_LETTERS):
         raise ShapeError("products with this many dimensions are not traced", source=where())
     a_labels = list(_LETTERS[: a.ndim])
@@ -108,7 +108,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     axes or of lists of them.
 
     Raises:
-        ShapeError: Axes do not exist, come twice or are not of one size.
+        ShapeError: Axes do not exist, are repeated or differ in size.
     """
     a, b = tensor_of(a), tensor_of(b)
     if isinstance(axes, int | np.integer):

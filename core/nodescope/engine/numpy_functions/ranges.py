@@ -1,6 +1,6 @@
-"""Ranges between tensors, windows on them, and functions that are called slice by slice.
+"""Ranges between tensors, sliding windows, and functions called slice by slice.
 
-Invariant: how many there are is decided by numbers; where they lie may be traced.
+Invariant: counts are determined by numbers; positions may be traced.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def linspace(
 
 
 def _inexact(*operands: Any) -> Any:
-    """The dtype of a range between these; Python's numbers take that of the others."""
+    """The dtype of a range between these; Python numbers take that of the others."""
     kinds = [getattr(operand(value), "dtype", value) for value in operands]
     result_dtype = np.result_type(*kinds)
     return result_dtype if result_dtype.kind in "fcV" else np.result_type(result_dtype, 1.0)

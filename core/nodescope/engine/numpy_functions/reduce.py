@@ -51,7 +51,8 @@ def _total(name: str, neutral: int, ufunc: np.ufunc) -> Callable[..., Tensor]:
         if where is not True:
             x = masked(x, where, neutral)
         result = call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))
-        # Small integers add up in the platform's word and wrap around at the end as on the way.
+        # Small integers are summed in the platform's word, and wrap around at the end just as on
+        # the way.
         if wanted is not None and result.dtype != wanted:
             result = result.astype(wanted)
         return _started(result, initial, ufunc)
@@ -73,7 +74,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Callable[..., Tensor]:
                 )
             x = masked(x, where, initial)
         if initial is not None and not count(x.shape, along):
-            # Nothing to reduce over: a sum has the right shape, and is 0.
+            # No elements: a sum has the right shape, and is 0.
             return np.zeros_like(np.sum(x, axis=along, keepdims=keepdims), dtype=x.dtype) + (
                 np.asarray(initial, x.dtype)
             )
@@ -167,7 +168,7 @@ def std(
         spread = var(
             a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
         )
-        # A group without spread has no slope to either side; 0 is the mean of the two.
+        # A group without spread has no slope to either side; 0 is the mean of both.
         none = spread == 0
         root = np.sqrt(np.where(none, np.asarray(1, spread.dtype), spread))
         return np.where(none, np.asarray(0, spread.dtype), root)
@@ -177,7 +178,7 @@ def std(
 
 
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
-    """``np.ptp``: the largest less the smallest."""
+    """``np.ptp``: the largest minus the smallest element."""
     refuse_out("np.ptp", out)
     x = tensor_of(a)
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
@@ -242,7 +243,7 @@ UFUNC_REDUCE: Table = {
     np.logical_and: _logical_reduce(all, np.logical_and),
     np.logical_or: _logical_reduce(any, np.logical_or), np.logaddexp: _logaddexp_reduce,
 }  # fmt: skip
-"""What ``ufunc.reduce`` is."""
+"""Implementations of ``ufunc.reduce``."""
 
 NUMPY: Table = {
     np.sum: sum, np.prod: prod, np.max: max, np.amax: max, np.min: min, np.amin: min,

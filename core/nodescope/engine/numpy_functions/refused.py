@@ -1,6 +1,6 @@
 """NumPy's functions that are not traced: why, by kind, and what to write instead.
 
-Invariant: what stands here is not traced; `tools/ops_table.py` checks that the rest is.
+Invariant: functions listed here are not traced; `tools/ops_table.py` checks that all others are.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """Functions that are left out for one reason.
+    """Functions left out for the same reason.
 
     Attributes:
-        reason: Why.
-        hint: What to do instead, for an error's end.
-        names: Of the functions, between blanks.
+        reason: The reason.
+        hint: What to do instead, for the end of an error.
+        names: Names of the functions, separated by spaces.
     """
 
     reason: str

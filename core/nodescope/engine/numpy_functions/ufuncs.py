@@ -1,6 +1,6 @@
 """Ufuncs beyond the plain call: the methods reduce, accumulate and outer, and ``dtype=``.
 
-Invariant: what is not traced is refused by name and says what to use instead.
+Invariant: untraced calls are refused by name, with an alternative.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def called(
     kwargs: dict[str, Any],
     not_traced: Callable[[str], Exception],
 ) -> Any:
-    """What NumPy's ``ufunc.method(*inputs, **kwargs)`` is on tensors.
+    """NumPy's ``ufunc.method(*inputs, **kwargs)`` on tensors.
 
     Raises:
-        UnsupportedError: It is not traced.
+        UnsupportedError: The call is not traced.
     """
     name = f"np.{ufunc.__name__}"
     if "out" in kwargs:
@@ -103,7 +103,7 @@ def _reduce(
 def _folded(
     op: Op, ufunc: np.ufunc, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any
 ) -> Any:
-    """Of associative functions of bits: halves of the axes are combined until one is left."""
+    """Reduction of associative bit functions: halves of the axes are combined until one is left."""
     if where is not True:
         x = masked(x, where, ufunc.identity)
     reduced_axes = axes(f"{ufunc.__name__}.reduce", as_axis(axis), x.ndim)
@@ -122,14 +122,16 @@ def _folded(
 
 
 _CORES = {np.matmul: (2, 2, 2), np.matvec: (2, 1, 1), np.vecmat: (1, 2, 1), np.vecdot: (1, 1, 0)}
-"""How many axes of each operand, and of the result, take part in a product."""
+"""The numbers of axes of each operand, and of the result, that take part in a product."""
 
 
 def _along(
     ufunc: np.ufunc, a: Any, b: Any, /, *, axes: Any = None, axis: Any = None,
     keepdims: bool = False, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """A product along axes that are named: they go last, and those of the result come back."""
+    """A product along named axes: they are moved to the end, and those of the result are moved
+    back.
+    """
     name = f"np.{ufunc.__name__}"
     if axes is not None and (axis is not None or keepdims):
         raise unsupported(f"{name}: axes= is not combined with axis= or keepdims=", "omit one")

@@ -1,4 +1,5 @@
-"""NumPy's functions that write to their first argument, and what ``out=`` and ``ufunc.at`` do.
+"""NumPy's functions that write to their first argument, and the effects of ``out=`` and
+``ufunc.at``.
 
 Invariant: each is one write of `engine.writing.inplace`, differentiated as such.
 """
@@ -34,14 +35,14 @@ def into(
     """Write what ``compute`` returns to ``target``, and return that.
 
     Args:
-        what: The function, for messages.
-        target: What ``out=`` was given.
+        operation: The function, for messages.
+        target: The argument of ``out=``.
         compute: The function without ``out=``.
-        where: Elements that are written; the others stay.
-        wider: The target may be larger: the result broadcasts.
+        where: Mask of the elements to write; the others stay.
+        wider: Whether the target may be larger: the result broadcasts.
 
     Raises:
-        UnsupportedError: ``target`` is no tensor.
+        UnsupportedError: ``target`` is not a tensor.
     """
     if not isinstance(target, Tensor):
         raise UnsupportedError(
@@ -63,7 +64,7 @@ def into(
 
 
 def _own(computed: Tensor) -> Tensor:
-    """The same value, in a tensor and an array that nobody else has."""
+    """The same value in a new tensor and array that nothing else references."""
     edge = None if computed.edge is None else (next_seq(), ALIAS, (computed,), NO_ATTRS)
     result = alias(computed, edge)
     if isinstance(computed.data, np.ndarray):
@@ -72,7 +73,7 @@ def _own(computed: Tensor) -> Tensor:
 
 
 def at(name: str, target: Any, index: Any, value: Any) -> None:
-    """``np.add.at`` and ``np.subtract.at``: every place is counted as often as it is named."""
+    """``np.add.at`` and ``np.subtract.at``: every place counts as often as it occurs."""
     target = _written(f"np.{name}.at", target)
     write(target, _added(name, settled(target), index, value))
 
@@ -202,7 +203,9 @@ def nan_to_num(
 
 
 def _flat(target: Tensor, places: Array, values: Any, chosen: Array | None = None) -> None:
-    """``target.flat[places] = values``, repeated as needed; ``chosen``: which of the values."""
+    """``target.flat[places] = values``, repeated as needed; ``chosen``: the indices of the values
+    used.
+    """
     new_values = tensor_of(values)
     if new_values.ndim:
         places_of_values = np.arange(len(places)) if chosen is None else chosen

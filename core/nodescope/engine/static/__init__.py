@@ -1,6 +1,6 @@
 """Static graphs: functions traced once per signature and run as graphs.
 
-Invariant: nothing here is on the path of eager operations.
+Invariant: eager operations never pass through here.
 """
 
 from nodescope.engine.static.compiled import CompiledFunction

@@ -1,9 +1,9 @@
-"""Compiled functions: what `compile` makes.
+"""Compiled functions: the objects that `compile` makes.
 
 A call looks for a trace with its signature whose guards hold, runs that graph, and writes back the
-state that it changes; where there is none, the function is traced.
+state that it changes; if there is none, the function is traced.
 
-Invariant: a compiled function gives what the plain function gives, or raises; entries are found
+Invariant: a compiled function returns what the plain function returns, or raises; entries are found
 without a lock and made under one.
 """
 
@@ -48,7 +48,7 @@ from nodescope.ir.graph import SourceLocation
 
 _WARN_AFTER = 12  # traces of one function
 _MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
-_MOST_VARIANTS = 8  # traces with the same arguments that differ in what they captured
+_MOST_VARIANTS = 8  # limit of traces with the same arguments but different captures
 
 
 class CompiledFunction:
@@ -87,7 +87,9 @@ class CompiledFunction:
         return f"<compiled {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function: as a graph, or plainly while something else is built or asked for."""
+        """Call the function: as a graph, or plainly while another graph is built or the mode is
+        plain.
+        """
         return self._call(None, args, kwargs)
 
     def _call(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,7 +168,7 @@ class CompiledFunction:
             return self._traced(owner, key, args, kwargs, reason)
 
     def _sized(self, owner: Any, form: Form, leaves: list[Any], reason: str) -> Entry | None:
-        """A graph with a dynamic dimension put to the size that is wanted now."""
+        """A graph with a dynamic dimension, resized to the current size."""
         dynamic, recording = self._dynamic, current().recording
         sized = dynamic.find(form, recording, leaves)
         if sized is not None:
@@ -226,7 +228,7 @@ class CompiledFunction:
             return entry
 
     def _check_draws(self, guards: Guards, before: bytes) -> None:
-        """Refuse numbers that were drawn while tracing: they would be the same on each call."""
+        """Refuse numbers drawn while tracing: they would be the same on each call."""
         drawn = guards.drawn()
         if drawn:
             raise TraceError(
@@ -246,7 +248,7 @@ class CompiledFunction:
         return self.__wrapped__ if owner is None else types.MethodType(self.__wrapped__, owner)
 
     def _weak(self, owner: Any) -> Callable[[], Callable[..., Any]]:
-        """Gives the function later, without keeping its instance."""
+        """A function that returns the function later, without keeping its instance alive."""
         function = self.__wrapped__
         if owner is None:
             return lambda: function
@@ -257,7 +259,7 @@ class CompiledFunction:
         return lambda: types.MethodType(function, reference())
 
     def _keep(self, key: Key, entries: tuple[Entry, ...]) -> None:
-        """The entries of a key, from now on; others are let go, and only told of."""
+        """Set the entries of a key; others are released, keeping only their descriptions."""
         evicted = {id(entry) for entry in self._entries.get(key, ())} - {
             id(entry) for entry in entries
         }
@@ -290,17 +292,17 @@ class CompiledFunction:
 
     @staticmethod
     def _say(message: str) -> None:
-        """A warning at the user's line."""
+        """Issue a warning at the user's line."""
         at = user_source()
         if at is None:
             warnings.warn(message, UserWarning, stacklevel=2)
         else:
             warnings.warn_explicit(message, UserWarning, at.file, at.line)
 
-    # What a user asks for
+    # User interface
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
-        """The graph of a call with these arguments, which is traced if need be and does not run.
+        """The graph of a call with these arguments, traced if necessary, without running it.
 
         Returns:
             A graph that prints, and can be saved, loaded and run again.
@@ -316,7 +318,7 @@ class CompiledFunction:
         return program_of(self._entry(owner, key, args, kwargs, leaves))
 
     def explain(self) -> Explanation:
-        """What was traced, and why; print it."""
+        """A description of what was traced, and why; print it."""
         with self._lock:
             records = tuple(self._records)
         return Explanation(
@@ -329,7 +331,7 @@ class CompiledFunction:
     # Methods
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        """The compiled method of an instance, which has traces of its own."""
+        """The compiled method of an instance, which has its own traces."""
         if owner is None:
             return self
         key = id(owner)
@@ -347,7 +349,9 @@ class CompiledFunction:
         return Method(bound[1], owner)
 
     def _weakly(self, owner: Any, key: int) -> Any:
-        """Forgets the instance's traces when it is gone; one that cannot tell is kept."""
+        """Forget the instance's traces when it is gone; an instance without weak references is
+        kept.
+        """
         bound = self._bound
         try:
             return weakref.ref(owner, lambda _: bound.pop(key, None))
@@ -385,7 +389,7 @@ class Method:
 
 
 def defined_at(function: Callable[..., Any]) -> SourceLocation | None:
-    """Where a function is defined; None of what is no function of Python."""
+    """The place where a function is defined; None if it is not a Python function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if not isinstance(code, types.CodeType):
         return None
@@ -393,7 +397,7 @@ def defined_at(function: Callable[..., Any]) -> SourceLocation | None:
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the arguments, as far as they are known."""
+    """Names of the arguments, as far as known."""
     try:
         signature_parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

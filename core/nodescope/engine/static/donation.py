@@ -1,4 +1,4 @@
-"""Donated: placeholder in a tensor whose array was given to a compiled function.
+"""Donation: a placeholder for an array that was given to a compiled function.
 
 Invariant: its shape and dtype are known; any use of elements raises `UsageError`.
 """
@@ -15,11 +15,11 @@ from nodescope.errors import UsageError
 
 
 class DonatedArray:
-    """Where an array was.
+    """The placeholder of a donated array.
 
     Args:
         data: The array.
-        function: Who it was given to.
+        function: The function that it was given to.
     """
 
     __slots__ = ("dtype", "function", "ndim", "shape", "size")
@@ -30,7 +30,7 @@ class DonatedArray:
         self.function = function
 
     def check(self) -> None:
-        """Raises that it is gone."""
+        """Raise the error for using a donated array."""
         raise UsageError(
             f"this tensor was donated to {self.function}, which released its array",
             source=where(),

@@ -28,14 +28,14 @@ from nodescope.ops.op import Array
 
 Wanted = None | bool | tuple[str, ...]
 Function = Callable[[], Callable[..., Any]]
-"""Gives the user's function; it may hold its instance weakly."""
+"""Returns the user's function; may hold its instance weakly."""
 
 TRIED = (2, 3, 251, 1021)
-"""Sizes that are traced: the smallest, and primes that no other dimension is likely to have."""
+"""Sizes that are traced: the smallest, and primes unlikely to occur as other dimensions."""
 
 
 def check_wanted(dynamic: Any) -> Wanted:
-    """``dynamic=`` as the user gave it."""
+    """``dynamic=`` as given by the user, validated."""
     if dynamic is None or isinstance(dynamic, bool):
         return dynamic
     return (dynamic,) if isinstance(dynamic, str) else tuple(dynamic)
@@ -70,12 +70,12 @@ class Family:
 
     Attributes:
         entry: The graph that was traced with arrays.
-        positions: Argument leaves whose leading dimension it is.
-        attrs: By index of node, how its attributes depend on the size.
-        shapes: By index of value, how its shape does.
-        static: By index in the result, how numbers in it do.
-        arrays: By value id, how constants do.
-        count: How many nodes there are, those of the derivative included.
+        positions: Argument leaves with this leading dimension.
+        attrs: How attributes depend on the size, by index of the node.
+        shapes: How shapes depend on it, by index of the value.
+        static: How numbers in the result depend on it, by index.
+        arrays: How constants depend on it, by value id.
+        count: Number of nodes, including those of the derivative.
     """
 
     function: Function
@@ -89,11 +89,11 @@ class Family:
 
     @property
     def names(self) -> str:
-        """The arguments, in words."""
+        """The arguments, as text."""
         return ", ".join(self.entry.traced.form.arguments[i].path for i in self.positions)
 
     def size(self, form: Form, recording: bool) -> int:
-        """The size that a call with these arguments has, 0 if it is none of the family."""
+        """The size in a call with these arguments; 0 if the call does not belong to the family."""
         own = self.entry.traced
         if recording is not own.recording or not _alike(own.form, form, self.positions):
             return 0
@@ -130,7 +130,7 @@ class Family:
                      joint=joint, patience=1)  # fmt: skip
 
     def _static(self, n: int) -> Joint:
-        """The derivative of a trace at one size, for what is rarely asked."""
+        """The derivative of a trace at one size, for rare cases."""
         base = self.entry.traced
         specs = {position: _with(base.form, position, n) for position in self.positions}
         traced = trace(self.function(), base.form, base.recording, specs=specs)
@@ -149,7 +149,7 @@ class Dynamic:
     """The families of a compiled function.
 
     Args:
-        wanted: What the user said of it.
+        wanted: The user's setting.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -160,7 +160,7 @@ class Dynamic:
     def find(
         self, form: Form, recording: bool, leaves: list[Any]
     ) -> tuple[Entry, str] | None:  # fmt: skip
-        """A graph for these arguments out of a family, and what to say of it."""
+        """A graph for these arguments from a family, with a message for `explain`."""
         for family in self._families:
             n = family.size(form, recording)
             if n and not family.entry.stale(leaves):
@@ -170,7 +170,7 @@ class Dynamic:
     def grow(
         self, function: Function, entries: Sequence[Entry], form: Form, recording: bool
     ) -> bool:
-        """Make a family if the arguments differ from earlier ones in one leading size only."""
+        """Make a family if the arguments differ from earlier ones only in one leading size."""
         if self.wanted is False:
             return False
         for entry in reversed(entries):
@@ -183,7 +183,9 @@ class Dynamic:
         return False
 
     def begin(self, function: Function, entry: Entry) -> str:
-        """Make a family of a first graph, if the user asked for it; what to say of it."""
+        """Make a family from a first graph, if the user asked for it; returns a message for
+        `explain`.
+        """
         if self.wanted is None or self.wanted is False:
             return ""
         form = entry.traced.form
@@ -264,7 +266,9 @@ def _alike(first: Form, other: Form, positions: tuple[int, ...]) -> bool:
 
 
 def _differing(first: Form, other: Form) -> tuple[int, ...]:
-    """The leaves in which two calls differ, if it is one leading size, the same in all of them."""
+    """The leaves in which two calls differ, if only by one leading size that is the same in all of
+    them.
+    """
     if not differences(first, other) or len(first.arguments) != len(other.arguments):
         return ()
     differing = tuple(
@@ -280,7 +284,7 @@ def _differing(first: Form, other: Form) -> tuple[int, ...]:
 
 
 def _family(function: Function, entry: Entry, positions: tuple[int, ...]) -> Family:
-    """Trace at several sizes and see what follows from them. Raises `Unfit`."""
+    """Trace at several sizes and derive the dependence on the size. Raises `Unfit`."""
     base = entry.traced
     shapes = [v.spec.shape for v in base.builder.values]
     own = _shape(base.form, positions[0])[0]
@@ -372,7 +376,7 @@ def _tried(
 
 
 def _check_alike(base: Traced, other: Traced, count: int) -> None:
-    """Whether two traces are the same but for numbers. Raises `Unfit`."""
+    """Check that two traces are equal except for numbers. Raises `Unfit`."""
     nodes, other_nodes = base.builder.nodes[:count], other.builder.nodes
     for a, b in zip(nodes, other_nodes, strict=False):
         if (a.op, a.inputs, a.outputs, a.phase, a.scope, a.forward) != (

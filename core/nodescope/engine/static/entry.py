@@ -1,7 +1,7 @@
 """Entry: a traced function ready to be called again with arguments of the same signature.
 
-Invariant: state is written only after everything has been computed, so that an exception leaves
-the program as it was (but for donated arguments, which are gone).
+Invariant: state is written only after everything has been computed, so that an exception leaves the
+program unchanged (except for donated arguments, which are gone).
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from nodescope.telling import shape_words
 _new = Tensor.__new__
 _ndarray = np.ndarray
 FROM_LEAF, FROM_OUTSIDE, FROM_RATE, FROM_GRADIENT = range(4)
-"""Where a value that is fed comes from."""
+"""Sources of fed values."""
 
 
 class Stale(Exception):
-    """The numbers that the program computes before each call are others than when traced."""
+    """The numbers that the program computes before each call have changed since tracing."""
 
 
 class Entry:
-    """One traced graph, its plan, and how arguments, state and results go in and out.
+    """One traced graph, its plan, and the flow of arguments, state and results.
 
     Args:
-        traced: What the trace recorded.
-        guards: What it depends on besides its arguments.
-        name: Of the function.
+        traced: The recorded trace.
+        guards: Its dependencies besides the arguments.
+        name: The function's name.
         donated: Positions of the argument leaves that are given away.
-        wish: How it is to be compiled.
-        joint: Its derivative, if that is known already.
-        patience: How many runs go plainly before it is compiled.
+        wish: How to compile it.
+        joint: Its derivative, if already known.
+        patience: Number of plain runs before it is compiled.
     """
 
     def __init__(
@@ -157,14 +157,14 @@ class Entry:
         raise AssertionError(f"value {value} of {self.name} is fed by nothing")
 
     def lowerings(self) -> list[tuple[str, Lowering]]:
-        """What of it is compiled: the function, and its derivatives that were asked for."""
+        """The compiled parts: the function, and its derivatives used so far."""
         derivatives = [] if self.joint is None else self.joint.lowerings()
         return [("the function", self.lowering), *(("its derivative", d) for d in derivatives)]
 
-    # Whether it fits
+    # Checking arguments
 
     def stale(self, leaves: Sequence[Any]) -> str:
-        """Why it cannot be called now, in words, or ``""``."""
+        """Why it cannot be called now, or ``""``."""
         if not self.guards.hold():
             return self.guards.changed()
         for tensor, shape, constant in self._held:
@@ -236,14 +236,14 @@ class Entry:
         self, leaves: list[Any], arrays: list[Any], feeds: list[Any] | None,
         ids: Sequence[int] = (), known: Mapping[int, int] | None = None,
     ) -> Any:  # fmt: skip
-        """Write back what the graph changes, and give the results.
+        """Write back the graph's changes, and return the results.
 
         Args:
             leaves: The arguments.
-            arrays: What the plan gave.
-            feeds: What it was given.
-            ids: Value ids of the arrays in the run of who observes, if somebody does.
-            known: The same of everything that was given or kept, by value id in the graph.
+            arrays: The results of the plan.
+            feeds: The plan's inputs.
+            ids: Value ids of the arrays in the observed run, if any.
+            known: Value ids of all other values given or kept, by value id in the graph.
         """
         count = len(self.traced.tensors)
         if self.joint is not None:
@@ -277,14 +277,16 @@ class Entry:
         return self._assembled(leaves, tensors)
 
     def _tell_losses(self, tensors: list[Tensor]) -> None:
-        """Tell the losses that backward passes inside began with, as far as they are results."""
+        """Report the losses of backward passes inside, as far as they are results."""
         tracer = dispatch_mode.attending()
         if tracer is not None:
             for i, site in self._losses:
                 tracer.began(tensors[i], site)
 
     def _set_grads(self, leaves: list[Any], tensors: list[Tensor]) -> None:
-        """No gradient shares memory with another tensor, which writing to it would change."""
+        """Set gradients. None shares memory with another tensor, which writing to it would
+        change.
+        """
         used = {id(leaf.data) for leaf in leaves if leaf.__class__ is Tensor}
         for place, position in self._gradients:
             target = settled(_of(place, leaves))
@@ -317,7 +319,7 @@ class Entry:
         return unflatten(self.traced.structure, results)
 
     def _observed(self, leaves: list[Any], observer: Any) -> Any:
-        """Through the tracer: kernel by kernel as it is compiled, or as the plain function runs."""
+        """Run through the tracer: kernel by kernel as compiled, or as the plain function runs."""
         watched = watched_of(self.lowering, self.traced.builder.gradients)
         if watched is None:
             return self._played(leaves)
@@ -348,7 +350,7 @@ class Entry:
         return outcome
 
     def _tensors(self, leaves: list[Any]) -> list[Any]:
-        """What is fed, as tensors that an observer may know; numbers stay numbers."""
+        """The feeds as tensors that an observer may know; numbers stay numbers."""
         rates, tensors = self._rates(), []
         for kind, place, name in self.feeding:
             if kind == FROM_LEAF:
@@ -363,7 +365,7 @@ class Entry:
         return tensors
 
     def _played(self, leaves: list[Any]) -> Any:
-        """Node by node through the tracer, so that the run looks as the plain function's."""
+        """Run node by node through the tracer, so that the run looks like the plain function's."""
         before = self._steps()
         try:
             values = dict(zip(self.inputs, self._tensors(leaves), strict=True))
@@ -401,7 +403,7 @@ class Entry:
         return [(owner, owner.steps) for owner in self._owners]
 
     def next_rates(self) -> list[dict[str, float]]:
-        """The numbers of the next call, which does not happen."""
+        """The numbers for the next call, which is not made."""
         before = self._steps()
         try:
             return self._rates()
@@ -419,7 +421,9 @@ class Entry:
         return all_rates
 
     def _suspected(self, error: Exception) -> Exception:
-        """The error with the lines that may have raised it: the arguments are gone for a retry."""
+        """The error with the lines that may have raised it: a retry is impossible without the
+        arguments.
+        """
         if type(error) is not IndexError:
             return error
         integers = {
@@ -441,7 +445,7 @@ class Entry:
         )  # fmt: skip
 
     def _located(self, error: Exception, feeds: list[Any]) -> Exception:
-        """The error saying which node it comes from; they run once more until it is met."""
+        """The error with the node that raised it, found by running the nodes once more."""
         values: dict[int, Any] = dict(self.plan.constants)
         values.update(zip(self.inputs, feeds, strict=False))
         for call in self.plan.calls:
@@ -466,17 +470,17 @@ class Entry:
 
 
 def _emptied(feeds: list[Any]) -> Iterator[Any]:
-    """The feeds, held by nobody else once they are given."""
+    """The feeds, released by their holder as they are passed on."""
     feeds.reverse()
     while feeds:
         yield feeds.pop()
 
 
 def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
-    """Which of the values that become state are another's memory as well, by position.
+    """Positions of values that become state but share memory with others.
 
-    State has memory of its own, as `nodescope.assign` gives it: what is written into it later must
-    not change an argument, a result, or what a derivative will need.
+    State needs its own memory, as `nodescope.assign` gives it: writing into it later must not
+    change an argument, a result, or a value that a derivative will need.
     """
     producers = {value: node for node in plan.graph.nodes for value in node.outputs}
     root_counts = Counter(root for value in plan.outputs for root in roots_of(producers.get, value))
@@ -491,12 +495,12 @@ def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
 def _store(target: Tensor, array: Any) -> None:
     target = settled(target)
     target.data = array
-    target._vid = 0  # whoever knows better says so
+    target._vid = 0  # unless a better source says so
     changed(target)
 
 
 def _owner(reader: Any) -> Any:
-    """The optimizer whose numbers a function gives."""
+    """The optimizer whose numbers a function returns."""
     return getattr(getattr(reader, "func", reader), "__self__", None)
 
 
@@ -505,7 +509,7 @@ def _form(tensor: Tensor) -> tuple[Any, Any]:
 
 
 def _of(binding: Binding, leaves: Sequence[Any]) -> Any:
-    """The tensor that a binding is in a call with these leaves."""
+    """The tensor of a binding in a call with these leaves."""
     return leaves[binding] if isinstance(binding, int) else binding
 
 

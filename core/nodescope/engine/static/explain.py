@@ -1,6 +1,6 @@
-"""Explain: what was traced, when and why, and what a graph holds, as data and in words.
+"""Explain: what was traced, when and why, and the content of each graph, as data and as text.
 
-Invariant: describes what happened; nothing is traced or run for it.
+Invariant: only describes what happened; nothing is traced or run for it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MOST_NAMES = 6
 
 @dataclass(frozen=True)
 class CapturedTensor:
-    """A tensor that a graph takes or changes besides its arguments and results.
+    """A tensor that a graph reads or changes besides its arguments and results.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         spec: Shape and dtype.
         nbytes: Size.
         source: The user's line where it came in, or ``""``.
@@ -37,23 +37,23 @@ class CapturedTensor:
 
 @dataclass(frozen=True)
 class Trace:
-    """One time that the function was traced.
+    """One tracing of a function.
 
     Attributes:
         number: From 1.
-        arguments: Each argument leaf, in words.
+        arguments: Description of each argument leaf.
         reason: Why it was traced.
-        call: The how-many-th call of the function it was.
+        call: The number of the call that caused it.
         source: The user's line that called it.
-        trace_ms: How long it took.
-        calls: How often its graph has run.
+        trace_ms: Duration in milliseconds.
+        calls: Number of times its graph has run.
         constants: Arrays that are part of the graph.
-        captured: Tensors from outside that are read afresh on each call.
-        writes: What it assigns to.
-        grads: Whose ``.grad`` it sets.
+        captured: Tensors from outside that are read again on each call.
+        writes: The tensors that it assigns to.
+        grads: The tensors whose ``.grad`` it sets.
         phases: Number of nodes by phase.
-        dynamic: Which leading dimension is dynamic, or why none is, or ``""``.
-        compiled: How the function was compiled, and its derivative, if it was asked for.
+        dynamic: The dynamic leading dimension, or why there is none, or ``""``.
+        compiled: How the function, and its derivative if used, were compiled.
     """
 
     number: int
@@ -97,13 +97,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` returns; prints as text.
+    """The result of `explain`; prints as text.
 
     Attributes:
-        name: Of the function.
-        calls: How often it was called as a graph.
+        name: The function's name.
+        calls: Number of calls as a graph.
         traces: In order.
-        notes: What besides is good to know, such as why no dimension is dynamic.
+        notes: Further remarks, such as why no dimension is dynamic.
     """
 
     name: str
@@ -119,10 +119,10 @@ class Explanation:
 
 
 class Record:
-    """What is kept of a trace until somebody asks.
+    """The data kept of a trace for `explain`.
 
     Attributes:
-        entry: Its graph, None once that was let go.
+        entry: Its graph, None once released.
         form: The arguments.
         recording: Whether gradients were recorded.
     """
@@ -138,12 +138,12 @@ class Record:
         self._said: Trace | None = None
 
     def let_go(self, number: int) -> None:
-        """Keep only what there is to say."""
+        """Release the graph, and keep only its description."""
         self._said, self.entry = explained(number, self), None
         self.form = self.form.forgotten(everything=True)
 
     def said(self, number: int) -> Trace:
-        """What there is to say."""
+        """The description of the trace."""
         return self._said or explained(number, self)
 
 
@@ -191,7 +191,7 @@ def explained(number: int, record: Record) -> Trace:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """As many as one can read; the data holds all."""
+    """As many names as are readable; the data contains all."""
     rest = len(names) - _MOST_NAMES
     shown = ", ".join(names[:_MOST_NAMES])
     return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,8 +1,8 @@
-"""Guards: what a traced function read besides its arguments, and whether it is still the same.
+"""Guards: values that a traced function read besides its arguments, and whether they have changed.
 
 Closure cells and globals are followed into containers, modules of a network, plain objects and the
 user's own functions, as far as the code names them. A snapshot is taken before tracing, so that
-what the function itself changes shows as a change.
+changes made by the function itself are detected.
 
 Invariant: checking reads only; a guard that fails says which variable changed and how.
 """
@@ -26,26 +26,27 @@ from nodescope.engine.random import Generator
 from nodescope.engine.tensor import Tensor
 from nodescope.origins import is_internal
 
-_DEPTH = 12  # of containers and functions that are followed
-_MOST = 8192  # guards of one function; what is beyond is not followed
+_DEPTH = 12  # depth to which containers and functions are followed
+_MOST = 8192  # limit of guards per function; beyond, values are not followed
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _MISSING = object()
-_SILENT = {"_path", "_scope"}  # of modules: they name nodes and change no number
+_SILENT = {"_path", "_scope"}  # attributes of modules that name nodes and change no number
 
 Guard = tuple[int, Any, Any, Any, str]
-"""How it is looked up (`_CELL`, `_ITEM`, …), where, under which key, what was
-there, and what to call it."""
+"""How a value is looked up (`_CELL`, `_ITEM`, …), where, under which key, its value at the time,
+and its name in messages.
+"""
 
 _CELL, _ITEM, _ATTRIBUTE, _LENGTH, _MEMBERS = range(5)
 
 
 class Guards:
-    """What a function depends on, as it was at one moment.
+    """The dependencies of a function at one moment.
 
     Args:
         function: The user's function.
         owner: The instance, if it is a method.
-        given: Static arguments with their names, such as modules.
+        static_values: Static arguments with their names, such as modules.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Guards:
         self._checks = tuple(self._guards)
 
     def hold(self) -> bool:
-        """Whether everything is as it was."""
+        """Whether everything is unchanged."""
         for how, place, key, was, _ in self._checks:
             if how == _ITEM:
                 now = place.get(key, _MISSING) if place.__class__ is dict else _item(place, key)
@@ -83,7 +84,7 @@ class Guards:
         return True
 
     def changed(self) -> str:
-        """What is not as it was, in words, or ``""``."""
+        """What has changed, as text, or ``""``."""
         for how, place, key, was, called in self._checks:
             now = _look(how, place, key)
             if now is not was and not _equal(now, was):
@@ -91,7 +92,7 @@ class Guards:
         return ""
 
     def drawn(self) -> str:
-        """Which of NumPy's generators has given numbers since then, or ``""``."""
+        """Which of NumPy's generators has been used since then, or ``""``."""
         for called, generator, was in self._generators:
             if _random_state(generator) != was:
                 return called
@@ -130,7 +131,7 @@ class Guards:
         self._grown = around
 
     def _inside(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
-        """What a value holds that matters."""
+        """Guard the relevant content of a value."""
         if depth > _DEPTH or isinstance(value, (*_SCALARS, Tensor, np.ndarray, np.generic)):
             return
         if isinstance(value, types.FunctionType):
@@ -166,7 +167,9 @@ class Guards:
             self._object(label, value, names, depth)
 
     def _object(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
-        """What the code names of an object or class of the user's: settings, parts, methods."""
+        """Guard what the code names in an object or class of the user's: settings, parts,
+        methods.
+        """
         names = self._methods(value, names, depth)
         space: Any = getattr(value, "__dict__", ())
         for name in sorted(names):
@@ -179,18 +182,18 @@ class Guards:
             if isinstance(attribute, types.MemberDescriptorType):
                 attribute = getattr(value, name, None)
             elif hasattr(type(attribute), "__get__"):
-                continue  # a method or property: what they name is followed
+                continue  # a method or property: names in its code are followed
             elif attribute is not _MISSING and space.__class__ is dict:
-                # Of the class; so that the guard does not keep the instance.
+                # Of the class, so that the guard does not keep the instance alive.
                 self._guards.append((_ITEM, space, name, _MISSING, called))
                 place = type(value)
             if attribute is not _MISSING and _counts(attribute):
                 self._add(_ATTRIBUTE, place, name, attribute, called, depth, names)
 
     def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
-        """The names, and those in the methods of a user's class that they name.
+        """The names, and those in the methods of a user's class that they refer to.
 
-        Methods that operators call have no name in the code, so all of those are followed.
+        Special methods are called without a name in the code, so all of them are followed.
         """
         kind = value if isinstance(value, type) else type(value)
         names |= {
@@ -227,7 +230,7 @@ class Guards:
                 self._add(_ITEM, value, key, item, f"item {label}[{key!r}]", depth, names)
 
     def _module(self, label: str, value: Module, names: frozenset[str], depth: int) -> None:
-        """All of a network's settings, parameters and parts, however deep."""
+        """Guard all of a network's settings, parameters and parts, at any depth."""
         names = self._methods(value, names | {"forward"}, min(depth, _DEPTH - 2))
         space = vars(value)
         training = getattr(value, "training", None)
@@ -235,7 +238,7 @@ class Guards:
         self._add(_ATTRIBUTE, value, "training", training, called, depth, names)
         for name, item in space.items():
             if name != "training" and name not in _SILENT and _counts(item):
-                # Parts of a network are followed all the way.
+                # Parts of a network are followed at any depth.
                 called = f"attribute {label}.{name}"
                 self._add(_ITEM, space, name, item, called, min(depth, _DEPTH - 2), names)
 
@@ -247,10 +250,12 @@ _NOT_CALLED = {
 
 
 def _appended(code: types.CodeType) -> frozenset[str]:
-    """Names that the code only appends to: what such a list holds changes nothing it computes."""
+    """Names that the code only appends to: the content of such a list does not affect its
+    results.
+    """
     uses: dict[str, bool] = {}
     if _GROWING.isdisjoint(_names(code)):
-        return frozenset()  # as nearly all functions: reading their steps takes milliseconds
+        return frozenset()  # as nearly all functions: parsing takes milliseconds
     for code_ in _all(code):
         steps = [i for i in dis.get_instructions(code_) if i.opname not in ("CACHE", "PUSH_NULL")]
         for now, following in itertools.pairwise(steps):
@@ -266,7 +271,7 @@ _LOADS = {"LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_ATT
 
 
 def _all(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code, and that of the functions defined inside."""
+    """A function's code, and that of the functions defined inside it."""
     yield code
     for co_const in code.co_consts:
         if isinstance(co_const, types.CodeType):
@@ -274,7 +279,7 @@ def _all(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _nothing() -> None:
-    """Has the code of no user's function."""
+    """A function without any user code."""
 
 
 _NO_CODE = _nothing.__code__
@@ -285,7 +290,9 @@ _GLOBALS = {"LOAD_GLOBAL": 1, "LOAD_NAME": 0, "LOAD_FROM_DICT_OR_GLOBALS": 0,
 _ATTRIBUTES = {"LOAD_ATTR": int(sys.version_info >= (3, 12)), "LOAD_METHOD": 0,
                "LOAD_SUPER_ATTR": 2, "STORE_ATTR": 0, "DELETE_ATTR": 0,
                "IMPORT_FROM": 0}  # fmt: skip
-"""Instructions that name globals and attributes; by how many bits the name's number is shifted."""
+"""Instructions that name globals and attributes, with the number of bits by which the name's index
+is shifted.
+"""
 
 
 def _globals(code: types.CodeType) -> frozenset[str]:
@@ -304,7 +311,7 @@ def _named(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     spaces: tuple[set[str], set[str]] = (set(), set())
     for code_ in _all(code):
         steps, extended = code_.co_code, 0
-        local: set[str] = set()  # of a class's body, which looks there before among the globals
+        local: set[str] = set()  # in a class body, which looks in its own namespace first
         straight = True
         for at in range(0, len(steps), 2):
             step, argument = steps[at], steps[at + 1] | extended
@@ -332,7 +339,7 @@ _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 
 
 def _counts(value: Any) -> bool:
-    """Whether a held value can change what is traced: data, settings, parts, functions."""
+    """Whether a referenced value can change the trace: data, settings, parts, functions."""
     return isinstance(value, _COUNTED) or callable(value) or not _library(value)
 
 
@@ -343,7 +350,7 @@ _COUNTED = (
 
 
 def _library(value: Any) -> bool:
-    """Whether a value is a package such as numpy, or an object or class of our own or Python's."""
+    """Whether a value is a package such as numpy, or an object or class of nodescope or Python."""
     if isinstance(value, types.ModuleType):
         return is_internal(getattr(value, "__file__", None) or "")
     kind = value if isinstance(value, type) else type(value)
@@ -352,7 +359,7 @@ def _library(value: Any) -> bool:
 
 
 def _random_state(generator: Any) -> bytes:
-    """The state of one of NumPy's generators, to compare."""
+    """The state of a NumPy generator, for comparison."""
     of = getattr(generator, "bit_generator", None)
     return pickle.dumps(generator.get_state() if of is None else of.state)
 
@@ -380,7 +387,9 @@ def _item(place: Any, key: Any) -> Any:
 
 
 def _equal(now: Any, was: Any) -> bool:
-    """Of scalars: the same kind and value. Methods are made anew each time that they are read."""
+    """Whether values are equal: for scalars, of the same class and value. Methods are new objects
+    each time.
+    """
     kind = was.__class__
     if now.__class__ is not kind:
         return False

@@ -4,7 +4,8 @@ When gradients of a call may be needed later, the function's graph also returns 
 reads (residuals), and its results are on the tape with one edge for the whole call. The derivative
 is traced once for each set of results that receive cotangents.
 
-Invariant: the same rules on the same values in the same order as eager execution of the function.
+Invariant: applies the same rules to the same values in the same order as eager execution of the
+function.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Backward:
 
     Attributes:
         graph: Its nodes, after those of the function.
-        nodes: Its own nodes alone.
+        nodes: Only its own nodes.
         residuals: Value ids of the function that it needs.
         cotangents: Value ids of the cotangents.
-        outputs: For each input that may want a gradient, the value id of its cotangent, or None.
-        lowering: Ready to run on residuals and cotangents.
+        outputs: For each input that may require a gradient, the value id of its cotangent, or None.
+        lowering: The lowering, which runs on residuals and cotangents.
     """
 
     graph: Graph
@@ -55,13 +56,13 @@ class Backward:
 
 
 class Joint:
-    """What of a traced function can be differentiated.
+    """The differentiable part of a traced function.
 
     Attributes:
         roots: Positions of the results with a history, among the trace's tensors.
-        residuals: Value ids that the graph gives out besides, in order.
-        forward: How the function itself runs.
-        full: The derivative for cotangents through all roots; None if there is none as a graph.
+        residuals: Value ids that the graph also returns, in order.
+        forward: The lowering of the function itself.
+        full: The derivative for cotangents through all roots; None if it cannot be a graph.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Joint:
         try:
             self.full: Backward | None = self.backward(all_present)
             needed.update(self.full.residuals)
-        except GradientError:  # it matters only to those who ask for it
+        except GradientError:  # it matters only if a gradient is requested
             self.full = None
             for i in range(len(roots)):
                 with contextlib.suppress(GradientError):
@@ -118,11 +119,11 @@ class Joint:
     def resized(
         self, traced: Traced, nodes: Sequence[Node], elsewhere: Callable[[], Joint]
     ) -> Joint:
-        """The same for the graph of another size.
+        """The same for the graph at another size.
 
         Args:
-            traced: With the other size.
-            nodes: Of the function and of the full derivative.
+            traced: The trace with the other size.
+            nodes: The nodes of the function and of the full derivative.
             elsewhere: The derivative of a trace at that size, for other sets of results.
         """
         full, mark = self.full, traced.mark
@@ -140,7 +141,7 @@ class Joint:
 
     def _lowering(self, graph: Graph, arrays: Mapping[int, Any], patience: int = 0) -> Lowering:
         plan = Plan(graph, arrays, graph.outputs, graph.inputs)
-        # What nobody needs may take values of the function that are not kept.
+        # Unused results may depend on values of the function that are not kept.
         name = f"the derivative of {self.op.name}"
         return Lowering(plan, closed(plan, plan.nodes), arrays, self.wish, name, patience)
 
@@ -157,10 +158,10 @@ class Joint:
 
         Args:
             leaves: The arguments.
-            arrays: What the plan gave: ``count`` outputs, then residuals.
-            feeds: What it was given, by value id.
-            ids: Value ids of the outputs in the run of who observes, if somebody does.
-            known: The same of everything that was given or kept, by value id in the graph.
+            arrays: The results of the plan: ``count`` outputs, then residuals.
+            feeds: The plan's inputs by value id.
+            ids: Value ids of the outputs in the observed run, if any.
+            known: Value ids of all other values given or kept, by value id in the graph.
         """
         inputs = tuple(
             settled(place) if isinstance(place, Tensor) else leaves[place] for place in self.places
@@ -177,7 +178,7 @@ class Joint:
         return tensors
 
     def lowerings(self) -> list[Lowering]:
-        """The derivatives that have run."""
+        """The derivatives used so far."""
         return [
             backward.lowering for backward in self._backwards.values() if backward.lowering.lowered
         ]
@@ -203,7 +204,8 @@ class Joint:
         with dispatch_mode.building(builder), _without_hooks(targets):
             state = current()
             state.phase, state.scope = "backward", "backward"
-            # On the tape, so that `play` knows what has a history when it is differentiated again.
+            # On the tape, so that `play` knows which values have a history when they are
+            # differentiated again.
             cts = [builder.placeholder(spec_of(root), "cotangent", grad=True) for root in roots]
             ends = pull_many(
                 roots, cts, traced=True, create_graph=True, keep=True, targets=targets,
@@ -273,13 +275,13 @@ class Joint:
     def _again(
         self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any], wanted: set[int]
     ) -> dict[int, Any]:
-        """The function's values on the tape, computed once more, for second derivatives."""
+        """The function's values on the tape, recomputed for second derivatives."""
         traced = self.traced
         values: dict[int, Any] = {}
         for (_, stands_for), tensor in zip(traced.inputs, inputs, strict=True):
             value = self._value(stands_for)
             values[value] = alias_of(tensor)
-            values[value].data = saved[value]  # as it was then
+            values[value].data = saved[value]  # in its former state
         nodes = traced.builder.nodes[: traced.mark]
         for value, array in saved.items():
             if value not in values and value in traced.builder.inputs:
@@ -305,7 +307,7 @@ def freed_root(traced: Traced, tensor: Tensor) -> bool:
 def _residuals(
     nodes: tuple[Node, ...], outputs: tuple[int, ...], traced: Traced
 ) -> tuple[int, ...]:
-    """Values of the function that some nodes behind it need."""
+    """Values of the function needed by the nodes after it."""
     builder = traced.builder
     last = max((max(node.outputs, default=0) for node in builder.nodes[: traced.mark]), default=0)
     wanted = set(outputs)
@@ -317,7 +319,7 @@ def _residuals(
 
 @contextlib.contextmanager
 def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
-    """The eager pass runs the hooks of leaves when it arrives there; tracing must not."""
+    """Without hooks while tracing: the eager pass runs the hooks of leaves when it reaches them."""
     saved = [(tensor, tensor._hooks) for tensor in tensors.values() if hasattr(tensor, "_hooks")]
     for tensor, _ in saved:
         del tensor._hooks
@@ -329,9 +331,9 @@ def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
 
 
 def _blank(backward_pass: Backward, value: int) -> Any:
-    """Any array of a value's shape, for a value that the derivative for all results does not need.
+    """An arbitrary array for a value that the derivative with respect to all results does not need.
 
-    An op of several results whose cotangents do not all come takes zeros like the others.
+    An op with several results, not all of which receive cotangents, takes zeros as well.
     """
     users = {node.op for node in backward_pass.nodes if value in node.inputs}
     assert users <= {"zeros_like"}, f"value {value} was not kept"

@@ -1,7 +1,7 @@
-"""Lowering: optimises and compiles the plan of a compiled function, and keeps what was learnt.
+"""Lowering: optimises and compiles the plan of a compiled function, and keeps the results.
 
 The first run of a plan sends its graph through the passes and hands it to a back end. A failure
-there is reported once, and the plan runs as it was traced.
+there is reported once, and the plan then runs as traced.
 
 Invariant: a fault of a pass or a back end never stops a program or changes what it computes.
 """
@@ -40,14 +40,14 @@ _LISTED = "`nodescope passes` lists them"
 
 @dataclass(frozen=True)
 class Wish:
-    """What `nodescope.compile` was asked for.
+    """The compile options of a function.
 
     Attributes:
-        backend: A back end's name, ``"auto"`` for C where there is a compiler, or ``""`` for the
+        backend: A back end's name, ``"auto"`` for C if there is a compiler, or ``""`` for the
             default.
-        passes: Names of the passes to run, None for the usual ones.
+        passes: Names of the passes to run, None for the defaults.
         unsafe: Names of IEEE-unsafe rules that may be used.
-        memory_bytes: Recompute cheap results rather than hold more than this at once.
+        memory_bytes: Limit of held results, beyond which cheap ones are recomputed.
     """
 
     backend: str = ""
@@ -57,19 +57,20 @@ class Wish:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is asked but to run what was traced, node by node."""
+        """Whether the plan only has to run as traced, node by node."""
         return self.passes == () and self.wanted() == "plain"
 
     def wanted(self) -> str:
-        """The back end's name, with the environment's word above all."""
+        """The back end's name; the environment variable has precedence."""
         return os.environ.get(VARIABLE, "") or self.backend or DEFAULT
 
 
 def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | None) -> Wish:
-    """Check what `nodescope.compile` was given.
+    """The validated options of `nodescope.compile`.
 
     Raises:
-        UsageError: There is no such back end, pass or rule, or it is no number of bytes.
+        UsageError: A back end, pass or rule does not exist, or ``memory_bytes`` is not a number of
+            bytes.
     """
     if backend is not None and backend != AUTO:
         _backend(backend, "compile")
@@ -116,25 +117,25 @@ def _backend(name: Any, asked_by: str) -> backends.Backend:
 
 @dataclass
 class Lowering:
-    """A plan, as it was traced and as it runs.
+    """A plan, as traced and as it runs.
 
     Args:
-        plan: Node by node, as traced.
+        plan: The traced plan, node by node.
         traced: The graph that goes through the passes: same inputs and outputs as the plan.
         arrays: Its constants by value id.
-        wish: What was asked for.
-        name: Of the function, for messages.
-        patience: How many runs go plainly before it is lowered; only where nobody can tell.
+        wish: The compile options.
+        name: The function's name, for messages.
+        patience: Number of plain runs before it is lowered; only where this cannot be observed.
 
     Attributes:
-        lowered: The graph after the passes, once there is one.
-        runner: What runs it; None while the plan runs as traced.
+        lowered: The graph after the passes, once available.
+        runner: The runner; None while the plan runs as traced.
         backend: The name of the back end that made the runner.
-        reason: Why it is another than was asked for, or ``""``.
-        lower_ns, build_ns: How long passes and back end took.
-        watched: How it runs while somebody observes; see `nodescope.engine.static.observed_run`.
-        given_up: Whether that failed, so that it runs as it was traced.
-        place: Where the function is defined, if that is known.
+        reason: Why it differs from the requested one, or ``""``.
+        lower_ns, build_ns: Time taken by the passes and the back end.
+        watched: How it runs while observed; see `nodescope.engine.static.observed_run`.
+        given_up: Whether that failed, so that it runs as traced.
+        place: Where the function is defined, if known.
     """
 
     plan: Plan
@@ -155,7 +156,7 @@ class Lowering:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, feeds: Sequence[Any]) -> list[Array]:
-        """The outputs of the plan, by position."""
+        """Run the plan; return its outputs by position."""
         runner = self.runner
         if runner is None:
             if self.patience > 0:
@@ -168,14 +169,16 @@ class Lowering:
             return runner.run(feeds)
         except Exception as error:
             if not isinstance(feeds, list) or isinstance(error, MemoryError):
-                raise  # what is fed is gone, or there is no room for another try
+                raise  # the feeds are gone, or there is no memory for another attempt
             fault = error
         arrays = self.plan.run(feeds)  # raises the error if it is the program's own
         self._give_up(fault)
         return arrays
 
     def gives_up(self, error: BaseException, feeds: Sequence[Any]) -> bool:
-        """Whether only the compiled graph raises this; then the plan runs as traced from now on."""
+        """Whether only the compiled graph raises this error; then the plan runs as traced from now
+        on.
+        """
         if not isinstance(error, Exception) or isinstance(error, MemoryError):
             return False
         try:
@@ -191,7 +194,7 @@ class Lowering:
         _warn(f"{self.name} runs as it was traced, because compilation failed: {self.reason}")
 
     def ready(self) -> Runner | None:
-        """The runner, made now if need be; None if the plan runs as traced."""
+        """The runner, created if necessary; None if the plan runs as traced."""
         if self.runner is None and not self.given_up and not self.wish.plain:
             with self._lock:
                 if self.runner is None and not self.given_up:
@@ -199,7 +202,7 @@ class Lowering:
         return self.runner
 
     def memory(self) -> MemoryReport | None:
-        """What the plan's intermediate results take; None if that was not planned."""
+        """Memory of the plan's intermediate results; None if not planned."""
         return None if self.runner is None else self.runner.memory
 
     def _prepare(self) -> None:
@@ -221,20 +224,20 @@ class Lowering:
             self.tell(start)
 
     def tell(self, start_ns: int, suffix: str = "") -> None:
-        """Tell who observes that time went into compiling, at the function's line.
+        """Report to the observer that compiling took time, at the function's line.
 
         Args:
-            what: What else was done than to compile.
+            suffix: Added to the function's name if something other than compiling was done.
         """
         tracer = dispatch_mode.attending()
-        report = getattr(tracer, "compiled", None)  # builders of graphs take no time down
+        report = getattr(tracer, "compiled", None)  # builders of graphs do not record time
         if report is not None:
             sources = (node.source for node in self.traced.nodes)
             at = self.place or next((source for source in sources if source is not None), None)
             report(f"{self.name}{suffix}", at.file if at else "", at.line if at else 0, start_ns)
 
     def _built(self, chosen: backends.Backend, lowered: Lowered) -> tuple[str, Runner]:
-        """By another back end if this one fails; the graph is right for any."""
+        """Build with another back end if this one fails; the graph is valid for any."""
         try:
             return chosen.name, chosen.build(lowered)
         except Exception as error:
@@ -274,7 +277,7 @@ def _warn(text: str) -> None:
 
 
 def closed(plan: Plan, nodes: Sequence[Any]) -> Graph:
-    """The graph that is lowered for a plan: these nodes, with the plan's inputs and outputs."""
+    """The graph to lower for a plan: these nodes, with the plan's inputs and outputs."""
     fed = set(plan.fed)
     kept = [node for node in nodes if fed.isdisjoint(node.outputs) or node.op == "placeholder"
             or node.op == "parameter"]  # fmt: skip

@@ -1,6 +1,6 @@
-"""The switch of a program: whether compiled functions run as static graphs or as plain Python.
+"""Mode: whether compiled functions run as static graphs or as plain Python.
 
-Invariant: the mode is the program's; `disable_compile` is the calling thread's alone.
+Invariant: the mode applies to the whole program; `disable_compile` to the calling thread alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def get_mode() -> Mode:
 
 
 def plain() -> bool:
-    """Whether compiled functions run as plain Python here and now."""
+    """Whether compiled functions currently run as plain Python in this thread."""
     return _eager or _disabled.depth > 0
 
 
@@ -69,7 +69,7 @@ def from_environment() -> None:
     """Set the mode that `VARIABLE` names, if any.
 
     Raises:
-        UsageError: It names none.
+        UsageError: The value is not a mode.
     """
     global _fixed
     wanted = os.environ.get(VARIABLE, "")

@@ -45,19 +45,19 @@ _cross_check: CrossCheck | None = None
 
 
 def set_cross_check(check: CrossCheck | None) -> None:
-    """Let every observed call of a compiled function be checked, or none."""
+    """Set the check for every observed call of a compiled function, or none."""
     global _cross_check
     _cross_check = check
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One node of the compiled graph, ready to be run under the tracer.
+    """One node of the compiled graph, prepared to run under the tracer.
 
     Attributes:
         op: Its op with the kernel in place of the impl.
-        attrs: What is shown of it.
-        drop: Values that nobody needs any more afterwards.
+        attrs: The attributes shown.
+        drop: Values that are no longer needed afterwards.
     """
 
     node: Node
@@ -68,12 +68,12 @@ class _Step:
 
 
 class Watched:
-    """One compiled graph as it is observed; made once per lowering.
+    """An observed compiled graph; made once per lowering.
 
     Args:
-        lowering: Ready, with a runner.
+        lowering: The lowering, with its runner.
         gradients: Traced value ids with those of their gradients, as far as both are in the graph.
-        forward: The function, where this is its derivative.
+        forward: The function, if this is its derivative.
     """
 
     def __init__(
@@ -96,17 +96,17 @@ class Watched:
                 self.gradients.setdefault(now, []).append(of)
         self.forward = forward
         self.entered: dict[str, tuple[tuple[int, ...], tuple[Entry, ...]]] = {}
-        """By key of a call: ids of what it was given, and the nodes that ran."""
+        """By key of a call: ids of its operands, and the nodes that ran."""
         self.latest: tuple[str, str] | None = None
         """Key and scope of the last call."""
         self._told: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
         self._calls: tuple[Any, int] = (None, 0)
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
-        """The outputs, as tensors without history that the tracer knows.
+        """Run it; return the outputs as tensors without history that the tracer knows.
 
         Args:
-            tracer: What observes the engine.
+            tracer: The engine's tracer.
             feeds: For each input of the graph a tensor, or a Python float.
         """
         run = _Run(self, tracer, current(), self._nth(tracer))
@@ -118,14 +118,14 @@ class Watched:
         return results
 
     def _nth(self, tracer: Tracer) -> int:
-        """How many calls there were in this step before this one."""
+        """The number of earlier calls in this step."""
         epoch, count = self._calls
         count = count + 1 if epoch is tracer.epoch else 0
         self._calls = (tracer.epoch, count)
         return count
 
     def told(self, tracer: Tracer) -> int:
-        """Tell the run once what was compiled; gives the run's id of the compiled graph."""
+        """Report once what was compiled; return the run's id of the compiled graph."""
         known, graph = self._told
         if known is None or known() is not tracer:
             lowering = self.lowering
@@ -150,11 +150,11 @@ class Watched:
         return graph
 
     def entries(self, node: Node, tracer: Tracer, key: str, base: str) -> list[Entry]:
-        """What was entered in a run for a node, in the call of that key and scope."""
+        """The entries of a node in a run, in the call with that key and scope."""
         return tracer.identity.entries(place(node, base), f"{key}/{node.id}", node.phase)
 
     def stands_for(self, traced: int, tracer: Tracer, key: str, base: str) -> int | None:
-        """The id, in a run, of the node that does the work of a traced one in a call."""
+        """The id, in a run, of the node that does the work of a traced node in a call."""
         assert self.lowering.lowered is not None
         fate = self.lowering.lowered.provenance.fates.get(traced)
         for node_id in () if fate is None else fate.into:
@@ -170,7 +170,7 @@ class Watched:
 def watched_of(
     lowering: Lowering, gradients: Mapping[int, int], forward: Lowering | None = None
 ) -> Watched | None:
-    """How a lowering runs while somebody observes; None if it runs as it was traced."""
+    """How a lowering runs while observed; None if it runs as traced."""
     if lowering.watched is None:
         if lowering.ready() is not None:
             before = None if forward is None else forward.watched
@@ -183,7 +183,9 @@ def watched_of(
 
 
 def runs_as_traced(lowering: Lowering, error: BaseException, feeds: Sequence[Any]) -> bool:
-    """Whether an error of an observed call is the compiler's: it runs as traced from now on."""
+    """Whether an error of an observed call is the compiler's fault; then it runs as traced from now
+    on.
+    """
     runner = lowering.runner
     if not lowering.gives_up(error, feeds):
         return False
@@ -215,7 +217,7 @@ def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
 
 
 def shown(node: Node, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of a node's attributes: for a kernel, what it covers."""
+    """The attributes shown for a node: for a kernel, the nodes that it covers."""
     if node.op != "fused":
         return dict(attrs)
     body: Graph = attrs["body"]
@@ -286,9 +288,9 @@ class _Run:
              state.recording, state.cursors) = saved  # fmt: skip
 
     def _timed(self, entries: Sequence[Entry], values: Mapping[int, Any]) -> list[Any] | None:
-        """All nodes in one call, where nobody looks at what they compute: only times are told.
+        """Run all nodes in one call, if their values are not observed: only times are reported.
 
-        None if something in it fails: node by node it is seen what, and at which line.
+        None if anything in it fails: a run node by node then shows what, and at which line.
         """
         watched, tracer, bus = self.watched, self.tracer, self.tracer.bus
         runner = watched.lowering.runner
@@ -315,7 +317,7 @@ class _Run:
             outputs.append(tensor)
         return outputs
 
-    # Standing where a node stands
+    # Taking the place of a node
 
     def _entries(self, node: Node) -> list[Entry]:
         return self.watched.entries(node, self.tracer, self.key, self.base)
@@ -339,7 +341,7 @@ class _Run:
             state.forward = watched.stands_for(node.forward, tracer, self.key, self.base)
 
     def _leaves(self, feeds: Sequence[Any]) -> dict[int, Any]:
-        """Tensors of inputs and constants, entered where they stand in the graph."""
+        """Tensors of inputs and constants, entered at their places in the graph."""
         state, tracer, watched = self.state, self.tracer, self.watched
         values: dict[int, Any] = dict(zip(watched.graph.inputs, feeds, strict=True))
         for value, array in watched.constants.items():
@@ -371,7 +373,7 @@ class _Run:
     # Opened kernels
 
     def _opened(self, step: _Step) -> bool:
-        """Whether somebody wants to see what a kernel does inside."""
+        """Whether the inside of a kernel is to be shown."""
         wanted = self.tracer.bus.demand.opened
         node = step.node
         if not wanted or not (node.op == "fused" or step.call.op.inline is not None):
@@ -381,13 +383,13 @@ class _Run:
         return any(wants(name) for wants in wanted for name in named)
 
     def _named(self, node: Node) -> Node:
-        """A node as it is called where this call stands."""
+        """A node with its name as of this call."""
         scope = place(node, self.base)
         name = join(scope, node.name.rpartition("/")[2])
         return msgspec.structs.replace(node, name=name, scope=scope)
 
     def _open(self, step: _Step, args: tuple[Any, ...]) -> None:
-        """Run what a kernel holds node by node, on what it is about to get."""
+        """Run the content of a kernel node by node, on the inputs that it is about to get."""
         state, tracer, node = self.state, self.tracer, step.node
         self._place(node)
         body_inputs = tuple(

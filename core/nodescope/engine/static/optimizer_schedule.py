@@ -1,6 +1,6 @@
 """Optimizer schedule: the numbers that an optimizer feeds to each step, apart from its parameters.
 
-Invariant: the n-th call of a program gets the numbers that the n-th step of the optimizer would.
+Invariant: the n-th call of a program gets the same numbers as the n-th step of the optimizer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _AdamW(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="
 
 
 class Host(msgspec.Struct, forbid_unknown_fields=True):
-    """One step within the program: which optimizer, and which inputs are which numbers."""
+    """One step within the program: its optimizer, and the inputs of its numbers."""
 
     optimizer: int
     names: dict[int, str]
@@ -52,10 +52,10 @@ _KINDS: dict[type[Any], Any] = {optim.SGD: _SGD, optim.Adam: _Adam, optim.AdamW:
 
 
 class OptimizerSchedule:
-    """Optimizers without parameters, and where their numbers go.
+    """Optimizers without parameters, and the inputs of their numbers.
 
     Args:
-        optimizers: Anything with `Optimizer.rates` and ``steps``, owned by nobody else.
+        optimizers: Anything with `Optimizer.rates` and ``steps``, not owned by others.
         hosts: The steps of one call, in order.
     """
 
@@ -63,7 +63,7 @@ class OptimizerSchedule:
         self._optimizers, self.hosts = list(optimizers), list(hosts)
 
     def advance(self) -> dict[int, float]:
-        """The numbers of the next call, by value id of the inputs that take them."""
+        """The numbers of the next call, by value id of their inputs."""
         rates_by_value: dict[int, float] = {}
         for host in self.hosts:
             optimizer = self._optimizers[host.optimizer]
@@ -73,7 +73,9 @@ class OptimizerSchedule:
         return rates_by_value
 
     def plain(self) -> dict[str, Any]:
-        """For a file. Raises `GraphError` for optimizers whose numbers a file cannot follow."""
+        """The schedule for a file. Raises `GraphError` for optimizers that a file cannot
+        represent.
+        """
         optimizers = []
         for optimizer in self._optimizers:
             kind = _KINDS.get(type(optimizer))
@@ -90,7 +92,7 @@ class OptimizerSchedule:
 
 
 def schedule_of(owners: Iterable[Any], names: Iterable[dict[int, str]]) -> OptimizerSchedule:
-    """The schedule of optimizers as they are now; ``owners`` has one for each step of a call."""
+    """The current schedule of optimizers; ``owners`` has one for each step of a call."""
     kept: dict[int, int] = {}
     optimizers: list[Any] = []
     hosts = []

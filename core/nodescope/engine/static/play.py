@@ -1,9 +1,10 @@
-"""Play: the nodes of a traced function one by one through the engine, as the plain function would.
+"""Play: runs the nodes of a traced function one by one through the engine, as the plain function
+would.
 
-Used while somebody observes, and where the values are needed on the tape.
+Used under observation, and where the values are needed on the tape.
 
-Invariant: scope, phase, forward link, source line and history of each node are those that it has
-when the function runs eagerly in the same place.
+Invariant: each node has the scope, phase, forward link, source line and history that it has when
+the function runs eagerly in the same place.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ def play(
     phase: Phase | None = None,
     wanted: Collection[int] = (),
 ) -> None:
-    """Run nodes; what they make is put into ``values``.
+    """Run nodes; put their results into ``values``.
 
     Args:
         traced: The trace that the nodes belong to.
-        values: Tensors (or Python numbers) by value id, with everything that the nodes take.
-        needed: Ids of the nodes on which results depend. Others run for the sake of the picture,
-            and if one fails it is shown as failed and nothing else happens.
-        phase: Of all nodes; their own if None.
-        wanted: Values that something behind the nodes takes.
+        values: Tensors (or Python numbers) by value id, including all operands of the nodes.
+        needed: Ids of the nodes on which results depend. Others run only to be shown; if one fails,
+            it is shown as failed without further effect.
+        phase: The phase of all nodes; their own if None.
+        wanted: Values needed after the nodes.
     """
     state, observer = current(), dispatch_mode.observer()
     saved = (state.scope, state.phase, state.forward, state.source, state.cursor, state.recording)
@@ -58,7 +59,7 @@ def play(
                 _leaf(traced, node, values, stood, observer)
                 continue
             if node.id not in needed and not all(value in values for value in node.inputs):
-                continue  # what it takes has failed
+                continue  # an operand has failed
             _place(state, node, base, phase, stood, traced)
             state.recording = recording
             try:
@@ -127,7 +128,7 @@ def _leaf(
 
 
 def _seen(observer: Any, node: Node, tensor: Any, stood: dict[int, tuple[str, int]]) -> None:
-    """Remember where the observer has put what a node made."""
+    """Remember the scope that the observer has given to a node's results."""
     entry = observer.identity.by_value.get(getattr(tensor, "_vid", 0))
     if entry is not None and node.id not in stood:
         stood[node.id] = (entry.node.scope, entry.node.id)
@@ -137,7 +138,7 @@ def _place(
     state: State, node: Node, base: str, phase: Phase | None, stood: dict[int, tuple[str, int]],
     traced: Traced,
 ) -> None:  # fmt: skip
-    """Make the thread stand where the plain function would."""
+    """Set the thread's place to where the plain function would be."""
     wanted = phase or node.phase
     forward = None
     if node.phase == "backward":

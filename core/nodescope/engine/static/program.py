@@ -1,9 +1,9 @@
-"""Program: a graph with the arrays that it needs, apart from the function that it was traced from.
+"""Program: a graph with its arrays, independent of the function that it was traced from.
 
 Its file is an archive of the kind "program", see `nodescope.engine.graphs.archive`.
 
-Invariant: a program that was loaded gives what the saved one would give; nothing in a file is run;
-its state is its own, which neither arguments, results, nor the program around share.
+Invariant: a loaded program computes what the saved one would; nothing in a file is executed; its
+state shares no memory with arguments, results, or the surrounding program.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KEYS = bool | int | float | str | None
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True):
-    """What the archive of a program keeps besides nodes and arrays."""
+    """Data in a program's archive besides nodes and arrays."""
 
     name: str
     arguments: list[tuple[str, int]]
@@ -184,7 +184,7 @@ class Program:
         """Read a program from a file.
 
         Raises:
-            GraphError: It is no such file, is damaged, or was written by a newer version.
+            GraphError: The file is of another kind, is damaged, or was written by a newer version.
         """
         with archive.reading(path):
             return Program.of(archive.read(path, "program"))
@@ -208,7 +208,7 @@ class Program:
 
 
 def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
-    """Refuse parts that do not fit together, which would fail, or mix up values, in a run."""
+    """Refuse parts that do not fit together, which would fail or mix up values in a run."""
     fed = [value for _, value in about.arguments if value]
     if len(set(fed)) != len(fed) or not state.keys().isdisjoint(fed):
         raise GraphError("an input is given twice")
@@ -235,13 +235,13 @@ def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
 
 
 def program_of(entry: Entry) -> Program:
-    """The graph of an entry apart from its function, with what it holds now."""
+    """The graph of an entry without its function, with the values that it holds now."""
     traced, builder = entry.traced, entry.traced.builder
     state: dict[int, Any] = {}
     arguments: list[tuple[str, int]] = [
         (traced.form.arguments[position].path, 0) for position in traced.form.dynamic
     ]
-    entry.next_rates()  # refuses settings that are other than when it was traced
+    entry.next_rates()  # refuses settings that have changed since tracing
     names: list[dict[int, str]] = [{} for _ in entry.owners]
     values_by_place: dict[int, int] = {}
     for value, (kind, place, name) in zip(entry.inputs, entry.feeding, strict=True):
@@ -267,13 +267,13 @@ def program_of(entry: Entry) -> Program:
         elif result_kind == "static":
             leaves.append({"static": item})
         elif (place := item if result_kind == "leaf" else id(item)) in written:
-            leaves.append({"value": written[place]})  # as it is when the function returns
+            leaves.append({"value": written[place]})  # its value when the function returns
         elif result_kind == "leaf":
             leaves.append({"argument": item})
         elif id(item) in values_by_place:
             leaves.append({"value": values_by_place[id(item)]})
         else:
-            # Returned as it is, without being a value of the graph.
+            # Returned unchanged, without being a value of the graph.
             beside = -1 - sum(key < 0 for key in state)
             state[beside] = item.data.copy(order="K")
             leaves.append({"value": beside})
@@ -297,7 +297,7 @@ def program_of(entry: Entry) -> Program:
 
 
 def described(structure: Any, leaves: Any) -> Any:
-    """A result as JSON-like data: what each leaf is, within containers."""
+    """A result as JSON-like data: the kind of each leaf, within containers."""
     kind = structure.kind
     if kind is None:
         return next(leaves)
@@ -323,7 +323,7 @@ def _built(tree: Any, values: dict[int, Any], leaves: list[Any]) -> Any:
 
 
 def _leaves(tree: Any) -> Iterable[dict[str, Any]]:
-    """The leaves of a description. Raises `GraphError` for what is none."""
+    """The leaves of a description. Raises `GraphError` if it is invalid."""
     if not isinstance(tree, dict):
         raise GraphError("a result is not described by an object")
     if "kind" not in tree:
@@ -359,7 +359,7 @@ def _numbers(tree: Any, kind: str) -> Iterable[int]:
 
 
 def _plain(name: str, tree: Any) -> Any:
-    """A description, if JSON can hold it as it is. Raises `GraphError`."""
+    """A description, if JSON can represent it. Raises `GraphError`."""
     for leaf in _leaves(tree):
         if not isinstance(leaf.get("static"), _KEYS):
             raise GraphError(
@@ -370,7 +370,7 @@ def _plain(name: str, tree: Any) -> Any:
 
 
 def _apart(array: Array, arrays: Iterable[Array]) -> Array:
-    """The array, or a copy where it shares memory with one of others."""
+    """The array, or a copy if it shares memory with one of the others."""
     shared = any(np.may_share_memory(array, other) for other in arrays)
     return array.copy(order="K") if shared else array
 

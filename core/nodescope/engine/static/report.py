@@ -1,6 +1,6 @@
 """Report: how a graph was compiled, as data and as a readable table.
 
-Invariant: describes what happened; nothing is compiled or run for it.
+Invariant: only describes what happened; nothing is compiled or run for it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from nodescope.passes.compile_events import reasons_of
 from nodescope.passes.cost import Machine, node_work, roof, this_machine
 from nodescope.passes.pipeline import Lowered, PassOutcome
 
-_MOST_KERNELS = 24  # lines that are printed; the data holds all
+_MOST_KERNELS = 24  # limit of printed lines; the data contains all
 _MOST_REASONS = 8
 _UNITS = ("", " k", " M", " G", " T")
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass did.
+    """The effect of one pass.
 
     Attributes:
         name: The pass.
         before, after: Number of nodes.
-        rules: How often each of its rules was used.
+        rules: How often each of its rules was applied.
         took_ms: Milliseconds, without verification.
     """
 
@@ -44,13 +44,13 @@ class KernelReport:
     """A node of the compiled graph.
 
     Attributes:
-        name: Of the node.
-        what: Its op; for a kernel of several nodes its pattern.
-        covers: Names of the nodes that it holds, if several.
+        name: The node's name.
+        what: Its op; for a kernel of several nodes, its pattern.
+        covers: Names of its nodes, if several.
         flops, moved: Operations, and bytes in and out.
         intensity: Flops per byte.
         bound: ``memory`` or ``compute``.
-        least_us: Microseconds that it needs at least by the roofline of this machine.
+        least_us: Lower bound in microseconds by the roofline of this machine.
         source: The user's line of its first node.
     """
 
@@ -71,15 +71,15 @@ class CompilationReport:
 
     Attributes:
         of: ``"the function"`` or ``"its derivative"``.
-        backend: What runs it, ``""`` as long as it has not run.
-        fallback: Why that is not what was asked for, or ``""``.
+        backend: The back end that runs it, ``""`` until it has run.
+        fallback: Why it is not the requested one, or ``""``.
         passes: In order.
-        fates: How many traced nodes were kept, fused, merged and so on.
-        kernels: Nodes that run, those with the most work first.
-        memory: What intermediate results take, if it was planned.
-        unfused: Pairs of neighbours that are not one kernel, and why.
-        lower_ms, build_ms: How long passes and back end took.
-        machine: Speeds that ``least_us`` counts with.
+        fates: Numbers of traced nodes kept, fused, merged and so on.
+        kernels: Executed nodes, most work first.
+        memory: Memory of intermediate results, if planned.
+        unfused: Pairs of neighbours that were not fused, and why.
+        lower_ms, build_ms: Time taken by the passes and the back end.
+        machine: Speeds assumed in ``least_us``.
     """
 
     of: str
@@ -174,7 +174,7 @@ def report_of(lowering: Lowering, of: str) -> CompilationReport:
 
 
 def costs_of(lowered: Lowered) -> dict[int, KernelCost]:
-    """Costs of the nodes that run, by id, as a recording keeps them."""
+    """Costs of the executed nodes by id, in the form kept in a recording."""
     specs = {value.id: value.tensor for value in lowered.graph.values}
     costs = {}
     for node in lowered.graph.nodes:
@@ -229,7 +229,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _covered(names: tuple[str, ...]) -> str:
-    """Last parts of names, as many as one can read."""
+    """Last parts of names, as many as are readable."""
     short = [name.rpartition("/")[2] for name in names]
     most = 6
     return ", ".join(short[:most]) + (f" and {len(short) - most} more" if len(short) > most else "")

@@ -1,9 +1,9 @@
-"""Signature: what of the arguments a trace depends on, as a key, and in words.
+"""Signature: the properties of arguments that a trace depends on, as a key and as text.
 
-Tensors, arrays and NumPy scalars are dynamic leaves: shape, dtype and whether a gradient is wanted
-count. Everything else is static and part of the key by its value, or by identity.
+Tensors, arrays and NumPy scalars are dynamic leaves: their shape, dtype and whether they require a
+gradient count. Everything else is static, and part of the key by value or by identity.
 
-Invariant: calls with equal keys make the same graph, as far as arguments go.
+Invariant: calls with equal keys have the same graph, as far as arguments determine it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from nodescope.telling import shape_words
 
 Key = Any
 PLAIN, WANTS, ASKS, OWN, HELD = range(5)
-"""What a tensor argument is: data; computed from what wants a gradient; data that wants one; a
-parameter; a parameter or state that wants none. The last two can be assigned to, so that the traced
-function gets the tensor itself."""
+"""Roles of a tensor argument: data; computed from a tensor that requires a gradient; data that
+requires one; a parameter; a parameter or state that requires none. The last two can be assigned to,
+so the traced function gets the tensor itself.
+"""
 
 _ndarray = np.ndarray
 
@@ -60,7 +61,7 @@ def role(tensor: Tensor) -> int:
 
 
 def key_of(value: Any, leaves: list[Any]) -> Key:
-    """A hashable that tells calls apart; dynamic leaves are appended to ``leaves``.
+    """A hashable key that distinguishes calls; dynamic leaves are appended to ``leaves``.
 
     Raises:
         TraceError: A tensor belongs to a graph that is no longer built.
@@ -89,7 +90,7 @@ def key_of(value: Any, leaves: list[Any]) -> Key:
 
 def _other(value: Any, leaves: list[Any]) -> Key:
     kind = value.__class__
-    if isinstance(value, Tensor):  # one that was written to
+    if isinstance(value, Tensor):  # written to since
         return key_of(settled(value), leaves)
     if isinstance(value, np.generic):
         leaves.append(value)
@@ -108,10 +109,10 @@ def _other(value: Any, leaves: list[Any]) -> Key:
 
 
 def static_key(value: Any) -> Key:
-    """The key of a static leaf: by value where it has one, else by identity."""
+    """The key of a static leaf: its value if hashable, else its identity."""
     kind = value.__class__
     if kind is float:
-        # 0.0 == -0.0 and nan != nan, but what they make of a program is otherwise.
+        # 0.0 == -0.0 and nan != nan, but a program may treat them differently.
         return (kind, math.copysign(1.0, value) if value == 0 else "", repr(value))
     if kind is complex:
         return (kind, repr(value))
@@ -123,10 +124,10 @@ def static_key(value: Any) -> Key:
 
 
 def required_key(name: str, value: Any) -> Key:
-    """The key of an argument that ``static_argnames`` names.
+    """The key of an argument named in ``static_argnames``.
 
     Raises:
-        UsageError: It cannot be compared by value.
+        UsageError: The argument cannot be compared by value.
     """
     if isinstance(value, Tensor | _ndarray):
         raise UsageError(
@@ -147,7 +148,7 @@ def _noun(value: Any) -> str:
     return "a tensor" if isinstance(value, Tensor) else "an array"
 
 
-# In words
+# As text
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +156,10 @@ class Argument:
     """One leaf of the arguments.
 
     Attributes:
-        path: Where it stands: ``params['w']``.
-        spec: Of a dynamic leaf.
-        role: Of a tensor, see `PLAIN`.
-        value: Of a static leaf.
+        path: Its place: ``params['w']``.
+        spec: The spec of a dynamic leaf.
+        role: The role of a tensor, see `PLAIN`.
+        value: The value of a static leaf.
     """
 
     path: str
@@ -174,7 +175,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """Stands for a leaf that was let go: the first that is the same object."""
+    """Stands for a released leaf: the first one with the same object."""
 
     position: int
 
@@ -185,10 +186,10 @@ class Form:
 
     Attributes:
         names: Name of each argument: positional ones first.
-        positional: How many are positional.
-        structures: Of each argument.
-        leaves: Every leaf, static ones included, in order.
-        arguments: What is known of each leaf.
+        positional: The number of positional arguments.
+        structures: The structure of each argument.
+        leaves: Every leaf, including static ones, in order.
+        arguments: A description of each leaf.
         same: For each leaf, the position of the first that is the same object.
     """
 
@@ -200,7 +201,7 @@ class Form:
     same: tuple[int, ...]
 
     def forgotten(self, *, everything: bool = False) -> Form:
-        """The same without the arrays that it was called with; of parameters, too, if asked."""
+        """The form without the arrays of its call, and without parameters if requested."""
         leaves = tuple(
             _Absent(self.same[i])
             if argument.spec is not None and (everything or argument.role not in (OWN, HELD))
@@ -211,7 +212,7 @@ class Form:
 
     @property
     def dynamic(self) -> list[int]:
-        """Positions among the leaves of those that are fed."""
+        """Positions of the fed leaves."""
         return [i for i, argument in enumerate(self.arguments) if argument.spec is not None]
 
 
@@ -222,7 +223,7 @@ def form_of(
     """Take the arguments of a call apart.
 
     Args:
-        names: What the positional arguments are called; more are counted.
+        names: Names of the positional arguments; further ones are numbered.
         static: Names of arguments that are not taken apart.
     """
     called = [names[i] if i < len(names) else f"args[{i}]" for i in range(len(args))]
@@ -257,7 +258,7 @@ def _argument(path: str, value: Any, static: bool) -> Argument:
 
 
 def differences(before: Form, now: Form) -> list[str]:
-    """In words, how the arguments of two calls differ, as far as a trace depends on it."""
+    """How the arguments of two calls differ, as text, as far as a trace depends on it."""
     old, new = ({argument.path: argument for argument in form.arguments} for form in (before, now))
     lines = [f"{path}: newly given" for path in new if path not in old]
     lines += [f"{path}: no longer given" for path in old if path not in new]

@@ -1,6 +1,6 @@
-"""Sizes: numbers that notice being looked at, and how numbers depend on a size.
+"""Sizes: numbers that notice being inspected, and how numbers depend on a size.
 
-Invariant: `fit` gives a function that is right for every size that it was fitted to, or raises.
+Invariant: `fit` returns a function that is right for all sizes that it was fitted to, or raises.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from nodescope.ops.op import Array
 from nodescope.origins import is_internal
 
 Fitted = Callable[[int], Any]
-"""What a number (or a nest of numbers) is for a size."""
+"""A number (or a nest of numbers) as a function of the size."""
 
 
 class Unfit(Exception):
-    """Why a trace cannot stand for other sizes, in words."""
+    """Why a trace cannot be reused at other sizes."""
 
 
 class SizeWatch:
-    """What happened to the sizes of one trace.
+    """Notes on the sizes of one trace.
 
     Attributes:
-        noticed: Where the program looked at one in a way that may take another turn, or ``""``.
+        noticed: Where the program inspected a size in a way that may change its control flow, or
+            ``""``.
     """
 
     def __init__(self) -> None:
         self.noticed = ""
 
     def notice(self, event: str) -> None:
-        """Note what the program does, if it is the program that does it."""
+        """Note an inspection, if it is made by the program itself."""
         frame = sys._getframe(2)
         file = frame.f_code.co_filename
         if not self.noticed and not is_internal(file):
@@ -42,7 +43,7 @@ class SizeWatch:
 
 
 class Size(int):
-    """A size that may be another in the next call. Arithmetic gives sizes again."""
+    """A size that may differ in the next call. Arithmetic gives sizes again."""
 
     watch: SizeWatch
 
@@ -93,13 +94,13 @@ for _name in ("__neg__", "__abs__", "__pos__"):
 
 
 def fit(values: Sequence[Any], sizes: Sequence[int], subject: str) -> Fitted | None:
-    """How ``values`` depend on ``sizes``, None if they do not.
+    """How ``values`` depend on ``sizes``; None if they do not.
 
     Numbers may be integers ``a n + b``, floats equal to such, or ``k / (a n + b)`` with ``k`` 1, 2
     or a half, or their negatives; anything else has to be the same for all sizes.
 
     Raises:
-        Unfit: They depend on the size in another way; ``what`` they are is part of the reason.
+        Unfit: They depend on the size in another way; ``subject`` is part of the reason.
     """
     first = values[0]
     kind = first.__class__
@@ -163,7 +164,7 @@ def _float(values: Sequence[float], sizes: Sequence[int], subject: str) -> Fitte
             continue
         if divisor is not None:
             return _quotient(k, divisor)
-    for more in (1, -1):  # as n / (n - 1), by which a variance is corrected
+    for more in (1, -1):  # as n / (n - 1), the correction of a variance
         near = [round(1.0 / (value - 1.0)) if value != 1.0 else 0 for value in values]
         ones = [more * factor for factor in near]
         if all(n and (n + more) / n == value for n, value in zip(ones, values, strict=True)):
@@ -187,7 +188,7 @@ def _ratio(more: int, divisor: Fitted) -> Fitted:
 
 
 def fit_array(values: Sequence[Array], sizes: Sequence[int], subject: str) -> Fitted | None:
-    """`fit` for arrays: the same, or of one element throughout, or counting from 0.
+    """`fit` for arrays: constant, filled with one number, or counting from 0.
 
     Raises:
         Unfit: They depend on the size in another way.

@@ -1,6 +1,6 @@
-"""Tracing: running a function once on values that are not known, to get its graph.
+"""Tracing: runs a function once on unknown values, to get its graph.
 
-Invariant: what the program can see is as before when a trace ends, however it ends.
+Invariant: a trace leaves no visible change in the program, however it ends.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Op
 
 Binding = int | Tensor
-"""A tensor that a graph reads or writes: a leaf of the arguments by position, or one from outside
-that stays the same from call to call."""
+"""A tensor that a graph reads or writes: a leaf of the arguments by position, or a tensor from
+outside that stays the same from call to call.
+"""
 
 
 class TooLong(Exception):
-    """A trace has more nodes than it may have."""
+    """A trace exceeds its limit of nodes."""
 
 
 class Tracing(Builder):
     """The builder of a compiled function's graph.
 
     Args:
-        limit: How many nodes there may be, if there is a limit.
+        limit: The limit of nodes, if there is one.
 
     Attributes:
         taped: By node id: whether the call was put on the tape, and which of its tensor inputs had
             a history.
-        written: Outside tensors that were written to, by ``id`` of what they were when captured.
-        originals: The tensors that constants were made of, by value id.
-        arguments: The stand-ins of arguments, by ``id`` of what they stand for; after the trace
-            only those of ``tied``.
-        tied: Arguments that the function takes from around as well, by ``id``.
-        foreign: Stand-ins of arguments that were computed from what wants a gradient, by ``id``.
+        written: Outside tensors that were written to, by ``id`` of their captured state.
+        originals: The tensors that constants were made from, by value id.
+        arguments: The stand-ins of arguments by ``id`` of the arguments; after the trace, only
+            those of ``tied``.
+        tied: Arguments that the function also captures, by ``id``.
+        foreign: Stand-ins of arguments computed from tensors that require a gradient, by ``id``.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -105,7 +106,7 @@ class Tracing(Builder):
         return super().value_of(self._tie(now), made_here=made_here)
 
     def _tie(self, tensor: Tensor) -> Tensor:
-        """What stands for a tensor from outside that is an argument, too."""
+        """The stand-in of an outside tensor that is also an argument."""
         stand_in = self.arguments.get(id(tensor))
         if stand_in is None:
             return tensor
@@ -117,7 +118,7 @@ class Tracing(Builder):
         return super().read_grad(self._tie(tensor))
 
     def new_parameter(self, tensor: Tensor) -> None:
-        """Refuse a parameter that the function makes: each call would make another one."""
+        """Refuse a parameter created in the function: each call would create another."""
         raise TraceError(
             f"a parameter ({tensor.name or 'unnamed'}) is created inside a compiled function",
             source=where(),
@@ -125,7 +126,7 @@ class Tracing(Builder):
         )
 
     def new_optimizer(self, optimizer: Any) -> None:
-        """Refuse an optimizer that the function makes: its state would begin anew on each call."""
+        """Refuse an optimizer created in the function: its state would start anew on each call."""
         raise TraceError(
             f"an optimizer ({type(optimizer).__name__}) is created inside a compiled function",
             source=where(),
@@ -133,7 +134,7 @@ class Tracing(Builder):
         )
 
     def start_step(self) -> None:
-        """Refuse a training step that begins inside: a graph runs within one."""
+        """Refuse a training step that begins inside: a graph runs within one step."""
         raise TraceError(
             "a training step begins inside a compiled function",
             source=where(),
@@ -156,7 +157,7 @@ class Tracing(Builder):
         """See `Builder.backward`.
 
         Raises:
-            TraceError: A backward pass goes on through what was computed outside.
+            TraceError: A backward pass continues through values computed outside.
         """
         with super().backward() as differentiate:
 
@@ -183,23 +184,24 @@ def _history(tensor: Any) -> TraceError:
 
 @dataclass
 class Traced:
-    """What one run of a function recorded.
+    """The recording of one run of a function.
 
     Attributes:
-        form: The arguments that it was called with; leaves that are fed are forgotten.
+        form: The arguments of the call, without the fed leaves.
         recording: Whether a tape was kept.
         builder: The nodes.
         fed: Value ids of the stand-ins, with the positions of the argument leaves they stand for.
         structure: The form of the result.
-        results: What each leaf of the result is: ``("leaf", position)``, ``("outside", tensor)``,
-            ``("made", tensor)``, ``("static", object)`` or ``("value", position in tensors)``.
-        tensors: The distinct tensors that the graph gives out.
-        writes: What is assigned to, with the value ids that it becomes.
-        grads: What gets another ``.grad``, with the tensor that it becomes.
-        reads: Whose ``.grad`` is read, with the stand-in, None where it has to be None.
-        inputs: What gradients may flow to, with the tensors that stand for it.
-        tied: Arguments, by position, that are tensors which the function takes from around, too.
-        mark: How many nodes the forward graph has.
+        results: The kind of each leaf of the result: ``("leaf", position)``, ``("outside",
+            tensor)``, ``("made", tensor)``, ``("static", object)`` or ``("value", position in
+            tensors)``.
+        tensors: The distinct tensors that the graph returns.
+        writes: Assigned tensors, with the ids of their new values.
+        grads: Tensors that get another ``.grad``, with the new gradient.
+        reads: Tensors whose ``.grad`` is read, with the stand-in, None if it must be None.
+        inputs: Tensors that gradients may flow to, with their stand-ins.
+        tied: Arguments, by position, that the function also captures.
+        mark: Number of nodes of the forward graph.
     """
 
     form: Form
@@ -218,7 +220,7 @@ class Traced:
     mark: int = 0
 
     def binding(self, tensor: Tensor) -> Binding:
-        """Where a tensor that the graph reads or writes is found in a later call."""
+        """Where a later call finds a tensor that the graph reads or writes."""
         return self.own.get(id(tensor), self.builder.written.get(id(tensor), tensor))
 
 
@@ -235,11 +237,11 @@ def trace(
 
     Args:
         specs: Other specs for some leaves, by position.
-        limit: How many nodes there may be; `TooLong` is raised beyond.
-        resize: Gives another spec for a value that was just recorded, see `Builder`.
+        limit: The limit of nodes, beyond which `TooLong` is raised.
+        resize: Returns another spec for a newly recorded value, see `Builder`.
 
     Raises:
-        TraceError: The function does what a graph cannot; or what the function raises.
+        TraceError: The function does something that a graph cannot; its own exceptions pass.
     """
     builder = Tracing(limit)
     traced = Traced(form.forgotten(), recording, builder)
@@ -247,7 +249,7 @@ def trace(
         current().recording = recording
         leaves: list[Any] = list(form.leaves)
         builder.resize = resize
-        stand_ins: dict[int, Tensor] = {}  # by position of the first that is the same
+        stand_ins: dict[int, Tensor] = {}  # by position of the first leaf with the same object
         for position in form.dynamic:
             value, argument = leaves[position], form.arguments[position]
             if argument.role in (OWN, HELD):
@@ -280,13 +282,13 @@ def trace(
         )
         _state(traced)
         traced.mark = len(builder.nodes)
-    # The others may be gone when a derivative is traced, and a tensor of it may have their id.
+    # The others may be gone when a derivative is traced, and one of its tensors may have their id.
     builder.arguments = {key: builder.arguments[key] for key in builder.tied}
     return traced
 
 
 def _with_history(stand_in: Tensor, builder: Tracing, value: Any) -> None:
-    """Make a stand-in want a gradient as something computed does: it is no leaf itself."""
+    """Make a stand-in require a gradient like a computed tensor: it is not itself a leaf."""
     hidden = make(stand_in.data)
     hidden.edge = LEAF
     builder.foreign[id(hidden)] = value
@@ -379,7 +381,9 @@ def _state(traced: Traced) -> None:
 
 
 def history(tensor: Tensor, inputs: dict[int, Tensor]) -> str:
-    """What a result's history is: ``"none"``, ``"freed"``, or ``"whole"`` back to ``inputs``."""
+    """The kind of a result's history: ``"none"``, ``"freed"``, or ``"whole"`` back to
+    ``inputs``.
+    """
     if tensor.edge is None:
         return "none"
     todo: list[Any] = [tensor]

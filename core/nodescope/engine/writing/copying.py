@@ -1,6 +1,6 @@
 """Copies of tensors by Python's own means: ``copy``, ``pickle``.
 
-Invariant: a copy shares no memory with what it was copied from, and a leaf's copy is a leaf.
+Invariant: a copy shares no memory with its original, and a leaf's copy is a leaf.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from nodescope.ops.op import Array
 
 
 def _copied(self: Tensor, memo: Any = None) -> Tensor:
-    """``copy.copy`` and ``copy.deepcopy``: a leaf stays a leaf, what was computed has a history."""
+    """``copy.copy`` and ``copy.deepcopy``: a leaf stays a leaf, a computed tensor keeps a
+    history.
+    """
     if self.edge is not None and self.edge is not LEAF:
         return self.copy()
     copy = alias(settled(self), self.edge)
@@ -28,7 +30,7 @@ def _copied(self: Tensor, memo: Any = None) -> Tensor:
 
 
 def _reduced(self: Tensor, protocol: Any) -> Any:
-    """For ``pickle``. Raises `GradientError`: it has a history, which cannot be kept."""
+    """The state for ``pickle``. Raises `GradientError` for a history, which cannot be kept."""
     if self.edge is not None and self.edge is not LEAF:
         raise GradientError(
             "pickle: this tensor was computed from one that requires a gradient",

@@ -1,15 +1,16 @@
 """Writing to tensors: ``x += y``, ``x[i] = y``, ``out=x``.
 
-A write is an operation as any other, which makes a new tensor; then the tensor that was written to
-stands for the new one, and so does whatever shares memory with it, element by element. What the
-tape recorded before keeps meaning the elements before (`Written`). So a program with writes
-computes and differentiates exactly as the same program in which every write makes a new tensor.
-A write takes time and memory for all elements of the tensor, however few it changes.
+A write is an ordinary operation that makes a new tensor; afterwards the tensor written to refers to
+the new one, and so does everything that shares memory with it, element by element. Earlier
+references on the tape keep the earlier elements (`Written`). So a program with writes computes and
+differentiates exactly like the same program in which every write makes a new tensor. A write takes
+time and memory for all elements of the tensor, however few it changes.
 
-Threads: who reads meets a tensor before or after a write, never between; two threads that write to
-the same tensor at once are not ordered, and one of the writes may be lost, as with NumPy.
+Threads: a reader sees a tensor before or after a write, never in between; two threads that write to
+the same tensor at once are not ordered, and one of the writes may be lost, as in NumPy.
 
-Invariant: a write is exact for everybody who sees the memory, or it is refused and nothing changed.
+Invariant: a write is exact for every tensor that shares the memory, or it is refused and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ _RESHAPE = ops.get("reshape")
 
 
 def write(target: Tensor, result: Tensor) -> None:
-    """Make ``target``, and all that shares memory with it, mean ``result``.
+    """Make ``target``, and everything that shares memory with it, refer to ``result``.
 
     Args:
-        target: Passed `check_writable`.
-        result: Made just now, for nobody else, and `fitted`.
+        target: A tensor that passed `check_writable`.
+        result: A newly made tensor without other references, `fitted`.
 
     Raises:
-        GradientError: A view of it is a leaf, or it is a view of one.
-        UnsupportedError: Something sees its memory as another dtype.
+        GradientError: A view of the target is a leaf, or the target is a view of one.
+        UnsupportedError: A tensor views its memory as another dtype.
     """
     builder = dispatch_mode.builder()
     if builder is not None:
@@ -79,14 +80,14 @@ def write(target: Tensor, result: Tensor) -> None:
     _rebind(target, result)
     for (tensor, new), array in zip(seen, placed[1:], strict=True):
         if new is None:
-            settled(tensor).data = array  # the same elements, in the memory that they share now
+            settled(tensor).data = array  # the same elements, in the memory that they now share
         else:
             new.data = array
             _rebind(tensor, new)
 
 
 def _check_history(target: Tensor) -> None:
-    """Refuse to cut a tensor off from what it was made from without a word."""
+    """Refuse to cut a tensor silently off from its history."""
     edge = settled(target).edge
     if edge is not None and edge is not LEAF and not current().recording:
         raise GradientError(
@@ -98,9 +99,10 @@ def _check_history(target: Tensor) -> None:
 
 
 def _seen(other: Tensor, old: Array, result: Tensor, detached: bool) -> Tensor | None:
-    """What ``other`` is once ``result`` is written over ``old``; None if it sees nothing of it.
+    """The new state of ``other`` after ``result`` is written over ``old``; None if it is
+    unaffected.
 
-    ``detached``: what was written to had no history.
+    ``detached``: whether the target had no history.
     """
     data = other.data
     if data.dtype != old.dtype:
@@ -115,7 +117,7 @@ def _seen(other: Tensor, old: Array, result: Tensor, detached: bool) -> Tensor |
 def _replaced(
     other: Tensor, written: Array, seen: Array, result: Tensor, detached: bool
 ) -> Tensor | None:
-    """`_seen`, where each element has the number of its place in ``written`` and ``seen``."""
+    """`_seen`, where elements are identified by their numbers in ``written`` and ``seen``."""
     if not seen.size or not written.size:
         return None
     written = written.ravel()
@@ -132,7 +134,7 @@ def _replaced(
             hint="write to a copy: x = x.copy(); or inside `with nodescope.no_grad():`",
         )
     tracked = other.edge is not None and other.edge is not LEAF
-    # Where the other one was only written to in places, it keeps its history in the rest.
+    # If the other tensor was written to only in part, it keeps its history in the rest.
     if detached and tracked and (other.__class__ is Tensor or hit.all()):
         raise GradientError(
             "what is written to was detached from a tensor whose gradient is wanted, and shares "
@@ -158,7 +160,7 @@ def _places(array: Array) -> Array:
 
 
 def _placed(arrays: list[Array], values: list[Array]) -> list[Array]:
-    """``values`` in new memory, in which they lie to each other as ``arrays`` do in theirs."""
+    """``values`` in new memory, in the same relative positions as ``arrays`` in theirs."""
     old, new = arrays[0], values[0]
     fresh = new.base is None and new.flags.writeable
     if len(arrays) == 1 and (not old.size or (fresh and new.strides == old.strides)):
@@ -253,7 +255,7 @@ def _setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def updated(target: Tensor, index: Any, value: Any) -> Tensor:
-    """A copy of ``target`` in which ``copy[index] = value`` was done."""
+    """A copy of ``target`` after ``copy[index] = value``."""
     new_value = operand(value)
     if new_value is None:
         raise UnsupportedError(
@@ -269,7 +271,7 @@ def _sort(
     self: Tensor, axis: int = -1, kind: Any = None, order: Any = None, *,
     stable: bool | None = None,
 ) -> None:  # fmt: skip
-    """Sort the elements along an axis in place; `numpy.sort` gives a new tensor."""
+    """Sort the elements along an axis in place; `numpy.sort` returns a new tensor."""
     check_writable(self, "x.sort()")
     write(self, np.sort(settled(self), axis, kind, order, stable=stable))  # type: ignore[arg-type]
 
@@ -277,13 +279,15 @@ def _sort(
 def _partition(
     self: Tensor, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
 ) -> None:
-    """Put the k-th smallest element in its place, in place; `numpy.partition` gives a new one."""
+    """Move the k-th smallest element to its place, in place; `numpy.partition` returns a new
+    tensor.
+    """
     check_writable(self, "x.partition()")
     write(self, np.partition(settled(self), kth, axis, kind, order))  # type: ignore[arg-type]
 
 
 class Flat:
-    """The elements of a tensor in C's order, to read and to write; `numpy.ndarray.flat`."""
+    """The elements of a tensor in C order, for reading and writing; `numpy.ndarray.flat`."""
 
     __slots__ = ("_tensor",)
 
@@ -316,7 +320,7 @@ def _set_flat(self: Tensor, value: Any) -> None:
     Flat(self)[:] = value
 
 
-# What stands for what
+# Installed methods
 
 
 _OWN = {
@@ -345,7 +349,7 @@ def _property(name: str) -> property:
 
 
 def _fixed(name: str, hint: str) -> property:
-    """A property that is not set."""
+    """A read-only property."""
 
     def refuse(self: Tensor, value: Any) -> None:
         raise UnsupportedError(f"a tensor's {name} is not set", source=where(), hint=hint)

@@ -1,9 +1,9 @@
-"""Shared memory: the tensors that see a write to one of them.
+"""Shared memory: the tensors affected by a write to one of them.
 
 Tensors share memory where NumPy's arrays would: views by basic indexing, ``reshape``, ``transpose``
 and the like, and ``detach``. No tensor keeps a list of its views, which would cost every operation;
-sharers are found at the write. CPython's reference counts prove at no cost that there are none,
-which is nearly always so; otherwise all living tensors are scanned once.
+sharers are found at the write. In nearly all cases, CPython's reference counts prove at no cost
+that there are none; otherwise all live tensors are scanned once.
 
 Invariant: no sharer that the program can reach is missed; tensors that only the tape holds keep
 their old elements, which it needs.
@@ -29,7 +29,7 @@ from nodescope.ops.op import Array
 
 
 def owner(array: Array) -> Any:
-    """What owns the memory of an array: the end of its chain of bases."""
+    """The owner of an array's memory: the end of its chain of bases."""
     root: Any = array
     while (base := getattr(root, "base", None)) is not None:
         root = base
@@ -37,14 +37,14 @@ def owner(array: Array) -> Any:
 
 
 def _counts(tensor: Tensor) -> tuple[int, int]:
-    """References to a tensor's array, and to what that is a view of."""
+    """Reference counts of a tensor's array, and of its base."""
     array = tensor.data
     base = array.base
     return sys.getrefcount(array), sys.getrefcount(base)
 
 
 def _alone() -> tuple[int, int]:
-    """What `_counts` says of a tensor that shares with nobody."""
+    """The result of `_counts` for a tensor that shares memory with no other."""
     whole, view = make(np.zeros(2)), make(np.zeros(2)[1:])
     return _counts(whole)[0], _counts(view)[1]
 
@@ -70,7 +70,7 @@ def unshared(tensor: Tensor) -> bool:
     now = tensor
     if tensor.__class__ is Written:
         if _now_count(tensor) != _NOW_ALONE:
-            return False  # somebody may have been given it
+            return False  # another holder may have received it
         now = tensor._history[1]
     array, base = _counts(now)
     if array != _ARRAY_ALONE:
@@ -82,7 +82,7 @@ def unshared(tensor: Tensor) -> bool:
 
 
 _NEAR = 400
-"""Operations that `taped` looks at: some hundred microseconds."""
+"""The number of operations that `taped` examines: some hundred microseconds."""
 
 
 def _array_count(tensor: Tensor) -> int:
@@ -98,10 +98,11 @@ _ARRAY_ONCE, _ROOT_ONCE = _array_count(make(np.zeros(2))), _root_count(make(np.z
 
 def taped(tensor: Tensor, result: Tensor) -> bool:
     """Whether reference counts prove that only the tape behind ``result`` shares ``tensor``'s
-    memory, as after ``x[1:] += y``. It wants the old elements, so nobody has to be told.
+    memory, as after ``x[1:] += y``. The tape needs the old elements, so no tensor has to be
+    updated.
 
-    Every reference to the memory, and to each tensor that holds some of it, has to be found on the
-    tape near ``result``; where one is missing, somebody else may have it.
+    Every reference to the memory, and to each tensor that holds part of it, must be found on the
+    tape near ``result``; a missing one may be held elsewhere.
     """
     now = tensor
     if tensor.__class__ is Written:
@@ -122,14 +123,14 @@ def taped(tensor: Tensor, result: Tensor) -> bool:
         seen.add(id(edge[2]))
         for operand in edge[2]:
             if operand.__class__ is Written:
-                todo.append(operand._history[0])  # what the tape means by it
+                todo.append(operand._history[0])  # the state to which the tape refers
                 continue
             references[id(operand)] = references.get(id(operand), 0) + 1
             if operand.__class__ is Tensor and root in (id(operand.data), id(operand.data.base)):
                 near[id(operand)] = operand
             todo.append(operand)
     todo.clear()
-    operand = edge = None  # they would be counted, too
+    operand = edge = None  # they would be counted as well
     if now is not tensor:
         references[id(now)] = references.get(id(now), 0) + 1  # by the tensor that was written to
     shared = [*near.values()]
@@ -139,16 +140,16 @@ def taped(tensor: Tensor, result: Tensor) -> bool:
 
 
 def _all_known(tensor: Tensor, shared: list[Tensor], root: int, references: dict[int, int]) -> bool:
-    """Whether ``shared`` hold all of the memory, and the tape and ``tensor`` all of them."""
+    """Whether ``shared`` hold all of the memory, and the tape and ``tensor`` hold all of them."""
     users = Counter(id(t.data) for t in shared)
-    users[root] += len(users.keys() - {root})  # views hold what they are views of
+    users[root] += len(users.keys() - {root})  # views hold their bases
     for sharer in shared:
         if _array_count(sharer) - _ARRAY_ONCE + 1 != users[id(sharer.data)]:
             return False
         if sharer.data.base is not None and _root_count(sharer) - _ROOT_ONCE + 1 != users[root]:
             return False
     del sharer
-    shared.append(Tensor.__new__(Tensor))  # nobody else holds this one
+    shared.append(Tensor.__new__(Tensor))  # no other holder
     counts = [sys.getrefcount(t) for t in shared]
     probe = counts.pop()
     shared.pop()
@@ -162,7 +163,7 @@ def sharers(tensor: Tensor) -> list[Tensor]:
     """The other tensors within the program's reach that share memory with this one.
 
     Raises:
-        UsageError: Some tensors are out of the garbage collector's sight (`gc.freeze`).
+        UsageError: Some tensors are invisible to the garbage collector (`gc.freeze`).
     """
     root = owner(tensor.data)
     return _reachable(tensor, lambda data: data.__class__ is np.ndarray and owner(data) is root)
@@ -177,7 +178,7 @@ _VIEWS = {
 
 
 def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
-    """`sharers` while a graph is built: those that may share memory when it runs."""
+    """`sharers` while a graph is built: tensors that may share memory when it runs."""
 
     def root(data: Any) -> Any:
         if data.__class__ is np.ndarray:
@@ -196,7 +197,7 @@ def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
         return value if array is None else id(owner(array))
 
     wanted = root(tensor.data)
-    # A graph that is built by hand knows its tensors by name: there a name is its node's value.
+    # A graph built by hand knows its tensors by name: there, a name stands for its node's value.
     known: dict[int, Tensor] = getattr(builder, "tensors", {})
     reachable = _reachable(tensor, lambda data: root(data) == wanted, known)
     return [t for t in reachable if t is not settled(tensor)]
@@ -241,7 +242,7 @@ def _reachable(tensor: Tensor, shares: Any, known: dict[int, Tensor] = _NONE) ->
             reference_counts[id(tensor_)] += 1
     del candidates
     candidate_ = state = tensor_ = None  # they would be counted
-    reachable.append(Tensor.__new__(Tensor))  # nobody else holds this one
+    reachable.append(Tensor.__new__(Tensor))  # no other holder
     counts = [sys.getrefcount(candidate) for candidate in reachable]
     probe = counts.pop()
     reachable.pop()
@@ -263,14 +264,15 @@ _STORES = {dis.opmap[opcode] for opcode in ("STORE_SUBSCR", "STORE_SLICE") if op
 
 
 def passing(tensor: Tensor, frame: FrameType) -> bool:
-    """Whether ``frame`` runs ``x[i] += y``, and this tensor is the ``x[i]`` that nobody else holds.
+    """Whether ``frame`` runs ``x[i] += y`` and this tensor is its temporary ``x[i]``, held nowhere
+    else.
 
-    Python takes ``x[i]``, writes to it, and then puts it to ``x[i]``. It is the last that counts:
-    what is written to is gone afterwards.
+    Python evaluates ``x[i]``, writes to the result, and then stores it to ``x[i]``. Only the store
+    matters: the temporary is gone afterwards.
     """
     references = sys.getrefcount(tensor) - _PASSING
     if references == 1 and isinstance(data := tensor.data, Abstract):
-        # A graph that is built by hand knows its tensors by name.
+        # A graph built by hand knows its tensors by name.
         references -= getattr(data.graph, "tensors", _NONE).get(data.value) is tensor
     return references <= 0 and _stores(frame)
 
@@ -309,7 +311,7 @@ class _Box:
 
 
 def _calibrate() -> int:
-    """References to ``x[i]`` while it is written to: 0 if it cannot be told from a variable."""
+    """References to ``x[i]`` while it is written to: 0 if indistinguishable from a variable."""
     box: Any = _Box()
     box[0] += 1
     passing_count, stored = _counted

@@ -25,21 +25,21 @@ from nodescope.ops.index import Port
 from nodescope.ops.op import Array
 
 _ALWAYS = {"alias", "diagonal", "broadcast_to", "expand_dims", "flip", "squeeze", "transpose"}
-"""Ops whose result is a view of their first input, however that lies in memory."""
+"""Ops whose result is a view of their first input, whatever its memory layout."""
 _READ_ONLY = {"broadcast_to", "diagonal"}
 _CONTIGUOUS = {"copy"}
-"""Ops whose result lies in memory in C's order."""
+"""Ops whose result is in C order."""
 
 
 def shared(target: Tensor, builder: Any) -> tuple[int, Array, list[tuple[Tensor, Array]]]:
-    """Who else sees what is written to ``target``.
+    """The other tensors affected by a write to ``target``.
 
     Returns:
-        The value whose memory it is, which of its elements ``target`` shows, and the other tensors
-        with the elements that they show.
+        The value that owns the memory, its elements covered by ``target``, and the other tensors
+        with the elements that they cover.
 
     Raises:
-        TraceError: It is not known, or somebody shares it who cannot be given new elements.
+        TraceError: The owner is unknown, or a sharer cannot be given new elements.
         UnsupportedError: ``target`` is a read-only view.
     """
     sharers = traced_sharers(target, builder)
@@ -62,7 +62,7 @@ def shared(target: Tensor, builder: Any) -> tuple[int, Array, list[tuple[Tensor,
 
 
 def _outside(tensor: Tensor, builder: Any) -> bool:
-    """Whether a tensor is not the graph's own: an argument, or from outside of it."""
+    """Whether a tensor does not belong to the graph: it is an argument, or from outside."""
     data: Any = settled(tensor).data
     if data.__class__ is not Abstract:
         return id(tensor) not in builder.made
@@ -79,7 +79,7 @@ def _refusal() -> TraceError:
 
 
 def _views(tensor: Tensor, builder: Any) -> tuple[int, list[Node]]:
-    """The value that a tensor is a view of, by way of what nodes, the last first."""
+    """The value that a tensor is a view of, and the nodes in between, last first."""
     data: Any = settled(tensor).data
     value = data.value if data.__class__ is Abstract else builder.value_of(tensor)
     nodes = []
@@ -95,7 +95,7 @@ def _views(tensor: Tensor, builder: Any) -> tuple[int, list[Node]]:
 
 
 def _places(tensor: Tensor, builder: Any) -> tuple[int, Array]:
-    """The value whose memory a tensor shows, and the number of each of its elements there."""
+    """The value whose memory a tensor shows, and the indices of its elements there."""
     root, nodes = _views(tensor, builder)
     if root in builder.shown:
         root, places = builder.shown[root]

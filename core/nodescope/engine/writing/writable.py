@@ -1,6 +1,6 @@
-"""What may be written to, and what fits into it.
+"""Writability: which tensors may be written to, and which values fit.
 
-Invariant: asked before anything is computed or changed.
+Invariant: the checks run before anything is computed or changed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _ASTYPE, _BROADCAST = ops.get("astype"), ops.get("broadcast_to")
 
 
 def check_writable(target: Tensor, subject: str) -> None:
-    """Refuse to write where it could not be right.
+    """Refuse a write that could not be correct.
 
     Args:
-        target: What is to be written to.
-        what: The writing expression, for the message.
+        target: The tensor to write to.
+        subject: The writing expression, for the message.
 
     Raises:
-        GradientError: It is a leaf that wants a gradient, and the tape is on.
-        UnsupportedError: Its elements cannot be told apart, as those of `numpy.broadcast_to`.
-        TraceError: A graph is being built, and the tensor is none of its values.
+        GradientError: The target is a leaf that requires a gradient, and the tape is on.
+        UnsupportedError: Its elements share memory, as in `numpy.broadcast_to`.
+        TraceError: A graph is being built, and the tensor is not one of its values.
     """
     data: Any = target.data
     builder = dispatch_mode.builder()
@@ -90,21 +90,21 @@ def _check_traced(target: Tensor, subject: str, builder: Any) -> None:
 
 
 def is_state(target: Tensor) -> bool:
-    """Whether it is a leaf or parameter: what training changes, and which stays one."""
+    """Whether a tensor is a leaf or parameter, which training changes and which stays a leaf."""
     return target.edge is LEAF or getattr(target, "_kind", "") == "parameter"
 
 
 def fitted(target: Tensor, result: Tensor, subject: str, *, wider: bool = False) -> Tensor:
-    """A result in the shape and dtype of what it is written to.
+    """A result in the shape and dtype of its target.
 
     Args:
-        target: What is to be written to; it keeps its dtype.
-        result: What is to be written.
-        what: The writing expression, for messages.
-        wider: The target may be larger: the result broadcasts.
+        target: The tensor to write to; it keeps its dtype.
+        result: The tensor to write.
+        subject: The writing expression, for messages.
+        wider: Whether the target may be larger: the result broadcasts.
 
     Raises:
-        ShapeError: It does not fit.
+        ShapeError: The result does not fit.
         DtypeError: NumPy's "same kind" rule forbids the conversion, such as float to int.
     """
     if result.shape != target.shape:

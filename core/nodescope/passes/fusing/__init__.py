@@ -1,1 +1,1 @@
-"""What the passes that make kernels share."""
+"""Shared parts of the passes that build kernels."""

@@ -1,7 +1,7 @@
-"""Clusters: which nodes are fused into one, without creating cycles.
+"""Clusters: which nodes are fused, without creating cycles.
 
-A set of nodes is an integer with one bit per node; for each cluster, the preceding nodes are known,
-with every cluster counted as one node.
+A set of nodes is an integer with one bit per node; for each cluster, its predecessors are known,
+with every cluster treated as one node.
 
 Invariant: the graph of clusters has no cycle; a union that would create one is refused.
 """
@@ -15,14 +15,14 @@ from nodescope.passes.draft import Draft
 
 
 class Clusters:
-    """The nodes of a draft that are no leaves, each a cluster of its own at first.
+    """The non-leaf nodes of a draft, initially each in its own cluster.
 
     Nodes are named by their position in ``nodes``, clusters by that of one of their nodes.
 
     Attributes:
         nodes: In topological order.
         index: Position of a node by its id.
-        before: Per node: positions of those that it needs at once, by value or by control.
+        before: Per node: positions of its direct predecessors, by value or by control.
         root: Per node: its cluster.
     """
 
@@ -35,7 +35,7 @@ class Clusters:
         for node in draft:
             control = node.control_inputs
             if node.is_leaf and not control and not node.inputs:
-                continue  # nothing comes before it, so no cycle leads through it
+                continue  # nothing precedes it, so no cycle leads through it
             i = len(self.nodes)
             self.index[node.id] = i
             self.nodes.append(node)
@@ -58,14 +58,14 @@ class Clusters:
         return [self.nodes[i] for i in sorted(self._members[cluster])]
 
     def size(self, cluster: int) -> int:
-        """How many nodes it has."""
+        """The number of its nodes."""
         return len(self._members[cluster])
 
     def apart(self, clusters: Sequence[int]) -> int | None:
-        """A node outside that stands between the clusters: it needs one, and another needs it.
+        """A node outside that lies between the clusters: it needs one, and another needs it.
 
         Returns:
-            Its position; None if the clusters can be one.
+            Its position; None if the clusters can be merged.
         """
         bits = 0
         for cluster in clusters:
@@ -78,14 +78,14 @@ class Clusters:
         return None
 
     def join(self, clusters: Sequence[int]) -> int:
-        """Make clusters one. They must not be `apart`. Gives the new cluster."""
+        """Merge clusters, which must not be `apart`; return the new cluster."""
         kept = min(clusters)
         bits = ancestors = 0
         for cluster in clusters:
             bits |= self._bits[cluster]
             ancestors |= self._ancestors[cluster]
         ancestors &= ~bits
-        more = 0  # what some of them have before them and others have not
+        more = 0  # predecessors of some but not all of them
         for cluster in clusters:
             more |= ancestors & ~self._ancestors[cluster]
             if cluster != kept:

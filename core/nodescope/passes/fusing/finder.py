@@ -1,6 +1,6 @@
-"""Finder: what idioms ask about the nodes behind a value.
+"""Finder: the queries of idioms about the nodes that produce a value.
 
-Invariant: looks and never changes; nodes are known by what they do, never by their names.
+Invariant: read-only; nodes are recognised by what they do, never by their names.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Operand = int | Scalar
 
 
 class Reduced(NamedTuple):
-    """A value that a reduction gave, with the reduced axes kept as 1 or left out.
+    """The result of a reduction, with the reduced axes kept as 1 or dropped.
 
     Attributes:
-        nodes: The reduction, and what gave its result another shape.
-        source: What was reduced.
-        axes: Over which axes, in order.
-        kept: Whether the value has the reduced axes as 1.
+        nodes: The reduction, and the nodes that reshaped its result.
+        source: The reduced value.
+        axes: The reduced axes, in order.
+        kept: Whether the value has the reduced axes with size 1.
     """
 
     nodes: tuple[Node, ...]
@@ -37,7 +37,7 @@ class Reduced(NamedTuple):
 
 
 class Finder:
-    """Questions about one draft."""
+    """Queries on one draft."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -51,7 +51,7 @@ class Finder:
         return args
 
     def by(self, value: Operand, *names: str) -> Node | None:
-        """The node that makes a value, if it runs one of these ops."""
+        """The producer of a value, if it runs one of these ops."""
         if not isinstance(value, int):
             return None
         node = self.draft.producer(value)
@@ -76,7 +76,7 @@ class Finder:
         return math.prod(self.shape(value)) == 1
 
     def number(self, value: Operand) -> float | None:
-        """The number that it is, if that is known."""
+        """The number, if known."""
         if not isinstance(value, int):
             return value.value if isinstance(value.value, int | float) else None
         array = self.draft.array(value)
@@ -93,7 +93,7 @@ class Finder:
         )  # fmt: skip
 
     def bare(self, value: Operand) -> tuple[tuple[Node, ...], Operand]:
-        """What a value was before dimensions of size 1 were added or left out."""
+        """A value before dimensions of size 1 were added or dropped."""
         node = self.by(value, "reshape", "expand_dims", "squeeze", "getitem")
         if node is None or len(node.inputs) != 1:
             return (), value
@@ -108,7 +108,7 @@ class Finder:
         return (node,), node.inputs[0]
 
     def reduced(self, value: Operand, *names: str) -> Reduced | None:
-        """What a reduction gave, if one of these ops made the value."""
+        """The reduction result, if one of these ops made the value."""
         around, inner = self.bare(value)
         node = self.by(inner, *names)
         if node is None or not isinstance(value, int):
@@ -124,7 +124,7 @@ class Finder:
         return None
 
     def mean(self, value: Operand) -> Reduced | None:
-        """A mean, as such or as a sum divided by the count."""
+        """A mean, either as such or as a sum divided by the count."""
         reduced = self.reduced(value, "mean")
         node = self.by(value, "divide", "multiply")
         if reduced is not None or node is None:
@@ -140,12 +140,12 @@ class Finder:
         return reduced._replace(nodes=(*reduced.nodes, node))
 
     def trailing(self, reduced: Reduced) -> bool:
-        """Whether it went over the last axes."""
+        """Whether the last axes were reduced."""
         count, ndim = len(reduced.axes), len(self.shape(reduced.source))
         return count > 0 and reduced.axes == tuple(range(ndim - count, ndim))
 
     def alone(self, value: int, *users: Node) -> bool:
-        """Whether nobody but these takes a value, and it is not given out."""
+        """Whether only these nodes take a value, and it is not returned."""
         ids = {user.id for user in users}
         taking = self.draft.users(value)
         return not self.draft.is_output(value) and all(user.id in ids for user in taking)

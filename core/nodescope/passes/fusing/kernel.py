@@ -1,7 +1,7 @@
 """Kernels: several nodes of a draft become one node ``fused``.
 
-Invariant: the body's nodes are the members as they were, in the draft's order; every value that
-somebody outside takes is an output, with the id that it had.
+Invariant: the body's nodes are the unchanged members in the draft's order; every value used outside
+is an output, with its former id.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MOST_MEMBERS, MOST_INPUTS, MOST_OUTPUTS = 64, 24, 16
 
 
 def taken(members: Sequence[Node]) -> list[int]:
-    """The values that come into a kernel, in order of first use."""
+    """The input values of a kernel, in order of first use."""
     produced = {value for node in members for value in node.outputs}
     return list(dict.fromkeys(v for node in members for v in node.inputs if v not in produced))
 
 
 def given_out(draft: Draft, members: Sequence[Node]) -> list[int]:
-    """The values that a kernel gives out, in order of making."""
+    """The output values of a kernel, in order of creation."""
     ids, results = {node.id for node in members}, set(draft.outputs)
     return [
         value
@@ -37,7 +37,7 @@ def given_out(draft: Draft, members: Sequence[Node]) -> list[int]:
 
 
 def too_large(nodes: int, inputs: int, outputs: int) -> str:
-    """Why these numbers are too much for one kernel; ``""`` if they are not."""
+    """Why these numbers are too large for one kernel, or ``""``."""
     for count, most, unit in (
         (nodes, MOST_MEMBERS, "nodes"),
         (inputs, MOST_INPUTS, "inputs"),
@@ -51,15 +51,15 @@ def too_large(nodes: int, inputs: int, outputs: int) -> str:
 def make_kernel(
     draft: Draft, members: Sequence[Node], pattern: str, over: str = "", phase: str = ""
 ) -> Node:
-    """Make nodes one kernel, and record it.
+    """Merge nodes into a kernel, and record it.
 
     Args:
         members: In topological order; no path may lead out of them and back in.
-        pattern: What they do together.
-        over: What it goes over, in words, for the rewrite's note.
+        pattern: The name of their common pattern.
+        over: A description of its loop, for the rewrite's note.
         phase: The kernel's; that of its last node if empty.
     """
-    members = [draft.node(node.id) for node in members]  # who they wait for may be a kernel by now
+    members = [draft.node(node.id) for node in members]  # control inputs may be in kernels by now
     ids = {node.id for node in members}
     inputs, outputs = taken(members), given_out(draft, members)
     last = members[-1]
@@ -97,17 +97,17 @@ def _body(
 
 
 def _inside(node: Node, ids: Collection[int]) -> Node:
-    """Without the control inputs that lead outside: the kernel waits for those."""
+    """A node without the control inputs that lead outside: the kernel waits for those."""
     if not node.control_inputs:
         return node
     return _replace(node, control_inputs=tuple(c for c in node.control_inputs if c in ids))
 
 
 def renumbered(draft: Draft, body: Graph, wanted: Iterable[int]) -> tuple[Graph, dict[int, int]]:
-    """A copy of a body that makes only some of its outputs, with new ids for nodes and values.
+    """A copy of a body that computes only some of its outputs, with new ids for nodes and values.
 
     Returns:
-        The copy, whose inputs keep their ids, and the new id of each value that it makes.
+        The copy, whose inputs keep their ids, and the new id of each value that it produces.
     """
     needed, nodes = set(wanted), []
     for node in reversed(body.nodes):

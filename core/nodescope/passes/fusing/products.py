@@ -1,6 +1,7 @@
-"""Idioms around products of matrices and around parameters: layers, and optimizers' updates.
+"""Idioms with matrix products and with parameters: layers, and optimizers' updates.
 
-Invariant: an update is known by its whole formula; one node more or less, and it is not found.
+Invariant: an update is recognised by its whole formula; with one node more or less, it is not
+found.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _FUSIBLE = ("elementwise", "activation", "reduction")
 
 
 def layer(at: Finder, node: Node) -> IdiomMatch | None:
-    """``activation(x @ w + b)``, or the sum alone if nothing elementwise follows."""
+    """``activation(x @ w + b)``, or only the sum if no elementwise op follows."""
     if node.op == "add":
         users = at.draft.users(node.outputs[0])
         if any(user.family in _FUSIBLE and user.phase == node.phase for user in users):
@@ -41,7 +42,7 @@ def _activation(at: Finder, node: Node) -> str:
 
 
 def _biased(at: Finder, value: int) -> tuple[Node, Node] | None:
-    """The product and the sum of ``x @ w + b``; b goes along the last axis."""
+    """The product and the sum of ``x @ w + b``; b broadcasts along the last axis."""
     total = at.by(value, "add")
     if total is None:
         return None
@@ -61,10 +62,10 @@ def _biased(at: Finder, value: int) -> tuple[Node, Node] | None:
 
 
 def update(at: Finder, node: Node) -> IdiomMatch | None:
-    """What an optimizer does to a parameter, from one of its assignments.
+    """An optimizer's update of a parameter, starting from one of its assignments.
 
     ``sgd``, ``momentum`` or ``adam``, with weight decay in any of its usual places; ``matmul_sgd``
-    if the gradient is a product that nobody else takes.
+    if the gradient is a product without other users.
     """
     for find in (_sgd, _momentum, _adam):
         match = find(at, node)
@@ -74,7 +75,7 @@ def update(at: Finder, node: Node) -> IdiomMatch | None:
 
 
 def _times(at: Finder, value: Operand, factor: Operand) -> Node | None:
-    """``what`` times one number."""
+    """``value`` times a number."""
     node = at.by(value, "multiply")
     if node is None:
         return None
@@ -83,7 +84,7 @@ def _times(at: Finder, value: Operand, factor: Operand) -> Node | None:
 
 
 def _scaled(at: Finder, value: Operand) -> tuple[Node, int] | None:
-    """Something times one number: the node, and what it is."""
+    """A value times a number: the node, and the value."""
     node = at.by(value, "multiply")
     if node is None:
         return None
@@ -94,7 +95,7 @@ def _scaled(at: Finder, value: Operand) -> tuple[Node, int] | None:
 
 
 def _decayed(at: Finder, value: int, parameter: int) -> tuple[tuple[Node, ...], int]:
-    """The gradient behind ``gradient + parameter * decay``, and the nodes of that."""
+    """The gradient in ``gradient + parameter * decay``, and the nodes of the sum."""
     node = at.by(value, "add")
     if node is not None and node.phase == "optimizer":
         for gradient, decay in at.either(node):

@@ -1,6 +1,6 @@
-"""Roles: what a node can be in a kernel, for a back end.
+"""Roles: what a node can do in a kernel, for a back end.
 
-Invariant: a function of the node, its specs and the back end.
+Invariant: a role depends only on the node, its specs and the back end.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ Shape = tuple[int, ...]
 C_DTYPES = frozenset(
     {"bool", "float32", "float64", *(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64))}
 )
-"""What kernels in C compute with."""
+"""Dtypes in which C kernels compute."""
 
 _ALSO = frozenset({"clip", "gelu_grad", "dropout"})
-"""Elementwise for all arguments that kernels can meet: bounds and shares are attributes, or of the
-output's shape."""
+"""Ops that are elementwise for all arguments possible in kernels: bounds and shares are attributes,
+or of the output's shape.
+"""
 _MOVES = frozenset({"astype", "broadcast_to"})
-"""Layout ops that a loop does on the way."""
+"""Layout ops that a loop performs in passing."""
 REDUCTIONS = frozenset({"sum", "prod", "mean", "max", "min", "any", "all"})
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a node does in a kernel's loop.
+    """The role of a node in a kernel's loop.
 
     Attributes:
-        space: The shape that it runs over: of its output, or of a reduction's input.
+        space: The shape of its loop: of its output, or of a reduction's input.
         out: The shape of its output.
-        axes: Of a reduction, normalised and in order; None for a node that works element by
-            element.
-        reason: Why it joins no kernel, although it looks as if it could; else ``""``.
+        axes: Axes of a reduction, normalised and in order; None for an elementwise node.
+        reason: Why it joins no kernel although it looks fusible; else ``""``.
     """
 
     space: Shape
@@ -49,12 +49,12 @@ class Role:
 
     @property
     def trailing(self) -> bool:
-        """Whether a reduction goes over the last axes."""
+        """Whether a reduction is over the last axes."""
         return self.axes is not None and self.axes[-1:] == (len(self.space) - 1,)
 
 
 def role_of(draft: Draft, node: Node) -> Role | None:
-    """The role of a node; None if it does not look like a part of a kernel at all."""
+    """The role of a node; None if it cannot be part of a kernel at all."""
     how = _how(node.op)
     if how == "":
         return None
@@ -111,5 +111,5 @@ def _c_reason(draft: Draft, node: Node, out: TensorSpec, how: str) -> str:
 
 
 def rows_of(space: Shape, reduced_axes: Shape) -> Shape:
-    """The shape of a reduction over axes that keeps them as 1."""
+    """The shape of a reduction over axes that are kept as 1."""
     return tuple(1 if i in reduced_axes else n for i, n in enumerate(space))

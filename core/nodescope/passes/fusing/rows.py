@@ -1,7 +1,7 @@
-"""Idioms along rows: softmax and its logarithm, losses of classes, layer norm, attention.
+"""Row idioms: softmax and its logarithm, class losses, layer norm, attention.
 
-Invariant: found by structure, over the last axes alone; members are exactly the nodes that stand
-in the formula.
+Invariant: idioms are found by structure, over the last axes only; members are exactly the nodes of
+the formula.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class IdiomMatch:
     """An idiom in a draft.
 
     Attributes:
-        name: As `pattern` of the kernel.
-        nodes: Its members, in any order, each perhaps several times.
-        source: What it is computed from.
+        name: The `pattern` of the kernel.
+        nodes: Its members, in any order, possibly repeated.
+        source: Its input.
     """
 
     name: str
@@ -236,7 +236,9 @@ def _variance(
 
 
 def _scaled(at: Finder, match: IdiomMatch, node: Node, count: int) -> IdiomMatch:
-    """With the weight and the bias that follow, if nobody else takes what is between."""
+    """The idiom extended by the weight and the bias that follow, if intermediate values have no
+    other users.
+    """
     nodes, shape = list(match.nodes), at.shape(match.source)
     for op in ("multiply", "add"):
         following = at.draft.only_user(node.outputs[0])
@@ -256,7 +258,7 @@ def _scaled(at: Finder, match: IdiomMatch, node: Node, count: int) -> IdiomMatch
 
 
 def attention(at: Finder, node: Node) -> IdiomMatch | None:
-    """``softmax(q @ kT)  @ v``, with a factor and a mask before the softmax if there are any."""
+    """``softmax(q @ kT) @ v``, optionally with a factor and a mask before the softmax."""
     weights, _ = at.args(node)
     nodes: tuple[Node, ...]
     whole = at.by(weights, "softmax", "divide")
@@ -290,7 +292,7 @@ def attention(at: Finder, node: Node) -> IdiomMatch | None:
 
 
 def _scale_or_mask(at: Finder, value: Operand) -> tuple[Node, int] | None:
-    """A factor, or a mask that is chosen by or added: the node, and what it was given."""
+    """A factor, or a mask that selects or is added: the node, and its operand."""
     node = at.by(value, "multiply", "divide", "where", "add")
     if node is None:
         return None

@@ -6,7 +6,7 @@ of arrays are left out, then executions with their statistics. Space for the str
 the losses and the end of the run is set aside at the start.
 
 Invariant: a batch is either written or kept; unwritten records are never acknowledged, and
-    everything left out is counted.
+everything left out is counted.
 """
 
 from __future__ import annotations

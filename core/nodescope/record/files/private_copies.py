@@ -5,7 +5,7 @@ and a journal may name other files to be deleted. So a recording that comes with
 and SQLite works on the copy.
 
 Invariant: the original is only read; a copy is removed after its last reader, and copies of killed
-    processes when the next copy is made.
+processes when the next copy is made.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ If the writer cannot keep up, something must be dropped: the oldest arrays, beca
 the newest.
 
 Invariant: used under the recorder's lock. Executions that the writer has taken out are never
-    touched.
+touched.
 """
 
 from __future__ import annotations

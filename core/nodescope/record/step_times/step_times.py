@@ -5,7 +5,7 @@ separately and is not part of its length. Nodes that run at the same time, or wi
 counted once: parts of a step never add up to more than the step.
 
 Invariant: sums made while recording are not made again, and only rows recorded since the last read
-    are read, so that this object can be kept while a run grows.
+are read, so that this object can be kept while a run grows.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ offsets of the fields are fixed for one build of CPython and NumPy but differ be
 they are determined here and verified on objects with known contents.
 
 Invariant: the snippet is used only if `missing` returns ``""``; C only reads, and keeps no
-    reference.
+reference.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Its functions are found by name among the dependencies of NumPy's own extension 
 every kind of build is covered and the library is never loaded twice.
 
 Invariant: an address is returned only after its function has multiplied correctly, as `np.matmul`
-    does.
+does.
 """
 
 from __future__ import annotations

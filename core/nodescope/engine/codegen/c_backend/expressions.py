@@ -5,7 +5,7 @@ expression's value in a variable of the expression's own dtype before it uses it
 integers wrap, and bool becomes 0 or 1, by that very assignment.
 
 Invariant: an expression gives the bits of the op's ``impl``, except for the functions in
-    `prelude.ULPS`, which stay within the bounds given there.
+`prelude.ULPS`, which stay within the bounds given there.
 """
 
 from __future__ import annotations

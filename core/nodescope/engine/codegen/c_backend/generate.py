@@ -4,7 +4,7 @@ Views are address arithmetic and cost nothing. Nodes without a C implementation 
 segments. Equal kernels share one function.
 
 Invariant: a segment calls the same functions on the same layouts as the individually exposed
-    kernels, so results are bit-identical.
+kernels, so results are bit-identical.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The C text at the start of generated files: types, and the functions that `Op.c` calls.
 
 Invariant: every function gives NumPy's bits, in any position of a loop and for any input, except
-    those in `ULPS`, which stay that close to the true value.
+those in `ULPS`, which stay that close to the true value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From C source to a loaded library: built once, then found on disk.
 
 Invariant: a loaded library was built from this very source by a compiler that passed the self-test;
-    every fault is a `CompilerError` of one sentence, and the other back ends keep working.
+every fault is a `CompilerError` of one sentence, and the other back ends keep working.
 """
 
 from __future__ import annotations

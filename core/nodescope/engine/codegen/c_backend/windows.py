@@ -3,7 +3,7 @@
 All sizes are constants in the text, so that the compiler copies and compares whole rows.
 
 Invariant: pooling gives NumPy's bits; convolution differs from them only by the order of its sums,
-    by at most ``k`` eps of the sum of absolute products for sums of ``k``.
+by at most ``k`` eps of the sum of absolute products for sums of ``k``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An op without an expansion runs by its impl, in newly allocated memory.
 
 Invariant: the same calls on the same operands as in the impl, so that results are bit-equal,
-    including their layout; where an impl depends on dtypes or layouts, so does the expansion.
+including their layout; where an impl depends on dtypes or layouts, so does the expansion.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tile text: the code for nodes that run tile by tile.
 
 Invariant: each element is computed by the same calls as without tiles; only the number computed at
-    a time differs.
+a time differs.
 """
 
 from __future__ import annotations
