@@ -1,11 +1,11 @@
 """Controller: drives a gate from within the program's process, for front ends in that process.
 
 It sends commands, waits for stops, and shows the state: the node, its values by name, frames,
-expressions. While the program is stopped it can look back: a cursor moves through the recording;
-stepping forward from there ends where the program has stopped.
+expressions. While the program is stopped, it can look back: a cursor moves through the recording;
+stepping forward from there ends where the program is stopped.
 
-Invariant: can be called from any thread except a stopped one; what it says about the past is what
-was recorded. It blocks only its caller, and always with a limit.
+Invariant: can be called from any thread except a stopped one; statements about the past come from
+the recording. It blocks only its caller, and always with a time limit.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Listener = Callable[[SessionInfo], None]
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Where looking back or forth in the recording came to.
+    """The result of moving the cursor through the recording.
 
     Attributes:
         moment: The new cursor.
-        text: One line for a person.
-        found: Whether it is what was looked for; else it is where the search ended.
+        text: A one-line message.
+        found: Whether the moment is the one searched for; otherwise the search ended there.
     """
 
     moment: Moment
@@ -66,17 +66,17 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class SeveralError(UsageError):
-    """The end of a name does not tell which node is meant."""
+    """The end of a name matches several nodes."""
 
 
 class Controller:
     """A controller of a gate, in the same process.
 
     Args:
-        gate: Whose ``on_change`` calls `changed`.
-        recording: The file that the run is recorded into.
-        elapsed: Gives the seconds since the run began, without those that it was held.
-        flush: Has all that was met so far written, with its elements.
+        gate: The gate, whose ``on_change`` calls `changed`.
+        recording: The file of the run's recording.
+        elapsed: Returns the seconds since the run began, without held time.
+        flush: Writes everything emitted so far, with its elements.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Controller:
     # ------------------------------------------------------------ the session
 
     def attend(self) -> None:
-        """Be there: from now on the program stops for this controller."""
+        """Attend: from now on the program stops for this controller."""
         self._gate.controllers(1)
 
     def absent(self) -> None:
-        """Be gone for now: the program runs on, and stops again once somebody attends."""
+        """Be absent for now: the program continues, and stops again once a controller attends."""
         self._cursor = None
         if self._gate.info.phase in ("running", "stopped"):
             self._gate.command(Continue())
@@ -123,7 +123,7 @@ class Controller:
             self._history = None
 
     def changed(self, info: SessionInfo) -> None:
-        """Take a new state of the session; for the gate, returns at once."""
+        """Take in a new state of the session; called by the gate, returns at once."""
         with self._news:
             if info.version < self._info.version:
                 return
@@ -136,15 +136,15 @@ class Controller:
 
     @property
     def info(self) -> SessionInfo:
-        """The session, as it was announced last."""
+        """The session as last announced."""
         return self._info
 
     @property
     def stop(self) -> Stop:
-        """Where the program stands.
+        """The current stop.
 
         Raises:
-            UsageError: It does not.
+            UsageError: The program is not stopped.
         """
         stop = self._info.stop
         if stop is None:
@@ -156,10 +156,10 @@ class Controller:
         return stop
 
     def wait(self, timeout_s: float) -> SessionInfo:
-        """Wait until the program stands, has ended or is on its own.
+        """Wait until the program is stopped, has ended or is detached.
 
         Raises:
-            TimeoutError: It still runs.
+            TimeoutError: The program is still running.
         """
         with self._news:
             if not self._news.wait_for(lambda: self._info.phase != "running", timeout_s):
@@ -170,10 +170,10 @@ class Controller:
         """Carry out a command.
 
         While looking back, stepping and continuing move through the recording, and end where the
-        program stands; None if the program has taken it.
+        program is stopped. Returns None if the program has taken the command.
 
         Raises:
-            NodescopeError: It cannot be carried out; nothing has changed.
+            NodescopeError: The command cannot be carried out; nothing has changed.
         """
         if isinstance(command, SetWatches) and self.watching is not None:
             self.watching.replace(command.watches)
@@ -196,26 +196,26 @@ class Controller:
 
     @property
     def breakpoints(self) -> tuple[BreakpointStatus, ...]:
-        """The breakpoints, and what became of them."""
+        """The breakpoints and their states."""
         return self._gate.info.breakpoints
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> tuple[BreakpointStatus, ...]:
-        """Replace the whole set; the statuses are in the order that was given.
+        """Replace the whole set; return the statuses in the given order.
 
         Raises:
-            BreakpointError, ConditionError: One makes no sense; nothing has changed.
+            BreakpointError, ConditionError: A breakpoint is invalid; nothing has changed.
         """
         self._gate.command(SetBreakpoints(tuple(breakpoints)))
         return self.breakpoints
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ inspection
 
     @property
     def history(self) -> History:
         """The recording, up to now.
 
         Raises:
-            RecordingError: It cannot be read.
+            RecordingError: The recording cannot be read.
         """
         self._flush()
         if self._history is None:
@@ -239,15 +239,17 @@ class Controller:
 
     @property
     def cursor(self) -> Moment | None:
-        """What is looked back at; None while the cursor is where the program stands."""
+        """The moment being viewed in the past; None while the cursor is where the program is
+        stopped.
+        """
         return self._cursor
 
     @property
     def moment(self) -> Moment:
-        """Where the cursor is: where the program stands, or what is looked back at.
+        """The moment at the cursor: where the program is stopped, or in the past.
 
         Raises:
-            UsageError: The program runs, or has ended.
+            UsageError: The program is running, or has ended.
         """
         return self._cursor or self._live()
 
@@ -266,11 +268,11 @@ class Controller:
         return self.history.inputs(at or self.moment, self._gate.live_array)
 
     def outputs(self, at: Moment | None = None) -> tuple[ValueAtMoment, ...]:
-        """Its outputs, by port."""
+        """The outputs of the cursor's node, by port."""
         return self.history.outputs(at or self.moment, self._gate.live_array)
 
     def gradient(self, at: Moment | None = None) -> ValueAtMoment | None:
-        """The gradient of its first output, as far as known by then."""
+        """The gradient of the node's first output, as far as known at that moment."""
         return self.history.gradient(at or self.moment, self._gate.live_array)
 
     def frames(self) -> tuple[ScopeFrame, ...]:
@@ -279,9 +281,10 @@ class Controller:
         return frames(at.node, self.stop.stack if at.live else ())
 
     def frames_of(self, thread: int) -> tuple[ScopeFrame, ...]:
-        """The frames of a thread that did not stop: where it is now, and at which node it is held.
+        """The frames of a thread that did not stop: its current place, and the node at which it is
+        held.
 
-        What it waits for that is no node, such as a lock, it goes on with by itself.
+        A thread that waits for something other than a node, such as a lock, continues by itself.
         """
         stack = user_stack(thread)
         node = self._gate.standing().get(thread)
@@ -302,7 +305,7 @@ class Controller:
             name: The node's name, or the end of it if only one node's name ends so.
 
         Raises:
-            UsageError: There is none.
+            UsageError: There is no such execution.
         """
         at = self.moment
         node = self.find(name)
@@ -314,16 +317,16 @@ class Controller:
         return moment
 
     def find(self, name: str) -> Node:
-        """A node by its name, or by the end of it if that is enough.
+        """A node by its name, or by the end of its name if unique.
 
         Raises:
-            UsageError: There is none, or there are several (`SeveralError`).
+            UsageError: No node matches, or several do (`SeveralError`).
         """
         history = self.history
         number = history.names.get(name)
         if number is None:
             ends = [full_name for full_name in history.names if full_name.endswith(f"/{name}")]
-            # A backward node has the name of its forward node; who means it says so.
+            # A backward node ends like its forward node; it must be named explicitly.
             ends = [
                 full_name for full_name in ends if not full_name.startswith("backward/")
             ] or ends
@@ -344,19 +347,19 @@ class Controller:
         return node
 
     def names(self) -> list[str]:
-        """What can be named: nodes, ops and scopes, each once."""
+        """Everything that can be named: nodes, ops and scopes, each once."""
         nodes = self.history.nodes()
         names = {node.name for node in nodes} | {f"op:{node.op}" for node in nodes}
         names |= {f"scope:{path}" for node in nodes for path in ancestors(node.scope)}
         return sorted(names)
 
     def evaluate(self, text: str, at: Moment | None = None) -> Any:
-        """The value of an expression of the conditions' language at the cursor.
+        """The value of an expression of the condition language at the cursor.
 
-        ``NAME: EXPRESSION`` asks it of another node.
+        ``NAME: EXPRESSION`` evaluates it at another node.
 
         Raises:
-            ConditionError, UsageError: It has no value here; the message says why.
+            ConditionError, UsageError: The expression has no value here; the message says why.
         """
         name, colon, expression_text = text.partition(": ")
         if colon and at is None and "[" not in name:  # not a part such as w[1: 3]
@@ -365,10 +368,10 @@ class Controller:
         return expression(self._scene(expression, at or self.moment))
 
     def named(self, text: str) -> ValueAtMoment | None:
-        """The value of a node that a text names; None if the text is an expression.
+        """The value of a node named by a text; None if the text is an expression.
 
         Raises:
-            UsageError: It looks like the name of a node, and there is none.
+            UsageError: The text looks like the name of a node that does not exist.
         """
         if text in NAMES:
             return None
@@ -381,7 +384,7 @@ class Controller:
         return self.outputs(at)[0] if at.node.outputs else None
 
     def _holding(self, name: str) -> Moment:
-        """As `of_node`; of a parameter that was assigned to since it was read, the assignment."""
+        """Like `of_node`, but for a parameter assigned since it was read, the assignment."""
         at = self.of_node(name)
         if at.when == "after" and at.node.is_leaf:
             return self.history.assigned(at, self.moment.seq) or at
@@ -396,11 +399,12 @@ class Controller:
         return scene
 
     def edit(self, text: str) -> str:
-        """Change a value at the node where the program stands; what was done, in words.
+        """Change a value at the node where the program is stopped; return a description of the
+        edit.
 
         Raises:
-            EditError: It cannot be changed so; `edit_text.parse_edit` tells how one writes it.
-            UsageError: The program does not stand there.
+            EditError: The value cannot be changed that way; see `edits.syntax.parse_edit`.
+            UsageError: The program is not stopped there.
         """
         target, command = parse_edit(text)
         at = self.moment
@@ -430,18 +434,19 @@ class Controller:
         edits = self._gate.info.stop.edits if self._gate.info.stop is not None else ()
         return edits[-1] if edits else ""
 
-    # ------------------------------------------------------------ back and forth
+    # ------------------------------------------------------------ navigation
 
     def now(self) -> Moved:
-        """The cursor back to where the program stands."""
+        """Move the cursor back to where the program is stopped."""
         self._cursor = None
         return Moved(self._live(), self.stop.text)
 
     def back(self, command: Command | None = None) -> Moved:
-        """The cursor to the execution before; with a stepping command, as that one backwards.
+        """Move the cursor to the previous execution, or with a stepping command, by that step
+        backwards.
 
         Raises:
-            UsageError: There is none.
+            UsageError: There is no earlier execution.
         """
         at = self.moment
         goal = None if command is None else goal_of(command, at)
@@ -451,13 +456,13 @@ class Controller:
         return self._at(moment, f"Back at {moment.node.name}")
 
     def reverse_continue(self) -> Moved:
-        """The cursor back to the last execution that an enabled breakpoint covers.
+        """Move the cursor back to the last execution that an enabled breakpoint covers.
 
-        Its condition must hold on the recorded values; of breakpoints where these are not recorded
-        it is said. Without one, the cursor goes to the first execution.
+        Its condition must hold on the recorded values; breakpoints whose values are not recorded
+        are reported. If there is none, the cursor goes to the first execution.
 
         Raises:
-            UsageError: There is nothing before.
+            UsageError: There is no earlier execution.
         """
         result = navigation.to_breakpoint(
             self.history, self.moment, self.breakpoints, back=True, live=self._gate.live_array

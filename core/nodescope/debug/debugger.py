@@ -1,6 +1,6 @@
-"""Debugger: what a run that can be stopped has besides its recorder: a gate, watches, settings.
+"""Debugger: the parts of a stoppable run besides its recorder: a gate, watches, settings.
 
-Invariant: what a person sets is in force before it is kept; why it could not be kept is said once.
+Invariant: a setting takes effect before it is saved; a failure to save is reported once.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from nodescope.record.recording import Recording
 
 
 class Debugger:
-    """The gate of a run and the watches beside it, with the settings that are kept for them.
+    """The gate and the watches of a run, with their saved settings.
 
     Args:
-        bus: Of the run; its recorder is on it already, so that a stop can be inspected.
-        recorder: Of the run.
+        bus: The run's bus, with its recorder already added, so that a stop can be inspected.
+        recorder: The run's recorder.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
-        watches: Watch rules, as they are written.
-        saved: Where breakpoints and watches are kept; those are set as well, and wait for nobody.
-        on_change: Takes the state of the session whenever it changes.
-        recording: Opens what was recorded so far, if that is to be read.
-        say: Takes each line that is for the person.
+        watches: Watch rules as text.
+        saved: The saved breakpoints and watches; these are set as well, without waiting for a page.
+        on_change: Called with the state of the session whenever it changes.
+        recording: Opens the recording so far, for reading.
+        say: Prints each message to the user.
 
     Raises:
-        BreakpointError, ConditionError, WatchError: A breakpoint or a watch makes no sense.
+        BreakpointError, ConditionError, WatchError: A breakpoint or a watch is invalid.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Debugger:
         self.watching.begin(watches)
 
     def command(self, command: Command) -> None:
-        """Take a controller's command, and keep the breakpoints and watches that it sets.
+        """Execute a controller's command, and save the breakpoints and watches that it sets.
 
         Raises:
-            NodescopeError: It cannot be carried out; nothing has changed.
+            NodescopeError: The command cannot be carried out; nothing has changed.
         """
         if isinstance(command, SetWatches):
             self.watching.replace(command.watches)

@@ -1,4 +1,4 @@
-"""Breakpoints and watches of a project: ``.nodescope/breakpoints.json`` beside the script.
+"""Project settings: breakpoints and watches, in ``.nodescope/breakpoints.json`` beside the script.
 
 One file for all scripts of a folder, each breakpoint and watch in its command-line syntax, so that
 people can read, edit and commit it.
@@ -29,7 +29,7 @@ VARIABLE: Final = "NODESCOPE_PROJECT"
 _FILE: Final = "breakpoints.json"
 _VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 20
-_MAX_EACH: Final = 1000  # of breakpoints or watches of a script
+_MAX_EACH: Final = 1000  # limit of breakpoints or watches of a script
 
 _Kind = Literal["breakpoints", "watches"]
 _KINDS: Final[tuple[_Kind, ...]] = ("breakpoints", "watches")
@@ -37,11 +37,11 @@ _Known = dict[_Kind, dict[str, list[Any]]]
 
 
 class ProjectSettings:
-    """The breakpoints and watches that are kept for one script.
+    """The saved breakpoints and watches of a script.
 
     Args:
         script: Its path. ``NODESCOPE_PROJECT`` names another folder than the one beside it;
-            ``none`` keeps nothing.
+            ``none`` saves nothing.
     """
 
     def __init__(self, script: Path) -> None:
@@ -51,7 +51,7 @@ class ProjectSettings:
         self._name = script.name
 
     def load(self) -> tuple[tuple[Breakpoint, ...], list[str]]:
-        """The breakpoints, and a line for each that is not understood any more."""
+        """The breakpoints, and a message for each that is no longer understood."""
         if self._off:
             return (), []
         saved, fault = self._read()
@@ -65,7 +65,7 @@ class ProjectSettings:
         return tuple(breakpoints), messages
 
     def load_watches(self) -> tuple[tuple[str, ...], list[str]]:
-        """The watches as they are written, and a line for each that is not understood any more."""
+        """The watches as text, and a message for each that is no longer understood."""
         if self._off:
             return (), []
         saved, fault = self._read()
@@ -79,11 +79,11 @@ class ProjectSettings:
         return tuple(watches), messages
 
     def save(self, breakpoints: Iterable[Breakpoint]) -> str:
-        """Keep these and no others; why that was not possible, or ``""``."""
+        """Save exactly these breakpoints; return why that failed, or ``""``."""
         return self._save("breakpoints", [describe(breakpoint) for breakpoint in breakpoints])
 
     def save_watches(self, texts: Iterable[str]) -> str:
-        """Keep these watches and no others; why that was not possible, or ``""``."""
+        """Save exactly these watches; return why that failed, or ``""``."""
         return self._save("watches", list(texts))
 
     def _save(self, kind: _Kind, texts: list[str]) -> str:

@@ -33,7 +33,7 @@ def register(op: Op) -> Op:
 
 
 def get(name: str) -> Op:
-    """The op of that name. Raises `RegistryError`, with near names."""
+    """The op with a name. Raises `RegistryError` with similar names."""
     if not _load.done:
         _load()
     return _registry.get(name)

@@ -73,7 +73,7 @@ def _activation(
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), by tanh: no overflow, and one transcendental per element."""
+    """1 / (1 + exp(-x)), by tanh: no overflow, and one transcendental function per element."""
     return np.add(np.multiply(np.tanh(np.multiply(x, 0.5)), 0.5), 0.5)
 
 
@@ -89,7 +89,7 @@ _HALF_ROOT = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-_BLOCK = 1 << 14  # elements that stay in the first caches while a dozen passes go over them
+_BLOCK = 1 << 14  # number of elements that stay in the first caches during a dozen passes
 
 
 def _gelu(x: Array, approximate: str = "none") -> Any:
@@ -128,7 +128,7 @@ def _slope_tanh(ct: Array, x: Array) -> Array:
     np.tanh(t, out=t)
     square *= 1.5 * GELU * GELU_CUBIC
     square += 0.5 * GELU
-    square *= x  # x / 2 times the slope of what is in the tanh
+    square *= x  # x / 2 times the slope of the argument of tanh
     bend = np.multiply(t, t)
     np.subtract(1.0, bend, out=bend)
     bend *= square
@@ -379,7 +379,7 @@ register(
 )  # fmt: skip
 
 
-# A slope that is learned (He et al., 2015)
+# A learned slope (He et al., 2015)
 
 
 def _slopes(F: Any, x: Any, weight: Any) -> Any:

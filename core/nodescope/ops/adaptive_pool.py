@@ -1,4 +1,4 @@
-"""Adaptive pooling: as many windows as wanted, however large the input.
+"""Adaptive pooling: a given number of windows, whatever the size of the input.
 
 Window i of m over n elements runs from floor(i n / m) to ceil((i + 1) n / m), as PyTorch's does, so
 neighbours overlap where m does not divide n.
@@ -87,7 +87,7 @@ def _cells(size: Sizes, out: Sizes) -> Iterator[tuple[int, int, tuple[slice, sli
 
 
 def _largest(x: Array, at: tuple[slice, slice]) -> tuple[Array, Array]:
-    """A window's elements in one dimension, and where its first maximum is."""
+    """A window's elements in one dimension, and the position of its first maximum."""
     window = x[:, :, at[0], at[1]]
     window = window.reshape(*x.shape[:2], -1) if x.size else window[..., 0]
     return window, np.argmax(window, axis=2, keepdims=True)
@@ -127,7 +127,7 @@ def _max_pick(n: int, v: Array, x: Array, output: Sizes) -> Array:
 
 
 def _moved_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> TensorSpec:
-    """Gradients have the shape of the input, picked values the size that is asked for."""
+    """Gradients have the shape of the input, picked values the requested size."""
     name = f"adaptive_max_pool{n}d_{way}"
     moved, x = image(name, specs[0], n), image(name, specs[1], n)
     _real(name, moved)

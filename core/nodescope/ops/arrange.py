@@ -1,6 +1,6 @@
 """Arranging elements: padding, rolling, triangles and diagonals.
 
-Invariant: an element that is new is a constant, so no gradient flows into it.
+Invariant: a new element is a constant, so no gradient flows into it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ register(
 def _roll_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     x = tensor_spec(specs[0])
     if attrs["axis"] is not None:
-        for axis in attrs["axis"]:  # one may be rolled twice
+        for axis in attrs["axis"]:  # an axis may be rolled twice
             axes("roll", (axis,), len(x.shape))
         if len(attrs["axis"]) != len(attrs["shift"]) and 1 not in (
             len(attrs["axis"]), len(attrs["shift"]),

@@ -1,6 +1,6 @@
-"""Bits of integers, and the parts that floating-point numbers are made of.
+"""Bits of integers, and the components of floating-point numbers.
 
-Invariant: as in NumPy; what is flat or counts in integers has no gradient.
+Invariant: as in NumPy; piecewise constant and integer results have no gradient.
 """
 
 from __future__ import annotations

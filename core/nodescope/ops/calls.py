@@ -1,6 +1,7 @@
-"""Calls: a node's inputs and attributes as the operands that its op takes.
+"""Calls: a node's inputs and attributes in the form of its op's operands.
 
-Invariant: a function of the node alone, asked for often and so remembered; nothing is run.
+Invariant: a call depends on the node alone, and is cached because it is needed often; nothing is
+run.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One node, ready to run.
+    """One node, prepared to run.
 
     Attributes:
-        op: What it runs.
-        args: Per input port a value id, or for a Python scalar a `Scalar`.
+        op: Its op.
+        args: A value id per input port, or a `Scalar` for a Python scalar.
         attrs: The op's own attributes.
-        drop: Values that nobody needs any more afterwards.
+        drop: Values that are no longer needed afterwards.
     """
 
     node: Node

@@ -1,4 +1,4 @@
-"""Checking: what the ops say about the nodes of a graph, for `nodescope.ir.verify`.
+"""Checking: infers node outputs from ops, for `nodescope.ir.verify`.
 
 Invariant: nothing is run.
 """
@@ -17,8 +17,8 @@ def inferred(node: Node, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...
     """The specs of a node's outputs; None if they depend on values, or it is a leaf.
 
     Raises:
-        RegistryError: There is no such op.
-        ShapeError, DtypeError: It does not take these inputs.
+        RegistryError: The op does not exist.
+        ShapeError, DtypeError: The op refuses these inputs.
         KeyError: An attribute is missing.
     """
     op = ops.get(node.op)

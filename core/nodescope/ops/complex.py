@@ -1,7 +1,7 @@
 """Parts of complex numbers.
 
-Invariant: cotangents are carried unconjugated (``dL = Re(ct * dz)``), so every rule here is where a
-real formula would be wrong.
+Invariant: cotangents are carried unconjugated (``dL = Re(ct * dz)``), so this file contains every
+rule for which a real formula would be wrong.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _imag_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     return F.multiply(ct, -1j) if x.dtype.kind == "c" else F.zeros_like(x)
 
 
-# Views where NumPy gives views: so writes to them are seen to be writes to the operand.
+# Views where NumPy returns views, so that writes to them count as writes to the operand.
 _register(
     "real",
     lambda x: np.asarray(np.real(x)),

@@ -1,7 +1,8 @@
-"""Ops that hold graphs: ``cond``, ``while_loop`` and ``scan``.
+"""Ops that contain graphs: ``cond``, ``while_loop`` and ``scan``.
 
-A body is a closed graph: whatever its function takes from around it is one of its inputs. How these
-ops are traced and differentiated is the engine's part, which hands its rules in (`give_rules`).
+A body is a closed graph: everything that its function takes from outside is one of its inputs.
+Tracing and differentiating these ops is left to the engine, which provides the rules
+(`give_rules`).
 
 Invariant: running and inferring need no engine, so that a recording's nodes run again without it.
 """
@@ -26,7 +27,9 @@ from nodescope.ops.plan import Plan
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What only the engine can say of an op that holds graphs. See `nodescope.ops.op.Op`."""
+    """The parts of an op with bodies that only the engine can provide. See
+    `nodescope.ops.op.Op`.
+    """
 
     vjp: Callable[..., Any]
     inline: Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -37,13 +40,13 @@ _rules: dict[str, Rules] = {}
 
 
 def give_rules(op: str, rules: Rules) -> Op:
-    """Say how an op is traced and differentiated; gives the op."""
+    """Set how an op is traced and differentiated; return the op."""
     _rules[op] = rules
     return _OPS[op]
 
 
 def _control_op(name: str, **fields: Any) -> Op:
-    """Register an op: any number of inputs and outputs, one rule for all."""
+    """Register an op with any number of inputs and outputs, and one rule for all."""
 
     def vjp(*args: Any, **attrs: Any) -> Any:
         return _rules[name].vjp(*args, **attrs)

@@ -1,7 +1,7 @@
-"""Convolutions of sequences and images, transposed ones, and their gradients as ops of their own.
+"""Convolutions of sequences and images, transposed ones, and their gradients as separate ops.
 
 Layouts and formulas are PyTorch's: inputs (N, C, …), weights (O, C / groups, …), cross-correlation.
-The gradients are linear in both inputs, so that each rule is one of the same ops again.
+The gradients are linear in both inputs, so that each rule is one of these ops again.
 
 Invariant: attributes are normalised: a tuple per spatial dimension, padding as (before, after).
 """
@@ -35,7 +35,7 @@ from nodescope.ops.windows import (
 
 
 def _plan(shape: Sizes, weight: Sizes, out: Sizes, attrs: dict[str, Any]) -> ConvolutionPlan:
-    """The walk over images of ``shape`` (N, C, …) with a weight, both specs already checked."""
+    """The plan for images of ``shape`` (N, C, …) with a weight, both specs already checked."""
     padding = pair_padding(attrs["padding"])
     height, width = pair(shape[2:])
     (top, bottom), (left, right) = padding
@@ -52,7 +52,7 @@ def _plan(shape: Sizes, weight: Sizes, out: Sizes, attrs: dict[str, Any]) -> Con
 
 
 def _grouped(name: str, channels: int, outputs: int, weight: Sizes, groups: int) -> None:
-    """Whether a weight (O, C / groups, …) goes with so many channels in and out."""
+    """Check that a weight (O, C / groups, …) matches the numbers of channels in and out."""
     if groups < 1 or channels % groups or outputs % groups:
         raise ShapeError(
             f"{name}: {channels} input and {outputs} output channels are not divisible by "
@@ -161,7 +161,7 @@ def _transposed_size(name: str, size: Sizes, kernel: Sizes, attrs: dict[str, Any
     return tuple(lengths)
 
 
-# Arithmetic: everything is lifted to two dimensions, half precisions to float32.
+# Arithmetic: everything is lifted to two dimensions, half precision to float32.
 
 
 def _prepared(dtype: str, first: Array, second: Array) -> tuple[Array, Array]:
@@ -212,7 +212,7 @@ def _transpose(
 
 
 def _cropped(F: Any, y: Any, size: Sizes) -> Any:
-    """Leave out positions that the other direction did not use."""
+    """The array without positions that the other direction did not use."""
     if y.shape[2:] == size:
         return y
     return F.getitem(y, index=(slice(None), slice(None), *(slice(0, k) for k in size)))
@@ -305,7 +305,7 @@ def _samples(n: int, kind: str, rng: np.random.Generator) -> list[Sample]:
 
 
 def _products(shaped: int, weight: int) -> Callable[..., int]:
-    """Two operations for each element on the coarse side times each weight that meets it."""
+    """Two operations for each element on the coarse side times each weight applied to it."""
 
     def flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
         all_specs = (*specs, out)

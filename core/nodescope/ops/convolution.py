@@ -1,8 +1,8 @@
 """The arithmetic of convolution: windows laid out as columns, multiplied by BLAS, image by image.
 
-Where the stride is 1, a column runs over whole padded rows, the few elements between two rows
-included: copying then moves long runs instead of single rows, which costs more than the wasted
-products. Measured on LeNet's shapes, that is 1.2 to 1.8 times as fast.
+If the stride is 1, a column runs over whole padded rows, including the few elements between two
+rows: copying single rows would cost more than the wasted products. On LeNet's shapes, this was
+measured to be 1.2 to 1.8 times as fast.
 
 Invariant: plain arrays of two spatial dimensions, checked by the caller; results are contiguous.
 """
@@ -18,17 +18,17 @@ from numpy.lib.stride_tricks import as_strided
 from nodescope.ops.op import Array
 from nodescope.ops.windows import Padding, inner, padded
 
-_PART_BYTES = 4 << 20  # of columns at a time; more would leave the caches and fault new pages
-_WASTE = 8.0  # wasted products per copied element from which copying row by row is cheaper
+_PART_BYTES = 4 << 20  # bytes of columns at a time; more would leave the caches and fault new pages
+_WASTE = 8.0  # wasted products per copied element beyond which copying row by row is cheaper
 
 
 class ConvolutionPlan(NamedTuple):
-    """How one convolution walks over its images.
+    """The geometry of one convolution.
 
     Attributes:
         kernel, stride, dilation: Along the two dimensions.
         padding: Before and after, along each.
-        groups: Channels of one group see that group only.
+        groups: Number of groups, each of which only sees its own channels.
         outputs: Output channels of one group.
         out: Positions along the two dimensions.
         shape: Of the padded images, without the batch.
@@ -65,7 +65,7 @@ class ConvolutionPlan(NamedTuple):
 
 
 def _windows(x: Array, plan: ConvolutionPlan) -> Array:
-    """A view of the padded images of shape (N, C, kh, kw, …): what each tap sees."""
+    """A view of the padded images of shape (N, C, kh, kw, …): the input of each tap."""
     n, c = x.shape[:2]
     by_image, by_channel, by_row, by_column = x.strides
     (down, right), (dh, dw) = plan.stride, plan.dilation
@@ -103,7 +103,7 @@ def _ready(x: Array, plan: ConvolutionPlan) -> Array:
 
 
 def _untouched(plan: ConvolutionPlan) -> bool:
-    """Whether the padded image is its own column: a kernel of 1 with stride 1."""
+    """Whether the padded image is its own column: a kernel of size 1 with stride 1."""
     return plan.kernel == (1, 1) and plan.stride == (1, 1)
 
 
@@ -128,7 +128,7 @@ def forward(x: Array, w: Array, plan: ConvolutionPlan, bias: Array | None = None
             rows = rows.reshape(len(columns), o, plan.out[0], plan.shape[2])
             if bias is None:
                 out[part] = rows[..., : plan.out[1]]
-            else:  # added on the way, so that the result is gone through once
+            else:  # added along the way, so that the result is traversed once
                 np.add(rows[..., : plan.out[1]], bias, out=out[part])
         else:
             into = out[part].reshape(len(columns), *weights.shape[:2], plan.length)
@@ -171,7 +171,7 @@ def input_grad(ct: Array, w: Array, plan: ConvolutionPlan) -> Array:
         into = view[part]
         for i in range(plan.kernel[0]):
             for j in range(plan.kernel[1]):
-                # One tap at a time: within it no element is met twice.
+                # One tap at a time: within a tap, no element occurs twice.
                 target = into[:, :, i, j]
                 np.add(target, columns[:, :, i, j], out=target)
     return np.ascontiguousarray(inner(whole, plan.padding))

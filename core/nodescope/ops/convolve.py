@@ -1,4 +1,4 @@
-"""The full convolution of two vectors, as ``np.convolve`` has it.
+"""The full convolution of two vectors, as in ``np.convolve``.
 
 Invariant: linear in both, so each rule is a convolution again.
 """

@@ -34,7 +34,7 @@ def _infer(name: str, ufunc: np.ufunc) -> Infer:
             axes(name, (axis,), max(len(x.shape), 1))
         input_dtype = np.dtype(x.dtype)
         try:
-            # Small integers add up in the platform's word, as NumPy does.
+            # Small integers are summed in the platform's word, as in NumPy.
             dtype = ufunc.accumulate(np.ones(1, input_dtype)).dtype
         except TypeError:
             raise DtypeError(f"{name}: not defined for {input_dtype}") from None
@@ -97,10 +97,10 @@ def _sum_behind(F: Any, x: Any) -> Any:
 
 
 def _cumprod_rule(F: Any, ct: Any, out: Any, x: Any) -> Any:
-    """Products before an element times what comes back from behind it.
+    """Products before an element, times the cotangents arriving from after it.
 
-    The latter is s[i] = ct[i] + x[i+1] s[i+1], solved by doubling steps: after k of them s[i] holds
-    the terms of the next 2**k elements and a[i] the product that leads on.
+    The latter are s[i] = ct[i] + x[i+1] s[i+1], solved by doubling steps: after k of them, s[i]
+    contains the terms of the next 2**k elements and a[i] the product that continues them.
     """
     size = x.shape[-1]
     if size < 2:
@@ -123,7 +123,7 @@ def _cumprod_rule(F: Any, ct: Any, out: Any, x: Any) -> Any:
 
 def _extreme_rule(beyond: str) -> Any:
     def rule(F: Any, ct: Any, out: Any, x: Any) -> Any:
-        # Each output comes from the latest element that reached it; NaN stays where it came up.
+        # Each output comes from the latest element that determined it; NaN stays where it arose.
         numbers = np.broadcast_to(np.arange(x.shape[-1]), x.shape)
         reached = F.logical_not(getattr(F, beyond)(x, out))
         places = F.cummax(F.where(reached, numbers, 0), axis=-1)

@@ -1,11 +1,11 @@
-"""Dependence: which input elements an element of an output is made from.
+"""Dependence: the input elements that an element of an output depends on.
 
-`made_from` answers for one element of one call. How an op reads is its `Op.reads`, or is among its
+`made_from` answers for one element of one call. The kind of an op is its `Op.reads`, or one of its
 traits, or follows from its family; the kinds are functions of `nodescope.ops.reading`.
 
-Invariant: asks the op's own ``impl`` and ``vjp``, so that no op is written down a second time. What
-is listed is what matters at these very values: of a maximum the winner. A list that may be too long
-says so (`ElementDependence.exact`); it is never too short.
+Invariant: uses the op's own ``impl`` and ``vjp``, so that no op is described a second time.
+Elements are listed if they matter at these very values: for a maximum, the winner. A list that may
+be too long says so (`ElementDependence.exact`); it is never too short.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _BY_FAMILY = {
 }  # fmt: skip
 
 MOST_INSIDE = 20_000
-"""Elements followed inside of a body; beyond, all of its inputs are listed."""
+"""The most elements followed inside a body; beyond, all of its inputs are listed."""
 
 
 def kind_of(op: Op) -> str:
-    """How an op reads: a name of `nodescope.ops.reading.KINDS`, ``body`` or ``branch``."""
+    """The kind of an op: a name of `nodescope.ops.reading.KINDS`, ``body`` or ``branch``."""
     kind = op.reads or traits_of(op.name).reads
     if kind:
         return kind
@@ -45,7 +45,7 @@ def kind_of(op: Op) -> str:
 
 
 def kind_named(op: str) -> str:
-    """As `kind_of`, of a canonical name; ``""`` if there is no such op here."""
+    """Like `kind_of`, for a canonical name; ``""`` if there is no such op."""
     try:
         return kind_of(get(op))
     except RegistryError:
@@ -60,15 +60,15 @@ def made_from(
     position: int,
     port: int = 0,
 ) -> ElementDependence:
-    """The elements of its inputs that an element of an output is made from.
+    """The elements of its inputs that an element of an output depends on.
 
     Args:
-        op: What ran.
+        op: The executed op.
         inputs: Arrays and Python scalars, by port, as ``impl`` takes them.
         attrs: Its attributes.
-        outputs: What it gave.
-        position: Which element, counted in C order.
-        port: Of which output.
+        outputs: Its results.
+        position: The element, in C order.
+        port: The output port.
     """
     query = OutputElement(op, tuple(inputs), attrs, tuple(outputs), port, position)
     with np.errstate(all="ignore"):
@@ -88,7 +88,7 @@ def made_from(
 def _element_reads(kind: Kind, query: OutputElement) -> ElementDependence:
     try:
         return kind(query)
-    except Exception:  # an op whose impl refuses stand-ins is read as a whole
+    except Exception:  # an op whose impl refuses stand-ins is treated as reading everything
         return reading.everything(query)
 
 

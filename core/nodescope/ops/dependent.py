@@ -1,7 +1,7 @@
 """Results whose shape depends on values, and counts.
 
-Invariant: right when run at once; where only shapes are known, a `ShapeError` says so and names
-the way out.
+Invariant: correct when run eagerly; if only shapes are known, a `ShapeError` says so and names an
+alternative.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _edges(x: Array, bins: int | str, limits: tuple[float, float] | None) -> Arr
     if x.dtype.kind == "c":
         raise DtypeError("histogram: complex numbers have no order")
     if x.dtype == bool:
-        x = x.astype(np.uint8)  # as np.histogram_bin_edges does, with a warning
+        x = x.astype(np.uint8)  # as in np.histogram_bin_edges, with a warning
     return np.histogram_bin_edges(x, bins, limits)
 
 

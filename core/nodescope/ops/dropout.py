@@ -1,6 +1,6 @@
-"""Dropout with a mask that is given: which elements stay is drawn elsewhere, from a key.
+"""Dropout with a given mask: which elements stay is drawn elsewhere, from a key.
 
-Srivastava et al., 2014; scaled while training, so that nothing changes outside of it.
+Srivastava et al., 2014; scaled while training, so that evaluation needs no change.
 
 Invariant: linear in ``x``, and its own gradient.
 """
@@ -37,7 +37,7 @@ def _dropout(x: Array, mask: Array, p: float) -> Any:
     _infer(specs_of(x, mask), {"p": p})
     # A bfloat16 array times a Python number is float32.
     scaled = np.multiply(x, 1.0 / (1.0 - p)).astype(x.dtype, copy=False)
-    # Selected, not multiplied: what is dropped is 0 even where it was not finite.
+    # Selected, not multiplied: dropped elements are 0 even if they were not finite.
     return np.where(mask, scaled, x.dtype.type(0))
 
 

@@ -1,6 +1,6 @@
-"""Names of dtypes, remembered: NumPy puts a dtype's name together anew whenever it is asked.
+"""Names of dtypes, cached: NumPy assembles a dtype's name anew at each access.
 
-Invariant: a function of the dtype alone.
+Invariant: a name depends on the dtype alone.
 """
 
 from __future__ import annotations

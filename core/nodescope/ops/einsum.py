@@ -1,11 +1,10 @@
-"""Sums of products: ``einsum``, to which tensordot, inner, kron and their like come down.
+"""Sums of products: ``einsum``, to which tensordot, inner, kron and the like are reduced.
 
 Subscripts are explicit here (``ij,jk->ik``, without ellipsis: `spelled_out` makes them so). Two
-operands meet in a matrix product where their size pays for bringing them into its form; more are
-contracted in pairs, in an order that NumPy's `einsum_path` finds and we remember.
+operands are multiplied as matrices if their size pays for bringing them into that form; more are
+contracted in pairs, in an order found by NumPy's `einsum_path` and cached.
 
-Invariant: values are those of `numpy.einsum` up to rounding; axes of size 1 broadcast as they do
-there.
+Invariant: values are those of `numpy.einsum` up to rounding; axes of size 1 broadcast as in NumPy.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from nodescope.ops import register
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.shapes import dtype_of, shape_of
 
-_SMALL = 2048  # products below which NumPy's plain loop is the fastest
+_SMALL = 2048  # number of products below which NumPy's plain loop is the fastest
 _BLAS = frozenset(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
 
 
 @functools.lru_cache(1024)
 def spelled_out(subscripts: str, ndims: tuple[int, ...]) -> str:
-    """Subscripts as users write them, with ellipsis as letters and the output said.
+    """The user's subscripts with the ellipsis as letters and an explicit output.
 
     Raises:
-        ShapeError: They are no subscripts of operands of these dimensions.
+        ShapeError: The subscripts do not fit operands of these dimensions.
     """
     text = subscripts.replace(" ", "")
     inputs, arrow, output = text.partition("->")
@@ -119,14 +118,14 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
 
 
 class _Product(NamedTuple):
-    """How two operands become stacks of matrices, and their product the output.
+    """How two operands become stacks of matrices, and their product becomes the output.
 
     Attributes:
         left: Order of the left operand's axes: common, its own, contracted.
         right: Order of the right operand's: common, contracted, its own.
-        groups: How many axes are common, the left's own, contracted, the right's own.
+        groups: Numbers of axes that are common, the left's own, contracted, the right's own.
         back: Order of the product's axes.
-        shared: Pairs of axes that have to be of one size.
+        shared: Pairs of axes that must be equal in size.
     """
 
     left: tuple[int, ...]
@@ -138,7 +137,7 @@ class _Product(NamedTuple):
 
 @functools.lru_cache(1024)
 def _product(a: str, b: str, output: str) -> _Product | None:
-    """The matrix product that a contraction is, or None if it is none."""
+    """The matrix product for a contraction, or None if it is not one."""
     if len(set(a)) != len(a) or len(set(b)) != len(b):
         return None
     common = [letter for letter in a if letter in b and letter in output]
@@ -148,7 +147,7 @@ def _product(a: str, b: str, output: str) -> _Product | None:
     if not contracted or not set(left).union(right) <= set(output):
         return None
     if common and not left and not right:
-        return None  # many small inner products: NumPy's loop does them in one go
+        return None  # many small inner products: NumPy's loop does them in one pass
     labels = [*common, *left, *right]
     return _Product(
         tuple(a.index(letter) for letter in (*common, *left, *contracted)),
@@ -169,7 +168,8 @@ def _pair(a: Array, b: Array, terms: tuple[str, ...], output: str) -> Any:
     common, own, contracted, other = plan.groups
     batch, rows = a.shape[:common], a.shape[common : common + own]
     columns = b.shape[common + contracted :]
-    # Reshaping copies what no matrix product could read in place; the usual ones are left alone.
+    # Reshaping copies operands that no matrix product could read in place; the usual ones are left
+    # alone.
     if own != 1 or contracted != 1:
         a = a.reshape((*batch, _count(rows), _count(a.shape[common + own :])))
     if other != 1 or contracted != 1:
@@ -213,13 +213,13 @@ def _einsum(*operands: Array, subscripts: str) -> Any:
 
 @functools.lru_cache(1024)
 def _order(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Which operands to contract after one another; highest positions first in each step."""
+    """The order in which to contract operands; highest positions first in each step."""
     terms, _ = _terms(subscripts)
     sizes = _sizes(terms, shapes)
     one_group = (tuple(range(len(shapes)))[::-1],)
     for term, shape in zip(terms, shapes, strict=True):
         if any(sizes[label] != size for label, size in zip(term, shape, strict=True)):
-            return one_group  # axes that broadcast: in one go, by NumPy
+            return one_group  # broadcast axes: all at once, by NumPy
     if 0 in sizes.values():
         return one_group
     blanks = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
@@ -236,8 +236,8 @@ def _vjp(F: Any, ct: Any, out: Any, *operands: Any, subscripts: str, port: int) 
     labels = "".join(dict.fromkeys(term))
     other_operands = [operand for i, operand in enumerate(operands) if i != port]
     operand_terms = [output, *(t for i, t in enumerate(terms) if i != port)]
-    # What the product of the cotangent and the other operands says about each letter; axes along
-    # which x was broadcast are summed, letters that only x had are broadcast.
+    # The product of the cotangent and the other operands, per letter; axes along which x was
+    # broadcast are summed, letters that only x had are broadcast.
     sizes = _sizes(operand_terms, [operand.shape for operand in (ct, *other_operands)])
     shape = tuple(x.shape[term.index(label)] for label in labels)
     kept = "".join(
@@ -255,7 +255,7 @@ def _vjp(F: Any, ct: Any, out: Any, *operands: Any, subscripts: str, port: int) 
 
 
 def _on_diagonal(F: Any, value: Any, labels: str, term: str, taken_letters: set[str]) -> Any:
-    """``found`` where all axes of the same letter in ``term`` have the same index, else 0."""
+    """``value`` where all axes of the same letter in ``term`` have equal indices, else 0."""
     free = iter(letter for letter in string.ascii_letters if letter not in taken_letters)
     target, terms, eyes = "", [labels], []
     for label in term:

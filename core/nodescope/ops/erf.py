@@ -15,7 +15,7 @@ import numpy as np
 
 from nodescope.ops.op import Array
 
-_BLOCK = 1 << 14  # elements that stay in the first caches while forty passes go over them
+_BLOCK = 1 << 14  # number of elements that stay in the first caches during forty passes
 
 # Coefficients of powers of 2x² - 1, then of (x - 3) / (x + 3) mapped from its range to [-1, 1].
 _NEAR_64 = (
@@ -41,11 +41,11 @@ _FAR_32 = (
     3.008990164e-06, 5.492046495e-07,
 )  # fmt: skip
 _LOWEST = -0.5  # (x - 3) / (x + 3) at x = 1
-_ENDS = {np.dtype(np.float64): 6.0, np.dtype(np.float32): 4.0}  # from here on erf rounds to 1
+_ENDS = {np.dtype(np.float64): 6.0, np.dtype(np.float32): 4.0}  # from here on, erf rounds to 1
 
 
 def erf(x: Any) -> Any:
-    """2 / √π times the integral of exp(-t²) from 0 to x, element by element.
+    """2 / √π times the integral of exp(-t²) from 0 to x, elementwise.
 
     Integers give float64, half precision is computed in float32.
     """
@@ -80,7 +80,7 @@ def _erf(x: Array, out: Array) -> None:
     near, far = (_NEAR_64, _FAR_64) if x.dtype == np.float64 else (_NEAR_32, _FAR_32)
     end = _ENDS[x.dtype]
     size = np.abs(x)
-    # Near: clipped, so that the polynomial does not overflow where it is not wanted.
+    # Near: clipped, so that the polynomial does not overflow where it is not used.
     inner = np.minimum(size, kind(1))
     np.multiply(inner, inner, out=inner)
     np.multiply(inner, kind(2), out=inner)

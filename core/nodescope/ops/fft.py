@@ -5,7 +5,7 @@ spectrum to real. Cotangents travel unconjugated, and the matrix of a transform 
 rule of ``fft`` is ``fft`` itself.
 
 Invariant: ``n`` holds one length per axis, to which the input is cut or padded with zeros; axes are
-transformed from the last to the first, as by NumPy.
+transformed from the last to the first, as in NumPy.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from nodescope.ops.op import Array, Infer, Op, Operand, Sample
 from nodescope.ops.shapes import shape_of
 
 _SCALES = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-"""Each ``norm``, and the one that scales the opposite direction alike."""
+"""Each ``norm``, and the one that scales the opposite direction equally."""
 
 
 def _checked(
     name: str, specs: tuple[Operand, ...], attrs: dict[str, Any]
 ) -> tuple[list[int], np.dtype[Any]]:
-    """The shape with the lengths put in, and the real type that is computed in."""
+    """The shape with the lengths substituted, and the real dtype of the computation."""
     (x,) = specs
     shape, lengths, axes = list(shape_of(x)), attrs["n"], attrs["axes"]
     if attrs["norm"] not in _SCALES:
@@ -53,7 +53,7 @@ def _checked(
 
 
 def _complex(real: np.dtype[Any]) -> str:
-    # float16 is computed in float32, as by NumPy.
+    # float16 is computed in float32, as in NumPy.
     return np.result_type(real, np.complex64).name
 
 
@@ -111,7 +111,7 @@ def _fft_vjp(name: str) -> Any:
 
 
 def _rfft_vjp(F: Any, ct: Any, out: Any, x: Any, n: Any, axes: Any, norm: str) -> Any:
-    # The half spectrum is a cut of the full one; what was cut off has the cotangent zero.
+    # The half spectrum is part of the full one; the rest has the cotangent zero.
     full = list(ct.shape)
     for axis, length in zip(axes, n, strict=True):
         full[axis] = length
@@ -126,7 +126,8 @@ def _rfft_vjp(F: Any, ct: Any, out: Any, x: Any, n: Any, axes: Any, norm: str) -
 
 
 def _irfft_vjp(F: Any, ct: Any, out: Any, x: Any, n: Any, axes: Any, norm: str) -> Any:
-    # Of dL = ct * irfft(dx): every point but the first and the middle stands for its mirror, too.
+    # From dL = ct * irfft(dx): every point except the first and the middle also stands for its
+    # mirror.
     length, last = n[-1], axes[-1]
     back = F.conjugate(F.rfft(ct, n=n, axes=axes, norm=_SCALES[norm]))
     weight = np.full(length // 2 + 1, 2.0, ct.dtype)

@@ -1,11 +1,11 @@
 """The op ``fused``: several nodes that run as one kernel.
 
 Its attribute ``body`` is a closed graph whose inputs and outputs correspond by position to those of
-the node; its nodes keep the ids and names that they had outside. ``pattern`` says in one word what
-they do together.
+the node; its nodes keep the ids and names that they had outside. ``pattern`` names their common
+structure.
 
-Invariant: what the op computes is what its body's nodes compute one by one; a back end may only be
-faster, within the bounds that it states.
+Invariant: the op computes the same as its body's nodes one by one; a back end may only be faster,
+within its stated bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run_body(body: Graph, arrays: tuple[Any, ...], seen: Seen | None = None) -> 
     Args:
         body: The kernel's graph.
         arrays: One for each of its inputs.
-        seen: Called with value id and array of everything that is computed.
+        seen: Called with value id and array of each computed value.
     """
     values: dict[int, Any] = dict(zip(body.inputs, arrays, strict=True))
     for impl, args, attrs, outputs in _steps(_Identity(body)):
@@ -49,7 +49,7 @@ def run_body(body: Graph, arrays: tuple[Any, ...], seen: Seen | None = None) -> 
 
 
 class _Identity:
-    """A graph as a key: by identity, for it holds dicts."""
+    """A graph as a key, by identity, because it contains dicts."""
 
     __slots__ = ("graph",)
 

@@ -1,7 +1,7 @@
-"""Indexing: basic, advanced and boolean, and adding back to where it was taken from.
+"""Indexing: basic, advanced and boolean, and its transpose, adding at the same places.
 
 An index is a tuple of ints, slices, None, Ellipsis and `Port(i)`; a port stands for the i-th index
-array, which is an input of the op as the indexed array is.
+array, which is an input of the op like the indexed array.
 
 Invariant: reading never copies more than NumPy does; gradients add up where an element was taken
 more than once.
@@ -34,7 +34,7 @@ def _getitem(x: Array, *arrays: Array, index: Index) -> Array:
 def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     x = specs[0]
     assert isinstance(x, TensorSpec)
-    # Boolean indices select as many elements as they hold True, which a spec does not say.
+    # Boolean indices select as many elements as are True, which a spec does not tell.
     check_masks("getitem", x.shape, attrs["index"], specs[1:])
     arrays = []
     for spec in specs[1:]:
@@ -50,7 +50,7 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
                 hint="convert it with .astype('int64'), or compare to select by a mask",
             )
         arrays.append(np.zeros(spec.shape, np.intp))
-    # A stride-0 array of one element has any shape for free, so NumPy itself does the arithmetic.
+    # A stride-0 array of one element has any shape at no cost, so NumPy itself computes the result.
     stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
     try:
         selected = stand_in[_fill(attrs["index"], tuple(arrays))]
@@ -65,10 +65,10 @@ def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorS
 def check_masks(
     name: str, shape: tuple[int, ...], index: Index, arrays: tuple[Operand, ...]
 ) -> None:
-    """Refuse masks whose shape is not that of the dimensions that they select from.
+    """Refuse masks that do not match the shape of the dimensions that they select from.
 
     Raises:
-        BoundsError: One has another size, or there are more of them than dimensions.
+        BoundsError: A mask has another size, or there are more masks than dimensions.
     """
     sizes = [shape_of(array) if dtype_of(array) == "bool" else None for array in arrays]
     if not any(sizes):
@@ -78,7 +78,7 @@ def check_masks(
         else int(item is not None and item is not Ellipsis)
         for item in index
     ]  # fmt: skip
-    # An array of no dimensions that is bool takes none; one of integers takes one.
+    # A boolean array without dimensions consumes none; an integer array consumes one.
     for i, item in enumerate(index):
         if isinstance(item, Port) and sizes[item.port] == ():
             lengths[i] = 0
@@ -116,7 +116,7 @@ def _index_add(ct: Array, *arrays: Array, index: Index, shape: tuple[int, ...]) 
         # Slices and masks name each element once: plain assignment is exact and much faster.
         total[_fill(index, arrays)] = ct
         if arrays:
-            total += 0  # as adding them does: no zero is negative
+            total += 0  # as by adding: no zero is negative
     return total
 
 

@@ -1,6 +1,6 @@
-"""Leaves: where values enter the graph. Running one again says that its value was read again.
+"""Leaves: where values enter the graph. An execution means that the value was read again.
 
-Invariant: impl returns its array itself.
+Invariant: ``impl`` returns the array itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from nodescope.ir.graph import GIVEN
 from nodescope.ops import register
 from nodescope.ops.op import Op
 
-for _name in sorted(GIVEN):  # in one order, in every process
+for _name in sorted(GIVEN):  # in the same order in every process
     register(
         Op(
             name=_name,

@@ -1,11 +1,11 @@
 """Linear systems, determinants, Cholesky and QR.
 
 Cotangents of complex matrices travel unconjugated, so a holomorphic rule is its real formula with
-plain transposes; a rule with conjugates (Cholesky, QR) conjugates what comes in and what goes out.
+plain transposes; a rule with conjugates (Cholesky, QR) conjugates its inputs and outputs.
 Formulas: Giles, "Collected matrix derivative results" (2008); Walter and Lehmann on QR (2018).
 
 Invariant: shapes, types and refusals are those of `numpy.linalg`. `cholesky` reads one triangle, as
-NumPy's does, and its gradient stands in that triangle.
+in NumPy, and its gradient is in that triangle.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ register(
 
 
 def _triangle(F: Any, a: Any, lower: bool, unit: bool) -> Any:
-    """What of ``a`` a triangular solve reads."""
+    """The part of ``a`` that a triangular solve reads."""
     triangle = masked(F, a, float(lower), float(not unit), float(not lower))
     if unit:
         triangle = F.add(triangle, np.eye(a.shape[-1], dtype=triangle.dtype))
@@ -205,7 +205,7 @@ def _slogdet_infer(
 def _slogdet_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     share = ct[1]
     if out[0].dtype.kind == "c":
-        # The sign is exp(i angle): its cotangent meets the imaginary part of tr(inv(x) dx).
+        # The sign is exp(i angle): its cotangent applies to the imaginary part of tr(inv(x) dx).
         share = F.add(share, F.multiply(F.imag(F.multiply(ct[0], out[0])), 1j))
     share = F.reshape(share, shape=(*x.shape[:-2], 1, 1))
     return F.multiply(share, transposed(F, F.inv(x)))
@@ -260,7 +260,7 @@ def _cholesky_vjp(F: Any, ct: Any, out: Any, x: Any, upper: bool) -> Any:
 
 
 def one_triangle(F: Any, grad: Any, upper: bool) -> Any:
-    """The gradient of a function that takes one triangle of a Hermitian matrix for the whole."""
+    """The gradient of a function that reads one triangle of a Hermitian matrix as the whole."""
     both = F.multiply(F.add(grad, adjoint(F, grad)), 0.5)
     return masked(F, both, 0.0 if upper else 2.0, 1.0, 2.0 if upper else 0.0)
 

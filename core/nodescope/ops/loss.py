@@ -1,4 +1,4 @@
-"""Losses: cross-entropy and negative log-likelihood of labels, and losses element by element.
+"""Losses: cross-entropy and negative log-likelihood of labels, and elementwise losses.
 
 Invariant: results have the dtype of the predictions; nothing overflows on finite predictions.
 """
@@ -23,7 +23,8 @@ from nodescope.ops.windows import specs_of
 REDUCTIONS = ("mean", "sum", "none")
 
 
-# Of classes. Axis 1 holds them; labels are class numbers, or probabilities for cross_entropy.
+# Losses of classes. Axis 1 is the class axis; labels are class numbers, or probabilities for
+# cross_entropy.
 
 
 def _classes_infer(name: str, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -108,7 +109,7 @@ def _classes(
     total = np.sum(losses)
     if reduction == "sum":
         return total
-    # The mean of nothing is NaN, as everywhere.
+    # The mean of no elements is NaN, as everywhere.
     with np.errstate(invalid="ignore"):
         count = losses.size if valid is None else np.count_nonzero(valid)
         return np.divide(total, scores.dtype.type(count))
@@ -138,7 +139,7 @@ def _classes_vjp(
     rows = (*shape[:1], *shape[2:])
     share = _shares(F, ct, labels, rows, attrs)
     smoothing = attrs.get("label_smoothing", 0.0)
-    # -sum(target * (scores - logsumexp)): what the targets of a row sum to, times the softmax.
+    # -sum(target * (scores - logsumexp)): the sum of a row's targets, times the softmax.
     if labels.dtype.kind == "f":
         target = F.multiply(labels, 1.0 - smoothing)
         if smoothing:
@@ -205,7 +206,7 @@ for _name in ("cross_entropy", "nll_loss"):
     )
 
 
-# Mean squared error, the whole of it as one op
+# Mean squared error as a single op
 
 
 def _mse_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -254,7 +255,7 @@ register(
 )
 
 
-# Element by element; integers become the float that np.logaddexp makes of them.
+# Elementwise; integers become the same float as in np.logaddexp.
 
 
 def _pointwise(
@@ -321,7 +322,8 @@ def _bce(p: Array, t: Array) -> Any:
             f"bce: probabilities run from {np.min(p):.4g} to {np.max(p):.4g}",
             hint="apply nodescope.sigmoid first, or use binary_cross_entropy_with_logits",
         )
-    # Logarithms end at -100, as PyTorch's do, so that a certain mistake costs much but not all.
+    # Logarithms are bounded below by -100, as in PyTorch, so that a certain mistake costs much but
+    # not everything.
     with np.errstate(divide="ignore"):
         yes, no = np.maximum(np.log(p), -100.0), np.maximum(np.log1p(-p), -100.0)
     return -(t * yes + (1.0 - t) * no)

@@ -1,8 +1,8 @@
 """bfloat16: its promotion, and ops that compute in float32 and round once.
 
-Ufuncs have bfloat16 loops of their own (ml_dtypes registers them), and layouts only move elements.
-What adds up, divides by a sum, or mixes in constants runs here on float32 copies instead: NumPy
-would round after every addition, so that a sum of ones would stop at 256.
+Ufuncs have their own bfloat16 loops (registered by ml_dtypes), and layouts only move elements. Ops
+that add up, divide by a sum, or mix in constants run here on float32 copies instead: NumPy would
+round after every addition, so that a sum of ones would stop at 256.
 
 Invariant: a call without bfloat16 inputs runs the op's own ``impl`` and ``infer``, unchanged.
 """
@@ -20,15 +20,15 @@ from nodescope.ir.graph import TensorSpec
 from nodescope.ops.op import Array, Infer, Op, Operand
 
 _FLOAT32 = np.dtype(np.float32)
-# Types of other libraries get numbers from here on, in the order in which they come.
+# Dtypes of other libraries are numbered from here on, in order of appearance.
 _FIRST_FOREIGN = 256
 
 _FAMILIES = {"activation", "loss", "matmul", "norm", "reduction"}
 _Narrows = Callable[[tuple[Any, ...], dict[str, Any]], bool]
 _PROMOTING = {"clip", "where", "concatenate", "stack", "einsum"}
 _OPS = {
-    "sinc",  # made of several ufuncs and constants
-    "index_add", "add_along_axis", "embedding_grad",  # they add up
+    "sinc",  # composed of several ufuncs and constants
+    "index_add", "add_along_axis", "embedding_grad",  # these sum up
     *_PROMOTING,
 }  # fmt: skip
 
@@ -39,21 +39,21 @@ def foreign(dtype: np.dtype[Any]) -> bool:
 
 
 def low(dtype: np.dtype[Any]) -> bool:
-    """Whether it is bfloat16."""
+    """Whether a dtype is bfloat16."""
     return dtype.kind == "V" and dtype.name == BFLOAT16
 
 
 def promote(*dtypes: Any) -> np.dtype[Any]:
-    """``np.result_type`` of dtypes and Python scalars, where bfloat16 may stand among them.
+    """``np.result_type`` of dtypes and Python scalars, possibly including bfloat16.
 
-    With float16 and with integers of 16 bits it gives float32, with larger ones float64, as the
-    ufuncs do; a Python float is weak, as beside float16.
+    With float16 and 16-bit integers, bfloat16 promotes to float32, with larger integers to float64,
+    as in the ufuncs; a Python float is weak, as with float16.
     """
     kinds = [np.dtype(item.dtype) if hasattr(item, "dtype") else item for item in dtypes]
     if not any(isinstance(kind, np.dtype) and low(kind) for kind in kinds):
         return np.result_type(*kinds)
     strong = [kind for kind in kinds if isinstance(kind, np.dtype)]
-    # Beside everything but itself, bool and bytes bfloat16 is what float32 is.
+    # With any dtype but itself, bool and bytes, bfloat16 behaves like float32.
     narrow = all(low(dtype) or dtype.kind == "b" or dtype.itemsize == 1 for dtype in strong)
     if narrow:
         weak_complex = any(isinstance(kind, complex) for kind in kinds)
@@ -63,7 +63,7 @@ def promote(*dtypes: Any) -> np.dtype[Any]:
 
 
 def admitting(op: Op) -> Op:
-    """The op as it is registered: able to take bfloat16."""
+    """The op as registered: extended to accept bfloat16."""
     narrows = _promotes if op.name in _PROMOTING else _stands_for
     if op.name in ("matmul", "vecdot", "matvec", "vecmat"):
         impl = _matmul(op.impl)
@@ -77,7 +77,7 @@ def admitting(op: Op) -> Op:
 
 
 def _matmul(matmul: Callable[..., Any]) -> Callable[..., Any]:
-    """Products of bfloat16 come as float32 from NumPy: they only have to be rounded."""
+    """Products of bfloat16 arrive as float32 from NumPy: they only have to be rounded."""
 
     def impl(a: Array, b: Array) -> Any:
         out = matmul(a, b)

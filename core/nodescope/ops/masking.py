@@ -1,7 +1,7 @@
-"""Keeping elements where a condition holds, 0 elsewhere: the gradient of whatever chooses.
+"""Masking: keeps elements where a condition holds, 0 elsewhere: the gradient of selections.
 
 ``np.where`` branches on every element, which costs ten times as much on masks that look random;
-here the bits of what is dropped are cleared instead, so that infinities and NaN vanish, too.
+here the bits of dropped elements are cleared instead, so that infinities and NaN vanish as well.
 
 Invariant: equal to ``np.where(condition, x, 0)`` to the bit.
 """
@@ -21,7 +21,7 @@ WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def kept(x: Array, condition: Array, out: Array | None = None) -> Array:
-    """``x`` where the condition holds, else 0; both of one shape, floating point."""
+    """``x`` where the condition holds, else 0; both of the same shape, floating point."""
     word = WORDS.get(x.dtype.itemsize)
     if word is None or x.dtype.kind not in "fV" or not x.ndim:
         values = np.where(condition, x, x.dtype.type(0))

@@ -37,7 +37,7 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
 
 
 def _hint(a: tuple[int, ...], b: tuple[int, ...], inner: int) -> str:
-    """What would make two shapes fit, the likeliest first."""
+    """The changes that would make two shapes match, the likeliest first."""
     if a[-1] == b[-1]:
         return "transpose the right operand?"
     if len(a) > 1 and a[-2] == b[-1]:
@@ -52,7 +52,8 @@ def _hint(a: tuple[int, ...], b: tuple[int, ...], inner: int) -> str:
 
 
 def _impl(a: Array, b: Array) -> Any:
-    # Rows of a stack times one matrix are one product; NumPy would make one for each of the stack.
+    # The rows of a stack times one matrix are one product; NumPy would compute one for each matrix
+    # of the stack.
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size and a.dtype.kind == "f":
         flat = np.matmul(a.reshape(-1, a.shape[-1]), b)
         return flat.reshape(*a.shape[:-1], flat.shape[-1])
@@ -99,7 +100,7 @@ def _right(F: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
 
 
 def _rows(F: Any, x: Any) -> Any:
-    """A stack of matrices as one: beside a single matrix, one large product beats many small."""
+    """A stack of matrices as one: with a single matrix, one large product beats many small ones."""
     return F.reshape(x, shape=(int(np.prod(x.shape[:-1], dtype=np.int64)), x.shape[-1]))
 
 

@@ -1,4 +1,4 @@
-"""What ops on stacks of matrices share: checks, errors, transposition, masks.
+"""Common parts of ops on stacks of matrices: checks, errors, transposition, masks.
 
 Invariant: registers no op; shapes are ``(..., rows, columns)`` throughout.
 """
@@ -21,11 +21,11 @@ _NATIVE = ("float32", "float64", "complex64", "complex128")
 
 
 class MatrixError(NodescopeError, np.linalg.LinAlgError):
-    """A computation that the elements of a matrix make impossible; NumPy's `LinAlgError`, too."""
+    """A computation that the elements of a matrix make impossible; also NumPy's `LinAlgError`."""
 
 
 class MatrixShapeError(ShapeError, np.linalg.LinAlgError):
-    """A stack of matrices was expected, or of square ones; NumPy's `LinAlgError`, too."""
+    """An operand is not a stack of matrices, or of square ones; also NumPy's `LinAlgError`."""
 
 
 _HINTS = {
@@ -37,7 +37,7 @@ _HINTS = {
 
 
 def guarded(name: str, function: Callable[..., Any], infer: Infer) -> Callable[..., Any]:
-    """``function``, with NumPy's errors as ours."""
+    """``function`` with NumPy's errors replaced by nodescope's."""
 
     def impl(*arrays: Any, **attrs: Any) -> Any:
         try:
@@ -52,15 +52,15 @@ def guarded(name: str, function: Callable[..., Any], infer: Infer) -> Callable[.
 
 
 def spec(x: Any) -> Any:
-    """The spec of an array; a Python scalar stays what it is."""
+    """The spec of an array; a Python scalar is returned unchanged."""
     return TensorSpec(x.shape, x.dtype.name) if isinstance(x, np.ndarray) else x
 
 
 def dtype(name: str, *operands: Operand) -> np.dtype[Any]:
-    """The type that linear algebra computes in: integers become float64.
+    """The dtype in which linear algebra computes: integers become float64.
 
     Raises:
-        DtypeError: An operand is of a type that LAPACK does not know, such as float16.
+        DtypeError: An operand has a dtype unknown to LAPACK, such as float16.
     """
     dtypes = []
     for operand in operands:
@@ -76,7 +76,7 @@ def dtype(name: str, *operands: Operand) -> np.dtype[Any]:
 
 
 def real(dtype_: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of the parts of a complex type; a real one itself."""
+    """The dtype of the parts of a complex dtype; a real dtype itself."""
     return np.zeros(0, dtype_).real.dtype
 
 
@@ -84,7 +84,7 @@ def matrix(name: str, operand: Operand) -> Shape:
     """The shape of a stack of matrices.
 
     Raises:
-        MatrixShapeError: It has less than two dimensions.
+        MatrixShapeError: The operand has fewer than two dimensions.
     """
     shape = shape_of(operand)
     if len(shape) < 2:
@@ -99,7 +99,7 @@ def square(name: str, operand: Operand) -> Shape:
     """The shape of a stack of square matrices.
 
     Raises:
-        MatrixShapeError: They are not.
+        MatrixShapeError: The matrices are not square.
     """
     shape = matrix(name, operand)
     if shape[-1] != shape[-2]:
@@ -113,7 +113,7 @@ def transposed(F: Any, x: Any) -> Any:
 
 
 def conjugate(F: Any, x: Any) -> Any:
-    """Complex conjugate; real numbers themselves, without a node."""
+    """The complex conjugate; real numbers themselves, without a node."""
     return F.conjugate(x) if x.dtype.kind == "c" else x
 
 
@@ -153,7 +153,7 @@ def diagonal_matrix(F: Any, x: Any) -> Any:
 
 
 def cubic(specs: tuple[Operand, ...], out: Any) -> int:
-    """Operations of a factorisation of the first operand, about."""
+    """Approximate operation count of a factorisation of the first operand."""
     shape = shape_of(specs[0])
     *batch, rows, columns = shape if len(shape) > 1 else (*shape, 1)
     return int(np.prod(batch)) * rows * columns * min(rows, columns)

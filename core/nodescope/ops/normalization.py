@@ -31,10 +31,10 @@ class Form(NamedTuple):
     """How one input is normalised.
 
     Attributes:
-        work: The shape to compute in.
-        axes: What is averaged over, in that shape.
+        work: The working shape.
+        axes: The axes of the averages, in that shape.
         param: The shape of weight and bias.
-        spread: The same, so that it broadcasts to ``work``.
+        spread: The same shape in a form that broadcasts to ``work``.
     """
 
     work: Sizes
@@ -109,7 +109,7 @@ def _infer(kind: str, specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Any:
 
 
 def _statistics(F: Any, x: Any, form: Form, kind: str) -> tuple[Any, Any, Any]:
-    """Mean, centred values and variance; the mean square for rms_norm, which does not centre."""
+    """Mean, centred values and variance; for rms_norm, which does not centre, the mean square."""
     if kind == "rms_norm":
         return None, x, F.mean(F.square(x), axis=form.axes, keepdims=True)
     mean = F.mean(x, axis=form.axes, keepdims=True)
@@ -140,7 +140,7 @@ def _impl(kind: str, x: Array, *params: Array, eps: float, **attrs: Any) -> Any:
 
 
 def _widened(F: Any, x: Any, form: Form) -> Any:
-    """In the working shape, and float32 for half precisions."""
+    """``x`` in the working shape, and in float32 for half precision."""
     work = working(x.dtype)
     if work != x.dtype:
         x = F.astype(x, dtype=work.name)
@@ -168,7 +168,7 @@ def _rule(
         left = F.subtract(left, F.mean(pulled, axis=form.axes, keepdims=True))
     left = F.multiply(left, inverse)
     if shares:
-        # Mean and variance are outputs, too: d mean = 1/n, d variance = 2 (x - mean) / n.
+        # Mean and variance are outputs as well: d mean = 1/n, d variance = 2 (x - mean) / n.
         by_mean, by_variance = (F.reshape(share, shape=form.spread) for share in shares)
         bend = F.multiply(centred, F.multiply(by_variance, 2.0))
         left = F.add(left, F.multiply(F.add(bend, by_mean), 1.0 / _count(form)))
@@ -180,7 +180,7 @@ def _gathered(F: Any, pulled: Any, form: Form) -> Any:
 
 
 class _Like(NamedTuple):
-    """Something of a shape, for `unbroadcast`."""
+    """An object with a shape, for `unbroadcast`."""
 
     shape: Sizes
 
@@ -199,7 +199,7 @@ def _samples(kind: str, rng: np.random.Generator) -> list[Sample]:
     }  # fmt: skip
     samples = []
     for shape, attrs in cases["layer_norm" if kind == "rms_norm" else kind]:
-        # A size of 1 has no spread of its own: eps keeps its slope measurable.
+        # A size of 1 has no variance of its own: eps keeps its slope measurable.
         eps = 1e-5 if shape[-1] != 1 else 0.5
         all_attrs = {"eps": eps, **attrs}
         x = rng.standard_normal(shape)
@@ -236,7 +236,7 @@ for _kind in ("layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_no
     )
 
 
-# With statistics that are given: what batch_norm is outside of training.
+# With given statistics: batch_norm outside of training.
 
 
 def _given_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:

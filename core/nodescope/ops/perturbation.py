@@ -1,9 +1,10 @@
-"""Perturbation: which elements of its inputs a result depends on, found by running it again.
+"""Perturbation: finds the input elements that a result depends on by running the operation again.
 
-For operations of which nothing is known but how to run them. Half of an input is moved a little at
-once, and halved again where the result moves; so what matters is found in few runs.
+For operations of which nothing is known except how to run them. Half of an input is changed a
+little at once, and halved again where the result changes; so the relevant elements are found in few
+runs.
 
-Invariant: never writes to what it is given; bounded in runs and time; the same each time.
+Invariant: never writes to its arguments; bounded in runs and time; deterministic.
 """
 
 from __future__ import annotations
@@ -19,33 +20,33 @@ from nodescope.ops.reading import ElementDependence, Read, flat
 
 MOST_RUNS: Final = 192
 MOST_S: Final = 4.0
-"""Seconds that may be spent on one element."""
+"""Time limit in seconds for one element."""
 
 Run = Callable[[Sequence[Any]], tuple[Array, ...]]
 """Runs the operation on one array per input."""
 
 
 class _TooManyError(Exception):
-    """The runs or the time are used up."""
+    """The limit of runs or time is reached."""
 
 
 def perturbed(
     run: Run, inputs: Sequence[Any], outputs: Sequence[Array], position: int, port: int = 0
 ) -> ElementDependence | None:
-    """The elements that an element of an output changes with.
+    """The elements whose changes affect an element of an output.
 
-    At the values themselves; where these hide it, as in a result that is infinite, at other ones.
-    Integers and masks are not moved, but listed as a whole.
+    Tested at the given values; where these hide the effect, as with an infinite result, at other
+    ones. Integers and masks are not changed, but listed as a whole.
 
     Args:
-        run: Gives what the operation makes of other inputs; may raise.
+        run: Runs the operation on other inputs; may raise.
         inputs: Arrays, by port.
-        outputs: What it gave.
-        position: Which element, counted in C order.
-        port: Of which output.
+        outputs: Its results.
+        position: The element, in C order.
+        port: The output port.
 
     Returns:
-        None if it does not give the same again, or has more elements than can be tried.
+        None if the operation is not reproducible, or has more elements than can be tried.
     """
     trial = _Trial(run, outputs, port, position)
     operands = [np.asarray(value) for value in inputs]
@@ -60,7 +61,7 @@ def perturbed(
             reads = trial.reads(operands)
         if not reads:
             reads = trial.reads([_generic(array, at) for at, array in enumerate(operands)])
-    except Exception:  # of the library, or there are too many
+    except Exception:  # raised by the library, or there are too many
         return None
     reads += [
         Read(at, np.arange(array.size), True)
@@ -71,7 +72,7 @@ def perturbed(
 
 
 class _Trial:
-    """Runs of one operation, as long as there are any left."""
+    """Runs of one operation, within the limits."""
 
     def __init__(self, run: Run, outputs: Sequence[Array], port: int, position: int) -> None:
         self._run, self._port, self._position = run, port, position
@@ -79,7 +80,7 @@ class _Trial:
         self._left, self._until = MOST_RUNS, time.monotonic() + MOST_S
 
     def element(self, operands: Sequence[Array]) -> Array:
-        """The element that is asked about, of these inputs."""
+        """The element in question, for these inputs."""
         if not self._left or time.monotonic() > self._until:
             raise _TooManyError
         self._left -= 1
@@ -91,7 +92,7 @@ class _Trial:
         return element
 
     def reads(self, operands: list[Array]) -> list[Read]:
-        """What the element changes with, at these inputs."""
+        """The elements that affect the element, at these inputs."""
         before = self.element(operands)
         reads = []
         for port, array in enumerate(operands):
@@ -121,7 +122,7 @@ def _finite(array: Array) -> bool:
 
 
 def _moved(array: Array, port: int) -> Array:
-    """The elements, each a little further on, by its own amount."""
+    """The elements, each changed slightly, by a different amount."""
     by = np.random.default_rng(port).uniform(0.5, 1.5, array.size)
     by *= 0.02 if array.dtype.itemsize < 4 else 1e-3
     elements = array.reshape(-1)
@@ -130,7 +131,7 @@ def _moved(array: Array, port: int) -> Array:
 
 
 def _generic(array: Array, port: int) -> Array:
-    """Numbers at which nothing is hidden by chance; integers and masks as they are."""
+    """Numbers at which nothing is hidden by chance; integers and masks unchanged."""
     if array.dtype.kind not in "fc":
         return array
     numbers = np.random.default_rng(100 + port).uniform(0.3, 0.7, array.shape)

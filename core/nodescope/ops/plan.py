@@ -1,7 +1,7 @@
-"""Plan: a graph made ready to run, node after node.
+"""Plan: a graph prepared to run node after node.
 
 Invariant: the same impls on the same arrays in the same order as eager execution, so that results
-are bit-equal; an array is let go after its last use.
+are bit-equal; an array is released after its last use.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _array = np.asarray
 
 
 class Plan:
-    """What of a graph has to run for some outputs, and in which order.
+    """The part of a graph that must run for some outputs, in order.
 
     Args:
         graph: Nodes in topological order.
         constants: Arrays of the graph's constants by value id.
-        outputs: Value ids wanted; the graph's own if None. Only what they need is run.
+        outputs: Value ids wanted; the graph's own if None. Only their dependencies are run.
         fed: Value ids that will be fed, whose producers need not run; the graph's inputs if None.
-        also: Node ids that run besides.
+        also: Ids of further nodes to run.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Plan:
         return {value: node for node in self.graph.nodes for value in node.outputs}
 
     def producer(self, value: int) -> Node | None:
-        """The node that makes a value, if any does."""
+        """The node that produces a value, if any."""
         return self._producers.get(value)
 
     def _step(self, call: Call) -> tuple[Any, ...]:
@@ -92,7 +92,7 @@ class Plan:
                 call.node.outputs, call.drop)  # fmt: skip
 
     def run(self, feeds: Sequence[Array]) -> list[Array]:
-        """The outputs.
+        """Run the plan; return the outputs.
 
         Args:
             feeds: An array for each of ``fed``, in order, of the right shape and dtype.
@@ -120,7 +120,7 @@ class Plan:
 def needed(
     graph: Graph, outputs: Sequence[int], fed: Sequence[int], also: Sequence[int] = ()
 ) -> tuple[Node, ...]:
-    """The nodes that have to run for the outputs, in order; producers of fed values do not."""
+    """The nodes that must run for the outputs, in order; not the producers of fed values."""
     known = set(fed)
     wanted = {output for output in outputs if output not in known}
     waited = set(also)

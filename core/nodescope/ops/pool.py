@@ -1,7 +1,7 @@
 """Pooling of sequences and images: maxima and means of windows, sliding or adaptive.
 
 The gradient of a maximum goes to the first largest element of its window, as PyTorch's does; it is
-an op of its own, linear in the cotangent, and its transpose (``_pick``) reads from the same places.
+a separate op, linear in the cotangent, and its transpose (``_pick``) reads from the same places.
 
 Invariant: attributes are normalised: a tuple per spatial dimension, padding as (before, after).
 """
@@ -43,7 +43,7 @@ def _real(name: str, x: TensorSpec) -> None:
 
 
 def _layout(name: str, size: Sizes, attrs: dict[str, Any]) -> tuple[Sizes, Padding]:
-    """Positions, and the padding that the last ones need where ``ceil_mode`` adds some."""
+    """Positions, and the padding needed by the last ones if ``ceil_mode`` adds some."""
     kernel, stride, padding = attrs["kernel"], attrs["stride"], attrs["padding"]
     dilation = attrs.get("dilation", (1,) * len(kernel))
     for k, d, (low, high) in zip(kernel, dilation, padding, strict=True):
@@ -75,7 +75,7 @@ def _sliding_infer(n: int, kind: str, specs: tuple[Operand, ...], attrs: Any) ->
 
 
 def _tap(x: Array, at: tuple[int, int], out: Sizes, attrs: dict[str, Any]) -> Array:
-    """What one element of every window sees."""
+    """The elements that all windows see through one tap."""
     (s, t), (d, e) = pair(attrs["stride"]), pair(attrs.get("dilation", (1, 1)))
     top, left = at[0] * d, at[1] * e
     return x[
@@ -109,13 +109,13 @@ def _max(n: int, x: Array, **attrs: Any) -> Array:
 
 
 def _first_hits(x: Array, largest: Array, attrs: dict[str, Any]) -> Iterator[tuple[Any, Array]]:
-    """For each tap, where it is its window's first maximum."""
+    """For each tap, where it is the first maximum of its window."""
     out = largest.shape[2:]
     kernel = pair(attrs["kernel"])
     claimed = np.zeros(largest.shape, bool)
     for at in _taps(attrs):
         if at == (kernel[0] - 1, kernel[1] - 1):
-            # What no tap before it was; a window with a NaN equals none of its taps.
+            # Not found by any earlier tap; a window with a NaN equals none of its taps.
             yield at, np.logical_not(claimed)
             return
         same = np.equal(_tap(x, at, out, attrs), largest)
@@ -156,7 +156,7 @@ def _max_pick(n: int, v: Array, x: Array, largest: Array, **attrs: Any) -> Array
 
 
 def _divisors(size: Sizes, out: Sizes, attrs: dict[str, Any], dtype: np.dtype[Any]) -> Array:
-    """How many elements each window counts: (H', W')."""
+    """The number of elements counted in each window: (H', W')."""
     counts = []
     for n, k, s, (low, high), m in zip(
         size, attrs["kernel"], attrs["stride"], attrs["padding"], out, strict=True

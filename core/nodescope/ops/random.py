@@ -2,12 +2,13 @@
 
 A key is a uint64 array of shape (2,): the key of the counter-based generator Philox-4x64-10 (Salmon
 et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), of which NumPy has a fast and tested
-implementation that its `Generator` draws from. Its counter has 256 bits; the highest 64 say what
-the stream is for (`_DRAW`, `_SPLIT`, ...), so that a key's numbers and the keys made from it share
-no block. Two draws of different shapes from one key begin with the same numbers: use a key once.
+implementation that its `Generator` draws from. Its counter has 256 bits; the highest 64 identify
+the purpose of the stream (`_DRAW`, `_SPLIT`, ...), so that a key's numbers and the keys made from
+it share no block. Two draws of different shapes from one key begin with the same numbers: use a key
+once.
 
-Invariant: the same key gives the same numbers, on every thread and in every process. Which numbers
-a distribution makes of a stream is NumPy's choice, which it seldom changes (its NEP 19).
+Invariant: the same key gives the same numbers, on every thread and in every process. How a
+distribution turns a stream into numbers is up to NumPy, which seldom changes it (NEP 19).
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ _DRAW, _SPLIT, _FOLD, _NEXT = range(4)
 _HINT = "make keys with nodescope.random.key, split or fold_in"
 _WORD = np.dtype(np.uint64)
 _BITS = {"float16": 11, "bfloat16": 8}
-"""Significant bits of the types for which NumPy has no draws of its own."""
+"""Significant bits of the dtypes for which NumPy has no draws."""
 _FLOAT_TYPES = ("float64", "float32", *_BITS)
 
 
 class _Stream(threading.local):
-    """One generator per thread, set to another key for every draw: ten times faster than a new one.
+    """One generator per thread, reset to another key for every draw: ten times faster than a new
+    one.
 
     Its state is a function of the key alone, so which thread draws does not matter.
     """
@@ -129,7 +131,7 @@ def _no_draws(name: str) -> DtypeError:
 
 
 def _as(values: Any, name: str) -> Any:
-    """Draws in another floating-point type."""
+    """Draws converted to another floating-point dtype."""
     if name not in _FLOAT_TYPES:
         raise _no_draws(name)
     return np.asarray(values).astype(as_dtype(name), copy=False)
@@ -154,7 +156,7 @@ def _uniform(key: Array, shape: tuple[int, ...], dtype: str) -> Any:
     draw = _stream(key, _DRAW).draw
     if dtype == "float64" or dtype == "float32":
         return draw.random(shape, np.dtype(dtype))
-    # Rounding a finer number could give 1, which does not belong to the interval.
+    # Rounding a more precise number could give 1, which is outside the interval.
     bits = _BITS.get(dtype, 0)
     integers = draw.integers(0, 1 << bits, shape, np.uint16).astype(np.float32)
     return _as(integers * np.float32(2.0**-bits), dtype)
@@ -221,7 +223,8 @@ def _truncated_normal(
         drawn, accepted = _proposal(draw, lower, upper, todo.size)
         draws[todo[accepted]] = drawn[accepted]
         todo = todo[~accepted]
-    # In a narrower type, a number next to a bound may round past it, if only as the bound does.
+    # In a narrower dtype, a number next to a bound may round past it, but only as the bound itself
+    # does.
     return _as(draws.reshape(shape), dtype)
 
 
@@ -230,7 +233,7 @@ def _proposal(draw: np.random.Generator, lower: float, upper: float, n: int) -> 
     if lower < 0 < upper and upper - lower > 1.5:
         drawn = draw.standard_normal(n)
         return drawn, (drawn >= lower) & (drawn <= upper)
-    near = max(lower, -upper, 0.0)  # of the interval's points, the distance of the nearest to 0
+    near = max(lower, -upper, 0.0)  # the distance of the interval from 0
     if near * (upper - lower) < 2 and upper - lower < 8:
         drawn = draw.uniform(lower, upper, n)
         return drawn, draw.random(n) <= np.exp(0.5 * (near**2 - drawn**2))
@@ -333,7 +336,7 @@ def _random(
     ports: tuple[str, ...] = (),
     vjp: tuple[Any, ...] | None = None,
 ) -> None:
-    """Register one op; samples take every one of ``attrs`` with the same further inputs."""
+    """Register one op; samples combine each of ``attrs`` with the same further inputs."""
     register(
         Op(
             name=f"random_{name}",

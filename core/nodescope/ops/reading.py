@@ -1,9 +1,9 @@
-"""Reading: the kinds of ops, by where the elements of their outputs come from.
+"""Reading: the kinds of ops, by the origin of their outputs' elements.
 
-A kind is a function of one call and one element. Most ask the op itself: layout ops are run on an
+A kind is a function of one call and one element. Most use the op itself: layout ops are run on an
 array of positions, sums and products are differentiated with a cotangent of one element.
 
-Invariant: never writes to what it is given; the stand-ins are the same each time.
+Invariant: never writes to its arguments; the stand-ins are the same each time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nodescope.ops.op import Array, Op
 from nodescope.ops.rules import unbroadcast
 
 MOST_STAND_IN = 1 << 22
-"""Elements of the inputs up to which an op is asked; of larger ones everything is listed."""
+"""The most input elements for which an op is run; for larger inputs, everything is listed."""
 
 
 class Read(NamedTuple):
     """Elements of one input.
 
     Attributes:
-        port: Of the op, Python scalars included.
+        port: The op's port, counting Python scalars.
         at: Their positions in C order, in the order of the terms where there are any.
-        selects: They only say what is taken: an index, a mask, a label, a key.
+        selects: Whether they only select: an index, a mask, a label, a key.
     """
 
     port: int
@@ -36,15 +36,15 @@ class Read(NamedTuple):
 
 
 class ElementDependence(NamedTuple):
-    """What an element is made from.
+    """The elements that an element depends on.
 
     Attributes:
         reads: By port; a port without elements is left out.
         exact: Whether every element listed has an effect at generic values.
         how: ``sum`` or ``product`` of ``terms``; else ``""``.
-        terms: The numbers that are added or multiplied.
+        terms: The numbers added or multiplied.
         paired: With ``how``: ports whose i-th elements belong to the i-th term.
-        note: Why the list is not certain, for a person; ``""`` where it is.
+        note: Why the list is uncertain, as text; ``""`` if it is certain.
     """
 
     reads: tuple[Read, ...]
@@ -67,7 +67,7 @@ class OutputElement(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the output."""
+        """The shape of the output."""
         return np.shape(self.outputs[self.port])
 
 
@@ -97,7 +97,7 @@ def flat(array: Any, at: Array) -> Array:
 
 
 def stretched(shape: tuple[int, ...], full: tuple[int, ...], position: int) -> int | None:
-    """Which element of an array of ``shape`` is broadcast to a position of ``full``."""
+    """The element of an array of ``shape`` that is broadcast to a position of ``full``."""
     index = np.unravel_index(position, full) if full else ()
     cut = len(full) - len(shape)
     if cut < 0 or any(n not in (1, m) for n, m in zip(shape, full[cut:], strict=True)):
@@ -117,7 +117,7 @@ def all_of(inputs: Sequence[Any]) -> ElementDependence:
 def broadcast(
     inputs: Sequence[Any], shape: tuple[int, ...], position: int
 ) -> ElementDependence | None:
-    """The elements that are broadcast to a place of a shape; None if an input is not."""
+    """The elements that are broadcast to a place of a shape; None if an input is not broadcast."""
     reads = []
     for port, value in enumerate(inputs):
         place = stretched(np.shape(value), shape, position)
@@ -133,7 +133,7 @@ def everything(query: OutputElement) -> ElementDependence:
 
 
 def nothing(query: OutputElement) -> ElementDependence:
-    """An output that only has the shape of its input."""
+    """No elements: an output that only takes the shape of its input."""
     return ElementDependence(())
 
 
@@ -155,7 +155,7 @@ def _selects(query: OutputElement, port: int) -> bool:
 
 
 def chosen(query: OutputElement) -> ElementDependence:
-    """``where``, ``choose`` and ``dropout``: what says which one, and the one that is taken."""
+    """``where``, ``choose`` and ``dropout``: the selecting element, and the selected one."""
     condition, *reads = elementwise(query).reads
     if query.op.name == "dropout":
         mask = reads[0]._replace(selects=True)
@@ -168,13 +168,13 @@ def chosen(query: OutputElement) -> ElementDependence:
 
 
 def replaced(query: OutputElement) -> ElementDependence:
-    """``assign``: the new value; nothing is left of the old one."""
+    """``assign``: the new value; the old one has no influence."""
     dependence = elementwise(query)
     return ElementDependence(tuple(read for read in dependence.reads if read.port == 1))
 
 
 def moved(query: OutputElement) -> ElementDependence:
-    """Ops that only move elements: run on positions, twice, so that what they fill in is seen."""
+    """Ops that only move elements: run twice on positions, to detect filled-in elements."""
     selectors = _selectors(query)
     sizes = [np.size(value) for value in query.inputs]
     if sum(sizes) + math.prod(query.shape) > MOST_STAND_IN:
@@ -213,7 +213,7 @@ def _selectors(query: OutputElement) -> set[int]:
 
 
 def _selector(query: OutputElement, port: int) -> Read:
-    """The elements of an index array that say what is taken here."""
+    """The elements of an index array that select here."""
     selector = np.asarray(query.inputs[port])
     if query.op.name == "take_along_axis":
         position = stretched(selector.shape, query.shape, query.position)
@@ -227,7 +227,7 @@ def _selector(query: OutputElement, port: int) -> Read:
 
 
 def _entry(query: OutputElement, wanted: int) -> int:
-    """Which element of the index array ``wanted`` a place of a selection belongs to."""
+    """The element of the index array ``wanted`` for a place of a selection."""
     from nodescope.ops.index import Port
 
     arrays, index = query.inputs[1:], query.attrs["index"]
@@ -256,12 +256,12 @@ def _entry(query: OutputElement, wanted: int) -> int:
 
 
 def along(query: OutputElement) -> ElementDependence:
-    """Reductions without derivative: all elements of the reduced dimensions."""
+    """Reductions without a derivative: all elements of the reduced dimensions."""
     return ElementDependence((Read(0, _group(query)),), exact=False)
 
 
 def _group(query: OutputElement) -> Array:
-    """Positions that are reduced to this one; of an op that keeps the shape, its whole row."""
+    """Positions that are reduced to this one; for an op that keeps the shape, its whole row."""
     x = np.asarray(query.inputs[0])
     places = np.arange(x.size).reshape(x.shape)
     axis = query.attrs.get("axis")
@@ -281,14 +281,14 @@ def _group(query: OutputElement) -> Array:
 
 
 def extreme(query: OutputElement) -> ElementDependence:
-    """``max`` and ``min``: the winner, which a NaN always is."""
+    """``max`` and ``min``: the winner, which is NaN if there is one."""
     group = _group(query)
     pick = np.argmax if query.op.name == "max" else np.argmin
     return ElementDependence((Read(0, group[[int(pick(flat(query.inputs[0], group)))]]),))
 
 
 def ordered(query: OutputElement) -> ElementDependence:
-    """``sort``: the element that stands here now."""
+    """``sort``: the element that is here after sorting."""
     group = _group(query)
     row = flat(query.inputs[0], group)
     out = _index(query.outputs[query.port], query.position)
@@ -299,7 +299,7 @@ def ordered(query: OutputElement) -> ElementDependence:
 
 
 def winner(query: OutputElement) -> ElementDependence:
-    """Maxima of windows and running ones: differentiated on ranks, among which no two are equal."""
+    """Maxima of windows and running maxima: differentiated on ranks, which are all distinct."""
     x = np.asarray(query.inputs[0])
     if x.size > MOST_STAND_IN:
         return everything(query)
@@ -316,7 +316,7 @@ def winner(query: OutputElement) -> ElementDependence:
 
 
 def smooth(query: OutputElement) -> ElementDependence:
-    """What the derivative says at generic values; integers and masks are listed as a whole."""
+    """By the derivative at generic values; integers and masks are listed as a whole."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
     operands = tuple(_generic(query.op, port, value) for port, value in enumerate(query.inputs))
@@ -336,12 +336,12 @@ def smooth(query: OutputElement) -> ElementDependence:
 
 
 def solved(query: OutputElement) -> ElementDependence:
-    """Solutions of equations: `smooth`, where rounding leaves specks of what should be zero."""
+    """Solutions of equations: `smooth`, where rounding leaves traces of exact zeros."""
     return smooth(query)._replace(exact=False)
 
 
 def local(query: OutputElement) -> ElementDependence:
-    """As `smooth`, but at the values themselves: which branch of the op they take matters."""
+    """Like `smooth`, but at the given values: the branch of the op that they take matters."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
     operands = tuple(np.asarray(value, np.float64) for value in query.inputs)
@@ -351,7 +351,7 @@ def local(query: OutputElement) -> ElementDependence:
 
 
 def linear(query: OutputElement) -> ElementDependence:
-    """Sums of terms that hold one element of each operand at most: `smooth`, with the terms."""
+    """Sums of terms with at most one element of each operand: `smooth`, with the terms."""
     dependence = smooth(query)
     arrays = [r for r in dependence.reads if not r.selects]
     if not dependence.exact or len(arrays) > 2 or not arrays:
@@ -376,7 +376,9 @@ def _weighted(query: OutputElement, dependence: ElementDependence, read: Read) -
 def _paired(
     query: OutputElement, dependence: ElementDependence, first: Read, other: Read
 ) -> ElementDependence:
-    """Terms of a product: differentiated by one operand, the other one says where it stands."""
+    """Terms of a product: differentiated with respect to one operand, the other gives the
+    position.
+    """
     shape = np.shape(query.inputs[other.port])
     operands = list(query.inputs)
     operands[first.port] = np.ones(np.shape(operands[first.port]))
@@ -404,7 +406,7 @@ def product(query: OutputElement) -> ElementDependence:
 
 
 def given_linear(query: OutputElement) -> ElementDependence:
-    """Derivatives of poolings: linear in their first input; the others select."""
+    """Derivatives of pooling: linear in their first input; the others select."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
     operands = (_generic(query.op, 0, query.inputs[0]), *map(np.asarray, query.inputs[1:]))
@@ -416,7 +418,7 @@ def given_linear(query: OutputElement) -> ElementDependence:
 
 
 def matrices(query: OutputElement) -> ElementDependence:
-    """Decompositions: all elements of the matrix in the same place of a stack."""
+    """Decompositions: all elements of the matrix at the same place of a stack."""
     x = query.inputs[0]
     leading = np.shape(x)[:-2]
     if len(query.inputs) != 1 or not leading or query.shape[: len(leading)] != leading:
@@ -431,7 +433,7 @@ def drawn(query: OutputElement) -> ElementDependence:
     reads = []
     for port, value in enumerate(query.inputs):
         key = port == 0
-        # Numbers that are rejected and drawn again depend on the parameters of those before them.
+        # Rejected numbers are drawn again, which depends on the parameters of earlier elements.
         again = query.op.name in ("random_integers", "random_gamma")
         position = None if key or again else stretched(np.shape(value), query.shape, query.position)
         reads.append(Read(port, _all(value) if position is None else _at(position), key))
@@ -447,7 +449,7 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
-# Asking an op
+# Running an op
 
 
 def _outputs(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
@@ -460,13 +462,13 @@ def _wide(value: Any) -> Any:
 
 
 def _generic(op: Op, port: int, value: Any) -> Any:
-    """Numbers at which no derivative vanishes by chance; integers and masks as they are."""
+    """Numbers at which no derivative vanishes by chance; integers and masks unchanged."""
     array = np.asarray(value)
     if array.dtype.kind in "biu" and (op.rule(port) is None or op.family != "matmul"):
         return value
     rng = np.random.default_rng(port + 1)
     low, high = op.domain
-    # Positive where that will do: a variance among the operands is.
+    # Positive where possible: a variance among the operands must be.
     stand_in = np.asarray(rng.uniform(max(low, 0.3) if high > 0.5 else low, high, array.shape))
     return (
         stand_in + 1j * rng.uniform(0.1, 0.7, array.shape) if array.dtype.kind == "c" else stand_in
@@ -476,10 +478,10 @@ def _generic(op: Op, port: int, value: Any) -> Any:
 def _pulled(
     query: OutputElement, operands: tuple[Any, ...], cotangent: complex = 1
 ) -> list[Array | None]:
-    """Derivatives of one element by every input, as the op's rules give them.
+    """Derivatives of one element with respect to every input, by the op's rules.
 
     Raises:
-        Exception: What the op or a rule raises on the stand-ins.
+        Exception: The op or a rule raised an error on the stand-ins.
     """
     from nodescope.ops import RAW
 

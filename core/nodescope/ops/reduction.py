@@ -1,7 +1,7 @@
 """Reductions over axes.
 
-Invariant: ``axis`` is None, an int or a tuple; a reduction over nothing gives what NumPy gives, or
-a `ShapeError` where NumPy refuses.
+Invariant: ``axis`` is None, an int or a tuple; a reduction over no elements gives NumPy's result,
+or a `ShapeError` where NumPy refuses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _bind_ddof(
 
 
 def as_axis(axis: Any) -> Axis:
-    """An ``axis`` as it stands in attributes: None, an int or a tuple of ints."""
+    """An ``axis`` as stored in attributes: None, an int or a tuple of ints."""
     if axis is None or isinstance(axis, int):
         return axis
     if isinstance(axis, tuple | list):
@@ -113,7 +113,7 @@ def _reduction(
 
 
 def _summed(dtype: np.dtype[Any]) -> Any:
-    # Small integers are summed in the platform's word, as NumPy does.
+    # Small integers are summed in the platform's word, as in NumPy.
     return np.add.reduce(np.empty(0, dtype)).dtype
 
 
@@ -134,13 +134,13 @@ def _sum_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> A
 def _mean_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     size = float(max(count(x.shape, axis), 1))
     ct = restore(F, ct, x.shape, axis, keepdims)
-    # From 65,520 on the count itself is not a float16.
+    # From 65,520 on, the count itself exceeds float16.
     share = F.divide(ct, size) if size < 65_000 else F.multiply(ct, 1.0 / size)
     return F.broadcast_to(share, shape=x.shape)
 
 
 def _prod_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    # The product of all others, from before and behind: out / x would be 0 / 0 at a zero.
+    # The product of all others, from before and after: out / x would be 0 / 0 at a zero.
     shape = x.shape
     reduced_axes = axes("prod", axis, len(shape))
     rest = tuple(i for i in range(len(shape)) if i not in reduced_axes)
@@ -169,14 +169,14 @@ def _var_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof
 
 
 def _centred(F: Any, x: Any, axis: Axis) -> Any:
-    # Of |z|**2 the slope is 2 conj(z), as cotangents are not conjugated.
+    # The slope of |z|**2 is 2 conj(z), as cotangents are not conjugated.
     centred = F.subtract(x, F.mean(x, axis=axis, keepdims=True))
     return F.conjugate(centred) if x.dtype.kind == "c" else centred
 
 
 def _std_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
     centred = _centred(F, x, axis)
-    # A group without spread has no slope to either side; 0 is the mean of the two.
+    # A group without spread has no slope to either side; 0 is the mean of both.
     safe = F.where(F.equal(out, 0), 1.0, out)
     share = F.divide(ct, F.multiply(safe, float(max(count(x.shape, axis) - ddof, 1e-300))))
     return F.multiply(restore(F, share, x.shape, axis, keepdims), centred)
@@ -195,7 +195,7 @@ def _logsumexp(x: Array, axis: Axis, keepdims: bool) -> Any:
 
 def _logsumexp_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     top = restore(F, out, x.shape, axis, keepdims)
-    # Where all are -inf their weights are 0, not exp(-inf + inf).
+    # If all are -inf, their weights are 0, not exp(-inf + inf).
     weights = F.exp(F.subtract(x, F.where(F.isinf(top), 0.0, top)))
     return F.multiply(restore(F, ct, x.shape, axis, keepdims), weights)
 

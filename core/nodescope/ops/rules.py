@@ -1,4 +1,4 @@
-"""Pieces of vjp rules: undoing what broadcasting and reducing did to a shape.
+"""Building blocks of vjp rules: undoing the effects of broadcasting and reducing on shapes.
 
 Invariant: written in ops of ``F`` only, so that they work on arrays and on traced tensors alike.
 """
@@ -44,14 +44,14 @@ def last(start: int | None, stop: int | None) -> tuple[Any, ...]:
 
 
 def products_before(F: Any, x: Any) -> Any:
-    """Along the last axis, the product of all elements that come before; 1 for the first."""
+    """The product of all preceding elements along the last axis; 1 for the first."""
     first = F.ones_like(F.getitem(x, index=last(None, 1)))
     before = F.getitem(x, index=last(None, -1))
     return F.cumprod(F.concatenate(first, before, axis=-1), axis=-1)
 
 
 def zeros(F: Any, ct: Any, out: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
-    """The rule of steps: flat wherever the derivative exists."""
+    """The rule of step functions: zero wherever the derivative exists."""
     return F.zeros_like(x)
 
 
@@ -61,10 +61,10 @@ def same(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
 
 
 def times_right(F: Any, ct: Any, out: Any, left: Any, right: Any) -> Any:
-    """The rule of a product's left operand. The tape knows it, as `same`."""
+    """The rule of a product's left operand. The tape knows it, like `same`."""
     return F.multiply(ct, right)
 
 
 def times_left(F: Any, ct: Any, out: Any, left: Any, right: Any) -> Any:
-    """The rule of a product's right operand. The tape knows it, as `same`."""
+    """The rule of a product's right operand. The tape knows it, like `same`."""
     return F.multiply(ct, left)

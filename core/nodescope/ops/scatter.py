@@ -1,7 +1,7 @@
-"""Writing at an index without writing: the result is a copy that differs there.
+"""Writing at an index without modifying the input: the result is a changed copy.
 
-Invariant: inputs stay as they are; what was overwritten has no gradient, and where one element was
-written more than once the last write counts, for values and gradients alike.
+Invariant: inputs stay unchanged; overwritten elements get no gradient, and if an element was
+written more than once, the last write counts, for values and gradients alike.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nodescope.ops.shapes import dtype_of, shape_of
 
 def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
     _check_imaginary(np.result_type(x), np.asarray(value).dtype)
-    total = np.array(x, order="K")  # the layout that a write in place keeps: same bits after it
+    total = np.array(x, order="K")  # the layout that an in-place write keeps: same bits afterwards
     try:
         total[_fill(index, arrays)] = value
     except ValueError as error:
-        masked = any(array.dtype == bool for array in arrays)  # else `infer` says it better
+        masked = any(array.dtype == bool for array in arrays)  # else `infer` explains it
         if masked and ("broadcast" in str(error) or "assign" in str(error)):
             raise ShapeError(
                 f"index_set: a value of shape {np.shape(value)} does not fit what the index "
@@ -60,7 +60,7 @@ def _index_set_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
         arrays.append(np.zeros(spec.shape, bool if spec.dtype == "bool" else np.intp))
     masks = [array.dtype == bool for array in arrays]
     if any(masks) and not all(masks):
-        return x  # how many elements the mask selects is not known, so neither is what fits
+        return x  # the mask selects an unknown number of elements
     stand_in = np.broadcast_to(np.empty((), np.dtype(x.dtype)), x.shape)
     try:
         selected = np.shape(stand_in[_fill(attrs["index"], tuple(arrays))])
@@ -97,7 +97,7 @@ def _index_set_vjp(
         return F.where(wide, ct, 0.0)
     gradient = F.getitem(ct, *arrays, index=index)
     if any(array.dtype != bool for array in arrays):
-        # Who wrote last? Write everybody's number, and see whose is there.
+        # To find the last write, write every writer's number and read back.
         numbers = np.arange(int(np.prod(gradient.shape))).reshape(gradient.shape)
         written = F.index_set(np.zeros(x.shape, np.intp), numbers, *arrays, index=index)
         last = F.equal(F.getitem(written, *arrays, index=index), numbers)

@@ -1,6 +1,6 @@
-"""Choosing and mending elements: where, clip, round, and constants shaped like something.
+"""Selecting and adjusting elements: where, clip, round, and constants in the shape of an array.
 
-Invariant: dtypes are NumPy's, weak Python scalars included; no rule looks at values.
+Invariant: dtypes are NumPy's, including weak Python scalars; no rule depends on values.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _choose(index: Array, *choices: Array) -> Array:
     shape = np.broadcast_shapes(index.shape, *(choice.shape for choice in choices))
     dtype = np.result_type(*choices)
     chosen = np.zeros(shape, dtype)
-    for number, choice in enumerate(choices):  # np.choose takes only so many
+    for number, choice in enumerate(choices):  # np.choose accepts only this many
         np.copyto(chosen, choice, where=index == number)
     return chosen
 
@@ -165,7 +165,7 @@ register(
 def _nan_to_num_vjp(F: Any, ct: Any, out: Any, x: Any, **attrs: Any) -> Any:
     if x.dtype.kind != "c":
         return F.where(F.isfinite(x), ct, 0.0)
-    # Each part was replaced for itself.
+    # Each part was replaced separately.
     real = F.where(F.isfinite(F.real(x)), F.real(ct), 0.0)
     imaginary = F.where(F.isfinite(F.imag(x)), F.imag(ct), 0.0)
     return F.add(real, F.multiply(imaginary, 1j))

@@ -1,6 +1,6 @@
-"""Shape and dtype rules that several families share.
+"""Shape and dtype rules shared by several families.
 
-Invariant: pure functions of specs; they agree with NumPy to the letter, size 0 included.
+Invariant: pure functions of specs; they agree exactly with NumPy, including size 0.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ Axis = int | tuple[int, ...] | None
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """The shape of an operand; a Python scalar has none."""
+    """The shape of an operand; that of a Python scalar is empty."""
     return operand.shape if isinstance(operand, TensorSpec) else ()
 
 
 def dtype_of(operand: Operand) -> Any:
-    """The dtype of a tensor, or the type of a Python scalar, as `ufunc.resolve_dtypes` wants it."""
+    """The dtype of a tensor, or the type of a Python scalar, as `ufunc.resolve_dtypes` expects
+    it.
+    """
     if isinstance(operand, TensorSpec):
         return np.dtype(operand.dtype)
     return np.dtype(bool) if isinstance(operand, bool) else type(operand)
@@ -34,7 +36,7 @@ def broadcast(name: str, operands: Sequence[Operand]) -> tuple[int, ...]:
     """The common shape.
 
     Raises:
-        ShapeError: There is none.
+        ShapeError: The shapes do not broadcast.
     """
     shapes = [shape_of(operand) for operand in operands]
     try:
@@ -51,7 +53,7 @@ def resolve(name: str, ufunc: np.ufunc, operands: Sequence[Operand]) -> np.dtype
     """The output dtype of a ufunc.
 
     Raises:
-        DtypeError: It has no loop for these.
+        DtypeError: The ufunc has no loop for these.
     """
     dtypes = tuple(dtype_of(operand) for operand in operands)
     try:
@@ -69,7 +71,7 @@ def named(name: str, dtypes: Sequence[Any]) -> DtypeError:
 
 
 def tensor_spec(operand: Operand) -> TensorSpec:
-    """The spec of an operand that may not be a bare number; a number counts as NumPy's own."""
+    """The spec of an operand that must not be a bare number; a number counts as NumPy's scalar."""
     if isinstance(operand, TensorSpec):
         return operand
     return TensorSpec((), name_of(np.result_type(operand)))
@@ -83,7 +85,7 @@ def promoted(operands: Sequence[Operand]) -> np.dtype[Any]:
 
 
 def like_ufunc(name: str, ufunc: np.ufunc) -> Infer:
-    """Infer for an op that broadcasts and promotes as a ufunc does."""
+    """The `infer` of an op that broadcasts and promotes like a ufunc."""
 
     def infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
         shape = broadcast(name, specs)
@@ -96,8 +98,8 @@ def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     """The axes meant by ``axis``, non-negative and unique.
 
     Raises:
-        BoundsError: One is out of range.
-        ShapeError: One is given twice.
+        BoundsError: An axis is out of range.
+        ShapeError: An axis is given twice.
     """
     if axis is None:
         return tuple(range(ndim))
@@ -121,7 +123,8 @@ def reduced(
     """The shape after reducing.
 
     Raises:
-        ShapeError: The axis does not exist, or ``nonempty`` and there is nothing to reduce over.
+        ShapeError: The axis does not exist, or ``nonempty`` and there are no elements to reduce
+            over.
     """
     reduced_axes = axes(name, axis, len(shape))
     if nonempty and any(shape[i] == 0 for i in reduced_axes):
@@ -132,5 +135,5 @@ def reduced(
 
 
 def count(shape: tuple[int, ...], axis: Axis) -> int:
-    """How many elements one output element of a reduction is made from."""
+    """The number of elements that one output element of a reduction depends on."""
     return int(np.prod([shape[i] for i in axes("reduction", axis, len(shape))], dtype=np.int64))

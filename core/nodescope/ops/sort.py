@@ -1,7 +1,7 @@
-"""Order: sorting, positions of order, and searching in sorted values.
+"""Order: sorting, sorting positions, and searching in sorted values.
 
-Invariant: sorting is stable wherever positions come out, so that ties are decided the same way
-every time; NaN sorts last.
+Invariant: sorting is stable wherever positions are returned, so that ties are always resolved the
+same way; NaN sorts last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _argsort(x: Array, axis: int | None, descending: bool) -> Array:
     x, axis = _along(x, axis)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
-    # Turned around twice, so that ties keep their order here, too.
+    # Reversed twice, so that ties keep their order here as well.
     order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
     return np.asarray(np.flip(x.shape[axis] - 1 - order, axis))
 

@@ -1,14 +1,14 @@
 """Singular values, eigenvalues, pseudo-inverse, least squares.
 
-Singular and eigenvectors are determined up to a sign, or a phase where they are complex: LAPACK
-picks one, and gradients are right for whatever does not depend on the pick. Where two singular or
-eigenvalues coincide, vectors have no derivative: a gradient through them becomes NaN or infinite,
-while one through the values alone stays right. Formulas: Giles, "Collected matrix derivative
-results" (2008); Townsend, "Differentiating the singular value decomposition" (2016); Golub and
-Pereyra on the pseudo-inverse (1973).
+Singular vectors and eigenvectors are determined up to a sign, or a phase if complex: LAPACK chooses
+one, and gradients are right for everything that does not depend on the choice. Where two singular
+or eigenvalues coincide, vectors have no derivative: a gradient through them becomes NaN or
+infinite, while one through the values alone stays right. Formulas: Giles, "Collected matrix
+derivative results" (2008); Townsend, "Differentiating the singular value decomposition" (2016);
+Golub and Pereyra on the pseudo-inverse (1973).
 
-Invariant: shapes and types are those of `numpy.linalg`, but that `eig` and `eigvals` always give
-complex numbers: a type that depends on values could not stand in a static graph.
+Invariant: shapes and types are those of `numpy.linalg`, except that `eig` and `eigvals` always
+return complex numbers: a static graph cannot have a value-dependent dtype.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _svd_vjp(F: Any, ct: Any, out: Any, x: Any, full_matrices: bool) -> Any:
     k = min(m, n)
     arbitrary = None
     if full_matrices and m != n:
-        # The vectors beyond the k-th are an arbitrary basis: whoever uses them gets NaN.
+        # The vectors beyond the k-th are an arbitrary basis: gradients through them are NaN.
         kept, beyond = slice(None, k), slice(k, None)
         if m > n:
             arbitrary = F.getitem(ct_u, index=(..., beyond))
@@ -243,7 +243,7 @@ def _eig_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     (w, v), (ct_w, ct_v) = out, (conjugate(F, cotangent) for cotangent in ct)
     vh = adjoint(F, v)
     along = F.matmul(vh, ct_v)
-    # The columns of v have length 1: what would stretch them is taken out.
+    # The columns of v have length 1: components that would stretch them are removed.
     stretch = F.astype(F.real(along), dtype=along.dtype.name)
     stretch = F.matmul(F.matmul(vh, v), masked(F, stretch, 0.0, 1.0, 0.0))
     inner = F.divide(F.subtract(along, stretch), conjugate(F, _gaps(F, w)))
@@ -285,7 +285,9 @@ def _pinv_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec
 
 
 def _pinv_pull(F: Any, ct: Any, p: Any, a: Any) -> Any:
-    """From the gradient ``ct`` by the pseudo-inverse ``p`` to that by ``a``, of constant rank."""
+    """From the gradient ``ct`` with respect to the pseudo-inverse ``p`` to that with respect to
+    ``a``, at constant rank.
+    """
     ph, cth = adjoint(F, p), adjoint(F, ct)
     right = F.matmul(cth, F.matmul(p, ph))
     left = F.matmul(F.matmul(ph, p), cth)
@@ -319,7 +321,7 @@ def _lstsq(a: Array, b: Array, rcond: Any) -> tuple[Any, ...]:
 
 
 def _cutoff(a: Any, rcond: Any) -> float:
-    """What `numpy.linalg.lstsq` takes for zero, relative to the largest singular value."""
+    """The threshold for zero in `numpy.linalg.lstsq`, relative to the largest singular value."""
     if rcond is not None:
         return float(rcond)
     eps = float(np.finfo(dtype("lstsq", TensorSpec((), a.dtype.name))).eps)

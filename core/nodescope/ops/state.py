@@ -1,7 +1,7 @@
-"""Variables of graphs built by hand: reading one, and adding to it.
+"""Variables of graphs built by hand: reading and updating them.
 
-A session keeps the values; it gives them to these ops in the place of their first input, and takes
-what update ops give.
+A session keeps the values; it passes them to these ops in place of their first input, and takes
+over the results of update ops.
 
 Invariant: as with ``assign``, nothing is written in place.
 """

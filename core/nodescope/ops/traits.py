@@ -1,4 +1,4 @@
-"""Traits: numerical properties of ops, by canonical name, for every library.
+"""Traits: numerical properties of ops by canonical name, for every library.
 
 Nodes of other libraries have the traits of the op with their canonical name; nothing is assumed of
 unknown names.
@@ -20,11 +20,11 @@ Effect = Literal[
 
 
 class Domain(NamedTuple):
-    """The numbers that an op is defined for: outside of them it is NaN.
+    """The numbers for which an op is defined; for others, the result is NaN.
 
     Attributes:
-        low, high: The bounds, which belong to it.
-        text: How it is read out.
+        low, high: The bounds, which are included.
+        text: Its description in messages.
     """
 
     low: float
@@ -33,21 +33,22 @@ class Domain(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What an op does to numbers.
+    """Numerical properties of an op.
 
     Attributes:
-        reads: Which elements of its inputs an element is made from: a kind of
-            `nodescope.ops.reading`; ``""`` if its family says.
-        ranking: What makes an operand matter: its ``size``, its ``exp``, how far it is from one as
-            a ``factor``; that it is what the op ``picks``; or being the ``first``, of which the
-            others only say what becomes. ``""`` is the share in a sum, else the size.
-        zeros: Whether it gives zero where ``any`` operand, ``all`` of them or the ``first`` is.
-        domain: Outside of it the result is NaN.
-        pole: Where the result is infinite, and NaN below.
+        reads: Which elements of its inputs an element depends on: a kind of
+            `nodescope.ops.reading`; ``""`` if its family tells.
+        ranking: What makes an operand important: its ``size``, its ``exp``, its distance from one
+            as a ``factor``; that the op ``picks`` it; or being the ``first``, which the others only
+            modify. ``""`` stands for the share in a sum, else the size.
+        zeros: Whether the result is zero where ``any`` operand, ``all`` of them or the ``first``
+            is.
+        domain: The domain outside of which the result is NaN.
+        pole: The point where the result is infinite, and below which it is NaN.
         effects: ``adds`` its operands up; ``clips`` or ``rounds`` them, which may make them zero;
-            ``selects`` elements by their place, or ``prefers`` an operand by its size; ``tests``
-            them, and so never gives NaN or Inf; ``repairs`` NaN; ``oscillates``, and so has no
-            limit; ``begins`` a backward pass: it is one, whatever it is given.
+            ``selects`` elements by position, or ``prefers`` an operand by its size; ``tests`` them,
+            and so never returns NaN or Inf; ``repairs`` NaN; ``oscillates``, and so has no limit;
+            ``begins`` a backward pass: it returns ones, whatever its operand.
         state: Whether it ``reads`` a variable when it runs, ``replaces`` its value by the last
             operand, or ``changes`` it by that.
     """
@@ -150,7 +151,7 @@ _TRAITS: Final = _table()
 
 
 def traits_of(op: str) -> Traits:
-    """The traits of an op; those of which nothing is known if there is no such name."""
+    """The traits of an op; default ones if the name is unknown."""
     return _TRAITS.get(op, _UNKNOWN)
 
 
@@ -160,5 +161,5 @@ def with_state(*kinds: State) -> tuple[str, ...]:
 
 
 def names() -> frozenset[str]:
-    """All names of which something is known."""
+    """All names with known traits."""
     return frozenset(_TRAITS)

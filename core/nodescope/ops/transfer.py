@@ -1,6 +1,6 @@
-"""Nodes that compute nothing: the same value under another name, points to wait at, transfers.
+"""Transfer: nodes that compute nothing: renamed values, points to wait at, transfers.
 
-Invariant: values go through bit by bit.
+Invariant: values pass through unchanged to the bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ register(
         ports=(),
     )
 )
-"""Nothing; whoever waits for it waits for all that it waits for."""
+"""Nothing; nodes that wait for it wait for everything that it waits for."""
 
 
 def _alone(*_: Array, **__: Any) -> Any:
@@ -57,9 +57,9 @@ register(
         variadic=True,
     )
 )
-"""Hands a value (or without input, the news that a node has run) to another partition.
+"""Sends a value (or without input, the signal that a node has run) to another partition.
 
-Attributes: ``key``, under which it is received; ``to``, the partition.
+Attributes: ``key``, under which the value is received; ``to``, the partition.
 """
 register(Op(name="receive", family="control", infer=_received, impl=_alone, ports=()))
 """A value from another partition. Attributes: ``key``, ``source`` (a partition), its spec."""

@@ -1,6 +1,6 @@
 """Circular and hyperbolic functions, their inverses, angles, and a few special functions.
 
-Invariant: rules that divide by what may be 0 say what holds there, second derivatives included.
+Invariant: rules that divide by a possible 0 define the result there, including second derivatives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _root(F: Any, x: Any) -> Any:
 
 
 def _wide_root(F: Any, x: Any) -> Any:
-    # Two roots: the root of the product lies on another branch for complex x.
+    # Two roots: for complex x, the root of the product lies on another branch.
     return F.multiply(F.sqrt(F.subtract(x, 1.0)), F.sqrt(F.add(x, 1.0)))
 
 
@@ -89,7 +89,7 @@ for _name, _ufunc, _factor in (
 
 def _hypot_rule(port: int) -> Rule:
     def rule(F: Any, ct: Any, out: Any, *sides: Any) -> Any:
-        # At the origin there is no slope; 0 is the mean of all directions.
+        # At the origin there is no slope; 0 is the mean over all directions.
         safe = F.where(F.equal(out, 0), 1.0, out)
         return F.multiply(ct, F.divide(sides[port], safe))
 
@@ -117,7 +117,7 @@ binary(
 
 
 def _small(F: Any, x: Any, bound: float) -> tuple[Any, Any]:
-    """Where x is near 0, and an x to divide by elsewhere."""
+    """Where x is near 0, and a safe divisor x elsewhere."""
     near = F.less(F.abs(x), bound)
     return near, F.where(near, 1.0, x)
 
@@ -125,7 +125,8 @@ def _small(F: Any, x: Any, bound: float) -> tuple[Any, Any]:
 def _sinc_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     near, safe = _small(F, x, 0.05)
     far = F.divide(F.subtract(F.cos(F.multiply(x, math.pi)), out), safe)
-    # (cos y - sin y / y) / x cancels near 0: there its series, which can be differentiated, too.
+    # (cos y - sin y / y) / x cancels near 0: its series is used there, which can also be
+    # differentiated.
     terms = (-1 / 3, math.pi**2 / 30, -(math.pi**4) / 840, math.pi**6 / 45360)
     square = F.square(x)
     series: Any = terms[-1]
@@ -142,7 +143,7 @@ def _i1(x: Array) -> Array:
     """The modified Bessel function of order 1.
 
     Its integral over cosines by the midpoint rule, which converges faster than any power: 128 nodes
-    give full precision as far as the result is finite.
+    give full precision wherever the result is finite.
     """
     if x.dtype.kind == "c":
         raise DtypeError("i1: not defined for complex numbers", hint="take .real")

@@ -1,4 +1,4 @@
-"""How an op is made from a ufunc.
+"""Ops made from ufuncs.
 
 Invariant: broadcasting, promotion and special values are NumPy's own; the impl is the ufunc.
 """

@@ -1,6 +1,6 @@
 """The Euclidean norm along axes, which is the Frobenius norm along two.
 
-Invariant: at a vector of zeros, where the norm has no derivative, its gradient is zero (the
+Invariant: for a vector of zeros, where the norm has no derivative, the gradient is zero (the
 subgradient of least norm, as in PyTorch), not NaN.
 """
 

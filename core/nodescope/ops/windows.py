@@ -1,6 +1,6 @@
-"""Windows that slide over images: their arithmetic, for convolution and pooling.
+"""Sliding windows over images: their arithmetic, for convolution and pooling.
 
-Everything here has two spatial dimensions; sequences are images of height 1.
+All arrays have two spatial dimensions; sequences are images of height 1.
 
 Invariant: positions, padding and errors are computed here and nowhere else, so that `infer` and
 `impl` agree.
@@ -28,10 +28,10 @@ _NARROW = ("float16", "bfloat16")
 def positions(
     name: str, size: Sizes, kernel: Sizes, stride: Sizes, padding: Padding, dilation: Sizes
 ) -> Sizes:
-    """How many positions a window has along each dimension.
+    """The number of positions of a window along each dimension.
 
     Raises:
-        ShapeError: It does not fit once, or a size is not positive.
+        ShapeError: The window does not fit even once, or a size is not positive.
     """
     counts = []
     for n, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True):
@@ -78,7 +78,9 @@ def floating(name: str, *operands: Operand | None) -> np.dtype[Any]:
 
 
 def specs_of(*arrays: Any) -> tuple[Any, ...]:
-    """What `infer` sees of arrays, so that ``impl`` can ask it whether a call is right."""
+    """Specs of arrays in the form that `infer` expects, so that ``impl`` can use it to check a
+    call.
+    """
     return tuple(
         TensorSpec(array.shape, array.dtype.name) if hasattr(array, "shape") else array
         for array in arrays
@@ -86,12 +88,12 @@ def specs_of(*arrays: Any) -> tuple[Any, ...]:
 
 
 def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype to add up in: half precisions are summed in float32."""
+    """The dtype for sums: half precision is summed in float32."""
     return np.dtype(np.float32) if dtype.name in _NARROW else dtype
 
 
 def padded(x: Array, padding: Padding, value: Any = 0) -> Array:
-    """The array with a border of ``value``, or the array itself without one."""
+    """The array with a border of ``value``, or the array itself if there is no border."""
     (top, bottom), (left, right) = padding
     if not (top or bottom or left or right):
         return x
@@ -113,12 +115,12 @@ def inner(x: Array, padding: Padding) -> Array:
 
 
 def lift(x: Array) -> Array:
-    """Sequences as images of height 1; images stay."""
+    """Sequences as images of height 1; images are returned unchanged."""
     return x if x.ndim == 4 else x[:, :, None, :]
 
 
 def flat(x: Array, spatial: int) -> Array:
-    """Back from `lift`."""
+    """The inverse of `lift`."""
     return x if spatial == 2 else x[:, :, 0, :]
 
 

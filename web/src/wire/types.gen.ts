@@ -1308,18 +1308,18 @@ export interface ProblemList {
 }
 
 /**
- * What is wrong with one node. Travels to the page as it is.
+ * The problem of one node. Sent to the page unchanged.
  *
  * Attributes:
- *     node: Its id.
- *     count: How many of its executions were bad.
- *     first_seq, first_step, last_seq, last_step: The first of them, and the last one.
- *     nan, inf, failed: Whether one of them gave NaN or Inf, or raised.
- *     error: What it raised at last, or `""`.
- *     healed: Later executions were finite.
- *     edits: What a person set its outputs to at last, in words.
- *     edited: The first was no execution: a person set it to NaN or Inf.
- *     first: Where NaN or Inf began in the run; without any, what raised first.
+ *     node: The node's id.
+ *     count: Number of its bad executions.
+ *     first_seq, first_step, last_seq, last_step: The first and the last of them.
+ *     nan, inf, failed: Whether one of them produced NaN or Inf, or raised.
+ *     error: The last exception raised, or `""`.
+ *     healed: Whether later executions were finite.
+ *     edits: Descriptions of the user's latest edits of its outputs.
+ *     edited: Whether it began with an edit: the user set a value to NaN or Inf.
+ *     first: Whether NaN or Inf began here in the run; without any, whether it raised first.
  */
 export interface NodeProblem {
   readonly node: number;
@@ -2236,25 +2236,25 @@ export interface CommandLine {
 }
 
 /**
- * A run in short.
+ * A short description of a run.
  *
  * Attributes:
  *     outcome, status, error: How it ended.
- *     source: The user's line that raised, if that is known.
- *     steps: Training steps that began.
+ *     source: The user's line that raised, if known.
+ *     steps: Number of training steps that began.
  *     time: Its run time.
- *     before_ns, after_ns: Of the run time, what passed before the first training step, and after
- *         the last one; None of a run without steps.
- *     operations: How many executions of operations were recorded.
+ *     before_ns, after_ns: The part of the run time before the first training step, and after the
+ *         last one; None for a run without steps.
+ *     operations: Number of recorded executions of operations.
  *     operations_ns: Sum of the durations of operations, over all threads.
- *     nodes: How many different ones.
- *     curves: Losses, those first where a backward pass began.
- *     slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
- *     shares: Where the time of the observed training steps went, what the debugger held among it;
- *         empty without any.
- *     troubles: First error, NaN and Inf; of the last two, where it began leads.
- *     broken_loss: How the loss ended, if it is not finite.
- *     advice: What to do if nothing was seen.
+ *     nodes: Number of distinct operations.
+ *     curves: Losses, those where a backward pass began first.
+ *     slow_nodes, slow_scopes: By total time, slowest first; scopes of the first level.
+ *     shares: Where the time of the observed training steps went, including held time; empty
+ *         without any.
+ *     troubles: First error, NaN and Inf; of the last two, the origin comes first.
+ *     broken_loss: The loss at the end, if it is not finite.
+ *     advice: What to do if nothing was observed.
  */
 export interface Summary {
   readonly outcome: Outcome;
@@ -2292,16 +2292,17 @@ export interface RunTime {
 }
 
 /**
- * A loss over the run, thinned to at most 400 points, the last one among them.
+ * A loss over the run, thinned to at most 400 points including the last one.
  *
- * What a backward pass begins with is known of every training step; another loss only of those
- * that were observed.
+ * A loss that a backward pass begins with is known for every training step, another loss only for
+ * observed ones.
  *
  * Attributes:
- *     node, name: Whose first output it is; 0 and `loss` if none of the nodes was observed.
- *     total: How often it is known.
- *     broken: How many of these were NaN or Inf.
- *     first, last, least: Finite values; None if there is none.
+ *     node, name: The node whose first output it is; 0 and `loss` if none of the nodes was
+ *         observed.
+ *     total: Number of known values.
+ *     broken: Number of these that were NaN or Inf.
+ *     first, last, least: Finite values; None if there are none.
  */
 export interface Curve {
   readonly node: number;
@@ -2314,7 +2315,7 @@ export interface Curve {
   readonly least: number | null;
 }
 
-/** A loss at a moment; `value` is None where it is not finite. */
+/** A loss at a moment; `value` is None if it is not finite. */
 export interface CurvePoint {
   readonly step: number;
   readonly seq: number;
@@ -2325,9 +2326,9 @@ export interface CurvePoint {
  * The time of a node or a scope over the whole run.
  *
  * Attributes:
- *     node: Its id; 0 for a scope.
+ *     node: The node's id; 0 for a scope.
  *     name: The node's name, or the scope's path.
- *     times: How often the node ran; of a scope, its operations.
+ *     times: Number of executions; for a scope, of its operations.
  *     total_ns: Sum of its durations.
  */
 export interface Cost {
@@ -2347,10 +2348,10 @@ export interface Share {
  * The first problem of its kind.
  *
  * Attributes:
- *     node, name, step, seq: Where and when; `node` and `seq` are 0 where the loss of an
- *         unobserved step is all that is known.
- *     nodes: How many nodes had it at some time.
- *     text: What was raised, that a person set it, why no node is known; or `""`.
+ *     node, name, step, seq: Its place and time; `node` and `seq` are 0 if only the loss of an
+ *         unobserved step is known.
+ *     nodes: Number of nodes that had it at some time.
+ *     text: The exception, a note that the user set the value, or why no node is known; or `""`.
  *     source: The user's line.
  */
 export interface RunTrouble {
@@ -2368,12 +2369,12 @@ export interface RunTrouble {
  * Which values can be viewed later, and which cannot.
  *
  * Attributes:
- *     arrays, arrays_bytes: Values of which every element is kept.
- *     ranges: The training steps of which some are, as first and last ones; unobserved steps
- *         between two of them are passed over. One range from the first to the last if there are
- *         more than four.
- *     dropped: What was lost, counted.
- *     governed: What the governor left out, without its nodes; None of a run without a limit.
+ *     arrays, arrays_bytes: Number and bytes of values kept with every element.
+ *     ranges: Training steps with kept values, as ranges of first and last; unobserved steps do
+ *         not interrupt a range. A single range from the first to the last if there are more than
+ *         four.
+ *     dropped: Counts of what was lost.
+ *     governed: What the governor left out, without its nodes; None for a run without a limit.
  *     steps_left_out: Training steps that were not observed.
  */
 export interface KeptValues {

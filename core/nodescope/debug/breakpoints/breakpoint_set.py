@@ -61,12 +61,12 @@ NEVER: Final = Query(sys.maxsize, math.inf, None, None, False)
 def replace_breakpoints(
     old: Statuses, breakpoints: tuple[Breakpoint, ...], next_id: int, catalog: Catalog
 ) -> tuple[Statuses, int]:
-    """Make ``breakpoints`` the whole set; returns it and the next free id.
+    """Make ``breakpoints`` the whole set; return it and the next free id.
 
-    A breakpoint that keeps its id keeps its hits, unless it asks for something else now.
+    A breakpoint that keeps its id keeps its hits, unless its conditions have changed.
 
     Raises:
-        BreakpointError, ConditionError: One of them makes no sense; nothing is changed.
+        BreakpointError, ConditionError: One of them is invalid; nothing is changed.
     """
     if len(breakpoints) > MAX_BREAKPOINTS:
         raise BreakpointError(
@@ -76,7 +76,7 @@ def replace_breakpoints(
     statuses: list[BreakpointStatus] = []
     for breakpoint in breakpoints:
         validate(breakpoint)
-        # An id that was never given out, or occurs twice, is a new breakpoint.
+        # An unknown or repeated id makes a new breakpoint.
         previous = by_id.pop(breakpoint.id, None)
         if previous is None:
             breakpoint = msgspec.structs.replace(breakpoint, id=next_id)
@@ -92,7 +92,9 @@ def replace_breakpoints(
 
 
 def _asked(breakpoint: Breakpoint) -> Breakpoint:
-    """What a breakpoint's hits are hits of: all but whether it is on and what a hit does."""
+    """The part of a breakpoint that defines its hits: everything except its enabled state and the
+    effect of a hit.
+    """
     return msgspec.structs.replace(breakpoint, enabled=True, log="", once=False, group="")
 
 
@@ -116,7 +118,7 @@ def mark_verified(statuses: Statuses, nodes: tuple[Node, ...]) -> Statuses:
 
 
 def mark_compiled(statuses: Statuses, became: tuple[Became, ...]) -> Statuses:
-    """Add to each what a compiler made of the nodes that it covers."""
+    """Add to each breakpoint the fate of the nodes that it covers in compiled functions."""
     if not became:
         return statuses
     catalog = Catalog()
@@ -159,7 +161,7 @@ def queries_by_node(
         active: The breakpoints that are armed.
         when: Selects breakpoints before or after nodes.
         nodes: The program's nodes.
-        stands_for: Gives the nodes whose work a node does in addition.
+        stands_for: Returns the nodes whose work a node does in addition.
     """
     chosen = [(breakpoint, query_of(breakpoint)) for breakpoint in active
               if breakpoint.when == when and not of_gradients(breakpoint)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Compilations: what compilers made of the nodes that a breakpoint may name.
+"""Compiled nodes: the fate of nodes that a breakpoint may name in compiled functions.
 
 A breakpoint refers to a name, and a compiled function keeps the names of its traced nodes, wherever
 it is called. From the captured graphs, this finds for each call site which executed node computes a
@@ -33,7 +33,7 @@ class _Compilation:
         self.by_key = {_key(node): node for node in final.nodes}
 
     def changed(self) -> Iterable[tuple[Node, str, tuple[int, ...], str]]:
-        """Traced nodes that do not run as they were: kind, final nodes, by which rules."""
+        """Traced nodes that do not run unchanged: kind, final nodes, and the responsible rules."""
         for node in self.traced.nodes:
             fate = self.fates.get(node.id)
             if fate is None or fate.kind in _SAME or node.is_leaf:
@@ -45,7 +45,7 @@ class _Compilation:
 
 
 class Compilations:
-    """All traces of compiled functions that the run has told of."""
+    """All traces of compiled functions reported in the run."""
 
     def __init__(self) -> None:
         self._traced: dict[str, Graph] = {}
@@ -56,15 +56,15 @@ class Compilations:
         self._inside: dict[int, tuple[Node, ...]] = {}
 
     def knows(self, graph: int) -> bool:
-        """Whether a captured graph is that of a compiled function it was told of."""
+        """Whether a captured graph belongs to a reported compiled function."""
         return graph in self._known
 
     def know(self, traced: Graph, final: Graph, compiled: Compiled) -> None:
-        """Take in a trace, as a recording tells of it."""
+        """Take in a trace from a recording."""
         self._known[final.id] = _Compilation(traced, final, compiled)
 
     def take(self, event: GraphCaptured | Compiled) -> None:
-        """Take in what was captured or compiled."""
+        """Take in an event about a captured or compiled graph."""
         if isinstance(event, GraphCaptured):
             if event.stage == "traced":
                 self._traced[event.owner] = event.graph
@@ -76,7 +76,9 @@ class Compilations:
             self.know(traced, final, event)
 
     def met(self, nodes: Iterable[Node]) -> tuple[Became, ...]:
-        """Nodes that run for the first time; what became of others at their call site."""
+        """Take in nodes that run for the first time; return the fates of other nodes at their call
+        site.
+        """
         outcomes: list[Became] = []
         for node in nodes:
             compilation = self._known.get(node.graph)
@@ -106,11 +108,13 @@ class Compilations:
         return tuple(outcomes)
 
     def stands_for(self, node: Node) -> tuple[Node, ...]:
-        """The nodes that do not run, and whose work this one does as a whole."""
+        """The nodes that do not run, and whose work this node does as a whole."""
         return self._stands.get(node.id, ())
 
     def inside(self, node: Node) -> tuple[Node, ...]:
-        """The nodes that a kernel runs within it; opened, each of them runs by itself, too."""
+        """The nodes that a kernel runs inside; when it is opened, each of them also runs
+        separately.
+        """
         return self._inside.get(node.id, ())
 
 
@@ -125,7 +129,7 @@ def _key(node: Node) -> tuple[str, tuple[int, ...], str]:
 
 
 def _holds(final: Node, traced: Node) -> bool:
-    """Whether a kernel has the traced node inside, by name: opened, it runs there by itself."""
+    """Whether a kernel contains the traced node, by name: when opened, it runs there separately."""
     body = final.attrs.get("body")
     covers = final.attrs.get("covers", ())
     names = [node.name for node in body.nodes] if isinstance(body, Graph) else covers
@@ -133,7 +137,7 @@ def _holds(final: Node, traced: Node) -> bool:
 
 
 def _named(node: Node, base: str) -> Node:
-    """A node as it is called in scope ``base``."""
+    """A node with its name in scope ``base``."""
     scope = placed(node.scope, node.phase, base)
     name = join(scope, node.name.rpartition("/")[2])
     return msgspec.structs.replace(node, name=name, scope=scope)

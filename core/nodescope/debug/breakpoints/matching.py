@@ -68,7 +68,7 @@ def line_of(target: str) -> tuple[str, int]:
     """File and line of ``model.py:42``.
 
     Raises:
-        BreakpointError: It is something else.
+        BreakpointError: The text has another form.
     """
     match = _LINE.fullmatch(target.strip())
     if match is None:
@@ -86,7 +86,7 @@ def hits_of(text: str) -> tuple[str, int] | None:
     """Test and count of ``== 3``, ``>= 3`` or ``% 5``; None for ``""``. A bare number is ``==``.
 
     Raises:
-        BreakpointError: It is something else.
+        BreakpointError: The text has another form.
     """
     if len(text) > _MAX_HITS:
         raise BreakpointError(f"the hit count is longer than {_MAX_HITS} characters")
@@ -104,7 +104,7 @@ def hits_of(text: str) -> tuple[str, int] | None:
 def opened_by(active: tuple[Breakpoint, ...]) -> tuple[Opens, ...]:
     """Predicates that open the kernels covered by these breakpoints; see `Demand.opened`.
 
-    Scope breakpoints need none: entering a scope shows at its kernels as well.
+    Scope breakpoints need none: entering a scope is noticed at its kernels as well.
     """
     breakpoints = tuple(breakpoint for breakpoint in active if breakpoint.kind != "scope")
     if not breakpoints:
@@ -134,7 +134,7 @@ def condition_of(breakpoint: Breakpoint) -> Condition | None:
     """Compile the breakpoint's condition; None without one.
 
     Raises:
-        ConditionError: It cannot be parsed, or asks for a value before there is one.
+        ConditionError: It cannot be parsed, or uses a value before it exists.
     """
     if not breakpoint.condition.strip():
         return None
@@ -153,7 +153,7 @@ def validate(breakpoint: Breakpoint) -> None:
     """Check a breakpoint that a user entered.
 
     Raises:
-        BreakpointError, ConditionError: It makes no sense; the message says why.
+        BreakpointError, ConditionError: The breakpoint is invalid; the message says why.
     """
     if breakpoint.kind not in KINDS:
         raise BreakpointError(f"unknown kind of breakpoint {breakpoint.kind!r}")
@@ -199,12 +199,12 @@ def _names(breakpoint: Breakpoint) -> frozenset[str]:
 
 
 class Became(msgspec.Struct, frozen=True):
-    """What a compiler made of a node that does not run itself.
+    """The fate of a node in a compiled function.
 
     Attributes:
-        node: As it would be called if it ran by itself.
-        how: In words: ``fused into step/fused_2 (elementwise) by fuse``.
-        runs: Whether what it computes is computed while the program runs.
+        node: The node with its name as if it ran separately.
+        how: A description: ``fused into step/fused_2 (elementwise) by fuse``.
+        runs: Whether its result is computed while the program runs.
     """
 
     node: Node
@@ -228,7 +228,9 @@ class Catalog:
             self.became[fate.node.name] = fate
 
     def matches(self, breakpoint: Breakpoint) -> bool:
-        """Whether it covers a node defined so far, or a node whose work another one does."""
+        """Whether the breakpoint covers a node defined so far, or one whose work another node
+        does.
+        """
         return any(covers(breakpoint, node) for node in list(self.nodes.values())) or any(
             fate.runs and covers(breakpoint, fate.node) for fate in list(self.became.values())
         )
@@ -242,7 +244,7 @@ class Catalog:
         return any(other.forward == node for other in list(self.nodes.values()))
 
     def fate(self, breakpoint: Breakpoint) -> str:
-        """A description of what compilers made of the nodes that it covers, or ``""``."""
+        """The fate of the nodes that a breakpoint covers in compiled functions, or ``""``."""
         fates = [fate for fate in list(self.became.values()) if covers(breakpoint, fate.node)]
         if not fates:
             return ""
@@ -269,7 +271,7 @@ class Catalog:
                          for node in nodes if node.source is not None}  # fmt: skip
                 file = os.path.basename(breakpoint.target).rpartition(":")[0]
                 if any(place.rpartition(":")[0] == file for place in names):
-                    names = set()  # the file is right, and its line may still come
+                    names = set()  # the file is right, and its line may still be reached
         noun = {
             "glob": "node like",
             "regex": "node like",

@@ -27,7 +27,7 @@ class SelectionUse:
         specs: The selections in their text form.
 
     Raises:
-        UsageError, BreakpointError: As of `parse_selection`.
+        UsageError, BreakpointError: As in `parse_selection`.
     """
 
     def __init__(self, specs: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ def parse_selection(spec: str) -> Selection:
     A scope includes its parameters. ``[backward]`` after the name selects nodes of that phase.
 
     Raises:
-        UsageError: There is no level, or what stands before it says more than which nodes.
+        UsageError: The level is missing, or the text before it specifies more than nodes.
         BreakpointError: The name cannot be understood.
     """
     if len(spec) > MAX_LENGTH:

@@ -2,7 +2,8 @@
 
 RE2's syntax is Python's without lookaround and backreferences; its ``\\d \\w \\s`` are ASCII.
 
-Invariant: no pattern takes long or much memory: it is refused, or `MAX_BYTES` are enough.
+Invariant: no pattern takes long or much memory: a pattern that needs more than `MAX_BYTES` is
+refused.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def _compiled(pattern: str) -> Any:
 
 
 def check(pattern: str) -> None:
-    """Refuse what is no pattern, or too large.
+    """Refuse an invalid or too large pattern.
 
     Raises:
-        BreakpointError: It says why, with the column.
+        BreakpointError: The pattern is refused; the message says why, with the column.
     """
     if len(pattern) > MAX_LENGTH:
         raise BreakpointError(
@@ -51,5 +52,5 @@ def check(pattern: str) -> None:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether the pattern matches the whole name."""
-    # What cannot be encoded stands for itself in no pattern, and is any character in others.
+    # Characters that cannot be encoded match only wildcards.
     return _compiled(pattern).fullmatch(name.encode(errors="replace")) is not None

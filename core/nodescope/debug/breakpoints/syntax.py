@@ -37,11 +37,11 @@ _ONLY_OPTIONS: Final = re.compile(
 _STEPS: Final = re.compile(r"steps?\s*(?P<first>\d{1,9})?(?P<dots>\.\.)?(?P<last>\d{1,9})?")
 _GROUP: Final = re.compile(r"group\s+(?P<name>[\w.-]{1,64})")
 _KNOWN: Final = "forward, backward, optimizer, step 3..7, hits % 5, once, off, group NAME"
-# A name without a kind must not contain what begins another part. It is limited to letters, digits
-# and scopes; after `node:` it may contain anything.
+# A name without a kind must not contain the start of another part, so it is limited to letters,
+# digits and scopes; after `node:` it may contain anything.
 _NO_NAME: Final = re.compile(r"[\s<>=!()+&|,'\"]")
 _ANY_NAME: Final = "node:NAME takes any name"
-# What is typed for a keyword.
+# Likely typing errors for keywords.
 _SYNONYMS: Final = {"fi": "if", "when": "if", "where": "if", "print": "log"}
 _NEAR: Final = 0.65
 _PLAIN: Final = re.compile(r"(?!(?:if|before)$)[^\s*?\[\]:<>=!()+&|,'\"]+")
@@ -53,8 +53,8 @@ def parse_breakpoint(spec: str) -> Breakpoint:
     A bare name is an exact node, a glob if it has one of ``*?[``, a line if it ends in ``.py:42``.
 
     Raises:
-        BreakpointError, ConditionError: It cannot be understood; ``column`` points at the fault
-            where one place can be named.
+        BreakpointError, ConditionError: The text cannot be understood; ``column`` points at the
+            fault if it has a single place.
     """
     if len(spec) > MAX_LENGTH:
         raise BreakpointError(
@@ -93,7 +93,7 @@ def _place(spec: str, breakpoint: Breakpoint, error: BreakpointError | Condition
 
 
 def _turned(spec: str, breakpoint: Breakpoint) -> str:
-    """The breakpoint with the options that stand after its condition before it; or ""."""
+    """The breakpoint with options moved from after its condition to before it; or ""."""
     match = _OPTIONS.search(breakpoint.condition)
     if match is None:
         return ""
@@ -109,7 +109,7 @@ def _turned(spec: str, breakpoint: Breakpoint) -> str:
 
 
 def _faulty(breakpoint: Breakpoint) -> bool:
-    """Whether the fault is in the message, not in the condition."""
+    """Whether the fault is in the message rather than the condition."""
     try:
         condition_of(breakpoint)
     except ConditionError:
@@ -164,10 +164,10 @@ def _kind(spec: str, head: str) -> tuple[str, str]:
 
 
 def check_name(spec: str, head: str) -> None:
-    """Refuse what looks like a condition, not like the name of a node.
+    """Refuse text that looks like a condition rather than a node name.
 
     Raises:
-        BreakpointError: The hint says how either is written.
+        BreakpointError: The hint shows how to write either.
     """
     if head.isdecimal():
         raise BreakpointError(f"{spec!r} is a number", hint=f"write a line as train.py:{head}")
@@ -182,7 +182,7 @@ def check_name(spec: str, head: str) -> None:
 
 
 def _check_target(spec: str, kind: str, target: str) -> None:
-    """Refuse an op of several words, and what follows a mistyped ``if``.
+    """Refuse an op of several words, and text after a mistyped ``if``.
 
     Raises:
         BreakpointError: The hint says what may have been meant.
@@ -199,7 +199,7 @@ def _check_target(spec: str, kind: str, target: str) -> None:
 
 
 def _meant(text: str) -> str:
-    """A target with its first mistyped ``if`` or ``log`` put right; "" without one."""
+    """A target with its first mistyped ``if`` or ``log`` corrected; "" without one."""
     words = text.split()
     for place, word in enumerate(words[1:], start=1):
         near = get_close_matches(word.lower(), ("if", "log"), n=1, cutoff=_NEAR)

@@ -1,1 +1,1 @@
-"""Edits: how the change of a value is written and made."""
+"""Edits: the syntax and the application of changes to values."""

@@ -1,8 +1,8 @@
 """Edits: changes of a value of the running program.
 
-Invariant: pure; the given array is not modified, and the returned one has its shape and dtype. What
-cannot be represented is refused, never silently rounded (except to the precision of floating-point
-numbers).
+Invariant: pure; the given array is not modified, and the returned one has its shape and dtype.
+Values that cannot be represented are refused, never silently rounded (except to the precision of
+floating-point numbers).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHOICES: Final[dict[str, Callable[[Array], Array]]] = {
     "negative": lambda array: array < 0,
     "positive": lambda array: array > 0,
 }
-# Numbers, slices and dots: all that may reach Python's parser.
+# Numbers, slices and dots: only these may reach Python's parser.
 _PLAIN: Final = re.compile(r"[-0-9,:. ]*")
 _INDEX_HINT: Final = "such as 3, or 0, 2:5, or :, -1; or isnan"
 
@@ -41,10 +41,11 @@ _INDEX_HINT: Final = "such as 3, or 0, 2:5, or :, -1; or isnan"
 def edited(array: HeldArray, command: SetValue) -> Array:
     """The array with some elements changed.
 
-    An array of another library is fetched if elements of it stay, once the edit makes sense.
+    An array of another library is fetched only if some elements stay, and after the edit has been
+    validated.
 
     Raises:
-        EditError: The index points nowhere, the number does not fit the dtype, or the file's array
+        EditError: The index is out of range, the number does not fit the dtype, or the file's array
             has another shape.
     """
     if array.dtype.kind not in "biufc":
@@ -55,7 +56,7 @@ def edited(array: HeldArray, command: SetValue) -> Array:
         edited(np.broadcast_to(np.zeros((), array.dtype), array.shape), command)  # may be refused
     array = whole(array)
     place = index_of(command.index, array)
-    result = np.array(array)  # of the same layout
+    result = np.array(array)  # in the same layout
     part = np.asarray(result[place])
     with np.errstate(all="ignore"):
         result[place] = _new(part, command)
@@ -239,7 +240,7 @@ def index_of(text: str, array: Array) -> Any:
     """An index in text form applied to an array: basic indices, or the mask of a condition.
 
     Raises:
-        EditError: It is no index, or it points outside.
+        EditError: The text is not an index, or it is out of range.
     """
     text = text.strip()
     if not text:

@@ -1,10 +1,11 @@
-"""How a change of a value is written: ``value[0, :] = 0``, ``inputs[1] *= 0.5``.
+"""Syntax of edits: ``value[0, :] = 0``, ``inputs[1] *= 0.5``.
 
 ``TARGET[INDEX] HOW``: the target is ``value`` (the first output), ``inputs[N]``, ``outputs[N]`` or
 the name of one of them; how is one of ``= N``, ``+= N``, ``-= N``, ``*= N``, ``/= N``,
 ``clip LOW HIGH`` (``-`` for no bound), ``noise STD [SEED]`` and ``load FILE.npy``.
 
-Invariant: reads the text and, for ``load``, one file; whether it fits is decided by `edits`.
+Invariant: reads the text and, for ``load``, one file; whether the change fits is decided by
+`edits.apply`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def parse_edit(text: str) -> tuple[str, SetValue]:
     """The target, and the command, whose ``value`` is still to be filled in.
 
     Raises:
-        EditError: It cannot be understood.
+        EditError: The text cannot be understood.
     """
     if len(text) > MAX_LENGTH:
         raise EditError(f"the change is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)

@@ -34,7 +34,7 @@ class Scene:
         step: Training step.
         node: The node's name, for messages.
         elapsed: Seconds since the run began, without time held by the debugger.
-        grad: Gives the gradient of ``value``, or None where none is recorded.
+        grad: Returns the gradient of ``value``, or None if none is recorded.
     """
 
     __slots__ = ("elapsed", "grad", "inputs", "node", "step", "value")
@@ -58,7 +58,7 @@ class Scene:
 
 
 class LazyInputs(tuple[HeldArray, ...]):
-    """Inputs of which each is fetched when it is indexed."""
+    """Inputs that are fetched individually when they are indexed."""
 
     __slots__ = ()
 
@@ -66,12 +66,12 @@ class LazyInputs(tuple[HeldArray, ...]):
         return whole(super().__getitem__(index))
 
     def held(self, index: int) -> HeldArray:
-        """An input that is not fetched."""
+        """An input without fetching it."""
         return super().__getitem__(index)
 
 
 class LazyScene(Scene):
-    """A scene of arrays of other libraries: of each, only what a condition asks for is fetched."""
+    """A scene of arrays of other libraries, fetched only as far as a condition needs them."""
 
     __slots__ = ("_array", "_arrays")
 
@@ -83,7 +83,7 @@ class LazyScene(Scene):
         del self.value, self.inputs
 
     def __getattr__(self, name: str) -> Any:
-        """A slot that is empty: fill it. Raises `ArrayError` if there are no elements."""
+        """Fill an empty slot. Raises `ArrayError` if there are no elements."""
         if name == "value":
             self.value = None if self._array is None else as_held(self._array)
             return self.value
@@ -267,7 +267,7 @@ def _held_gradient(scene: Scene) -> Any:
 
 
 def held_input(scene: Scene, index: int) -> Any:
-    """An input that is not fetched, if its library is another one than NumPy."""
+    """An input without fetching it, if its library is not NumPy."""
     inputs = scene.inputs
     return inputs.held(index) if isinstance(inputs, LazyInputs) else inputs[index]
 
@@ -280,7 +280,7 @@ NAMES: Final[dict[str, Eval]] = {
     "elapsed": lambda scene: scene.elapsed,
 }
 HELD: Final[dict[str, Eval]] = {"value": _held_value, "grad": _held_gradient}
-"""As `NAMES`, of what is a single array, which may not be fetched yet."""
+"""Like `NAMES`, for single arrays that may not be fetched yet."""
 CONSTANTS: Final = {"inf": math.inf}
 
 

@@ -68,11 +68,11 @@ class _Part(NamedTuple):
 
     Attributes:
         run: Computes its value.
-        constant: The value does not depend on the scene.
-        quiet: It cannot cause NumPy warnings.
-        logical: Its values are truth values.
-        held: Gives its value as an array that may not be fetched yet; None if it is none.
-        test: Of which function its value is the result for ``held``, or ``""``.
+        constant: Whether the value is independent of the scene.
+        quiet: Whether it cannot cause NumPy warnings.
+        logical: Whether its values are truth values.
+        held: Returns its value as an array that may not be fetched yet; None if it is not an array.
+        test: The function of which its value is the result for ``held``, or ``""``.
     """
 
     run: Eval
@@ -84,12 +84,12 @@ class _Part(NamedTuple):
 
 
 class Expression:
-    """A compiled expression; calling it with a `Scene` gives a number, an array or a tuple.
+    """A compiled expression; calling it with a `Scene` returns a number, an array or a tuple.
 
-    Of a `LazyScene`, the array may be a `LazyArray`.
+    For a `LazyScene`, the array may be a `LazyArray`.
 
     Attributes:
-        text: The text as it was given.
+        text: The original text.
         names: The names that it uses.
     """
 
@@ -100,10 +100,10 @@ class Expression:
         self.names = names
         self._run = part.run
         self._quiet = part.quiet
-        self._lazy_part: _Part | None = None  # for a `LazyScene`, compiled once there is one
+        self._lazy_part: _Part | None = None  # for a `LazyScene`, compiled when first needed
 
     def _run_lazily(self, scene: Scene, *, held: bool = False) -> Any:
-        """Its value for a `LazyScene`; with ``held``, an array is not fetched yet."""
+        """Its value for a `LazyScene`; with ``held``, an array is returned unfetched."""
         if self._lazy_part is None:
             self._lazy_part = _compiled(self.text, lazy=True)[2]
         part = self._lazy_part
@@ -116,7 +116,7 @@ class Expression:
         """Evaluate.
 
         Raises:
-            ConditionError: It has no value here; nothing else is ever raised.
+            ConditionError: The expression has no value here; no other exception is raised.
         """
         try:
             if type(scene) is LazyScene:
@@ -142,7 +142,7 @@ class Condition(Expression):
         """Evaluate.
 
         Raises:
-            ConditionError: It does not give a truth value here; nothing else is ever raised.
+            ConditionError: The condition has no truth value here; no other exception is raised.
         """
         try:
             if type(scene) is LazyScene:
@@ -164,7 +164,7 @@ def compile_condition(text: str) -> Condition:
     """Compile ``text``, at most `MAX_LENGTH` characters and `MAX_DEPTH` levels deep.
 
     Raises:
-        ConditionError: It is not a condition; ``column`` points at the fault.
+        ConditionError: The text is not a condition; ``column`` points at the fault.
     """
     return Condition(*_compiled(text))
 
@@ -173,7 +173,7 @@ def compile_expression(text: str) -> Expression:
     """Compile an expression, as `compile_condition` does.
 
     Raises:
-        ConditionError: It is not one; ``column`` points at the fault.
+        ConditionError: The text is not an expression; ``column`` points at the fault.
     """
     return Expression(*_compiled(text))
 
@@ -220,9 +220,9 @@ class _Compiler:
     """Turns nodes of the syntax tree into closures.
 
     Args:
-        text: Of the expression.
-        indent: How many characters of what was typed are before it.
-        lazy: Whether it is for a `LazyScene`.
+        text: The text of the expression.
+        indent: The number of typed characters before it.
+        lazy: Whether to compile for a `LazyScene`.
     """
 
     def __init__(self, text: str, indent: int, lazy: bool) -> None:
@@ -398,7 +398,7 @@ class _Compiler:
         return _Part(lambda scene: function(first(scene), second(scene)), constant)
 
     def _reduction(self, name: str, function: Callable[..., Any], part: _Part) -> _Part:
-        """A function of one argument; of an array that is not fetched, by its statistics."""
+        """A function of one argument; for an unfetched array, computed from its statistics."""
         run, constant = part.run, part.constant
         over = QUIET.get(name)
         if over is None and part.logical:

@@ -22,7 +22,7 @@ from nodescope.ir.graph import Node
 from nodescope.telling import shape_words
 
 MAX_LENGTH: Final = 2000
-_SHOWN: Final = 8  # elements of an array
+_SHOWN: Final = 8  # limit of elements of an array
 _PART: Final = re.compile(r"\{\{|\}\}|\{(?P<inside>[^{}]*)\}|[{}]")
 _FORMAT: Final = re.compile(r":\s*(?P<format>[+ ]?\d{0,2}(?:\.\d{1,2})?[eEfgGd%]?)\s*$")
 _WORDS: Final[dict[str, Callable[[Node], str]]] = {
@@ -36,7 +36,7 @@ Part = Callable[[Scene, Node, int], str]
 
 
 class LogMessage:
-    """A compiled message; ``names`` are those that its expressions use."""
+    """A compiled message; ``names`` are those used in its expressions."""
 
     __slots__ = ("_parts", "names", "text")
 
@@ -54,7 +54,7 @@ def compile_message(text: str) -> LogMessage:
     """Compile a message.
 
     Raises:
-        ConditionError: An expression cannot be parsed, or a brace has no twin; ``column`` says
+        ConditionError: An expression cannot be parsed, or a brace is unmatched; ``column`` says
             where.
     """
     if len(text) > MAX_LENGTH:

@@ -1,7 +1,7 @@
-"""Functions of conditions on arrays that are not fetched: by shape, or by statistics.
+"""Functions of conditions on unfetched arrays, from shapes or statistics.
 
-Invariant: gives exactly what the functions of `builtins` give for the elements, and fetches these
-where statistics do not tell.
+Invariant: gives exactly the results of the functions of `builtins`, and fetches the elements where
+statistics do not suffice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodescope.debug.expressions.builtins import FUNCTIONS
 
 Reduce = Callable[[LazyArray], Any]
 
-# float64, in which statistics are, holds every number of these.
+# float64, the dtype of statistics, represents every number of these.
 _EXACT: Final = "?bBhHiIefd"
 
 
@@ -56,9 +56,9 @@ OF_ARRAY: Final[dict[str, Reduce]] = {
     "min": _extreme("min"),
     "max": _extreme("max"),
 }
-"""By function."""
+"""Functions of an array."""
 TESTS: Final = ("isnan", "isinf", "isfinite")
 OF_TEST: Final[dict[tuple[str, str], Reduce]] = {
     (name, test): _counting(name, test) for name in ("any", "all", "count") for test in TESTS
 }
-"""By function and the test of the elements that it is asked of, as in ``any(isnan(value))``."""
+"""Functions of a test on an array, as in ``any(isnan(value))``."""

@@ -15,7 +15,7 @@ from nodescope.ir.capabilities import Feature, Shortfall
 from nodescope.protocol import Breakpoint, Command, NextStep, SetBreakpoints, StepIn
 
 Lacks = Callable[[Feature], Shortfall | None]
-"""Why a feature is not available in the run; None if it is."""
+"""Returns why a feature is not available in the run; None if it is."""
 
 
 def breakpoint_shortfall(breakpoint: Breakpoint, lacks: Lacks) -> Shortfall | None:
@@ -34,12 +34,13 @@ def check_command(command: Command, lacks: Lacks, known: Collection[Breakpoint] 
     """Refuse a command that no framework of the run supports.
 
     Args:
-        command: Any.
-        lacks: Of the run.
-        known: The breakpoints that are set already; they are not refused again.
+        command: The command.
+        lacks: The run's missing features.
+        known: The breakpoints that are already set; these are not refused again.
 
     Raises:
-        UsageError, BreakpointError: It is not supported; the hint says what to use instead.
+        UsageError, BreakpointError: The command is not supported; the hint says what to use
+            instead.
     """
     if isinstance(command, SetBreakpoints):
         for breakpoint in command.breakpoints:

@@ -22,10 +22,10 @@ Reached = NodeStarted | NodeFinished | NodeFailed | GradientReached
 def passes(
     queries: tuple[Query, ...], event: NodeFinished, previous: tuple[str, int] | None
 ) -> bool:
-    """Whether certainly none of the breakpoints counts at a node that has run.
+    """Whether it is certain that none of the breakpoints counts at a node that has run.
 
     Args:
-        queries: Of the breakpoints that cover the node.
+        queries: Queries of the breakpoints that cover the node.
         event: The node's end, with the live arrays.
         previous: Scope and step of the thread's previous node; None if unknown.
     """
@@ -48,7 +48,7 @@ def passes(
             value = outputs[0] if outputs else None
             scene = scene_of(value, event.inputs, step, event.node.name)
             if type(scene) is LazyScene:
-                return False  # it is asked once, by `judge`
+                return False  # evaluated once, by `judge`
         try:
             if condition(scene):
                 return False
@@ -69,9 +69,9 @@ def judge(
     """Evaluate a breakpoint's condition, and render its log message.
 
     Args:
-        breakpoint: Covers the node.
-        event: Holds the live arrays.
-        at: The node that was reached.
+        breakpoint: A breakpoint that covers the node.
+        event: The event with the live arrays.
+        at: The node reached.
         hits: Hit count before this one.
         elapsed_s: Seconds since the run began, without time held by the debugger.
     """

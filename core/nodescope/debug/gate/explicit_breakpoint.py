@@ -30,7 +30,7 @@ def ask(when: str, on: Any, *, step: int, elapsed_s: float) -> Answer:
 
     Args:
         when: The condition.
-        on: The object that ``value`` names; None for none.
+        on: The object that ``value`` refers to, or None.
         step: The training step.
         elapsed_s: Seconds since the run began, without time held by the debugger.
     """
@@ -42,7 +42,7 @@ def ask(when: str, on: Any, *, step: int, elapsed_s: float) -> Answer:
         return Answer(False, str(error))
     except RecursionError:  # the program used up the stack; the condition is not at fault
         return Answer(False)
-    except Exception as error:  # of the value's own methods
+    except Exception as error:  # raised by the value's own methods
         return Answer(False, f"cannot be evaluated on a {type(on).__name__}: {last_line(error)}")
 
 

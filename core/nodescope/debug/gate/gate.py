@@ -1,8 +1,8 @@
 """Gate: the probe that returns late. The imperative shell around the pure session.
 
 A thread that reaches a node is held inside `emit` until the session releases it; all other threads
-are held at their next node. Everything else here is bookkeeping so that the common case, a node
-that nobody waits for, costs a single set lookup.
+are held at their next node. The rest is bookkeeping, so that the common case, a node without
+breakpoints, costs a single set lookup.
 
 Invariant: the only place in nodescope that blocks the program, and only while a controller is
 present or expected. KeyboardInterrupt always gets through. Arrays are held only while stopped.
@@ -105,21 +105,22 @@ from nodescope.protocol import (
 )
 from nodescope.thread_frames import thread_frames
 
-# The longest that a waiting thread sleeps before it looks at the clock again.
+# The longest that a waiting thread sleeps before it checks the clock again.
 TICK_S: Final = 0.25
 
 
 class Gate:
-    """Stops the program where the session says so.
+    """Stops the program where the session decides.
 
     Args:
-        bus: Is told what has to be seen, such as starts while a stop before a node is possible.
-        stop_on_entry: Stop before the first node.
-        expects_controller: A page is to come; stops before that wait for it without limit.
-        stop_on_exception: Stop where a node raises.
-        seq_source: Gives the calling thread's last recorded seq.
+        bus: Receives the gate's demand, such as starts while a stop before a node is possible.
+        stop_on_entry: Whether to stop before the first node.
+        expects_controller: Whether a page is expected; stops before it arrives wait for it without
+            limit.
+        stop_on_exception: Whether to stop where a node raises.
+        seq_source: Returns the calling thread's last recorded seq.
         flush: Commits the recording, within a bounded time, before a stop is announced.
-        on_change: Takes each new `SessionInfo`, in order; must return at once.
+        on_change: Called with each new `SessionInfo`, in order; must return at once.
         clock: Seconds, monotonic.
     """
 
@@ -153,11 +154,11 @@ class Gate:
         self._compilations = Compilations()
         self._makers: dict[int, Node] = {}  # by value
         self._unsaid: deque[Log] = deque()
-        # Nothing is announced while a stop is being committed: a page must find its records.
+        # Announcements wait while a stop is being committed: a page must find its records.
         self._committing = False
         self._settled = False
         self._live = StoppedValues()
-        self._standing: dict[int, Node] = {}  # where threads are held now
+        self._standing: dict[int, Node] = {}  # the nodes at which threads are held now
         # The last (scope, step) of each thread, while scope breakpoints are armed.
         self._places: dict[int, tuple[str, int]] = {}
         # The fast path: while `_calm`, only nodes in these tables are examined.
@@ -191,7 +192,7 @@ class Gate:
     # ------------------------------------------------------------ the program's side
 
     def emit(self, event: Event) -> None:
-        """Take one event; returns when the program may go on."""
+        """Process an event; returns when the program may continue."""
         kind = type(event)  # no closures here or in `_passes`: cells double the cost
         if kind is NodeFinished:
             if self._calm and self._passes(event):  # type: ignore[arg-type]
@@ -225,7 +226,7 @@ class Gate:
             self._take(partial(self._extend, GraphExtended((node,), ())))
             queries = self._after.get(node.id)
         if not queries:
-            # Outside of every scope with a breakpoint, as a missing entry says as well.
+            # Outside of every scope with a breakpoint, like a missing entry.
             if self._tracking and self._places and not node.is_leaf:
                 self._places.pop(event.thread, None)
             return True
@@ -236,14 +237,15 @@ class Gate:
         return True
 
     def break_here(self, text: str, reason: StopReason = "pause", watch: int = 0) -> None:
-        """Stop at the next node on request of the program or a watch, if a controller is present.
+        """Stop at the next node at the request of the program or a watch, if a controller is
+        present.
 
         For a probe before the gate, the next node is that of the current event.
         """
         self._take(lambda: self._give(BreakHere(text, reason, watch)))
 
     def watches(self, statuses: tuple[WatchStatus, ...]) -> None:
-        """Tell controllers the watches and their hits."""
+        """Report the watches and their hits to controllers."""
         self._take(lambda: self._give(WatchesChanged(statuses)))
 
     def raised(self, exception: Raised) -> None:
@@ -254,7 +256,7 @@ class Gate:
 
     def _reach(self, event: Reached, when: When) -> None:
         if getattr(self._inside, "held", False) or self._session_lock.mine:
-            return  # Code that the gate itself runs, on this thread.
+            return  # The gate's own code is running on this thread.
         if self._session_lock.overdue:
             self._catch_up()
         self._wait(event)
@@ -294,7 +296,7 @@ class Gate:
 
         Args:
             event, reached: The node.
-            lack: Why the program cannot stop here; it disables the breakpoints that ask for it.
+            lack: Why the program cannot stop here; this disables breakpoints that would stop here.
 
         Returns:
             False if another thread stopped first: the node has to be offered again afterwards.
@@ -359,7 +361,7 @@ class Gate:
                 self._on_change(info_of(self._state))
             self._wait(event, "")
         finally:
-            if self._live is live:  # by now another thread may have stopped
+            if self._live is live:  # another thread may have stopped by now
                 self._live = StoppedValues()
             self._tell_held(event, "held", began)
 
@@ -369,11 +371,11 @@ class Gate:
             stop = self._state.stop
             if stop is not None and stop.thread == thread:
                 self._committing = False
-                self._bus.edits.pop(thread, None)  # it does not go on from there
+                self._bus.edits.pop(thread, None)  # it does not continue from there
                 self._give(Interrupted())
 
     def _tell_held(self, event: Reached | Raised, kind: HostKind, began: int) -> None:
-        """Emit how long a thread was held: that is not the program's own time."""
+        """Emit how long a thread was held, which does not count as the program's own time."""
         step = getattr(event, "step", 0)
         ended = self._bus.now_ns()
         if kind == "held":
@@ -383,7 +385,9 @@ class Gate:
     def _wait(
         self, event: Reached | Raised, host_kind: HostKind | Literal[""] = "held_along"
     ) -> None:
-        """Keep this thread until it may go on; emit the wait as ``host_kind``, ``""`` for none."""
+        """Hold this thread until it may continue; emit the wait as ``host_kind``, ``""`` for
+        none.
+        """
         thread = event.thread
         if may_go(self._state, thread):
             return
@@ -395,7 +399,7 @@ class Gate:
                 self._session_lock.sleep(lambda: not may_go(self._state, thread), TICK_S)
                 alone = self._state.alone
                 if self._state.lost_at is not None or alone:
-                    # Notice a lost page, and the end of the threads that run alone.
+                    # Check for a lost page, and for the end of the threads that run alone.
                     ended = thread_frames().keys().isdisjoint(alone)
                     self._take(partial(self._give, Tick(self._clock(), ended)))
         finally:
@@ -424,10 +428,10 @@ class Gate:
     # ------------------------------------------------------------ the controllers' side
 
     def command(self, command: Command) -> None:
-        """Take a controller's command, from any thread.
+        """Execute a controller's command, from any thread.
 
         Raises:
-            NodescopeError: It cannot be carried out; nothing has changed.
+            NodescopeError: The command cannot be carried out; nothing has changed.
         """
         if self._session_lock.mine:
             raise UsageError("no commands from inside a notification", hint="from another thread")
@@ -445,7 +449,9 @@ class Gate:
         self._say()
 
     def _edit(self, command: SetValue) -> Event:
-        """Change a live value, under the lock; the program's thread applies it when it goes on."""
+        """Change a live value, under the lock; the program's thread applies it when it
+        continues.
+        """
         stop, array = self._state.stop, self._live.get(command.value)
         if stop is None or array is None:
             self._give(Commanded(command, self._catalog))  # says what is wrong
@@ -473,19 +479,19 @@ class Gate:
         )
 
     def controllers(self, count: int) -> None:
-        """The number of pages that follow this run has changed."""
+        """Note that the number of pages following this run has changed."""
         self._take(lambda: self._give(ControllersChanged(count, self._clock())))
 
     def link_up(self) -> None:
-        """The server was reached."""
+        """Note that the server was reached."""
         self._take(lambda: self._give(LinkChanged(True, self._clock())))
 
     def link_lost(self) -> None:
-        """The server is gone, and every page with it."""
+        """Note that the server is gone, and every page with it."""
         self._take(lambda: self._give(LinkChanged(False, self._clock())))
 
     def forked(self) -> None:
-        """In a forked child: no controller can connect, so nothing stops or waits."""
+        """In a forked child, no controller can connect, so nothing stops or waits."""
         self._session_lock.forked()
         self._state = SessionState(phase="detached")
 
@@ -494,14 +500,14 @@ class Gate:
         return dict(self._standing)
 
     def live_value(self, value: int, port: int | None = None) -> AnyArray | None:
-        """A value at the current stop, or the array its node took at ``port``; not a copy.
+        """A value at the current stop, or the array that its node took at ``port``; not a copy.
 
         It is an array of the library that computed it, see `nodescope.arrays`.
         """
         return self._live.of(value, port)
 
     def live_array(self, value: int, port: int | None = None) -> HeldArray | None:
-        """As `live_value`, to be read as an ndarray; None if it has no elements."""
+        """Like `live_value`, readable as an ndarray; None if it has no elements."""
         return self._live.held(value, port)
 
     # ------------------------------------------------------------ the shell
@@ -520,7 +526,9 @@ class Gate:
         self._session_lock.take(self._rearm)
 
     def _give(self, session_input: Input) -> bool:
-        """Feed the session and carry out its effects, under the lock; whether it says `Hold`."""
+        """Feed the session and carry out its effects, under the lock; return whether it says
+        `Hold`.
+        """
         before = self._state
         self._state, effects = transition(before, session_input)
         stops = False
@@ -540,7 +548,7 @@ class Gate:
         return stops
 
     def _rearm(self) -> None:
-        """Set the fast path for the state as it is now."""
+        """Set the fast path for the current state."""
         state = self._state
         active = armed(state)
         tracking = any(breakpoint.kind == "scope" for breakpoint in active)

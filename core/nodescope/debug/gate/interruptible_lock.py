@@ -3,7 +3,7 @@
 It can be acquired from anywhere: code that interrupts the thread holding it, such as a signal
 handler or a finalizer, is deferred until that thread releases it.
 
-Invariant: nobody waits while holding the lock; an exception from outside, such as
+Invariant: no thread waits while holding the lock; an exception from outside, such as
 KeyboardInterrupt, leaves the lock free and loses no deferred work.
 """
 
@@ -18,7 +18,7 @@ class InterruptibleLock:
     """The lock of a session.
 
     Attributes:
-        lock: Written in C, so that an interrupt finds it either taken by a ``with`` or free.
+        lock: Implemented in C, so that an interrupt finds it either taken by a ``with`` or free.
     """
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class InterruptibleLock:
             self.take(work)
 
     def sleep(self, asleep: Callable[[], bool], longest_s: float) -> None:
-        """Wait for `wake`, provided that ``asleep()``, asked under the lock, is true.
+        """Wait for `wake`, if ``asleep()``, called under the lock, is true.
 
-        The lock is not held meanwhile, so interrupts and signal handlers get through.
+        The lock is not held during the wait, so interrupts and signal handlers get through.
         """
         wakeup = threading.Lock()
         wakeup.acquire()
@@ -73,7 +73,7 @@ class InterruptibleLock:
             if not asleep():
                 return
             self._asleep.append(wakeup)
-        # A timeout always: on Windows a wait without one blocks Ctrl-C.
+        # Always with a timeout: on Windows, a wait without one blocks Ctrl-C.
         wakeup.acquire(timeout=longest_s)
         with self.lock:
             if wakeup in self._asleep:
@@ -86,7 +86,7 @@ class InterruptibleLock:
             wakeup.release()
 
     def forked(self) -> None:
-        """In a forked child: the thread that held the lock does not exist here."""
+        """Renew the lock in a forked child, where the thread that held it does not exist."""
         self.lock = threading.RLock()
         self._asleep = []
         self._later.clear()

@@ -1,7 +1,7 @@
-"""Stack: the user's part of the calling thread's Python stack.
+"""Python stack: the user's part of a thread's stack.
 
-Invariant: only frames of the user's program and libraries; none of nodescope, of an adapter or of
-the code that started the program. Reading it changes nothing.
+Invariant: only frames of the user's program and libraries, none of nodescope, an adapter or the
+code that started the program. Reading the stack changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MACHINERY: Final = (os.path.abspath(threading.__file__), "<frozen runpy>", "<fr
 
 
 def is_hidden(file: str) -> bool:
-    """Whether a code object's file name belongs to nodescope or to what starts a program."""
+    """Whether a code object's file belongs to nodescope or to the program's launcher."""
     return is_ours(file) or file.startswith(_MACHINERY) or is_machinery(file)
 
 
@@ -39,8 +39,8 @@ def error_line(error: BaseException) -> str:
 def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
     """The user's frames of this thread, or of another one, innermost first.
 
-    At most `MAX_FRAMES`; none of a thread that has ended. Of this thread, which stands at a node,
-    the innermost frame is the one that called the library whose node it is.
+    At most `MAX_FRAMES`; none for a thread that has ended. For this thread, which is at a node, the
+    innermost frame is the one that called the node's library.
     """
     frames: list[Frame] = []
     frame: FrameType | None

@@ -1,4 +1,4 @@
-"""Stopped values: the arrays at hand where a thread reaches a node.
+"""Stopped values: the arrays available when a thread reaches a node.
 
 Invariant: pure; arrays are passed on, not copied.
 """
@@ -21,7 +21,7 @@ from nodescope.protocol import Breakpoint
 
 
 class StoppedValues(dict[int, Array]):
-    """The arrays at hand at a stop, by value id: the newest array of each id.
+    """The arrays available at a stop, by value id: the newest array of each id.
 
     One id may have several: in ``x = np.sin(x)`` the node's input and output share it.
 
@@ -36,7 +36,7 @@ class StoppedValues(dict[int, Array]):
         self._lazy: dict[int, LazyArray] = {}  # by the identity of the library's array
 
     def held(self, value: int, port: int | None) -> HeldArray | None:
-        """As `of`, of which nothing may be fetched yet; None if it has no elements."""
+        """Like `of`, but possibly not fetched yet; None if it has no elements."""
         array = self.of(value, port)
         if array is None or array.__class__ is np.ndarray:
             return array
@@ -54,7 +54,7 @@ class StoppedValues(dict[int, Array]):
         return self.get(value)
 
     def change(self, value: int, array: Array) -> None:
-        """Replace a value's array, also among the inputs that are the same array."""
+        """Replace a value's array, also among inputs that are the same array."""
         old = self.get(value)
         self[value] = array
         self.inputs = tuple(
@@ -63,7 +63,7 @@ class StoppedValues(dict[int, Array]):
 
 
 def values_at(event: Reached | Raised) -> StoppedValues:
-    """The arrays at hand at an event."""
+    """The arrays available at an event."""
     if isinstance(event, Raised):
         return StoppedValues()
     if isinstance(event, GradientReached):

@@ -1,7 +1,7 @@
 """Uncaught exceptions: those that end the program, or one of its threads, outside operations.
 
-By then Python has unwound the stack: the line that raised comes from the traceback, and the node
-that ran last from the recording.
+At that point Python has unwound the stack: the raising line comes from the traceback, and the last
+node from the recording.
 
 Invariant: the exception propagates unchanged, whatever happens here.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nodescope.debug.history.history import Moment
 
 _OVER: Final = ("finished", "detached")
-_MOST: Final = 10_000  # executions, to find one of the thread that raises
+_MOST: Final = 10_000  # limit of executions searched for one on the raising thread
 
 
 class Uncaught:
@@ -37,10 +37,10 @@ class Uncaught:
         gate: The run's; None if it cannot be stopped.
 
     Args:
-        seq_source: Gives the calling thread's last recorded seq.
-        step_source: Gives the number of the current step.
-        recording: Opens the recording, written up to now; None if there is none.
-        say: Takes a line for the user.
+        seq_source: Returns the calling thread's last recorded seq.
+        step_source: Returns the number of the current step.
+        recording: Opens the recording, written up to now; returns None if there is none.
+        say: Prints a message to the user.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Uncaught:
         self._hooks: list[tuple[Any, str, Any, Any]] = []
 
     def raised(self, error: BaseException | None) -> None:
-        """Stop, if a controller is present; returns when the exception may propagate.
+        """Stop, if a controller is present; return when the exception may propagate.
 
         Interrupting the stop ends the program.
         """
@@ -68,7 +68,7 @@ class Uncaught:
             seq = self._seq_source()
             last = self._last(seq, thread)
             if last is None or last.error == error_line(error):
-                return  # nothing to show, or the node that raised has stopped already
+                return  # nothing to show, or the raising node has stopped already
             step = max(self._step_source(), last.step)  # it may have been left out
             gate.raised(
                 Raised(last.node, last.step, last.seq, thread, error_line(error), frames_of(error),
@@ -84,7 +84,7 @@ class Uncaught:
         recording = self._recording()
         if recording is None:
             return None
-        from nodescope.debug.history.history import History  # a program that runs well needs none
+        from nodescope.debug.history.history import History  # needed after errors only
 
         with recording:
             history = History(recording)
@@ -105,14 +105,14 @@ class Uncaught:
         self._hook(sys, "excepthook", lambda kind, error, trace: error)
 
     def end(self) -> None:
-        """Remove the hooks. A hook that the program has set meanwhile stays."""
+        """Remove the hooks. A hook that the program has installed since stays."""
         for module, name, before, replacement in self._hooks:
             if getattr(module, name) is replacement:
                 setattr(module, name, before)
         self._hooks = []
 
     def forked(self) -> None:
-        """In a forked child nothing stops."""
+        """In a forked child, nothing stops."""
         if self.gate is not None:
             self.gate.forked()
 

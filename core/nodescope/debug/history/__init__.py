@@ -1,1 +1,1 @@
-"""History: moving through what was recorded, and showing it."""
+"""History: navigating the recording, and showing its moments."""

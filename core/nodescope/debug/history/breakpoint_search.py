@@ -1,4 +1,4 @@
-"""Looking back: the meaning of stepping and breakpoints at recorded moments.
+"""Breakpoint search: the meaning of stepping and breakpoints at recorded moments.
 
 Invariant: pure except for reading values through the given scene; a condition that cannot be
 evaluated on the recording is counted, never silently taken for false.
@@ -37,15 +37,16 @@ SceneOf = Callable[[Expression, Moment], Scene]
 
 
 class Search:
-    """Asks breakpoints of recorded moments, and remembers what could not be asked.
+    """Evaluates breakpoints at recorded moments, and remembers those that could not be evaluated.
 
-    Those that only log stop nothing here either. One that is to stop once stops wherever it would:
-    to look changes nothing, so it is not used up.
+    Breakpoints that only log do not stop here either. A breakpoint that stops once stops wherever
+    it would have: looking back does not use it up.
 
     Args:
         statuses: The breakpoints.
-        scene: What a condition sees at a moment.
-        history: Of the run; it tells which kernels do the work of nodes that do not run.
+        scene: Returns the scene of a condition at a moment.
+        history: The run's history, which knows the kernels that do the work of nodes that do not
+            run.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Search:
 
     @property
     def counts(self) -> bool:
-        """Whether a breakpoint asks how often it has held: that goes by all moments in order."""
+        """Whether a breakpoint depends on its number of hits, which requires all moments in
+        order.
+        """
         return any(breakpoint.hits.strip() for breakpoint in self._wanted)
 
     def hit(self, at: Moment, previous: Moment | None) -> Breakpoint | None:
@@ -77,7 +80,7 @@ class Search:
         return hit
 
     def stands_for(self, breakpoint: Breakpoint, at: Moment) -> Node | None:
-        """The node that a breakpoint is about and whose work is done at a moment by another one."""
+        """The node that a breakpoint covers and whose work another node does at a moment."""
         if covers(breakpoint, at.node):
             return None
         merged = self._compilations.stands_for(at.node)
@@ -86,9 +89,9 @@ class Search:
         )
 
     def _inside(self, breakpoint: Breakpoint, at: Moment) -> Node | None:
-        """The node within a kernel, if it was not run and recorded by itself besides."""
+        """The node within a kernel, if it was not run and recorded separately."""
         if breakpoint.kind == "scope":
-            return None  # to enter a scope is seen at its kernels as well
+            return None  # entering a scope is noticed at its kernels as well
         for node in self._compilations.inside(at.node):
             if covers(breakpoint, node):
                 number = self._history.names.get(node.name)
@@ -137,15 +140,15 @@ class Search:
 
 
 def with_previous(moments: Iterable[Moment]) -> Iterable[tuple[Moment, Moment | None]]:
-    """Each of moments that go back in time, with the one before it on its thread, leaves apart."""
+    """Moments in reverse order, each with the previous one on its thread, excluding leaves."""
     waiting: deque[Moment] = deque()
-    before: dict[int, Moment] = {}  # by seq of the later one
-    latest: dict[int, int] = {}  # by thread, the seq that waits for the one before
+    before: dict[int, Moment] = {}  # by seq of the later moment
+    latest: dict[int, int] = {}  # by thread, the seq that waits for its predecessor
     resolved: set[int] = set()
     for moment in moments:
         waiting.append(moment)
         if moment.node.is_leaf:
-            resolved.add(moment.seq)  # whoever asks about leaves does not ask for that
+            resolved.add(moment.seq)  # for leaves, it does not matter
         else:
             if (later := latest.get(moment.thread)) is not None:
                 before[later] = moment
@@ -160,7 +163,7 @@ def with_previous(moments: Iterable[Moment]) -> Iterable[tuple[Moment, Moment | 
 
 
 def goal_of(command: Command, at: Moment) -> Goal | None:
-    """The goal that a stepping command searches the recording for; None for other commands."""
+    """The goal for which a stepping command searches the recording; None for other commands."""
     match command:
         case RunTo(node=name, by_end=by_end):
             return Goal("run_to", node=name, by_end=by_end)
@@ -171,7 +174,7 @@ def goal_of(command: Command, at: Moment) -> Goal | None:
 
 
 def leads_back(command: Command, at: Moment) -> bool:
-    """Whether a command goes towards the beginning from here, whichever way was asked for."""
+    """Whether a command leads towards the beginning, whichever direction was requested."""
     return isinstance(command, StepTwin) and at.node.forward is not None
 
 
@@ -181,5 +184,5 @@ def met(goal: Goal, at: Moment) -> bool:
 
 
 def met_backwards(goal: Goal, at: Moment) -> bool:
-    """Whether a step backward does."""
+    """Whether a step backward ends at a moment."""
     return at.step < goal.step if goal.kind == "step" else met(goal, at)

@@ -1,7 +1,7 @@
-"""Moments: points in the history of a run, with what is known of the values there.
+"""History: moments of a run, with the known values.
 
-A moment is one execution of one node. Where the program stands, the arrays are at hand; any
-other moment is read from the recording, and missing values come with the reason.
+A moment is one execution of one node. Where the program is stopped, the arrays are available; any
+other moment is read from the recording, and missing values have a reason.
 
 Invariant: nothing is changed; returned arrays are never written to.
 """
@@ -31,10 +31,10 @@ _PAGE = 256
 
 
 class LiveArray(Protocol):
-    """The array of a value that the program holds where it stands, or held as a node's input."""
+    """Returns the array of a value that the stopped program holds, or holds as a node's input."""
 
     def __call__(self, value: int, port: int | None = None, /) -> HeldArray | None:
-        """By value id, and by port if it is what the node took."""
+        """The array by value id, or by port if the node took it there."""
 
 
 def nothing(value: int, port: int | None = None, /) -> HeldArray | None:
@@ -47,10 +47,10 @@ class Moment(msgspec.Struct, frozen=True):
 
     Attributes:
         seq: The execution; at a stop before a node, the last one before it.
-        when: ``before`` only where the program stands before the node.
-        live: The program stands here; otherwise it is looked back at.
-        error: What the node raised, or ``""``.
-        time_ns: When it had run, since the run began; 0 where the program stands.
+        when: ``before`` only if the program is stopped before the node.
+        live: Whether the program is stopped here; otherwise the moment is in the past.
+        error: The exception that the node raised, or ``""``.
+        time_ns: The end of its execution since the run began; 0 where the program is stopped.
     """
 
     node: Node
@@ -68,11 +68,11 @@ class ValueAtMoment(msgspec.Struct, frozen=True):
 
     Attributes:
         value: Value id.
-        name: Of the value: its node's, with the port behind further outputs.
+        name: The value's name: its node's, followed by the port for further outputs.
         role: ``inputs[0]``, ``outputs[1]`` or ``gradient``.
-        array: Its elements, which may not be fetched yet; None where they are not to be had.
-        summary: Its recorded statistics, where there is no array.
-        missing: Why there is no array, in words, or ``""``.
+        array: Its elements, which may not be fetched yet; None if unavailable.
+        summary: Its recorded statistics, if there is no array.
+        missing: Why there is no array, or ``""``.
         seq, step: The execution that wrote it, as far as known; else 0.
     """
 
@@ -90,10 +90,10 @@ class History:
     """The recording of the run, live or ended, as moments.
 
     Args:
-        recording: Open; it may still grow.
+        recording: The open recording, which may still grow.
 
     Attributes:
-        holds: When the debugger held the run.
+        holds: The times when the debugger held the run.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -107,12 +107,12 @@ class History:
         self._read_nodes = self._read_values = self._read_gradients = 0
         self._compilations = Compilations()
         self._met = 0
-        # What kernels assign to, as of the nodes that were known then.
+        # The targets of kernels' assignments, for the nodes known at that time.
         self._assigning: tuple[int, Assigns] = (0, {})
         self._replayed: tuple[int, Replay] | None = None  # up to which seq
 
     def refresh(self) -> None:
-        """Take in what was committed since."""
+        """Take in everything committed since the last call."""
         self.holds = Holds(self.recording.holds())
         for row in self.recording.nodes(self._read_nodes):
             self._defined.setdefault(row.node.id, []).append((row.seq, row.node))
@@ -131,11 +131,11 @@ class History:
         return self._ids
 
     def nodes(self) -> list[Node]:
-        """All nodes so far, as they were defined last."""
+        """All nodes so far, in their latest definition."""
         return [definitions[-1][1] for definitions in self._defined.values()]
 
     def node(self, number: int, seq: int | None = None) -> Node | None:
-        """A node as it was defined at a moment; None if it is not known."""
+        """A node as defined at a moment; None if unknown."""
         definitions = self._defined.get(number)
         if not definitions:
             return None
@@ -143,12 +143,12 @@ class History:
         return next(earlier, definitions[0][1])
 
     def value_name(self, value: int) -> str:
-        """What a value is called."""
+        """The name of a value."""
         return self._names.get(value, f"value {value}")
 
     @property
     def compilations(self) -> Compilations:
-        """What compilers made of the nodes so far."""
+        """The compiled functions so far."""
         rows = self.recording.nodes(self._met)
         if any(row.node.graph and not self._compilations.knows(row.node.graph) for row in rows):
             for function in functions(self.recording):
@@ -161,7 +161,7 @@ class History:
     # ------------------------------------------------------------ executions
 
     def moment(self, execution: Execution) -> Moment | None:
-        """The moment of an execution; None if its node is not known."""
+        """The moment of an execution; None if its node is unknown."""
         node = self.node(execution.node, execution.seq)
         if node is None:
             return None
@@ -174,7 +174,9 @@ class History:
         )  # fmt: skip
 
     def backwards(self, before: int, *, leaves: bool = False) -> Iterator[Moment]:
-        """Moments before a seq, the latest first; leaves, which only hold data, if asked for."""
+        """Moments before a seq, latest first; with ``leaves``, including nodes that only hold
+        data.
+        """
         end, width = before - 1, _PAGE
         while end > 0:
             start = max(0, end - width)
@@ -182,14 +184,14 @@ class History:
             for row in reversed(rows):
                 if (moment := self._computed(row, leaves)) is not None:
                     yield moment
-            # Seqs number log lines, too: where executions are rare, look further at once.
+            # Seqs also number log lines: where executions are rare, read larger ranges at once.
             width = _PAGE if len(rows) > _PAGE // 4 else width * 2
             end = start
 
     def forwards(
         self, after: int, until: int | None = None, *, leaves: bool = False
     ) -> Iterator[Moment]:
-        """Moments in ``(after, until]`` in order, leaves if asked for."""
+        """Moments in ``(after, until]`` in order, with or without leaves."""
         while rows := self.recording.executions(after, until, limit=_PAGE):
             for row in rows:
                 if (moment := self._computed(row, leaves)) is not None:
@@ -202,7 +204,7 @@ class History:
         return self.moment(rows[-1]) if rows else None
 
     def assigned(self, leaf: Moment, until: int | None = None) -> Moment | None:
-        """The last assignment to what a leaf holds, after ``leaf`` and at or before a seq."""
+        """The last assignment to a leaf's value, after ``leaf`` and at or before a seq."""
         assigns: Assigns = {}
         for candidate in self.nodes():
             add_assigns(assigns, candidate)
@@ -216,7 +218,7 @@ class History:
         return max(later, key=lambda written: written.seq, default=None)
 
     def _within_kernels(self) -> Assigns:
-        """As `ExecutionIndex.within_kernels`."""
+        """As in `ExecutionIndex.within_kernels`."""
         if self._assigning[0] != self._read_nodes:
             kernels = any(node.graph and node.family == "kernel" for node in self.nodes())
             assigns = ExecutionIndex(self.recording).within_kernels if kernels else {}
@@ -231,7 +233,8 @@ class History:
 
     def inputs(self, at: Moment, live: LiveArray) -> tuple[ValueAtMoment, ...]:
         """The inputs of a moment's node, by port."""
-        # What a node writes may have the id of what it reads: an input is older than its output.
+        # A value written by a node may share its id with one that it reads: an input is older than
+        # its output.
         seq = at.seq if at.when == "before" else at.seq - 1
         older = {} if at.live else self._older(at)
         inputs = []
@@ -246,7 +249,7 @@ class History:
         return tuple(inputs)
 
     def _older(self, at: Moment) -> dict[int, int]:
-        """By port who wrote what a node took, where that is not the latest; see `taking`."""
+        """By port, the writer of an operand, if that is not the latest; see `operand_sources`."""
         rows = self.recording.executions(at.seq - 1, at.seq, node=at.node.id)
         if not rows or not at.node.inputs or at.error:
             return {}
@@ -262,7 +265,9 @@ class History:
         return {port: actual.seq for port, (actual, other) in pairs if actual != other}
 
     def _wrote(self, value: int, array: HeldArray, at: Moment, seq: int) -> tuple[int, int]:
-        """Execution and step that wrote what the program holds; the moment's own if it is new."""
+        """Execution and step that wrote a value held by the program; the moment's own if it is
+        new.
+        """
         lazy = isinstance(array, LazyArray)
         few = lazy or array.size <= MOST_ELEMENTS
         recorded = self.recording.latest_at(value, seq) if few else None
@@ -280,7 +285,7 @@ class History:
         return at.seq, at.step
 
     def outputs(self, at: Moment, live: LiveArray) -> tuple[ValueAtMoment, ...]:
-        """Its outputs, by port."""
+        """The outputs of a moment's node, by port."""
         outputs = []
         for port, value in enumerate(at.node.outputs):
             role = f"outputs[{port}]"
@@ -297,7 +302,9 @@ class History:
         return tuple(outputs)
 
     def gradient(self, at: Moment, live: LiveArray) -> ValueAtMoment | None:
-        """The gradient of its first output: of the same step if known, else of the one before."""
+        """The gradient of the node's first output: of the same step if known, else of the previous
+        one.
+        """
         if not at.node.outputs:
             return None
         gradient = self._gradients.get(at.node.outputs[0])
@@ -305,7 +312,7 @@ class History:
             return None
         until: int | None = at.seq
         if not at.live:
-            # Looking back, what came after this moment in its own step is known.
+            # When looking back, later executions in the moment's own step are known.
             ended = (step for step in self.recording.steps(at.seq) if step.step == at.step)
             until = next((step.end_seq for step in ended), None)
         return self._seen(gradient, "gradient", at, until, live)

@@ -1,6 +1,6 @@
 """Navigation: stepping and continuing through the recording, in both directions.
 
-The same commands as for a running program, answered from the recording at once.
+The commands are the same as for a running program, but answered at once from the recording.
 
 Invariant: reads the recording and changes nothing; reports conditions it could not evaluate.
 """
@@ -29,17 +29,17 @@ from nodescope.debug.session.state import Goal
 from nodescope.errors import ConditionError, UsageError
 from nodescope.protocol import Breakpoint, BreakpointStatus, Command, Continue
 
-MAX_LOOKED_AT: Final = 100_000  # executions of which conditions are asked
+MAX_LOOKED_AT: Final = 100_000  # limit of executions at which conditions are evaluated
 
 
 class SearchResult(NamedTuple):
-    """Where a search came to.
+    """The result of a search.
 
     Attributes:
-        moment: What was looked for; None if it is not there.
-        breakpoint: That is about it, where one was looked for.
-        last: The last moment that was looked at.
-        note: What could not be asked, in words, or ``""``.
+        moment: The moment searched for; None if not found.
+        breakpoint: The breakpoint that matched, if one was searched for.
+        last: The last moment examined.
+        note: A description of what could not be evaluated, or ``""``.
     """
 
     moment: Moment | None
@@ -51,14 +51,14 @@ class SearchResult(NamedTuple):
 def step(
     history: History, at: Moment, goal: Goal | None, *, back: bool, until: int | None = None
 ) -> Moment | None:
-    """The first moment from ``at`` on that meets a goal; without one, the very next.
+    """The first moment after ``at`` that meets a goal; without a goal, the very next.
 
     Args:
-        history: Of the run.
-        at: From where; itself it is none.
-        goal: What a stepping command looks for.
-        back: Towards the beginning.
-        until: Forward only: the last seq to look at.
+        history: The run's history.
+        at: The starting moment, which is excluded.
+        goal: The goal of a stepping command.
+        back: Whether to search towards the beginning.
+        until: Forward only: the last seq to examine.
     """
     holds = met_backwards if back else met
     moments = history.backwards(_end(at)) if back else history.forwards(at.seq, until)
@@ -74,9 +74,9 @@ def to_breakpoint(
     until: int | None = None,
     live: LiveArray = nothing,
 ) -> SearchResult:
-    """The first moment from ``at`` on at which an enabled breakpoint would stop.
+    """The first moment after ``at`` at which an enabled breakpoint would stop.
 
-    Conditions are asked of what was recorded, and hits are counted from its beginning. Arguments
+    Conditions are evaluated on recorded values, and hits are counted from the beginning. Arguments
     are as for `step`.
     """
     search = Search(
@@ -100,7 +100,7 @@ def to_breakpoint(
 def _counted(
     history: History, at: Moment, search: Search, *, back: bool, until: int | None
 ) -> SearchResult:
-    """The same, where it matters how often a breakpoint has held: from the beginning."""
+    """The same if the number of hits matters: from the beginning."""
     first: Moment | None = None
     match: tuple[Moment, Breakpoint] | None = None
     before: dict[int, Moment] = {}
@@ -130,12 +130,12 @@ def _note(search: Search, hit: Breakpoint, at: Moment) -> str:
 
 
 def _end(at: Moment) -> int:
-    # A stop before a node is after the execution that its seq names.
+    # A stop before a node comes after the execution given by its seq.
     return at.seq + 1 if at.when == "before" else at.seq
 
 
 def _on(history: History, at: Moment, until: int | None) -> Iterable[tuple[Moment, Moment | None]]:
-    # Where one stands before a node, or at a leaf, another one was the last on this thread.
+    # Before a node or at a leaf, another moment was the last on this thread.
     behind = (moment for moment in history.backwards(at.seq + 1) if moment.thread == at.thread)
     previous = next(behind, None)
     before = {} if previous is None else {at.thread: previous}
@@ -154,23 +154,24 @@ def navigate(
     breakpoints: Iterable[BreakpointStatus] = (),
     stands: Moment | None = None,
 ) -> tuple[Moment | None, str]:
-    """Where a command leads to from a moment of the recording, and one line for a person.
+    """The moment to which a command leads from a moment of the recording, and a one-line message.
 
-    To go to the forward node of a backward one always leads back, whatever ``back`` says.
+    Going to the forward node of a backward node always leads back, whatever ``back`` is.
 
     Args:
-        history: Of the run.
-        seq: Where one looks from: the last execution at or before it; where there is none, one
-            stands before the first.
+        history: The run's history.
+        seq: The starting point: the last execution at or before it; without one, the point before
+            the first execution.
         command: A stepping command, or `Continue` for the next breakpoint in that direction.
-        back: Towards the beginning.
-        breakpoints: For `Continue`; those that log, or are off, are passed over.
-        stands: Where the program stands, if one looks from there: in the place of ``seq``.
+        back: Whether to go towards the beginning.
+        breakpoints: Breakpoints for `Continue`; those that log or are disabled are skipped.
+        stands: Where the program is stopped, if that is the starting point: used in place of
+            ``seq``.
 
     Raises:
-        UsageError: The command makes no sense here.
+        UsageError: The command is not valid here.
     """
-    leaves = isinstance(command, Continue)  # a breakpoint may be at one
+    leaves = isinstance(command, Continue)  # a breakpoint may be at a leaf
     at = stands or next(iter(history.backwards(seq + 1, leaves=leaves)), None)
     if at is None:
         first = None if back else next(iter(history.forwards(0, leaves=leaves)), None)
@@ -202,7 +203,7 @@ def scene(history: History, expression: Expression, at: Moment, live: LiveArray 
     """The variables of an expression at a moment.
 
     Raises:
-        ConditionError: What it asks for is not to be had; the message says why.
+        ConditionError: A required value is unavailable; the message says why.
     """
     names = expression.names
     outputs = history.outputs(at, live) if "value" in names else ()
@@ -219,7 +220,7 @@ def scene(history: History, expression: Expression, at: Moment, live: LiveArray 
 
 
 def array_of(value: ValueAtMoment) -> HeldArray:
-    """The elements of what was seen. Raises `ConditionError` if they are not to be had."""
+    """The elements of a value. Raises `ConditionError` if they are unavailable."""
     if value.array is None:
         raise ConditionError(f"{value.name} is not available: {value.missing}")
     return value.array

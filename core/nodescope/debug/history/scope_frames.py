@@ -1,4 +1,4 @@
-"""Frames: the name scopes of a node as a call stack, with the user's lines.
+"""Scope frames: the name scopes of a node as a call stack, with the user's lines.
 
 The innermost frame is the node, at the line that created it. Around it is one frame for each name
 scope, at the line from which it was entered: a ``with name_scope(...)``, the call of a decorated
@@ -23,16 +23,16 @@ from nodescope.ir.scopes import ancestors
 from nodescope.protocol import Frame
 from nodescope.source_files import source_line, source_lines
 
-_MAX_SOURCE: Final = 20_000  # lines; what is longer was generated
+_MAX_SOURCE: Final = 20_000  # limit of lines; longer files were generated
 
 
 class ScopeFrame(msgspec.Struct, frozen=True):
-    """One frame, as both front ends show it.
+    """A frame, in the form shown by both front ends.
 
     Attributes:
         kind: ``node``, ``scope`` or ``python``.
         name: The node's name, the scope's path, or the function's name.
-        file, line: Where; ``""`` and 0 if it is not known.
+        file, line: Its place; ``""`` and 0 if unknown.
     """
 
     kind: str
@@ -46,8 +46,8 @@ def frames(node: Node, stack: tuple[Frame, ...] = ()) -> tuple[ScopeFrame, ...]:
     """The frames of a node, innermost first.
 
     Args:
-        node: Where the program stands, or what is looked back at.
-        stack: The user's Python stack, innermost first; empty where it was not recorded.
+        node: The node where the program is stopped, or the one viewed in the past.
+        stack: The user's Python stack, innermost first; empty if not recorded.
     """
     if not stack and node.source is not None:
         source = node.source
@@ -69,26 +69,26 @@ def frames(node: Node, stack: tuple[Frame, ...] = ()) -> tuple[ScopeFrame, ...]:
 
 
 def _place(entries: list[tuple[str | None, Frame]], scope: str) -> int | None:
-    """Which entry is that of a scope: one of its name, else the call of a module."""
+    """The entry of a scope: one with its name, else the call of a module."""
     named = (i for i, (name, _) in enumerate(entries) if name is not None and _same(name, scope))
     unnamed = (i for i, (name, _) in enumerate(entries) if name is None)
     return next(named, next(unnamed, None))
 
 
 def _same(written: str, scope: str) -> bool:
-    """Whether a scope that is written so may be called ``scope``: names are made unique."""
+    """Whether a scope written this way may be named ``scope``: names are made unique."""
     return re.fullmatch(rf"(?:{written})(?:_\d+)?", scope) is not None
 
 
 def _entries(stack: tuple[Frame, ...]) -> Iterator[tuple[str | None, Frame]]:
     """The scopes that these frames have entered, innermost first, each with its line.
 
-    They are given as the pattern of their name; None for any.
+    Each is given as the pattern of its name; None matches any.
     """
     for depth, frame in enumerate(stack):
         caller = stack[depth + 1] if depth + 1 < len(stack) else frame
         opened = [block for block in _opened(frame.file) if block[0] <= frame.line <= block[1]]
-        # Blocks of a function that is defined around this one belong to another frame.
+        # Blocks of an enclosing function belong to another frame.
         start = max((block[0] for block in opened if block[2] is None), default=0)
         for first, _, line, name in sorted(opened, key=lambda block: -block[0]):
             if first < start:
@@ -132,7 +132,9 @@ def _opened(file: str) -> tuple[_Opened, ...]:
 
 
 def _scope_name(call: ast.expr) -> str | None:
-    """A pattern for the name in ``name_scope("name")``; ``""`` if it is any; None for others."""
+    """A pattern for the name in ``name_scope("name")``; ``""`` if it is arbitrary; None for other
+    calls.
+    """
     match call:
         case ast.Call(
             func=ast.Name(id="name_scope") | ast.Attribute(attr="name_scope"), args=[name, *_]

@@ -1,4 +1,4 @@
-"""Formatting: arrays and values at a moment, in one line or as numbers.
+"""Value format: arrays and values at a moment, in one line or as numbers.
 
 Invariant: pure; text from the program is made printable, so that no name can control a terminal.
 """
@@ -37,7 +37,7 @@ def number(value: Any) -> str:
 
 
 def summary_line(summary: TensorSummary) -> str:
-    """Shape, dtype and what is remarkable: ``float32 64×10, -1.5 … 2.25, mean 0.1, 3 NaN``."""
+    """Shape, dtype and notable statistics: ``float32 64×10, -1.5 … 2.25, mean 0.1, 3 NaN``."""
     parts = [str(summary.spec)]
     if summary.min is not None and summary.max is not None:
         if summary.spec.shape:
@@ -53,7 +53,7 @@ def summary_line(summary: TensorSummary) -> str:
 
 
 def array_line(array: HeldArray) -> str:
-    """As `summary_line`, of an array; one of a few numbers is written out."""
+    """Like `summary_line`, for an array; an array of a few numbers is written out."""
     if array.ndim > 1 or array.size > 6:
         return summary_line(summary_of(array))
     array = whole(array)
@@ -64,7 +64,7 @@ def array_line(array: HeldArray) -> str:
 
 
 def seen_line(value: ValueAtMoment, step: int | None = None) -> str:
-    """A value in one line; with its step where that is not ``step``."""
+    """A value in one line; with its step if that differs from ``step``."""
     if value.array is not None:
         try:
             line = array_line(value.array)
@@ -80,7 +80,7 @@ def seen_line(value: ValueAtMoment, step: int | None = None) -> str:
 
 
 def numbers(array: HeldArray, width: int = 100) -> str:
-    """The elements as text, in lines of ``width``; of many, the first and last of each axis."""
+    """The elements as text, in lines of ``width``; for many, the first and last of each axis."""
     threshold = MAX_NUMBERS
     if isinstance(array, LazyArray) and array.size > MAX_NUMBERS:
         array, threshold = _edges(array), 0
@@ -89,7 +89,7 @@ def numbers(array: HeldArray, width: int = 100) -> str:
 
 
 def _edges(array: LazyArray) -> Array:
-    """The first and last elements along each axis, with one that is not shown in between."""
+    """The first and last elements along each axis, with one hidden element in between."""
     cut = [size > 2 * _EDGE + 1 for size in array.shape]
     shape = [2 * _EDGE + 1 if long else size for long, size in zip(cut, array.shape, strict=True)]
     edges = np.zeros(shape, array.dtype)
@@ -100,7 +100,7 @@ def _edges(array: LazyArray) -> Array:
 
 
 def result_line(result: Any) -> str:
-    """What an expression gave."""
+    """The result of an expression."""
     if isinstance(result, np.ndarray | LazyArray):
         return array_line(result)
     if isinstance(result, tuple):

@@ -1,4 +1,4 @@
-"""Advice for a program in which nodescope sees nothing: what was found in it, and what to change.
+"""Advice for a program in which nodescope sees no operations: findings, and what to change.
 
 The script is read as text and never run or imported; its imports are known from the names of its
 modules.
@@ -23,7 +23,7 @@ from nodescope.source_files import source_text
 SEE: Final = "nodescope docs supported"
 _LONGEST: Final = 1 << 20
 _WIDEST: Final = 160
-# Top-level modules, and what they are called. Those of which nothing can be seen yet.
+# Top-level modules of libraries that cannot be observed yet, and their names.
 _FRAMEWORKS: Final = {
     "torch": "PyTorch",
     "jax": "JAX",
@@ -45,7 +45,7 @@ _PROCESSES: Final = {
     "concurrent.futures": "concurrent.futures",
     "joblib": "joblib",
 }
-# What makes an array of a program's own data.
+# Calls that make an array of a program's own data.
 _MAKERS: Final = frozenset(
     (
         *("array", "asarray", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"),
@@ -62,7 +62,7 @@ _PLAIN: Final = "it does not see plain NumPy arrays"
 def advise_program(
     script: Path, *, leaves: int = 0, error: str = "", frameworks: Collection[Framework] = ()
 ) -> Advice:
-    """`advise` of the program that runs in this process, and which ``frameworks`` were observed."""
+    """`advise` for the program in this process, with the observed ``frameworks``."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     source = source_text(str(main or script))
     dialects = {framework.dialect for framework in frameworks}
@@ -82,13 +82,13 @@ def advise(
     leaves: int = 0,
     error: str = "",
 ) -> Advice:
-    """Advice for a program that ran no operation that nodescope can see.
+    """Advice for a program that ran no operation visible to nodescope.
 
     Args:
         modules: Names of the modules that it has imported, as in ``sys.modules``.
         script: Its file.
         source: The text of the file, or ``""``.
-        leaves: How many tensors it made of which nothing was computed.
+        leaves: Number of tensors from which nothing was computed.
         error: How it failed, or ``""``.
     """
     tree = _parsed(source)
@@ -221,12 +221,12 @@ def _changes(tree: ast.Module, source: str, name: str) -> Iterator[LineChange]:
     )
     changed = _changed_in_loops(tree)
     arrays = [node for node in ordered if _makes(node, called)]
-    # What a loop changes leads to all that is computed; without one, any array is a beginning.
+    # A loop's changes lead to everything computed; without a loop, any array is a start.
     arrays.sort(key=lambda node: _names(node)[0] not in changed)
     if arrays:
         (target,), call = _names(arrays[0]), ast.get_source_segment(source, arrays[0].value) or ""
         if "\n" not in call and len(call) < _WIDEST:
-            # Not a parameter: the program changes it in place, by gradients of its own.
+            # Not a parameter: the program changes it in place, with its own gradients.
             after = f"{target} = ns.tensor({call})"
             yield LineChange(name, arrays[0].lineno, f"{target} = {call}", after)
     loop = next((statement for statement in ordered if isinstance(statement, ast.For)), None)

@@ -1,4 +1,4 @@
-"""Console output of the program, of which the beginning and the end are kept.
+"""Captured output: the program's console output, of which the beginning and the end are kept.
 
 Invariant: omitted lines are counted and reported where they are missing; a line costs no more than
 a few hundred nanoseconds once the beginning is full.
@@ -15,17 +15,17 @@ from nodescope.events import Event, Logged
 
 HEAD_BYTES: Final = 16 << 20
 TAIL_LINES: Final = 1000
-# What a line takes in the recording besides its text.
+# Size of a line in the recording besides its text.
 _LINE_BYTES: Final = 64
 
 
 class CapturedOutput:
-    """Passes on a program's lines, up to the limit of what is kept.
+    """Passes on a program's lines, up to a limit.
 
     Args:
-        emit: Takes each line that is kept, and what is said in the place of others.
-        head_bytes: So much is handed on at once.
-        tail_lines: After that so many lines are kept until `finish`, the last ones.
+        emit: Receives each kept line, and a message in place of the others.
+        head_bytes: The number of bytes passed on at once.
+        tail_lines: The number of last lines after that, kept until `finish`.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class CapturedOutput:
 
 
 class SpokenMessages:
-    """A probe that shows the person what nodescope logs on the program's behalf.
+    """A probe that prints messages that nodescope logs on the program's behalf.
 
     Args:
-        say: Takes each line.
+        say: Prints each message.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def emit(self, event: Event) -> None:
-        """Say a line of nodescope's; anything else is ignored."""
+        """Print a message of nodescope; other events are ignored."""
         if type(event) is Logged and event.stream == "nodescope":
             self._say(event.text)

@@ -1,9 +1,9 @@
-"""Problems: which nodes of a run produced NaN or Inf, or raised; since when, and how often.
+"""Problems: the nodes of a run that produced NaN or Inf, or raised; since when, and how often.
 
-Rows are in the order in which they began. Where NaN or Inf began is the answer of
+Rows are in the order in which the problems began. The origin of NaN or Inf is determined by
 `nodescope.debug.why.first_nonfinite`, as everywhere.
 
-Invariant: derived from the whole recording, and reads only; nothing is read twice.
+Invariant: derived from the whole recording, read-only; nothing is read twice.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN
 
 MOST_EDITS = 3
-"""The last edits of a node that are told."""
+"""The most edits of a node that are reported."""
 
 _BAD = HAS_NAN | HAS_INF | FAILED
 
 
 class NodeProblem(msgspec.Struct, frozen=True):
-    """What is wrong with one node. Travels to the page as it is.
+    """The problem of one node. Sent to the page unchanged.
 
     Attributes:
-        node: Its id.
-        count: How many of its executions were bad.
-        first_seq, first_step, last_seq, last_step: The first of them, and the last one.
-        nan, inf, failed: Whether one of them gave NaN or Inf, or raised.
-        error: What it raised at last, or ``""``.
-        healed: Later executions were finite.
-        edits: What a person set its outputs to at last, in words.
-        edited: The first was no execution: a person set it to NaN or Inf.
-        first: Where NaN or Inf began in the run; without any, what raised first.
+        node: The node's id.
+        count: Number of its bad executions.
+        first_seq, first_step, last_seq, last_step: The first and the last of them.
+        nan, inf, failed: Whether one of them produced NaN or Inf, or raised.
+        error: The last exception raised, or ``""``.
+        healed: Whether later executions were finite.
+        edits: Descriptions of the user's latest edits of its outputs.
+        edited: Whether it began with an edit: the user set a value to NaN or Inf.
+        first: Whether NaN or Inf began here in the run; without any, whether it raised first.
     """
 
     node: int
@@ -64,7 +64,7 @@ class Problems:
         self._over = False
 
     def rows(self) -> list[NodeProblem]:
-        """Everything so far, in the order in which it began."""
+        """All problems so far, in the order in which they began."""
         self._refresh()
         recording, problems = self.recording, []
         for problem in sorted(self._nodes.values(), key=lambda candidate: candidate.first_seq):
@@ -76,7 +76,7 @@ class Problems:
         return self._marked(problems)
 
     def _marked(self, problems: list[NodeProblem]) -> list[NodeProblem]:
-        """The row with the mark of its origin, which is searched for until it is found."""
+        """The rows with the origin marked, which is searched for until it is found."""
         if self._origin is None and any(problem.nan or problem.inf for problem in problems):
             self._origin = nonfinite_origin(self.recording)
         origin = self._origin
@@ -90,7 +90,7 @@ class Problems:
         recording = self.recording
         until = recording.last_seq()
         if not self._over and recording.run().status is not None:
-            # Statistics of values that were held come after their executions.
+            # Statistics of held values arrive after their executions.
             self._over, self._until = True, 0
             self._nodes, self._edits, self._edited, self._origin = {}, {}, 0, None
         for row in recording.troubles(self._until, until, _BAD):

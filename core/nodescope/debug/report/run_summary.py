@@ -1,6 +1,6 @@
-"""The summary of a run that has ended: how it went, its losses, what was slow, what went wrong.
+"""Run summary: how a run ended, its losses, its slowest parts, and its problems.
 
-Invariant: read from the recording alone, with bounds on every list; what is not recorded is None or
+Invariant: read from the recording alone, with bounds on every list; unrecorded data is None or
 empty, never guessed.
 """
 
@@ -51,7 +51,7 @@ _FLAGS: Final[tuple[tuple[ProblemKind, int], ...]] = (
 
 
 class CurvePoint(msgspec.Struct, frozen=True):
-    """A loss at a moment; ``value`` is None where it is not finite."""
+    """A loss at a moment; ``value`` is None if it is not finite."""
 
     step: int
     seq: int
@@ -59,16 +59,17 @@ class CurvePoint(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A loss over the run, thinned to at most 400 points, the last one among them.
+    """A loss over the run, thinned to at most 400 points including the last one.
 
-    What a backward pass begins with is known of every training step; another loss only of those
-    that were observed.
+    A loss that a backward pass begins with is known for every training step, another loss only for
+    observed ones.
 
     Attributes:
-        node, name: Whose first output it is; 0 and ``loss`` if none of the nodes was observed.
-        total: How often it is known.
-        broken: How many of these were NaN or Inf.
-        first, last, least: Finite values; None if there is none.
+        node, name: The node whose first output it is; 0 and ``loss`` if none of the nodes was
+            observed.
+        total: Number of known values.
+        broken: Number of these that were NaN or Inf.
+        first, last, least: Finite values; None if there are none.
     """
 
     node: int
@@ -85,9 +86,9 @@ class Cost(msgspec.Struct, frozen=True):
     """The time of a node or a scope over the whole run.
 
     Attributes:
-        node: Its id; 0 for a scope.
+        node: The node's id; 0 for a scope.
         name: The node's name, or the scope's path.
-        times: How often the node ran; of a scope, its operations.
+        times: Number of executions; for a scope, of its operations.
         total_ns: Sum of its durations.
     """
 
@@ -108,10 +109,10 @@ class RunTrouble(msgspec.Struct, frozen=True):
     """The first problem of its kind.
 
     Attributes:
-        node, name, step, seq: Where and when; ``node`` and ``seq`` are 0 where the loss of an
-            unobserved step is all that is known.
-        nodes: How many nodes had it at some time.
-        text: What was raised, that a person set it, why no node is known; or ``""``.
+        node, name, step, seq: Its place and time; ``node`` and ``seq`` are 0 if only the loss of an
+            unobserved step is known.
+        nodes: Number of nodes that had it at some time.
+        text: The exception, a note that the user set the value, or why no node is known; or ``""``.
         source: The user's line.
     """
 
@@ -129,12 +130,12 @@ class KeptValues(msgspec.Struct, frozen=True):
     """Which values can be viewed later, and which cannot.
 
     Attributes:
-        arrays, arrays_bytes: Values of which every element is kept.
-        ranges: The training steps of which some are, as first and last ones; unobserved steps
-            between two of them are passed over. One range from the first to the last if there are
-            more than four.
-        dropped: What was lost, counted.
-        governed: What the governor left out, without its nodes; None of a run without a limit.
+        arrays, arrays_bytes: Number and bytes of values kept with every element.
+        ranges: Training steps with kept values, as ranges of first and last; unobserved steps do
+            not interrupt a range. A single range from the first to the last if there are more than
+            four.
+        dropped: Counts of what was lost.
+        governed: What the governor left out, without its nodes; None for a run without a limit.
         steps_left_out: Training steps that were not observed.
     """
 
@@ -147,25 +148,25 @@ class KeptValues(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A run in short.
+    """A short description of a run.
 
     Attributes:
         outcome, status, error: How it ended.
-        source: The user's line that raised, if that is known.
-        steps: Training steps that began.
+        source: The user's line that raised, if known.
+        steps: Number of training steps that began.
         time: Its run time.
-        before_ns, after_ns: Of the run time, what passed before the first training step, and after
-            the last one; None of a run without steps.
-        operations: How many executions of operations were recorded.
+        before_ns, after_ns: The part of the run time before the first training step, and after the
+            last one; None for a run without steps.
+        operations: Number of recorded executions of operations.
         operations_ns: Sum of the durations of operations, over all threads.
-        nodes: How many different ones.
-        curves: Losses, those first where a backward pass began.
-        slow_nodes, slow_scopes: By total time, the slowest first; scopes of the first level.
-        shares: Where the time of the observed training steps went, what the debugger held among it;
-            empty without any.
-        troubles: First error, NaN and Inf; of the last two, where it began leads.
-        broken_loss: How the loss ended, if it is not finite.
-        advice: What to do if nothing was seen.
+        nodes: Number of distinct operations.
+        curves: Losses, those where a backward pass began first.
+        slow_nodes, slow_scopes: By total time, slowest first; scopes of the first level.
+        shares: Where the time of the observed training steps went, including held time; empty
+            without any.
+        troubles: First error, NaN and Inf; of the last two, the origin comes first.
+        broken_loss: The loss at the end, if it is not finite.
+        advice: What to do if nothing was observed.
     """
 
     outcome: Outcome
@@ -192,19 +193,19 @@ class Summary(msgspec.Struct, frozen=True):
 def summarise_run(
     recording: Recording, *, running: bool = False, times: StepTimes | None = None
 ) -> Summary:
-    """Sum up a recording.
+    """Summarise a recording.
 
     Args:
-        recording: What is summed up.
-        running: Its program still runs.
-        times: Those of its steps, as far as they are known: they are brought up to date.
+        recording: The recording.
+        running: Whether its program is still running.
+        times: The times of its steps as far as known, which are brought up to date.
 
     Raises:
-        RecordingError: It is damaged.
+        RecordingError: The recording is damaged.
     """
     info = recording.run()
     nodes = {row.node.id: row.node for row in recording.nodes()}
-    # What only holds data is no operation, though reading it in takes time.
+    # Nodes that only hold data are not operations, though reading them in takes time.
     costs = [cost for cost in recording.costs() if cost[0] in nodes and not nodes[cost[0]].is_leaf]
     troubles = _troubles(recording, nodes, nonfinite_origin(recording))
     outcome = outcome_of(info.status, info.error, running=running)
@@ -255,7 +256,7 @@ def _ranges(recording: Recording, times: StepTimes) -> tuple[tuple[int, int], ..
     observed = began[is_observed]
     ranges: list[tuple[int, int]] = []
     for step in kept[np.isin(kept, began)].tolist():
-        # Those between that were not observed do not interrupt a range.
+        # Unobserved steps in between do not interrupt a range.
         place = int(np.searchsorted(observed, step))
         if ranges and place and ranges[-1][1] == observed[place - 1]:
             ranges[-1] = (ranges[-1][0], step)
@@ -271,7 +272,7 @@ def _short(governed: Governed | None) -> Governed | None:
 
 
 def _curves(recording: Recording, nodes: dict[int, Node]) -> tuple[Curve, ...]:
-    """Losses: what backward passes began with, in every step; then others, where observed."""
+    """Losses: those of backward passes, in every step; then others, where observed."""
     began: dict[int, list[LossRow]] = defaultdict(list)
     for row in recording.losses():
         began[row.curve].append(row)
@@ -287,7 +288,7 @@ def _curves(recording: Recording, nodes: dict[int, Node]) -> tuple[Curve, ...]:
     for node in judging.losses():
         if len(curves) >= MOST_CURVES:
             break
-        # Where losses were taken down, a backward pass begins at none besides.
+        # If losses were recorded, there are no other backward passes.
         if node.id in loss_nodes or (loss_nodes and node.family != "loss"):
             continue
         means = [
@@ -300,11 +301,12 @@ def _curves(recording: Recording, nodes: dict[int, Node]) -> tuple[Curve, ...]:
 
 
 def _curve_of(recording: Recording, rows: list[LossRow], nodes: dict[int, Node]) -> Curve:
-    """A curve of every step. It has the name of the node that gave it most often: another branch
-    of the program may give the same loss by another node."""
+    """A curve over every step. It has the name of the node that gave it most often: another branch
+    of the program may compute the same loss by another node.
+    """
     givers = Counter(row.node for row in rows if row.node in nodes)
     node = givers.most_common(1)[0][0] if givers else 0
-    # The moment of an observed step is when the loss was there; of others, their end is known.
+    # The moment of an observed step is when the loss was computed; for others, their end is known.
     observed = {
         step: seq
         for giver in givers
@@ -343,7 +345,7 @@ def _scopes(costs: list[tuple[int, int, int]], nodes: dict[int, Node]) -> tuple[
         if node is None or not node.scope:
             continue
         parts = node.scope.split("/")
-        # What a pass over the whole model did says little: its scopes do.
+        # The time of a pass over the whole model says little: that of its scopes does.
         deep = 2 if parts[0] in ("backward", "recompute") else 1
         path = "/".join(parts[:deep])
         total[path] += duration
@@ -353,7 +355,7 @@ def _scopes(costs: list[tuple[int, int, int]], nodes: dict[int, Node]) -> tuple[
 
 
 def _shares(times: StepTimes) -> tuple[Share, ...]:
-    # Of a step that was not observed it is not known where its time went.
+    # For an unobserved step, it is unknown where its time went.
     sums = times.observed_parts().tolist()
     return tuple(Share(part, ns) for part, ns in zip(PARTS, sums, strict=True) if ns > 0)
 
@@ -361,7 +363,7 @@ def _shares(times: StepTimes) -> tuple[Share, ...]:
 def _troubles(
     recording: Recording, nodes: dict[int, Node], origin: NonfiniteOrigin | None
 ) -> tuple[RunTrouble, ...]:
-    """The first error, then the first NaN and the first Inf; of these, where it began leads."""
+    """The first error, then the first NaN and the first Inf; of these, the origin comes first."""
     troubles: list[RunTrouble] = []
     for kind, flag in _FLAGS:
         first = recording.first_flagged(flag)
@@ -397,7 +399,7 @@ def _trouble(
 
 
 def _raised_at(recording: Recording) -> SourceLocation | None:
-    """The last frame of the last traceback that the program wrote."""
+    """The last frame of the last traceback that the program printed."""
     for row in reversed(recording.logs(limit=_MOST_LINES)):
         match = _FRAME.match(row.text) if row.stream == "stderr" else None
         if match:
@@ -409,7 +411,7 @@ def last_words(recording: Recording) -> str:
     """One line for a terminal: how a run ended, its steps, its loss, the first NaN or Inf.
 
     Raises:
-        RecordingError: It is damaged.
+        RecordingError: The recording is damaged.
     """
     info = recording.run()
     nodes = {row.node.id: row.node for row in recording.nodes()}
@@ -435,7 +437,7 @@ def last_words(recording: Recording) -> str:
             parts.append(f"{curve.name} is {broken or 'not finite'}")
         elif curve.first is not None and curve.last is not None and curve.total > 1:
             last = curve.points[-1].step
-            suffix = f" in step {last:,}" if last != steps else ""  # the last that was observed
+            suffix = f" in step {last:,}" if last != steps else ""  # the last observed one
             parts.append(f"{curve.name} {curve.first:.4g} → {curve.last:.4g}{suffix}")
     origin = nonfinite_origin(recording)
     if origin is not None:
@@ -445,7 +447,7 @@ def last_words(recording: Recording) -> str:
 
 
 def first_words(origin: NonfiniteOrigin, nodes: Mapping[int, Node]) -> str:
-    """``first NaN in loss/log (step 21)``; where it is not known, why."""
+    """``first NaN in loss/log (step 21)``; if unknown, why."""
     word = "NaN" if origin.kind == "nan" else "Inf"
     node = nodes.get(origin.node)
     if node is None:

@@ -31,7 +31,7 @@ GoalKind = Literal[
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The point that the program runs up to, once, in addition to breakpoints.
+    """The point up to which the program runs, once, in addition to breakpoints.
 
     Attributes:
         kind: ``outside`` stops outside ``scope``, ``inside`` in it, ``shallow`` at anything not
@@ -59,7 +59,7 @@ class SessionState(msgspec.Struct, frozen=True):
 
     Attributes:
         controllers: Connected pages.
-        awaiting: No page has come yet and the program is to wait for the first one.
+        awaiting: Whether no page has connected yet and the program waits for the first one.
         lost_at: When the last page disconnected, in seconds; None outside of its grace period.
         stop_on_exception: Whether a node that raises stops the program.
         alone: The threads that run while all others are held; empty for all.
@@ -87,9 +87,10 @@ def new_session(
     """The state at the start of a run.
 
     Args:
-        stop_on_entry: Stop before the first node.
-        expects_controller: A page is to come: stops before that wait for it without limit.
-        stop_on_exception: Stop where a node raises.
+        stop_on_entry: Whether to stop before the first node.
+        expects_controller: Whether a page is expected: stops before it arrives wait for it without
+            limit.
+        stop_on_exception: Whether to stop where a node raises.
     """
     expects = stop_on_entry or expects_controller
     return SessionState(
@@ -107,9 +108,9 @@ class ConditionResult(msgspec.Struct, frozen=True):
     """The result of a breakpoint's condition at a node.
 
     Attributes:
-        true: The condition holds, or there is none.
+        true: Whether the condition holds, or there is none.
         error: Why it could not be evaluated, or ``""``.
-        text: The log message, if the breakpoint counts.
+        text: The log message, if the hit counts.
     """
 
     breakpoint: int
@@ -123,7 +124,7 @@ class NodeReached(msgspec.Struct, frozen=True):
 
     Attributes:
         seq: The execution's seq, or before the node the last one recorded.
-        previous: Where this thread's previous node was: (scope, step), or None if unknown.
+        previous: The place of this thread's previous node: (scope, step), or None if unknown.
         verdicts: One for each candidate that has a condition or logs.
         error: The exception that the node raised, or ``""``.
         stands_for: Nodes that a compiler merged into it, or otherwise replaced by it.
@@ -150,7 +151,7 @@ class Raised(msgspec.Struct, frozen=True):
         node, step, seq: The last execution before it.
         error: As text, ``ValueError: no``.
         stack: Where it was raised, innermost frame first.
-        in_step: The step that it was raised in, or after.
+        in_step: The step in or after which it was raised.
     """
 
     node: Node
@@ -172,7 +173,7 @@ class Commanded(msgspec.Struct, frozen=True):
     """A controller has sent a command.
 
     Attributes:
-        catalog: Verifies breakpoints.
+        catalog: The catalog, which verifies breakpoints.
         standing: Scope of the node at which each held thread waits, by thread.
     """
 
@@ -279,7 +280,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Announce(msgspec.Struct, frozen=True):
-    """Tell the controllers."""
+    """Report the state to the controllers."""
 
     info: SessionInfo
 

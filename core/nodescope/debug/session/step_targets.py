@@ -28,7 +28,7 @@ from nodescope.protocol import (
 
 
 def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
-    """Whether the program is where it was to run up to."""
+    """Whether the program has reached its goal."""
     if goal.thread is not None and thread != goal.thread:
         return False
     if goal.kind == "run_to":
@@ -61,7 +61,7 @@ def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
 
 
 def goal_reason(goal: Goal, name: str, when: When) -> tuple[StopReason, str]:
-    """Why the program stops where a goal is met, and that in words."""
+    """The reason for stopping where a goal is met, and its description."""
     match goal.kind:
         case "entry":
             where = "Before" if when == "before" else "After"
@@ -78,14 +78,14 @@ def goal_reason(goal: Goal, name: str, when: When) -> tuple[StopReason, str]:
 
 
 def alone_of(command: Command, stop: Stop) -> tuple[int, ...]:
-    """The threads that a command lets go on, none for all."""
+    """The threads that a command releases, none for all."""
     if not (isinstance(command, OfThread) and command.alone):
         return ()
     return (stop.thread if command.thread is None else command.thread,)
 
 
 def seen_from(command: Command, stop: Stop, standing: Mapping[int, str]) -> Stop:
-    """The stop as if the thread that is to step had stopped, at the node where it is held."""
+    """The stop as if the stepping thread had stopped, at the node where it is held."""
     thread = command.thread if isinstance(command, OfThread) else None
     if thread is None or thread == stop.thread:
         return stop
@@ -96,11 +96,11 @@ def seen_from(command: Command, stop: Stop, standing: Mapping[int, str]) -> Stop
 
 
 def twin_goal(node: Node) -> Goal:
-    """Where its twin is: of a forward node its backward node, which comes after it; of a backward
-    node its forward node, which ran before it, so that only looking back leads there.
+    """The twin of a node: for a forward node its backward node, which comes later; for a backward
+    node its forward node, which ran earlier, so that only looking back leads there.
 
     Raises:
-        UsageError: It has none; the message says why.
+        UsageError: The node has no twin; the message says why.
     """
     if node.is_leaf:
         raise UsageError(f"{node.name} has no backward node: it only holds data")
@@ -119,7 +119,7 @@ def step_goal(command: Command, *, name: str, scope: str, step: int, thread: int
         step, thread: The training step and the thread that it ran in.
 
     Raises:
-        UsageError: From there, the step leads nowhere.
+        UsageError: The step leads nowhere from there.
     """
     match command:
         case StepNode():

@@ -1,8 +1,8 @@
 """Session: all decisions of the debugger, as one pure function `transition`.
 
-The gate reports what happened (a node was reached, a command arrived, the page disconnected), and
-receives the new state and the effects to carry out. Evaluating conditions and reading stacks is the
-gate's task: the results arrive as inputs.
+The gate reports events (a node was reached, a command arrived, the page disconnected), and receives
+the new state and the effects to carry out. Evaluating conditions and reading stacks is the gate's
+task: the results arrive as inputs.
 
 Invariant: no IO, no clock, no threads, no arrays. An invalid input raises a `NodescopeError` and
 changes nothing. The cursor is the execution that has just finished (before the first node: the one
@@ -87,11 +87,11 @@ from nodescope.protocol import (
 
 
 def transition(state: SessionState, event: Input) -> Result:
-    """Take one input.
+    """Process one input.
 
     Raises:
         UsageError: The command does not fit the state, such as a step while running.
-        BreakpointError, ConditionError: A breakpoint that makes no sense.
+        BreakpointError, ConditionError: A breakpoint is invalid.
     """
     after, effects = _take(state, event)
     if after is not state and _visible(after) != _visible(state):
@@ -101,7 +101,7 @@ def transition(state: SessionState, event: Input) -> Result:
 
 
 def info_of(state: SessionState) -> SessionInfo:
-    """The state as controllers see it."""
+    """The state in the form shown to controllers."""
     return SessionInfo(
         phase=state.phase,
         version=state.version,
@@ -113,7 +113,7 @@ def info_of(state: SessionState) -> SessionInfo:
 
 
 def may_stop(state: SessionState) -> bool:
-    """Whether anyone is there to stop for, or was a moment ago, or is sure to come."""
+    """Whether a controller is present, was so a moment ago, or is sure to come."""
     if state.phase in ("finished", "detached"):
         return False
     return state.controllers > 0 or state.awaiting or state.lost_at is not None
@@ -123,7 +123,7 @@ def visibility(state: SessionState, active: Sequence[Breakpoint]) -> tuple[bool,
     """Whether node starts must be emitted, and the reason for emitting every node, or ``""``.
 
     Args:
-        state: The session as it is now.
+        state: The current state.
         active: Its armed breakpoints.
     """
     if not may_stop(state):
@@ -136,7 +136,7 @@ def visibility(state: SessionState, active: Sequence[Breakpoint]) -> tuple[bool,
 
 
 def may_go(state: SessionState, thread: int) -> bool:
-    """Whether a thread may go on from its node."""
+    """Whether a thread may continue from its node."""
     return state.phase != "stopped" and (not state.alone or thread in state.alone)
 
 
@@ -168,7 +168,7 @@ def _enters(scope: str, at: NodeReached) -> bool:
 
 
 def _visible(state: SessionState) -> tuple[object, ...]:
-    # Hits of what only logs may come by the thousand: they are told with the next change.
+    # Hits of log breakpoints may come by the thousand: they are reported with the next change.
     breakpoints = tuple(
         (status.breakpoint, status.verified, status.message) for status in state.breakpoints
     )
@@ -179,7 +179,7 @@ def _visible(state: SessionState) -> tuple[object, ...]:
 
 
 def _told(hits: int) -> tuple[int, int]:
-    """Changes with each of the first hits, then when their number doubles."""
+    """A number that changes with each of the first hits, then whenever their number doubles."""
     return min(hits, 8), hits.bit_length()
 
 
@@ -299,7 +299,7 @@ def _raised(state: SessionState, at: Raised) -> Result:
 
 
 def _why(breakpoint: Breakpoint, at: NodeReached) -> str:
-    """What was hit, in words."""
+    """A description of the hit."""
     name = at.node.name
     if at.gradient_of is not None:
         name = f"gradient of {at.gradient_of.name}"
@@ -314,7 +314,9 @@ def _why(breakpoint: Breakpoint, at: NodeReached) -> str:
 def _count(
     state: SessionState, at: NodeReached, effects: list[Effect]
 ) -> tuple[SessionState, list[Breakpoint]]:
-    """Count what holds here, log what only logs; which breakpoints stop the program."""
+    """Count hits here, and log for log breakpoints; return the breakpoints that stop the
+    program.
+    """
     verdicts = {verdict.breakpoint: verdict for verdict in at.verdicts}
     held_breakpoints: set[int] = set()
     for breakpoint in candidates(state, at):
@@ -352,7 +354,7 @@ def _count(
 
 
 def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect]) -> SessionState:
-    """A condition that cannot be evaluated here disables its breakpoint and says so."""
+    """Disable breakpoints whose conditions cannot be evaluated here, with a message."""
     errors = {verdict.breakpoint: verdict.error for verdict in at.verdicts if verdict.error}
     if not errors:
         return state
@@ -396,14 +398,14 @@ def _command(
         if stop is not None:
             return state, ()
         if state.alone and state.goal == Goal("pause"):
-            # Asked again: the one that goes alone comes to no node, so the others may.
+            # Requested again: the thread that runs alone reaches no node, so the others may run.
             return _released(state, "running", state.goal)
         return msgspec.structs.replace(state, goal=Goal("pause")), ()
     if isinstance(command, Continue):
         if stop is not None:
             return _resume(state, alone=alone_of(command, stop))
         if not state.alone:
-            # The entry stop that is still to come is not what a person wants to continue past.
+            # The user does not intend to continue past the entry stop that is still to come.
             return state, ()
         released = (command.thread,) if command.alone and command.thread is not None else ()
         return _released(
@@ -420,7 +422,7 @@ def _command(
     if stop is None:
         raise UsageError("the program is running", hint="pause it first")
     if isinstance(command, SetValue):
-        return state, ()  # the gate, which has the arrays, does it
+        return state, ()  # left to the gate, which has the arrays
     if isinstance(command, StepTwin):
         node = catalog.nodes.get(stop.node)
         if node is None:
@@ -480,7 +482,7 @@ def _attend(
 def _expire(state: SessionState, now_s: float) -> SessionState:
     if state.lost_at is None or now_s - state.lost_at < CONTROLLER_GRACE_S:
         return state
-    # A step that was under way belongs to the page that is gone.
+    # An unfinished step belongs to the page that is gone.
     return msgspec.structs.replace(state, lost_at=None, goal=None, alone=())
 
 
