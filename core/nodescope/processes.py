@@ -25,6 +25,8 @@ _NEEDED = (
 _SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_")
 _WITH_PROGRAM = ("run", "check")  # in a process of their own
 _RECORDED = ".nscope"
+NICE = 5
+"""How much lower the priority of work is that a program must not wait for."""
 _MOST_PTH = 1 << 20
 _REFUSED = {
     errno.EAGAIN: "another process (see ulimit -u)",
@@ -34,15 +36,21 @@ _REFUSED = {
 }
 
 
-def own_command(module: str, *arguments: str) -> list[str]:
+def own_command(module: str, *arguments: str, background: bool = False) -> list[str]:
     """The command line that runs a nodescope module in a separate process.
 
     Neither ``PYTHON…`` variables nor the current folder affect its imports, and no code of the
     user's packages runs at its start. Folders without which a dependency would be missing are
     searched last.
+
+    Args:
+        module: The module, such as ``nodescope_server``.
+        arguments: Its command line.
+        background: The process leaves the processors to programs of normal priority.
     """
+    lower = f"import os; os.nice({NICE}); " if background and hasattr(os, "nice") else ""
     code = (
-        f"import sys; sys.path += {[*_user_folders(), *_more_folders()]!r}; "
+        f"{lower}import sys; sys.path += {[*_user_folders(), *_more_folders()]!r}; "
         f"from runpy import run_module; run_module({module!r}, run_name='__main__', alter_sys=True)"
     )
     return [sys.executable, "-I", "-c", code, *arguments]

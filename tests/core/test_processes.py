@@ -19,7 +19,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.cli.server import Server
-from nodescope.processes import own_command, own_environment, program_command
+from nodescope.processes import NICE, own_command, own_environment, program_command
 
 TIMEOUT_S = 60.0
 MODULES = """
@@ -179,3 +179,15 @@ def test_a_dependency_that_only_the_path_of_python_has_is_found_last(
     path = msgspec.json.decode(done.stdout.splitlines()[0].replace("'", '"'), type=list[str])
     assert path[-1] == str(tmp_path)
     assert str(tmp_path / "other") not in path
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_process_in_the_background_has_a_lower_priority(background: bool) -> None:
+    statement = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
+    command = own_command("timeit", "-n", "1", "-r", "1", statement, background=background)
+    done = subprocess.run(
+        command, env=own_environment(), capture_output=True, text=True, check=True,
+        timeout=TIMEOUT_S,
+    )  # fmt: skip
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert int(done.stdout.splitlines()[0]) == min(own + NICE * background, 19)

@@ -115,7 +115,7 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     run.start()
     governor = run.recorder.policy
     assert isinstance(governor, Governor)
-    sampling = governor.steps.sampling
+    sampling = governor.sampling
     sampling.wants = lambda **_: sampling.steps != 4  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="on purpose") as caught:
         train(compiled=False, steps=9, raise_in=5)
@@ -220,8 +220,7 @@ def test_an_error_in_a_call_that_was_left_out_is_told(tmp_path: Path) -> None:
 def test_a_run_that_costs_little_is_kept_whole_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    little = governor._UNASKED._replace(unnoticed_ns=60e9)  # whatever this machine takes
-    monkeypatch.setattr(governor, "_UNASKED", little)
+    monkeypatch.setattr(governor, "_UNNOTICED_NS", 60e9)  # whatever this machine takes
     run = Run(tmp_path / "r.nscope", newest=True, max_slowdown=1.01, explicit=False,
               level="summary", say=lambda _: None)  # fmt: skip
     run.start()

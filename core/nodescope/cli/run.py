@@ -273,7 +273,7 @@ def _under(
 def _serve(observed: api.Run, options: argparse.Namespace) -> Server | None:
     server = None
     try:
-        server = Server(options.port)
+        server = Server(options.port, background=True)
         observed.connect(server.address, timeout_s=5.0)
     except NodescopeError as error:
         if server is not None:
@@ -291,7 +291,7 @@ class Starting:
     def __init__(self, observed: api.Run, options: argparse.Namespace) -> None:
         self._observed, self._browser = observed, not options.no_browser
         self._stream = sys.stderr  # the program may replace it
-        self._server = Server(options.port, later=True)
+        self._server = Server(options.port, later=True, background=True)
         self.there = self._left = False
         """Whether the server can be reached."""
         self._begin = threading.Event()

@@ -59,6 +59,7 @@ class Server:
         recordings: Files to open.
         waits: Whether programs can find it by themselves, for `ns.attach()`.
         later: Whether not to start it yet; `reach` does, from any thread.
+        background: Whether it leaves the processors to the program that runs beside it.
 
     Raises:
         LinkError: The server does not start.
@@ -71,6 +72,7 @@ class Server:
         *,
         waits: bool = False,
         later: bool = False,
+        background: bool = False,
     ) -> None:
         self._token = secrets.token_urlsafe(32)
         # As they are now: the program may change both.
@@ -82,7 +84,7 @@ class Server:
         self._ending = False
         self._kept: threading.Thread | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._port = port
+        self._port, self._background = port, background
         if not later:
             self.reach()
 
@@ -107,13 +109,15 @@ class Server:
         if listener is not None:
             listens += ["--listener", str(listener.fileno())]
         opens = [text for path in self._recordings for text in ("--open", str(path))]
+        arguments = (*listens, *self._options, *opens)
+        command = own_command("nodescope_server", *arguments, background=self._background)
         with tempfile.TemporaryFile("a+b") as self._words:
             try:
                 with self._lock:
                     if self._ending:
                         raise LinkError("the command is ending")
                     self.process = subprocess.Popen(
-                        own_command("nodescope_server", *listens, *self._options, *opens),
+                        command,
                         env=self._environment,
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,

@@ -50,7 +50,6 @@ RESERVED: Final = 8
 _ENOUGH_BYTES: Final = MIB
 # The writer is behind if the queue holds more than one part in this many.
 _BEHIND: Final = 8
-_STILL_S: Final = 0.5
 _BATCH_ITEMS: Final = 32_768
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
@@ -117,11 +116,6 @@ class QueueWriter:
         self._wanted = threading.Event()
         self._hurry = threading.Event()
         self._hasty = 0  # somebody waits for the records up to this one, but not for elements
-        # Cleared to pause the writer between two batches, for `_STILL_S` at most; set again by
-        # `hush(False)`.
-        self._may_write = threading.Event()
-        self._may_write.set()
-        self._still = False
         self._progress = threading.Condition(threading.Lock())
         self._closing = self._leaving = False
         self._off = False
@@ -191,11 +185,9 @@ class QueueWriter:
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             while True:
-                self._still = True
                 self._wanted.wait()
                 if not self._closing:
                     self._gather()
-                self._still = False
                 self._hurry.clear()
                 self._wanted.clear()
                 self._awake = False
@@ -209,11 +201,6 @@ class QueueWriter:
                     or self.owes
                     or (self._queue and (due > 0 or self._pressed()))
                 ):
-                    if not self._may_write.is_set():
-                        self._still = True
-                        self._may_write.wait(_STILL_S)  # if it waited longer, the queue would fill
-                        self._may_write.set()
-                        self._still = False
                     if self._leaving and self._omitted is None:
                         self._leave_out()
                     if self.owes and self._committed >= self._hasty:
@@ -243,16 +230,6 @@ class QueueWriter:
         """Whether a batch must not grow: somebody waits for it, or the queue is nearly full."""
         much = self._queued > self._queue_bytes // RESERVED
         return much or self._closing or self._hurry.is_set()
-
-    def hush(self, still: bool) -> bool:
-        """Pause the writer before its next batch, or let it continue; return whether it is paused
-        now.
-        """
-        if not still:
-            self._may_write.set()
-            return False
-        self._may_write.clear()
-        return self._still
 
     def _write_some(self) -> int:
         """Write a batch; return the number of records taken from the queue."""

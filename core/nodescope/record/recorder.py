@@ -353,7 +353,6 @@ class Recorder(QueueWriter):
             return True
         if not elements:
             self._hasty = max(target, self._hasty)
-        self._may_write.set()
         self._hurry.set()
         self._wanted.set()
         with self._progress:
@@ -383,7 +382,6 @@ class Recorder(QueueWriter):
             self._share()
             self._tell_keeping()
         self._closing = True
-        self._may_write.set()
         self._hurry.set()
         self._wanted.set()
         ended = False

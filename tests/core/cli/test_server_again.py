@@ -146,7 +146,7 @@ os.kill(os.getpid(), 9)
 def test_one_that_keeps_dying_is_given_up_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def command(module: str, *arguments: str) -> list[str]:
+    def command(module: str, *arguments: str, background: bool) -> list[str]:
         return [sys.executable, "-I", "-S", "-c", DYING, *arguments]
 
     monkeypatch.setattr(server, "own_command", command)

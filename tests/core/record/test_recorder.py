@@ -282,19 +282,6 @@ def test_structure_is_never_dropped(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_writer_that_is_to_stand_still_goes_on_by_itself(tmp_path: Path) -> None:
-    graph = chain(["x"])
-    recorder = Recorder(tmp_path / "r.nscope", level="timing")
-    committed = threading.Event()
-    recorder.on_commit = lambda seq: committed.set() if seq >= 2 else None
-    recorder.hush(True)
-    recorder.emit(graph)
-    recorder.emit(finished(graph.nodes[0], np.zeros(1)))
-    assert committed.wait(60)
-    assert recorder._may_write.is_set()
-    assert recorder.close()
-
-
 def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
     # Each gives the interpreter away, and in a busy program it is milliseconds until it is back.
     writer = Writer(tmp_path / "run.nscope", budget_bytes=0)

@@ -177,7 +177,7 @@ def test_what_was_counted_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     bus.add(recorder)
     bus.emit(graph)
     first, second = graph.nodes
-    governor.steps.detail = "counted"
+    governor.detail = "counted"
     for _ in range(3):
         bus.emit(finished(first, np.zeros(1)))  # there is a row of the first in any case
     assert not bus.leave_out(1)
@@ -236,7 +236,7 @@ def test_what_was_set_by_hand_or_is_looked_at_stays_without_steps_too(
     governor.govern(recorder)
     recorder.emit(graph)
     recorder.keep_whole(everything=False, nodes=frozenset({watched.id}))
-    governor.steps.detail = detail
+    governor.detail = detail
     for _ in range(3):
         for node in graph.nodes:
             recorder.emit(finished(node, np.zeros(1)))
@@ -330,8 +330,8 @@ def test_time_in_the_debugger_is_not_the_programs(
     held_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    governor = Governor(2, tell=str, bus=clock)
     monkeypatch.setattr(governor_module, "STEPLESS_TRACING_NS", 200_000)
+    governor = Governor(2, tell=str, bus=clock)
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
     governor.govern(recorder)
     graph = chain(["x"])
@@ -359,7 +359,7 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
     governor.govern(recorder)
     clock.add(recorder)
-    monkeypatch.setattr(governor.steps.sampling, "wants", lambda **_: True)
+    monkeypatch.setattr(governor.sampling, "wants", lambda **_: True)
     clock.now += before_ns  # a server starts
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     for step in range(1, 12):
