@@ -272,6 +272,19 @@ class ValueEdited(msgspec.Struct, frozen=True, tag=True):
     time_ns: int
 
 
+class ArrayMoved(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The elements of a value lie in another array from now on: memory near it was written to.
+
+    Attributes:
+        value: Its id.
+        before, now: Identities (`id`) of the array that was its own, and of the one that is.
+    """
+
+    value: int
+    before: int
+    now: int
+
+
 class HostSpan(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Where a thread was while it ran no node.
 
@@ -332,6 +345,7 @@ Event = (
     | GradientComputed
     | GradientReached
     | ValueEdited
+    | ArrayMoved
     | HostSpan
     | Logged
     | RunFinished

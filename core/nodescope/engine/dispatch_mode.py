@@ -70,6 +70,17 @@ def attending() -> Any:
     return _resting if observer_now is None else observer_now
 
 
+def move(tensor: Tensor, array: Any) -> None:
+    """Let the elements of a tensor, which stay what they are, lie in another array.
+
+    Whoever observes knows what an operation reads by its array.
+    """
+    before, tensor.data = tensor.data, array
+    observer_now = _resting if _observer is None else _observer
+    if observer_now is not None and array is not before:
+        observer_now.moved(tensor, before)
+
+
 def tracer() -> Any:
     """The active tracer of this process, if not resting; None as well while a graph is built."""
     return None if _builders and current().builder is not None else _observer

@@ -29,7 +29,7 @@ from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.engine.traced_operators import observed_operator
 from nodescope.errors import UsageError
-from nodescope.events import Bus, NodeFinished, NodeStarted
+from nodescope.events import ArrayMoved, Bus, NodeFinished, NodeStarted
 from nodescope.ir.attrs import GraphRef
 from nodescope.ir.graph import Graph, TensorSpec, usual_role
 from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site
@@ -276,6 +276,16 @@ class Tracer:
                 if entry is not None and entry.recent:
                     entry.recent = (id(array), *entry.recent)
                 tensor.data = array
+
+    def moved(self, tensor: Tensor, before: Any) -> None:
+        """The elements of a tensor lie in another array than before, and are the same."""
+        value = getattr(tensor, "_vid", 0)
+        entry = self.identity.by_value.get(value) if value > self.base else None
+        if entry is None:
+            return
+        if id(before) in entry.recent:
+            entry.recent = (id(tensor.data), *entry.recent)
+        self.bus.emit(ArrayMoved(value, id(before), id(tensor.data)))
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this tracer observes."""

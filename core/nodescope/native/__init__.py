@@ -10,6 +10,8 @@ up to the order of sums.
 from __future__ import annotations
 
 import os
+from array import array as array_of
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -45,6 +47,17 @@ def _load() -> tuple[ModuleType | None, str]:
 
 _core, STATE = _load()
 """``STATE``: whether the core is in use, or why not."""
+
+
+def _identities(first: tuple[Any, ...], second: tuple[Any, ...]) -> bytes:
+    return array_of("Q", [id(item) for item in (*first, *second)]).tobytes()
+
+
+identities: Callable[[tuple[Any, ...], tuple[Any, ...]], bytes] = getattr(
+    _core, "identities", _identities
+)
+"""The identities of the items of two tuples, as `id` gives them, uint64 each; a part of the path of
+each execution."""
 
 
 def in_use() -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from nodescope.events import (
     Array,
+    ArrayMoved,
     Compiled,
     FrameworkAttached,
     GradientComputed,
@@ -36,6 +37,7 @@ from nodescope.record.batch_summary import summary_rows
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, NonfiniteKind
 from nodescope.record.newest.held_values import Whole
+from nodescope.record.operand_writers import Operands, OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import QueuedExecution, Skipped, Timed, Told
 from nodescope.record.rows import (
@@ -77,7 +79,7 @@ _DOCUMENTS: dict[type, str] = {
 # Tables that are written even when executions are left out.
 _END = ("run", "loss", "document", "failure")
 _STRUCTURE = ("node", "value", "gradient", "source", "edit")
-_OUTPUT = ("log", "host", "call", "layout", "placed")
+_OUTPUT = ("log", "host", "call", "layout", "placed", "operand")
 # Rows of the structure that are written at once when there is hardly any space.
 _FEW = 256
 
@@ -113,6 +115,7 @@ class Batch:
         self.written: list[Array] = []
         self.owed = PendingArrays()
         self.nonfinite = FirstNonfinite()
+        self._writers = OperandWriters()
         self.written_step = 0
         # At level `graph`, earlier executions are deleted, and their sums with them.
         self._sums = StepSums() if level != "graph" else None
@@ -161,6 +164,11 @@ class Batch:
             self._add("failure", (seq, item.error))
         if item.attrs is not None:
             self._add("call", (seq, encode(item.attrs)))
+        if item.node is not None:
+            took = self._writers.failed if item.flags & FAILED else self._writers.ran
+            arrays = memoryview(item.arrays).cast("Q")
+            for operand in took(seq, Operands(item.node, arrays)):
+                self._add("operand", (None, *operand))
         if item.place is not None:
             self._add("placed", (seq, *item.place))
         for value, strides in item.layouts:
@@ -176,6 +184,9 @@ class Batch:
             return
         if isinstance(event, Skipped):
             self._times[event.node] = self._times.get(event.node, 0) + event.times
+            return
+        if isinstance(event, ArrayMoved):
+            self._writers.moved(event.value, event.before, event.now)
             return
         kind = _DOCUMENTS.get(type(event), "")
         if kind:
@@ -231,6 +242,7 @@ class Batch:
             )
         elif isinstance(event, ValueEdited):
             time_ns = event.time_ns
+            self._writers.edited(event.value, seq)
             edit = (seq, event.value, event.seq, event.step, time_ns, printable(event.how))
             self._add("edit", edit)
             if not event.array.flags.c_contiguous:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from nodescope.events import Array, Event
 from nodescope.ir.differences import CrossChecked
+from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.rows import Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary
@@ -35,6 +36,8 @@ class QueuedExecution(NamedTuple):
     attrs: dict[str, Any] | None = None
     place: tuple[int, int] | None = None
     unresolved: bool = False  # some output is a `Captured`
+    node: Node | None = None  # None where arrays have no identity that is known
+    arrays: bytes = b""  # those of `nodescope.native.identities`
 
 
 class Skipped(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 from nodescope.arrays import to_numpy
 from nodescope.events import (
     Array,
+    ArrayMoved,
     Event,
     GradientReached,
     GraphExtended,
@@ -37,6 +38,7 @@ from nodescope.events import (
 )
 from nodescope.ir.differences import CrossChecked
 from nodescope.ir.graph import Node
+from nodescope.native import identities
 from nodescope.record import shutdown
 from nodescope.record.buffers import layouts_of
 from nodescope.record.capture_levels import CaptureLevels, Chosen
@@ -157,6 +159,9 @@ class Recorder(QueueWriter):
             self._failed(event)
         elif isinstance(event, HostSpan):
             self._aside(event, RECORD_BYTES)
+        elif isinstance(event, ArrayMoved):
+            if not self._only_times:
+                self._aside(event, RECORD_BYTES)
         elif isinstance(event, StepStarted | StepFinished):
             self._step(event)
         else:
@@ -450,7 +455,7 @@ class Recorder(QueueWriter):
         layouts = layouts_of(outputs, event.outputs) if level == "values" else ()
         self._put(
             row, weight, 0, kept_outputs, False, level == "values", "", False, layouts, event.attrs,
-            _place(event),
+            _place(event), False, event.node, identities(event.inputs, event.outputs),
         )  # fmt: skip
         if remembered and self.newest is not None:
             self.newest.remember(event, self._here.seq, copies, late=False)
@@ -459,9 +464,14 @@ class Recorder(QueueWriter):
         """Number an execution and queue its times; `_put` is inlined, as each nanosecond counts."""
         node, step, thread = event.node.id, event.step, event.thread
         start_ns, end_ns = event.start_ns, event.end_ns
-        if latest_only or event.lane or event.worker:
+        if latest_only or event.lane or event.worker or not self._only_times:
             row = (node, step, thread, start_ns, end_ns)
-            self._put(row, RECORD_BYTES, latest_only=latest_only, place=_place(event))
+            if latest_only:
+                self._put(row, RECORD_BYTES, latest_only=True, place=_place(event))
+            else:
+                ids = identities(event.inputs, event.outputs)
+                place = _place(event)
+                self._put(row, RECORD_BYTES, place=place, node=event.node, arrays=ids)
             return
         with self.lock:
             self._seq = seq = self._seq + 1
@@ -518,7 +528,9 @@ class Recorder(QueueWriter):
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
         error = event.error or "failed"
-        self._put(row, RECORD_BYTES + len(error), flags=FAILED, error=error, always=True)
+        weight = RECORD_BYTES + len(error)
+        ids = identities(event.inputs, ())
+        self._put(row, weight, flags=FAILED, error=error, always=True, node=event.node, arrays=ids)
 
     def _put(
         self,
@@ -534,6 +546,8 @@ class Recorder(QueueWriter):
         attrs: dict[str, Any] | None = None,
         place: tuple[int, int] | None = None,
         unresolved: bool = False,
+        node: Node | None = None,
+        arrays: bytes = b"",
     ) -> None:
         """Number and queue an execution; ``row`` is a `Timed` without its seq."""
         with self.lock:
@@ -546,7 +560,7 @@ class Recorder(QueueWriter):
                 self._queued += weight
                 ran = QueuedExecution(
                     (seq, *row), weight, flags, outputs, latest_only, keep_arrays, error,
-                    layouts, attrs, place, unresolved,
+                    layouts, attrs, place, unresolved, node, arrays,
                 )  # fmt: skip
                 self._queue.append(ran)
                 if keep_arrays and not unresolved:
@@ -568,7 +582,7 @@ class Recorder(QueueWriter):
         if not self._awake:
             self._wake()
 
-    def _aside(self, event: HostSpan | Skipped, weight: int) -> None:
+    def _aside(self, event: HostSpan | ArrayMoved | Skipped, weight: int) -> None:
         """Queue an event that has no number of its own, such as a span between records."""
         with self.lock:
             if weight and self._queued + weight > self._queue_bytes:

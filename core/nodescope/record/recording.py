@@ -470,6 +470,17 @@ class Recording:
         rows = self._all("SELECT seq, attrs FROM call WHERE seq > ? AND seq <= ?", after, last)
         return {seq: self._read(self._attrs, data) for seq, data in rows}
 
+    def operands(self) -> dict[tuple[int, int], int] | None:
+        """Operands that were not what their nodes gave last: who wrote them, by reader and port.
+
+        A seq of 0 stands for an execution that is not known. None in files of earlier releases,
+        where nothing of it is known.
+        """
+        if not self._has("operand"):
+            return None
+        question = "SELECT seq, port, wrote FROM operand"
+        return {(seq, port): wrote for seq, port, wrote in self._all(question)}
+
     # ------------------------------------------------------------ values
 
     def latest_at(self, value_id: int, seq: int | None = None) -> ValueAt | None:

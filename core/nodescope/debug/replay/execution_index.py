@@ -1,8 +1,8 @@
 """Execution index: which node ran when, and on what.
 
-Which execution wrote an input is not recorded, but follows: the latest earlier one of its producer.
-A parameter has the value of the latest `assign` to it. An edited value has its new content from the
-edit on.
+Which execution wrote an input follows from the recording: the latest earlier one of its producer,
+unless a row of the table ``operand`` says another one. A parameter has the value of the latest
+`assign` to it. An edited value has its new content from the edit on.
 
 Invariant: reads only; looked-up entries never change, so a recording that still grows needs a new
 index.
@@ -19,6 +19,7 @@ from nodescope.debug.replay.engine_dialect import scalars_in
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import Graph, Node
 from nodescope.record.compiled_functions import functions
+from nodescope.record.operand_writers import UNKNOWN
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
 
@@ -78,6 +79,10 @@ class ExecutionIndex:
         self._failed: dict[int, list[Execution]] = {}
         self._known: dict[tuple[int, int], RecordedCall] = {}
         self._calls = recording.calls()
+        self._operands = recording.operands()
+        governed = recording.governed()
+        left_out = () if governed is None else governed.nodes
+        self._with_gaps = {node.node for node in left_out if node.executions}
 
     # ------------------------------------------------------------ nodes
 
@@ -174,8 +179,8 @@ class ExecutionIndex:
         if not node.inputs:
             return self._assigned(node, execution)
         sources = []
-        for value in node.inputs:
-            source = self.source(value, execution.seq)
+        for port, value in enumerate(node.inputs):
+            source = self._operand(execution, port, value)
             if source is None:
                 name = self.values.get(value, f"value {value}")
                 raise ReplayError(
@@ -184,6 +189,28 @@ class ExecutionIndex:
                 )
             sources.append(source)
         return sources
+
+    def _operand(self, execution: Execution, port: int, value: int) -> ValueSource | None:
+        """Where an execution took one input from."""
+        wrote = None
+        if self._operands and self.exact(value):
+            wrote = self._operands.get((execution.seq, port))
+        if wrote is None:
+            return self.source(value, execution.seq)
+        ran = self.ran(self.producer[value])
+        at = bisect_left(ran, wrote, key=lambda earlier: earlier.seq)
+        if wrote == UNKNOWN or at >= len(ran) or ran[at].seq != wrote:
+            return None
+        return ValueSource(value, ran[at])
+
+    def exact(self, value: int) -> bool:
+        """Whether the recording says which execution wrote a value that another one read."""
+        if self._operands is None or self._dropped:
+            return False
+        number = self.producer.get(value)
+        if number is None or number in self._with_gaps:
+            return False
+        return self.node(number).dialect == ENGINE
 
     def _assigned(self, leaf: Node, execution: Execution) -> list[ValueSource]:
         """What a leaf holds if nothing but nodes changed it: a value of an earlier execution."""

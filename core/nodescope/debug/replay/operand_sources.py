@@ -1,7 +1,9 @@
 """Operand sources: from which execution each operand of an execution came.
 
-This is not recorded. It is the latest execution of the producer, unless the program kept an older
-tensor and the producer has run again: gradients accumulated over several steps, for example.
+Recordings of nodescope's own engine say so (`ExecutionIndex.exact`). Of other libraries, of files
+of earlier releases, and where executions were not recorded, it is the latest execution of the
+producer, unless the program kept an older tensor and the producer has run again: gradients
+accumulated over several steps, for example. This is found out by running the node again.
 
 Invariant: an execution other than the latest is chosen only if the latest ones do not reproduce the
 recorded result, and others do so bit for bit.
@@ -38,6 +40,8 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
     latest = replay.book.sources(execution)
     node = replay.book.node(execution.node, execution.seq)
     if not node.inputs or not latest:
+        return latest
+    if all(map(replay.book.exact, node.inputs)):
         return latest
     candidates = [_able(replay, origin) for origin in latest]
     sure = not any(replay.book.lost(origin, execution.seq) for origin in latest)

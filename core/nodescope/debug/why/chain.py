@@ -18,9 +18,10 @@ from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why import operand_ranking, raised
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
+from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
 from nodescope.debug.why.target import Target, parse_target, positions, value_named
-from nodescope.debug.why.value_tracing import Opened, Point, ValueTracer, point_of
+from nodescope.debug.why.value_tracing import Opened, ValueTracer
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
 from nodescope.ops.reading import ElementDependence

@@ -11,9 +11,10 @@ import numpy as np
 
 from nodescope.debug.why import operand_ranking
 from nodescope.debug.why.answer import Operand
+from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import state_of
 from nodescope.debug.why.target import positions
-from nodescope.debug.why.value_tracing import Point, ValueTracer, point_of
+from nodescope.debug.why.value_tracing import ValueTracer
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
 from nodescope.record.rows import Execution

@@ -16,10 +16,11 @@ import numpy as np
 
 from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
 from nodescope.debug.replay.replay import Replay
+from nodescope.debug.why.body_frames import Point
 from nodescope.debug.why.chain import Follower
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
 from nodescope.debug.why.nonfinite_origins import state_of
-from nodescope.debug.why.value_tracing import Point, ValueTracer
+from nodescope.debug.why.value_tracing import ValueTracer
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.ops.traits import traits_of

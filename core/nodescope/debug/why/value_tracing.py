@@ -15,19 +15,23 @@ from nodescope.debug.replay.arrays import alike, differing
 from nodescope.debug.replay.dialects import ENGINE, RecordedCall, recorded_call
 from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.replay.replay import Replay
+from nodescope.debug.why.body_frames import (
+    MOST_INSIDE,
+    BodyFrame,
+    Point,
+    frame_of,
+    point_of,
+    scan_frames,
+    while_frames,
+)
 from nodescope.debug.why.nonfinite_origins import number_text
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Scalar
-from nodescope.record.rows import Execution
 
 MOST_AGAIN = 1 << 20
 """Elements of operands and outputs up to which a node is run again, to see that they belong."""
-
-
-MOST_INSIDE = 20_000
-"""Nodes of a scan's iterations that are looked into."""
 
 
 @dataclass(frozen=True)
@@ -56,44 +60,6 @@ class Opened:
     by_hand: str = ""
 
 
-@dataclass(frozen=True)
-class BodyFrame:
-    """An expanded body, with everything that its nodes computed."""
-
-    graph: Graph
-    values: dict[int, Any]
-    makers: dict[int, Node]
-    given: dict[int, Point | None]
-    kernel: str
-
-
-@dataclass(frozen=True)
-class Point:
-    """A value: written by an execution, or inside of a kernel.
-
-    Attributes:
-        value: Its id, in the run or in the kernel's graph.
-        execution: What wrote it; inside of a kernel, what ran that.
-        frame: The kernel; None outside.
-        edited: The seq of the edit that made it another one since, or 0.
-    """
-
-    value: int
-    execution: Execution
-    frame: BodyFrame | None = None
-    edited: int = 0
-
-    @property
-    def source(self) -> ValueSource:
-        """The value and execution in the recording, for values outside of kernels."""
-        return ValueSource(self.value, self.execution, self.edited)
-
-
-def point_of(source: ValueSource) -> Point:
-    """The point of a value of the run."""
-    return Point(source.value, source.execution, edited=source.edited)
-
-
 class ValueTracer:
     """Opens points of one recording."""
 
@@ -103,6 +69,7 @@ class ValueTracer:
         self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
         self._frames: dict[tuple[int, int], BodyFrame] = {}
         self._scans: dict[tuple[int, int], dict[int, BodyFrame]] = {}
+        self._loops: dict[tuple[int, int], list[BodyFrame] | None] = {}
 
     def array(self, point: Point) -> Array:
         """The value's elements. Raises `ReplayError`."""
@@ -147,8 +114,9 @@ class ValueTracer:
             opened = self._inner(point) if point.frame is not None else self._outer(point)
             if opened.call is None or opened.node.dialect != ENGINE:
                 return point, position, opened
-            if opened.node.op == "scan":
-                step = self._iteration(point, opened, position)
+            if opened.node.op in ("scan", "while_loop"):
+                scans = opened.node.op == "scan"
+                step = (self._iteration if scans else self._round)(point, opened, position)
                 if step is None:
                     return point, position, opened
                 point, position = step
@@ -224,7 +192,7 @@ class ValueTracer:
         key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
         frame = self._frames.get(key)
         if frame is None:
-            frame = _frame(body, args, points, opened.node.name)
+            frame = frame_of(body, args, points, opened.node.name)
             if frame is None:
                 return None
             self._frames[key] = frame
@@ -244,7 +212,9 @@ class ValueTracer:
         key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
         frames = self._scans.get(key)
         if frames is None:
-            frames = self._scans[key] = _unrolled(opened, attrs, point.execution)
+            frames = self._scans[key] = scan_frames(
+                opened.node.name, attrs, opened.args, opened.points, point.execution
+            )
         if not frames:
             return None
         at = (0 if attrs["reverse"] else length - 1) if opened.port < carries else None
@@ -258,37 +228,24 @@ class ValueTracer:
             inner = Point(value, point.execution, frame)
         return None if inner is None else (inner, position)
 
-
-def _unrolled(opened: Opened, attrs: dict[str, Any], execution: Execution) -> dict[int, BodyFrame]:
-    """The iterations of a scan, each a frame; none if its body cannot be looked into."""
-    body: Graph = attrs["body"]
-    carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
-    carry, carried = list(opened.args[:carries]), list(opened.points[:carries])
-    frames: dict[int, BodyFrame] = {}
-    for i in range(length - 1, -1, -1) if attrs["reverse"] else range(length):
-        rows, row_points = [], []
-        for j in range(columns):
-            array, source = opened.args[carries + j], opened.points[carries + j]
-            getitem = Node(0, "row", "getitem", "index", (1,), outputs=(2,), attrs={"index": (i,)})
-            values = {1: array, 2: np.asarray(array[i])}
-            graph = Graph(0, "static", (1,), (2,), (getitem,))
-            row = BodyFrame(graph, values, {2: getitem}, {1: source}, opened.node.name)
-            rows.append(values[2])
-            row_points.append(Point(2, execution, row))
-        around = carries + columns
-        args = (*carry, *rows, *opened.args[around:])
-        points = (*carried, *row_points, *opened.points[around:])
-        frame = _frame(body, args, points, f"{opened.node.name}[{i}]")
-        if frame is None:
-            return {}
-        frames[i] = frame
-        ends = body.outputs[:carries]
-        carry = [frame.values[output] for output in ends]
-        carried = [
-            Point(output, execution, frame) if output in frame.makers else frame.given[output]
-            for output in ends
-        ]
-    return frames
+    def _round(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
+        """The value that the last iteration of a while loop gave, or what the loop was given."""
+        assert opened.call is not None
+        key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
+        if key not in self._loops:
+            self._loops[key] = while_frames(
+                opened.node.name, opened.call.attrs, opened.args, opened.points, point.execution
+            )
+        frames = self._loops[key]
+        if frames is None:
+            return None
+        inner = opened.points[opened.port]
+        if frames:
+            value = opened.call.attrs["body"].outputs[opened.port]
+            inner = frames[-1].given.get(value)
+            if value in frames[-1].makers:
+                inner = Point(value, point.execution, frames[-1])
+        return None if inner is None else (inner, position)
 
 
 def _opened(
@@ -311,22 +268,3 @@ def _opened(
             args.append(array)
             sources.append(point)
     return Opened(node, call, tuple(args), outs, port, tuple(sources))
-
-
-def _frame(
-    body: Graph, args: tuple[Any, ...], points: tuple[Point | None, ...], kernel: str
-) -> BodyFrame | None:
-    """A body run on its real inputs; None if it holds what only its engine can run."""
-    values: dict[int, Any] = dict(zip(body.inputs, args, strict=True))
-    makers: dict[int, Node] = {}
-    for node in body.nodes:
-        call = recorded_call(node)
-        if node.is_leaf and not call.args:
-            if node.role == "constant":
-                return None
-            continue
-        operands = [values[operand] for operand in call.args if not isinstance(operand, Scalar)]
-        for value, array in zip(node.outputs, call.run(operands), strict=True):
-            values[value] = array
-            makers[value] = node
-    return BodyFrame(body, values, makers, dict(zip(body.inputs, points, strict=True)), kernel)

@@ -222,7 +222,7 @@ def assign(target: Tensor, value: Any) -> None:
     else:
         new = make(np.array(value), kind="constant")
     if isinstance(new.data, np.ndarray) and new.dtype == target.dtype:
-        new.data = new.data.copy(order="K")
+        dispatch_mode.move(new, new.data.copy(order="K"))
     op = ops.get("assign")
     try:
         op.infer((spec_of(target), spec_of(new)), NO_ATTRS)

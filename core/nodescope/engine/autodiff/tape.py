@@ -351,7 +351,7 @@ def separate(gradient: Any, seen: dict[int, Any]) -> Any:
         if before.edge is not None:
             gradient.edge = (next_seq(), ALIAS, (before,), NO_ATTRS)
         if known:
-            gradient.data = data.copy(order="K")
+            dispatch_mode.move(gradient, data.copy(order="K"))
     seen[id(gradient)] = gradient
     seen[id(gradient.data)] = gradient.data
     return gradient

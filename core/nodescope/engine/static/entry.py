@@ -296,7 +296,8 @@ class Entry:
             gradient = tensors[position]
             data = gradient.data
             if data.base is not None or id(data) in used:
-                gradient.data = data = data.copy(order="K")
+                data = data.copy(order="K")
+                dispatch_mode.move(gradient, data)
             used.add(id(data))
             target._grad = gradient
 

@@ -76,13 +76,14 @@ def write(target: Tensor, result: Tensor) -> None:
     arrays = [old, *(sharer.data for sharer in sharers_now)]
     values = [result.data, *(tensor.data if new is None else new.data for tensor, new in seen)]
     placed = _placed(arrays, values)
-    result.data = placed[0]
+    dispatch_mode.move(result, placed[0])
     _rebind(target, result)
     for (tensor, new), array in zip(seen, placed[1:], strict=True):
         if new is None:
-            settled(tensor).data = array  # the same elements, in the memory that they now share
+            # The same elements, in the memory that they share now.
+            dispatch_mode.move(settled(tensor), array)
         else:
-            new.data = array
+            dispatch_mode.move(new, array)
             _rebind(tensor, new)
 
 

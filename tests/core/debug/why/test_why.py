@@ -434,8 +434,23 @@ def test_the_operand_is_of_the_step_that_gives_the_result(tmp_path: Path) -> Non
         assert check(Replay(recording)).differences == ()
 
 
-def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
+def test_an_operand_of_long_ago_is_known(tmp_path: Path) -> None:
     with run(kept(9), tmp_path) as recording:
+        chain = why(recording, "subtract").root
+        assert [float(value.number) for value in chain.operands] == [np.exp(3.0), np.exp(1.0)]
+        assert "these operands" not in chain.words
+        assert [cause.step for cause in chain.causes] == [9, 1]
+        assert check(Replay(recording)).differences == ()
+
+
+def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
+    """In a file of an earlier release, which does not say which execution wrote an operand."""
+    path = recorded(tmp_path / "r.nscope", kept(9))
+    database = sqlite3.connect(path)
+    database.execute("DROP TABLE operand")
+    database.commit()
+    database.close()
+    with Recording.open(path) as recording:
         result = why(recording, "subtract")
         assert "these operands do not reproduce it" in result.root.words
         assert "these operands" not in why(recording, "exp").root.words

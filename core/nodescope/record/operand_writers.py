@@ -1,0 +1,131 @@
+"""Operand writers: which execution wrote each operand that an execution read.
+
+An array is known by its identity, which is unique as long as the array lives; of the executions
+that gave a value in an array of that identity, the last one is meant. Nearly always an operand is
+what its node gave last, and nothing is noted; the exceptions are rows of the table ``operand``.
+
+Invariant: runs in the recorder's thread only, in the order of the run; bounded in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from nodescope.ir.graph import Node
+
+UNKNOWN: Final = 0
+"""In the place of a seq: the operand was written by an execution that is not known."""
+
+ENGINE: Final = "nodescope"
+
+# Executions of one value that are told apart, while there are so many values; then fewer.
+_MOST_KEPT: Final = 64
+_MANY_VALUES: Final = 4096
+_FEW_KEPT: Final = 8
+
+
+class Operands(NamedTuple):
+    """The arrays of an execution.
+
+    Attributes:
+        node: As it ran.
+        ids: Identities of the arrays that it read, then of those that it gave.
+    """
+
+    node: Node
+    ids: Sequence[int]
+
+
+class OperandRow(NamedTuple):
+    """An operand that is not what its node gave last; a row of the table ``operand``.
+
+    Attributes:
+        seq, port: Of the execution that read it, and the input's number.
+        wrote: The execution that wrote it, or `UNKNOWN`.
+    """
+
+    seq: int
+    port: int
+    wrote: int
+
+
+class _Written:
+    """The executions that gave a value: by identity of its array, the last one."""
+
+    __slots__ = ("latest", "loose", "seqs")
+
+    def __init__(self) -> None:
+        self.latest = 0
+        self.loose = False  # what it is now is in an array of unknown identity
+        self.seqs: dict[int, int] = {}
+
+
+class OperandWriters:
+    """Follows the arrays of a run through its executions."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, _Written] = {}
+
+    def ran(self, seq: int, operands: Operands) -> Iterator[OperandRow]:
+        """Take down an execution; its operands that are not what their nodes gave last."""
+        node, ids = operands
+        if node.dialect != ENGINE:
+            return  # other libraries may make a new object of the same array
+        inputs, outputs = node.inputs, node.outputs
+        if len(ids) == len(inputs) + len(outputs):
+            yield from self._read(seq, inputs, ids)
+            for value, array in zip(outputs, ids[len(inputs) :], strict=True):
+                self._wrote(value, seq, array)
+            return
+        for value in outputs:
+            self._loosen(value, seq)
+
+    def failed(self, seq: int, operands: Operands) -> Iterator[OperandRow]:
+        """Take down an execution that raised: it read, and gave nothing."""
+        node, ids = operands
+        if node.dialect == ENGINE and len(ids) == len(node.inputs):
+            yield from self._read(seq, node.inputs, ids)
+
+    def edited(self, value: int, seq: int) -> None:
+        """A person changed a value: it is in an array of unknown identity."""
+        self._loosen(value, seq)
+
+    def moved(self, value: int, before: int, now: int) -> None:
+        """The elements of a value lie in another array from now on; both by identity."""
+        written = self._written.get(value)
+        seq = None if written is None else written.seqs.get(before)
+        if written is not None and seq is not None:
+            written.seqs[now] = seq
+
+    def _read(self, seq: int, inputs: Sequence[int], ids: Sequence[int]) -> Iterator[OperandRow]:
+        for port, value in enumerate(inputs):
+            written = self._written.get(value)
+            if written is None:
+                continue
+            wrote = written.seqs.get(ids[port])
+            if wrote is None:
+                if not written.loose:
+                    yield OperandRow(seq, port, UNKNOWN)
+            elif wrote != written.latest:
+                yield OperandRow(seq, port, wrote)
+
+    def _wrote(self, value: int, seq: int, array: int) -> None:
+        written = self._written.get(value)
+        if written is None:
+            written = self._written[value] = _Written()
+        written.latest, written.loose = seq, False
+        seqs = written.seqs
+        if seqs.pop(array, None) is None:
+            most = _MOST_KEPT if len(self._written) < _MANY_VALUES else _FEW_KEPT
+            while len(seqs) >= most:
+                del seqs[next(iter(seqs))]
+        seqs[array] = seq
+
+    def _loosen(self, value: int, seq: int) -> None:
+        """What a value is now is in an array of unknown identity, which may be that of another."""
+        written = self._written.get(value)
+        if written is None:
+            written = self._written[value] = _Written()
+        written.latest, written.loose = seq, True
+        written.seqs.clear()

@@ -1,0 +1,25 @@
+"""Planted births: the culprit of random programs is the birth that reached what is asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.core.debug.why.births_report import judged
+from tests.depth import count
+
+SEEDS = 200
+MOST_WRONG = 0.02
+
+
+def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None:
+    """With the element given and without; ``births_report`` lists what is wrong."""
+    seeds = range(count(SEEDS))
+    asked, wrong = 0, []
+    for seed in seeds:
+        case, found = judged(seed, tmp_path)
+        asked += len(found)
+        wrong += [
+            f"seed {seed} ({case.form}), {row.way}: {row.told}" for row in found if not row.right
+        ]
+    assert asked >= 2 * len(seeds)
+    assert len(wrong) <= MOST_WRONG * asked, "\n".join(wrong)
