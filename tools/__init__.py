@@ -1,1 +1,1 @@
-"""What generates sources and documents of this repository; no part of the wheel."""
+"""Generators of sources and documents of this repository; not part of the wheel."""

@@ -1,4 +1,4 @@
-"""Generated files, whole or in a section: checked, or brought up to date.
+"""Generated files or sections: checked, or brought up to date.
 
 Invariant: nothing outside of a section changes.
 """
@@ -24,14 +24,14 @@ def with_section(text: str, name: str, content: str) -> str:
 
 
 def asked_to_write(generator: str, arguments: Sequence[str] | None) -> bool:
-    """Whether the generator's command has the option ``--write``; the only one there is."""
+    """Whether the generator's command has the option ``--write``, the only one."""
     parser = argparse.ArgumentParser(prog=f"python -m tools.{generator}")
     parser.add_argument("--write", action="store_true", help="write it, instead of checking it")
     return bool(parser.parse_args(arguments).write)
 
 
 def update(path: Path, text: str, generator: str, *, write: bool) -> int:
-    """Check that a file has this text, or with ``write`` give it to it; the exit code."""
+    """Check that a file has this text, or with ``write`` update it; return the exit code."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return 0
     if not write:

@@ -1,9 +1,9 @@
-"""What is there: ops by family, and NumPy's public functions that are traced or not, and why.
+"""Coverage: ops by family, and NumPy's public functions, traced or not, and why.
 
-    python -m tools.ops_table            print it; fail if the README's table is old
-    python -m tools.ops_table --write    bring the README's table up to date
+    python -m tools.ops_table print it; fail if the README's table is outdated python -m
+    tools.ops_table --write bring the README's table up to date
 
-Invariant: all of it is read from the registry and the dispatch tables.
+Invariant: everything is read from the registry and the dispatch tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
     exported = {}
     for name in dir(module):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecated ones say so when looked at
+            warnings.simplefilter("ignore")  # deprecated ones warn when accessed
             value = getattr(module, name, None)
         if name.startswith("_") or isinstance(value, type | types.ModuleType):
             continue
@@ -40,11 +40,11 @@ def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def classified(module: types.ModuleType) -> dict[str, list[str]]:
-    """Names of functions by what becomes of a tensor in them.
+    """Names of functions by their treatment of tensors.
 
     Returns:
-        ``op`` (one op), ``composed`` (of several ops), ``plain`` (an answer that is no tensor),
-        ``created`` (under the same name in nodescope), and each group of those not covered.
+        ``op`` (one op), ``composed`` (of several ops), ``plain`` (the result is not a tensor),
+        ``created`` (under the same name in nodescope), and each group of uncovered functions.
     """
     single = {function for op in ops.all_ops() for function in op.numpy}
     names_by_kind: dict[str, list[str]] = {}
@@ -84,7 +84,7 @@ def table() -> str:
 
 
 def report() -> str:
-    """What `main` prints."""
+    """The text that `main` prints."""
     families = by_family()
     all_ops = list(ops.all_ops())
     smooth = sum(op.vjp is not None for op in all_ops)
@@ -112,7 +112,7 @@ def report() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the command; return its exit code."""
     write = asked_to_write("ops_table", arguments)
     print(report())
     text = with_section(README.read_text(encoding="utf-8"), "ops", table())

@@ -1,10 +1,10 @@
 """Generates the page's types from `wire`.
 
-    python -m tools.page_types            fail if they are old
-    python -m tools.page_types --write    bring them up to date
+    python -m tools.page_types fail if they are outdated python -m tools.page_types --write bring
+    them up to date
 
-Invariant: deterministic, and complete for what can travel: whatever `wire.Request`,
-`wire.ServerMessage` and the comparison's answers reach is in the output, and nothing else.
+Invariant: deterministic and complete: the output contains exactly the types reachable from
+`wire.Request`, `wire.ServerMessage` and the comparison's answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER = """\
 // Integers arrive as numbers; those beyond 2^53 (started_unix_ns) are rounded.
 """
 
-# Names that the Python side gives to unions and literals; the page uses the same ones.
+# Names of unions and literals on the Python side; the page uses the same ones.
 _ALIASES: tuple[tuple[str, Any], ...] = (
     ("Level", events.Level),
     ("Phase", graph.Phase),
@@ -95,15 +95,15 @@ def generate() -> str:
         received += _structs(struct)
     ordered = list(dict.fromkeys([*sent, *received]))
     parts = [_HEADER, "\n".join(f"export const {k} = {_literal(v)};" for k, v in _CONSTANTS)]
-    # The server fills in defaults, but always writes them: only what the page alone sends has
-    # optional fields.
+    # The server may omit defaults when reading but always writes them: only types sent by the page
+    # alone have optional fields.
     parts += [_interface(struct, optional=struct not in received) for struct in ordered]
     parts += [_alias(name, meaning) for name, meaning in _ALIASES]
     return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
 
 def _structs(root: Any) -> Iterator[type[msgspec.Struct]]:
-    """Every Struct that ``root`` reaches, each once, in the order in which it is met."""
+    """Every Struct reachable from ``root``, each once, in the order of discovery."""
     visited: set[Any] = set()
 
     def walk(kind: Any) -> Iterator[type[msgspec.Struct]]:
@@ -152,7 +152,7 @@ def _members(meaning: Any) -> tuple[Any, ...]:
 
 
 def _type(kind: Any, *, inside: str = "") -> str:
-    """A type in TypeScript; ``inside`` is the alias that is being defined, if any."""
+    """A type in TypeScript; ``inside`` is the alias being defined, if any."""
     for name, meaning in _ALIASES:
         if kind == meaning and name != inside:
             return name
@@ -172,13 +172,13 @@ def _type(kind: Any, *, inside: str = "") -> str:
         return f"readonly [{', '.join(_type(member) for member in args)}]"
     if origin is dict and args[0] is str:
         return f"Readonly<Record<string, {_type(args[1])}>>"
-    if origin is dict and _is_choice(args[0]):  # of which any may be missing
+    if origin is dict and _is_choice(args[0]):  # any key may be missing
         return f"Readonly<Partial<Record<{_type(args[0])}, {_type(args[1])}>>>"
     raise TypeError(f"{kind!r} has no TypeScript type: extend page_types._type")
 
 
 def _is_choice(kind: Any) -> bool:
-    """Whether a type is one of some texts."""
+    """Whether a type is a union of texts."""
     if get_origin(kind) is Literal:
         return all(isinstance(choice, str) for choice in get_args(kind))
     return bool(get_args(kind)) and all(map(_is_choice, get_args(kind)))
@@ -200,7 +200,7 @@ def _comment(doc: str | None) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the command; return its exit code."""
     write = asked_to_write("page_types", arguments)
     return update(TARGET, generate(), "page_types", write=write)
 

@@ -1,9 +1,9 @@
 """The table of all rules in `docs/watches.md`, generated from the registry.
 
-    python -m tools.rule_table            fail if it is old
-    python -m tools.rule_table --write    bring it up to date
+    python -m tools.rule_table fail if it is outdated python -m tools.rule_table --write bring it up
+    to date
 
-Invariant: all of it is read from the registry.
+Invariant: everything is read from the registry.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _setting(parameter: Parameter) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the command; return its exit code."""
     write = asked_to_write("rule_table", arguments)
     text = with_section(DOCUMENT.read_text(encoding="utf-8"), "rules", rule_table())
     return update(DOCUMENT, text, "rule_table", write=write)

@@ -1,6 +1,6 @@
-"""The server: lists runs, guards the door, carries records and commands to and from browsers.
+"""The server: lists runs, guards access, relays records and commands to and from browsers.
 
-Invariant: it reads recordings and relays commands; it never runs a program and never computes one.
+Invariant: it reads recordings and relays commands; it never runs a user's program.
 """
 
 import nodescope  # noqa: F401 (first: under `python -m` it leaves the current folder)

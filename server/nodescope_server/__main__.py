@@ -1,7 +1,8 @@
-"""``python -m nodescope_server``: listens, says where in one line of JSON, ends with its parent.
+"""``python -m nodescope_server``: listens, prints its address as one line of JSON, ends with its
+parent.
 
-Invariant: one line on stdout, once it can be reached; no token in any log; SIGTERM, SIGINT and the
-end of the parent end it within two seconds.
+Invariant: one line on stdout, when the server is reachable; no token in any log; SIGTERM, SIGINT
+and the end of the parent end it within two seconds.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ _LOOK_S = 0.01
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The line on stdout. Programs reach ``link`` with the token of the environment.
+    """The line on stdout. Programs connect to ``link`` with the token from the environment.
 
     Attributes:
-        url: For a person, on whatever road it comes to a browser.
-        personal: For a browser of this user alone, in whose arguments others can read it.
+        url: The address for a user, however it reaches a browser.
+        personal: The address for a browser of this user, in whose arguments other users can read
+            it.
     """
 
     url: str
@@ -50,7 +52,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until told to stop; the exit status."""
+    """Serve until told to stop; return the exit status."""
     options = _parse(arguments)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
     try:
@@ -68,7 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     allow_many_files()
 
     def on_signal(number: int, frame: object) -> None:
-        # While it serves, uvicorn handles signals, and at its end raises them again: to be ignored.
+        # While serving, uvicorn handles signals, and raises them again at its end: these are
+        # ignored.
         if not server.should_exit:
             os._exit(0)  # a thread that is still opening a recording is not waited for
 
@@ -83,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Ends with a word to the pages, which then do not wait for it to come back."""
+    """A server that notifies the pages at its end, so that they do not wait for it to come back."""
 
     def __init__(self, app: App) -> None:
         super().__init__(uvicorn_config(app))
@@ -92,7 +95,7 @@ class _Server(uvicorn.Server):
         self._told = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Until it is to end: uvicorn looks ten times a second, a signal ends it at once."""
+        """Run until the end: uvicorn checks ten times a second, a signal ends it at once."""
         self._loop = asyncio.get_running_loop()
         looking = asyncio.ensure_future(super().main_loop())
         told = asyncio.ensure_future(self._told.wait())
@@ -102,17 +105,17 @@ class _Server(uvicorn.Server):
             looking.result()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """On a signal."""
+        """Handle a signal."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._told.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell what is known; then close the connections, with 1012.
+        """Send what is known; then close the connections, with 1012.
 
-        A page may just be sending. A socket that is closed before it has been read is reset, and
-        the page then sees a broken connection instead of the 1012. Where no page is open, nobody
-        is waited for: commands wait for this end.
+        A page may be sending at that moment. A socket that is closed with unread data is reset, and
+        the page then sees a broken connection instead of the 1012. If no page is open, there is no
+        wait: commands wait for this end.
         """
         watched = self._app.runs.watched
         await self._app.farewell()
@@ -130,7 +133,7 @@ class _Server(uvicorn.Server):
 
 
 def _is_closing(connection: object) -> bool:
-    """Whether a WebSocket was closed from here, and not yet by its peer."""
+    """Whether a WebSocket was closed on this side, but not yet by its peer."""
     return isinstance(connection, WebSocketsSansIOProtocol) and connection.close_sent
 
 
@@ -162,14 +165,14 @@ async def _announce(app: App, server: uvicorn.Server, port: int) -> None:
 
 
 async def _end_with(parent: int | None, server: uvicorn.Server, app: App) -> None:
-    """Ask the server to stop once the process ``parent`` is gone, and no page is looking any more.
+    """Stop the server once the process ``parent`` is gone and no page is open any more.
 
-    A program that was killed leaves its recording to whoever was debugging it.
+    The recording of a killed program stays available to pages that are debugging it.
     """
     if parent is None:
         return
     await _gone(parent)
-    # A page that is reloaded is away for a moment.
+    # A page being reloaded is away for a moment.
     quiet = 0 if app.runs.watched else _QUIET_CHECKS
     while quiet < _QUIET_CHECKS:
         await asyncio.sleep(_PARENT_INTERVAL_S)
@@ -178,7 +181,7 @@ async def _end_with(parent: int | None, server: uvicorn.Server, app: App) -> Non
 
 
 async def _gone(parent: int) -> None:
-    """Return when the process ``parent`` has ended."""
+    """Wait until the process ``parent`` has ended."""
     if hasattr(os, "pidfd_open"):
         try:
             ended = asyncio.Event()
@@ -186,7 +189,7 @@ async def _gone(parent: int) -> None:
         except ProcessLookupError:
             return
         except OSError:
-            pass  # an old kernel: ask from time to time
+            pass  # an old kernel: poll from time to time
         else:
             loop = asyncio.get_running_loop()
             loop.add_reader(handle, ended.set)
@@ -207,7 +210,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it lives, as somebody else
+        pass  # it lives, under another user
     return True
 
 

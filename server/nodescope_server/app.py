@@ -1,7 +1,6 @@
 """The application: routes, endpoints, the page, and the guard around all of it.
 
-Invariant: whatever goes wrong in a request is answered with a `Problem`, and nothing gets past the
-guard.
+Invariant: every failing request is answered with a `Problem`, and nothing bypasses the guard.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from nodescope_server.sockets.endpoint import Link
 from nodescope_server.sockets.io import SEND_DEADLINE_S
 
 CLOSE_S = 0.5
-# What has arrived when the server is told to end is still told to the pages, for so long at most.
+# How long the server, when told to end, still sends pages what has arrived.
 FAREWELL_S = 0.4
 _LOOK_S = 0.01
 PAGE = Path(__file__).parent / "_web"
 
 
 class Config(msgspec.Struct, frozen=True):
-    """How one server is set up.
+    """Settings of a server.
 
     Attributes:
-        port: Where it listens; part of what the guard checks.
-        bearer: The token of programs; made if empty.
-        page: Folder of the built page.
+        port: The port, which the guard also checks.
+        bearer: The token for programs; generated if empty.
+        page: Folder with the built page.
         lost_after_s: How long a run whose connection broke counts as live.
         send_deadline_s: How long a browser may leave a message unread.
-        folder: Where recordings are looked for; None for nowhere.
-        waits: Programs find this server by themselves, for `ns.attach()`.
+        folder: The folder searched for recordings, if any.
+        waits: Whether programs find this server by themselves, for `ns.attach()`.
     """
 
     port: int
@@ -79,7 +78,7 @@ class App(FastAPI):
             redoc_url=None,
             openapi_url="/api/openapi.json",
             lifespan=_lifespan,
-            # Nothing leaves this machine, whatever the environment asks of FastAPI.
+            # Nothing leaves this machine, whatever the environment configures for FastAPI.
             telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         )
         self.guard = Guard(super().__call__, self.keys, config.port)
@@ -88,7 +87,7 @@ class App(FastAPI):
         """Let the pages see how the runs have ended; then close their connections with 1012."""
         try:
             async with asyncio.timeout(FAREWELL_S):
-                await asyncio.sleep(_LOOK_S)  # what has been received is on its way to the link
+                await asyncio.sleep(_LOOK_S)  # received messages are on their way to the link
                 while self.link.finishing or not self.stream.told_all():
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
@@ -100,7 +99,7 @@ class App(FastAPI):
         await self.guard(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """The description of the routes, with the Python types that they answer with."""
+        """The description of the routes, with the Python types of their answers."""
         if self.openapi_schema is None:
             described = get_openapi(
                 title=self.title, version=self.version, summary=self.summary, routes=self.routes
@@ -111,7 +110,7 @@ class App(FastAPI):
 
 
 def create_app(config: Config) -> App:
-    """The application; `App.keys.mint` makes the tokens of printed addresses."""
+    """The application; `App.keys.mint` creates the tokens of printed addresses."""
     app = App(config)
     link = app.link = Link(app.runs, lost_after_s=config.lost_after_s)
     stream = app.stream = Stream(app.runs, send_deadline_s=config.send_deadline_s)
@@ -165,7 +164,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with asyncio.timeout(CLOSE_S):
             await app.runs.close()
     except TimeoutError:
-        pass  # a long question is being answered; the files are only read, so nothing is lost
+        pass  # a long query is running; the files are only read, so nothing is lost
 
 
 async def _on_nodescope_error(request: Request, error: Exception) -> Response:

@@ -1,6 +1,6 @@
 """Listening: the socket, and how uvicorn serves it.
 
-Invariant: 127.0.0.1 and nothing else; peers that say nothing, or read nothing, are dropped.
+Invariant: 127.0.0.1 only; peers that send nothing, or read nothing, are dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def bind(port: int) -> socket.socket:
     """A listening socket on 127.0.0.1, at ``port`` or the next free of the 50 after it.
 
     Raises:
-        OSError: None of them is free, or it is not allowed.
+        OSError: No port is free, or listening is not allowed.
     """
     for candidate in [0] if port == 0 else range(port, min(port + MORE_PORTS, 65535) + 1):
-        # The protocol is named: asyncio sets TCP_NODELAY only where it is, and without it each
-        # small message waits 40 ms for the acknowledgement of the one before.
+        # The protocol is given explicitly: only then does asyncio set TCP_NODELAY; without it, each
+        # small message waits 40 ms for the acknowledgement of the previous one.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         # Connections of a server that has just ended do not block its port; a listener does.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -45,10 +45,10 @@ def bind(port: int) -> socket.socket:
 
 
 def adopted(descriptor: int) -> socket.socket:
-    """The listening socket that the parent process passed on.
+    """The listening socket passed on by the parent process.
 
     Raises:
-        OSError: There is no socket.
+        OSError: The descriptor is not a socket.
     """
     return prepared(
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
@@ -56,7 +56,7 @@ def adopted(descriptor: int) -> socket.socket:
 
 
 def prepared(listener: socket.socket) -> socket.socket:
-    """The socket, ready to be served."""
+    """The socket, prepared for serving."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The kernel drops peers that acknowledge nothing, or read nothing, for this long.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
@@ -65,7 +65,7 @@ def prepared(listener: socket.socket) -> socket.socket:
 
 
 def uvicorn_config(app: App) -> uvicorn.Config:
-    """How uvicorn runs: pure Python parsers, no logs, frames up to 16 MiB, no compression."""
+    """uvicorn's settings: pure Python parsers, no logs, frames up to 16 MiB, no compression."""
     return uvicorn.Config(
         app,
         http=_Punctual,
@@ -84,9 +84,10 @@ def uvicorn_config(app: App) -> uvicorn.Config:
 
 
 class _Punctual(H11Protocol):
-    """HTTP whose requests come within ten seconds, each whole, so that idlers take no places.
+    """HTTP with a limit of ten seconds for each request to arrive, so that idle clients take no
+    places.
 
-    Uvicorn itself closes a connection only where nothing at all of a next request has come.
+    Uvicorn itself closes a connection only if no byte of a next request has arrived.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -132,10 +133,10 @@ class _Punctual(H11Protocol):
 
 
 def allow_many_files() -> None:
-    """Each connection and each recording is an open file; the usual limit of 1,024 is soft."""
+    """Raise the soft limit of 1,024 files: each connection and each recording is an open file."""
     try:
         import resource
-    except ImportError:  # not a Unix: no such limit
+    except ImportError:  # not a Unix system: no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     raised = 16_384 if hard == resource.RLIM_INFINITY else min(16_384, hard)

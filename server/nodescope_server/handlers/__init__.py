@@ -1,1 +1,1 @@
-"""What the server answers, by topic; no handler knows how the question came."""
+"""Handlers: the server's answers, by topic; no handler knows the transport."""

@@ -1,6 +1,6 @@
-"""Where two arrays of one value differ, element by element.
+"""Array differences: where two arrays of one value differ, element by element.
 
-Invariant: pure; never raises for odd values, and warns of none.
+Invariant: pure; odd values cause neither errors nor warnings.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from nodescope.events import Array
 
 
 def elements(first: Array, other: Array, at: tuple[int, ...]) -> tuple[str, str]:
-    """An element of both, read out so that they differ; ``""`` if the place is none."""
+    """An element of both, printed precisely enough to differ; ``""`` if the place is invalid."""
     if first.shape != other.shape or len(at) != first.ndim or not first.size:
         return "", ""
     return distinct_texts(first[at].item(), other[at].item())
 
 
 def farthest(first: Array, other: Array) -> tuple[tuple[int, ...] | None, float | None]:
-    """The element with the largest finite difference, and that."""
+    """The element with the largest finite difference, and the difference."""
     if first.shape != other.shape or first.dtype.kind not in "fciub" or not first.size:
         return None, None
     wide = np.complex128 if first.dtype.kind == "c" else np.float64
@@ -35,9 +35,9 @@ def farthest(first: Array, other: Array) -> tuple[tuple[int, ...] | None, float 
 
 
 def subtracted(first: Array, other: Array) -> Array | None:
-    """The other minus the one in float64; None if there is nothing to subtract.
+    """``other`` minus ``first`` in float64; None if there is nothing to subtract.
 
-    Of complex numbers the magnitude of the difference. Where both are the same, it is 0, also of
+    For complex numbers, the magnitude of the difference. Where both are equal, it is 0, also for
     NaN and Inf.
     """
     if first.shape != other.shape or first.dtype != other.dtype:

@@ -1,6 +1,6 @@
-"""Breakpoints as people write them, read for the page's form.
+"""Breakpoints as text, parsed for the page's form.
 
-Invariant: one syntax, that of the command line; reading sets nothing.
+Invariant: the syntax is that of the command line; parsing sets nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why elements were not kept: the actual reason, and the remedy.
+"""Missing values: why elements were not kept, and the remedy.
 
 Invariant: answers follow from the recording alone; reading it blocks on the disk.
 """
@@ -12,12 +12,12 @@ _MIB = 1 << 20
 
 
 def why_not_kept(recording: Recording, level: str, value: int, seq: int) -> str:
-    """Why the elements that an execution gave are not in the recording.
+    """Why the elements of an execution's output are not in the recording.
 
     Args:
-        recording: Where they are not.
-        level: Of the run.
-        value: Its id.
+        recording: The recording without them.
+        level: The run's capture level.
+        value: The value's id.
         seq: The execution.
     """
     keeping = recording.keeping()
@@ -26,7 +26,7 @@ def why_not_kept(recording: Recording, level: str, value: int, seq: int) -> str:
     if at is None or at.seq == seq:
         return _told(keeping, level, at, ran)
     reason = _told(keeping, level, None, ran)
-    # Of an execution, not of the moment before any: what is older is named as such.
+    # For an execution, not for a moment before any: an older execution is named as such.
     return (
         f"{reason} No statistics of this execution; last known: step {at.step}." if ran else reason
     )

@@ -1,6 +1,6 @@
-"""Back and forth in a recording, for the page.
+"""Navigation in a recording, for the page.
 
-Invariant: answered from the recording alone; what a run has learnt of its nodes is kept with it.
+Invariant: answers come from the recording alone; knowledge about the nodes is cached with the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ async def move(run: Run, request: wire.Move) -> wire.Moved:
     """Answer `wire.Move`.
 
     Raises:
-        NodescopeError: The breakpoint or the command makes no sense.
+        NodescopeError: The breakpoint or the command is invalid.
     """
     session = run.session
     statuses = session.breakpoints if session is not None else ()

@@ -1,4 +1,4 @@
-"""How the time of steps was spent.
+"""Step times: how the time of steps was spent.
 
 Invariant: a recording is read once; later requests read only what was added.
 """

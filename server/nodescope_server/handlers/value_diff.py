@@ -1,7 +1,7 @@
-"""One value at two moments, and a node's attributes at one.
+"""Value differences: one value at two moments, and a node's attributes at one.
 
-Invariant: all elements are compared where both are to be had, statistics where they are not; the
-answer says which, and what is missing.
+Invariant: all elements are compared if both are available, otherwise statistics; the answer says
+which, and what is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nodescope_server.handlers.array_diff import elements, farthest, subtracted
 from nodescope_server.runs.runs import Run
 from nodescope_server.wire import diff_messages as moments
 
-# Comparing takes several times the room of the arrays.
+# Comparing takes several times the memory of the arrays.
 MOST_BYTES = 128 << 20
 MOST_PROBLEMS = 500
 
@@ -89,7 +89,7 @@ async def problems(run: Run) -> moments.ProblemList:
 
 
 async def _side(run: Run, value: int, seq: int | None) -> Side:
-    """What is known of a value at a moment, and its elements."""
+    """Everything known about a value at a moment, and its elements."""
     value_slice = await values.value_slice(
         run, wire.GetValue(run.info.id, value, seq, rows=0, cols=0)
     )

@@ -107,8 +107,8 @@ def cut(array: Array, index: tuple[int, ...], row: int, col: int, rows: int, col
     A vector is one row; a scalar is one by one.
 
     Returns:
-        The window (float64, complex as magnitude), the rows and columns of the whole slice, and
-        the leading axes as they were taken: missing entries are 0, others are kept in range.
+        The window (float64, complex as magnitude), the rows and columns of the whole slice, and the
+        leading indices used: missing entries are 0, others are clamped.
     """
     place = placed(array.shape, Plane(index, row, col, rows, cols))
     return plain(place.flat(array[place.window])), place.grid, place.fixed
@@ -137,7 +137,9 @@ def _recorded(
 
 
 def latest_known(recording: Recording, value: int, seq: int | None) -> ValueAt | None:
-    """What is known of a value at a moment; None if the latest execution has no statistics."""
+    """Everything known about a value at a moment; None if the latest execution has no
+    statistics.
+    """
     until = recording.last_seq() if seq is None else seq
     at = recording.latest_at(value, until)
     return at if at is not None and recording.ran_last(value, until) <= at.seq else None
@@ -146,7 +148,7 @@ def latest_known(recording: Recording, value: int, seq: int | None) -> ValueAt |
 def _written(recording: Recording, value: int, seq: int | None) -> tuple[Execution, Spec] | None:
     """The latest execution of the node that computes a value, at or before ``seq``.
 
-    With what the value was then.
+    Returned with the value's definition at that time.
     """
     until = recording.last_seq() if seq is None else seq
     row = next(
@@ -162,7 +164,9 @@ def _written(recording: Recording, value: int, seq: int | None) -> tuple[Executi
 async def _live(
     run: Run, request: wire.GetValue, seq: int, plane: Plane
 ) -> tuple[tuple[Window, TensorSpec] | None, str]:
-    """A window of what the program holds, if it is still that of ``seq``; or None and why not."""
+    """A window of a value held by the program, if it is still that of ``seq``; or None and the
+    reason.
+    """
     answer, reason = await _read(run, request.value, seq, plane)
     if answer is None:
         return None, reason
@@ -180,7 +184,7 @@ async def _live(
 
 
 async def _live_array(run: Run, value: int, seq: int) -> tuple[Array | None, str]:
-    """As `_live`, all of it."""
+    """Like `_live`, for the whole value."""
     answer, reason = await _read(run, value, seq, None)
     return (answer, reason) if isinstance(answer, np.ndarray) else (None, reason)
 
@@ -188,7 +192,7 @@ async def _live_array(run: Run, value: int, seq: int) -> tuple[Array | None, str
 async def _read(
     run: Run, value: int, seq: int, plane: Plane | None
 ) -> tuple[Array | tuple[TensorSpec, bytes] | None, str]:
-    """Ask the program for a value, whole if it is small, else the bytes of a window."""
+    """Request a value from the program: the whole if small, else the bytes of a window."""
     reason = await run.query.call(
         lambda recording: why_not_kept(recording, run.info.level, value, seq)
     )
@@ -225,7 +229,7 @@ def as_array(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
     """A live value from its bytes (C order, little-endian).
 
     Raises:
-        ValueError, TypeError: Bytes, dtype and shape do not fit together.
+        ValueError, TypeError: Bytes, dtype and shape do not match.
     """
     if not readable(dtype):
         raise TypeError("arrays of text or objects are not read")

@@ -1,6 +1,6 @@
-"""Rules and watches for the page: what there is, what suits, what they say to a recording.
+"""Watch rules and watches for the page: the list, recommendations, and evaluation on a recording.
 
-Invariant: answered from registry and recording alone; what a rule finds there sets nothing.
+Invariant: answers come from registry and recording alone; evaluating a rule sets nothing.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _rule(rule: Rule) -> wire.RuleInfo:
 
 
 def _start(rule: Rule) -> str:
-    """A watch of this rule to begin with: what must be set is as in an example."""
+    """A watch of a rule to start from: required parameters are set as in an example."""
     needed = {parameter.name for parameter in rule.parameters if parameter.required} | set(
         rule.any_of
     )
@@ -126,7 +126,7 @@ def _start(rule: Rule) -> str:
             return describe(checked(Watch(rule.name, params=params))[0])
         except WatchError:
             continue
-    return describe(Watch(rule.name, params=texts))  # only the person can know
+    return describe(Watch(rule.name, params=texts))  # only the user can know it
 
 
 def _round(setting: Setting) -> Setting:

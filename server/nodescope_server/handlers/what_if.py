@@ -1,7 +1,7 @@
-"""What if: a recorded value is another one, and what depends on it is run again.
+"""What-if: a recorded value is replaced, and its dependents are rerun.
 
-Invariant: what the run recorded stays as it is; ops are run, never the program. What could not be
-run again is listed with the reason.
+Invariant: the recorded run is not changed; ops are run, never the program. Nodes that could not be
+rerun are listed with the reason.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
     """Answer `wire.Fork`.
 
     Raises:
-        NodescopeError: The edit does not fit, the value cannot be had, or the branch cannot be
-            forked from.
+        NodescopeError: The edit is invalid, the value is unavailable, or the branch cannot be
+            forked.
     """
     await _read(run)
     if request.parent:
@@ -73,7 +73,7 @@ async def listed(run: Run) -> wire.BranchList:
 
 
 async def detail(run: Run, number: int) -> wire.BranchAnswer:
-    """Answer `wire.GetBranch`: computed again if it has to be. Raises `NodescopeError`."""
+    """Answer `wire.GetBranch`, recomputing it if necessary. Raises `NodescopeError`."""
     await _read(run)
     branch = run.branches.get(number)
     if branch.shown is None:
@@ -102,7 +102,7 @@ async def drop(run: Run, number: int) -> wire.BranchList:
 
 
 async def _read(run: Run) -> None:
-    """Read the recording's branches at the first use."""
+    """Read the recording's branches on first use."""
     if run.branches.read:
         return
     try:
@@ -150,7 +150,9 @@ class _Wish(NamedTuple):
 
 
 def _opened(book: ExecutionIndex, line: list[KeptBranch]) -> list[KeptBranch]:
-    """Compute a line of branches so that the last one has its arrays; returns the computed ones."""
+    """Recompute a line of branches so that the last one has its arrays; return the computed
+    ones.
+    """
     start = next((at for at in reversed(range(len(line))) if line[at].branch is not None), 0)
     branches: list[KeptBranch] = []
     base: Branch | None = None
@@ -163,7 +165,7 @@ def _opened(book: ExecutionIndex, line: list[KeptBranch]) -> list[KeptBranch]:
 
 
 def _again(book: ExecutionIndex, row: BranchRow, base: Branch | None) -> KeptBranch:
-    """A branch, computed again from its recipe."""
+    """A branch recomputed from its recipe."""
     wish = _Wish(row.id, row.name, row.parent, row.at_seq, row.edit, until=row.until_seq)
     grown = _grown(book, wish, base)
     assert grown.shown is not None
@@ -176,7 +178,7 @@ def _again(book: ExecutionIndex, row: BranchRow, base: Branch | None) -> KeptBra
 def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch:
     edit, seq = wish.edit, wish.seq
     replay = Replay(book.recording, seq=seq, book=book, patience_s=PATIENCE_S)
-    # What is computed again ends where it did: the recording may have grown within its last step.
+    # A recomputed branch ends where it did: the recording may have grown within its last step.
     until = wish.until or max(_until(book, replay.step, wish.steps), seq)
     replay.last = seq
     if base is not None:
@@ -238,7 +240,7 @@ def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch
 def _first(changes: tuple[ChangedValue, ...]) -> tuple[ChangedValue, ...]:
     """The changes to show: limited in number and bytes.
 
-    Of too many, scalars come first: over several steps, they show the course of the run.
+    If there are too many, scalars come first: over several steps, they show the course of the run.
     """
     order = sorted(changes, key=lambda change: not change.edited and change.new.size > 1)
     sizes = itertools.accumulate(change.new.nbytes for change in order[:MOST_CHANGES])
@@ -250,13 +252,13 @@ def _first(changes: tuple[ChangedValue, ...]) -> tuple[ChangedValue, ...]:
 def _changed_values(
     book: ExecutionIndex, changes: tuple[ChangedValue, ...]
 ) -> tuple[tuple[int, int], ...]:
-    """Node and value of all changes, each pair once, in whichever steps they are."""
+    """Node and value of all changes, each pair once, whatever the step."""
     seqs = {(change.node, change.value): change.seq for change in changes}
     return tuple((node_at(book, seq), value) for (_, value), seq in seqs.items())
 
 
 def _blocked_nodes(book: ExecutionIndex, blocked: tuple[Blocked, ...]) -> tuple[int, ...]:
-    """All nodes that could not be run, each once."""
+    """All nodes that could not be rerun, each once."""
     seqs = {node.node: node.seq for node in blocked}
     return tuple(node_at(book, seq) for seq in seqs.values())
 

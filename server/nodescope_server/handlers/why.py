@@ -1,7 +1,7 @@
-"""Why a number is what it is, and what NaN and Inf did, for the page.
+"""Why: the origin of a number, and the history of NaN and Inf, for the page.
 
-Invariant: answered from the recording alone, by the reader that computes, within `PATIENCE_S`; what
-is missing is said in the answer.
+Invariant: answers come from the recording alone, through the computing reader, within `PATIENCE_S`;
+missing parts are reported in the answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def why(run: Run, request: mine.AskWhy) -> mine.WhyAnswer:
     """Answer `AskWhy`.
 
     Raises:
-        NodescopeError: There is no such element, or its array cannot be had.
+        NodescopeError: The element does not exist, or its array is unavailable.
     """
     if request.which not in _WORDS:
         raise UsageError(f"no elements are {request.which!r}", hint=f"one of {_WORDS[1:]}")
@@ -91,7 +91,7 @@ def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyL
 
 def _operand(operand: chains.Operand) -> mine.WhyOperand:
     term = "" if operand.term is None else number_text(operand.term)
-    # Of a NaN or an Inf every such operand is the whole.
+    # For a NaN or an Inf, every such operand accounts for the whole.
     finite = operand.share is not None and _state(operand.number) in ("finite", "zero")
     share = float(operand.share or 0) if finite else None
     return mine.WhyOperand(

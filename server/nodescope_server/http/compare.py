@@ -1,7 +1,7 @@
 """Compiled functions and comparisons of two runs, under ``/api``.
 
-Invariant: a comparison reads both recordings through connections of its own, in a thread, so that
-neither run's pages wait for it; an answer is kept as long as neither recording grows.
+Invariant: a comparison reads both recordings through separate connections, in a thread, so that
+neither run's pages wait for it; an answer is cached as long as neither recording grows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FunctionList(msgspec.Struct, frozen=True):
 
 
 class CapturedStage(msgspec.Struct, frozen=True):
-    """A captured graph; ``origin`` of each node says which traced nodes it stands for."""
+    """A captured graph; ``origin`` of each node lists the traced nodes that it replaces."""
 
     owner: str
     stage: str
@@ -79,7 +79,7 @@ def routes(runs: Runs) -> APIRouter:
             tasks[key] = task
             while len(tasks) > _KEPT:
                 tasks.popitem(last=False)
-        # A page that leaves does not take the answer away from the others.
+        # A page that leaves does not cancel the answer for the others.
         return await asyncio.shield(task)
 
     @api.get(

@@ -23,10 +23,10 @@ MAX_WAITING: Final = 8
 
 
 class Exports:
-    """The exports that are being drawn, and those that wait.
+    """The exports being drawn, and those waiting.
 
     Args:
-        limits: What each may take.
+        limits: Limits of each export.
     """
 
     def __init__(self, limits: Limits = LIMITS) -> None:
@@ -39,11 +39,11 @@ class Exports:
     ) -> bytes:
         """The graph of a recording as ``svg`` or ``dot``, laid out by ``page`` or ``dot``.
 
-        It is drawn as it was at the end of a training ``step``, or without one as it was last.
+        The graph is drawn as of the end of a training ``step``, or by default in its latest state.
 
         Raises:
-            ExportError: It cannot be made, takes too much, or too many are asked for; the hint says
-                what to do.
+            ExportError: The export failed, exceeded a limit, or too many were requested; the hint
+                says what to do.
             RecordingError: The recording cannot be read.
         """
         if not recording:

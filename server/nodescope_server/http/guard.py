@@ -1,17 +1,18 @@
 """The guard: one deny-by-default ASGI layer around the whole application.
 
 A request passes only if it comes from this machine, names this server exactly (Host), comes from
-its own page (Origin, where a browser sends one) and carries a secret of this launch: the cookie of
-a browser, or the bearer token of a program. The address that is printed holds a token that works
-once and is exchanged for the cookie.
+its own page (Origin, if a browser sends one) and carries a secret of this launch: the cookie of a
+browser, or the bearer token of a program. The printed address contains a token that works once and
+is exchanged for the cookie.
 
 Browsers send cookies by host, whatever the port: another server on this machine that is opened in
-the same browser sees ours. The name holds our port and the secret ends with this launch; who must
-share a machine with hostile servers opens the page in a private window. A host name of its own
-(``x.localhost``) would keep the cookie apart, but not every browser resolves one.
+the same browser sees ours. The cookie's name contains our port, and the secret ends with this
+launch; users who must share a machine with hostile servers can open the page in a private window. A
+separate host name (``x.localhost``) would keep the cookie apart, but not every browser resolves
+one.
 
-Invariant: whoever adds a route gets all of this without asking for it; no route can opt out.
-Secrets are compared in constant time and never logged.
+Invariant: a new route gets all of this automatically; no route can opt out. Secrets are compared in
+constant time and never logged.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class Secrets:
     """The secrets of one launch, 256 bits each.
 
     Args:
-        bearer: The token of programs; made here if empty.
+        bearer: The token for programs; generated if empty.
     """
 
     def __init__(self, bearer: str = "") -> None:
         self.bearer = bearer or secrets.token_urlsafe(32)
-        # A server that is started again with the same token knows the pages of the one before.
+        # A server restarted with the same token knows the pages of the previous one.
         self.cookie = hmac.new(
             self.bearer.encode(), b"the cookie of browsers", "sha256"
         ).hexdigest()
@@ -63,7 +64,7 @@ class Secrets:
     def is_new(self, number: str) -> bool:
         """Whether a program's nonce is from this launch and unused; marks it as used."""
         if proof.made_ns(number) < self._since_ns:
-            return False  # whoever listened here before may have heard it
+            return False  # an earlier listener on this port may have overheard it
         with self._lock:
             used = number in self._numbers
             self._numbers[number] = None
@@ -72,11 +73,11 @@ class Secrets:
         return not used
 
     def mint(self, *, personal: bool = False) -> str:
-        """A new one-use token for an address. Beyond 64 unused ones, the oldest is forgotten.
+        """A new one-use token for an address. Beyond 64 unused ones, the oldest is dropped.
 
         Args:
-            personal: It is of use to this user's processes alone, so that others may see it, as
-                they do in the arguments of a browser.
+            personal: Whether only this user's processes can use it, so that other users may see it,
+                as in the arguments of a browser.
         """
         token = secrets.token_urlsafe(32)
         with self._lock:
@@ -87,26 +88,26 @@ class Secrets:
         return token
 
     def redeem(self, token: str, is_own: Callable[[], bool] = lambda: True) -> bool:
-        """Use up a token; returns whether it was valid.
+        """Use up a token; return whether it was valid.
 
         Args:
-            is_own: Whether whoever gave it is this user; asked of a personal one.
+            is_own: Whether the presenter is this user; called for a personal token.
         """
         with self._lock:
             matches = [minted for minted in self._tokens if _same(minted, token)]
             if not self._personal.isdisjoint(matches) and not is_own():
-                return False  # and it is still good for its owner
+                return False  # and the token stays valid for its owner
             self._tokens = [minted for minted in self._tokens if minted not in matches]
         return bool(matches)
 
 
 class Guard:
-    """Passes on permitted requests, and adds protective headers to the responses.
+    """Passes on permitted requests, and adds protective headers to responses.
 
     Args:
-        app: What is guarded.
+        app: The guarded application.
         keys: The secrets of this launch.
-        port: The port that the server listens on; part of Host, Origin and the cookie's name.
+        port: The server's port, which is part of Host, Origin and the cookie's name.
     """
 
     def __init__(self, app: ASGIApp, keys: Secrets, port: int) -> None:
@@ -115,11 +116,11 @@ class Guard:
         self._port = port
         self.cookie_name = f"nodescope_{port}"
         names = ("127.0.0.1", "localhost", "[::1]")
-        # Browsers leave out port 80.
+        # Browsers omit port 80.
         self._hosts = {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a refusal, or hand on."""
+        """Refuse, or pass on."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -153,7 +154,7 @@ class Guard:
             return refusal(scope, 403, "The request comes from another website.")
         role = self._role(headers)
         if role == "program":
-            # A page of any site can make a browser send a request, but none can set this header.
+            # A page of any site can make a browser send a request, but cannot set this header.
             if origin is not None:
                 return refusal(scope, 403, "A bearer token may not come from a web page.")
             return None
@@ -176,7 +177,7 @@ class Guard:
         return None
 
     def _proving(self, headers: Headers, send: Send) -> Send:
-        """Prove to a program that asks for it that this server knows the token."""
+        """Prove to a requesting program that this server knows the token."""
         number = _challenge(headers)[0]
         if not number:
             return send
@@ -201,7 +202,7 @@ class Guard:
         for line in headers.getlist("cookie"):
             for pair in line.split(";"):
                 name, _, value = pair.strip().partition("=")
-                # No early way out: the time says nothing about which cookie was right.
+                # No early exit: the time does not reveal which cookie was right.
                 good |= name == self.cookie_name and _same(value, self._keys.cookie)
         return "browser" if good else None
 
@@ -214,7 +215,7 @@ class Guard:
         query_left = urlencode([(name, value) for name, value in query if name != "token"])
         onward = RedirectResponse(f"/?{query_left}" if query_left else "/", status_code=303)
         if role is not None:
-            return onward  # the same browser again: the cookie is what counts
+            return onward  # the same browser again: the cookie counts
         purpose = headers.get("sec-purpose", "") + headers.get("purpose", "")
         if "prefetch" in purpose:
             return refusal(scope, 403, "A prefetch would use up the token.")
@@ -233,7 +234,7 @@ class Guard:
 
 
 def _challenge(headers: Headers) -> tuple[str, str]:
-    """The number that a program has chosen, and what it makes of it; empty if there is none."""
+    """The nonce that a program has chosen, and its own proof; empty if there is none."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     number, _, digest = credentials.strip().partition(":")
     if scheme != proof.SCHEME or len(number) > proof.MAX_NONCE or not number.isalnum():
@@ -254,14 +255,14 @@ def _is_loopback(scope: Scope) -> bool:
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether a process of this user has made the connection."""
+    """Whether the connection was made by a process of this user."""
     client, server = scope.get("client"), scope.get("server")
     return client is not None and server is not None and is_users(client, server)
 
 
 def _with_headers(send: Send, host: str) -> Send:
-    """Add the protective headers to whatever response goes out, errors included."""
-    # Safari does not count a WebSocket of the same host as 'self'.
+    """Add the protective headers to all responses, including errors."""
+    # Safari does not count a WebSocket to the same host as 'self'.
     socket = f" ws://{host}" if host else ""
     policy = (
         "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -290,7 +291,7 @@ def _with_headers(send: Send, host: str) -> Send:
 
 
 async def _refuse_socket(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Deny the handshake with the response, so that a client is told why."""
+    """Deny the handshake with the response, so that the client learns the reason."""
     await receive()  # websocket.connect
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})

@@ -1,4 +1,4 @@
-"""How routes describe what they take and what they answer.
+"""OpenAPI: the description of the routes' parameters and answers.
 
 Invariant: every route that can fail describes its failures as `Problem`.
 """
@@ -12,14 +12,14 @@ from fastapi import Path
 
 from nodescope_server.http.pages import Json
 
-LARGEST = 2**53  # what JSON numbers carry exactly
+LARGEST = 2**53  # integers that JSON numbers represent exactly
 
 RunId = Annotated[str, Path(description="Id of the run, 16 hexadecimal digits.")]
 Id = Annotated[int, Path(ge=0, le=LARGEST)]
 
 
 def answers(kind: type[msgspec.Struct], *statuses: int) -> dict[str, Any]:
-    """A route's arguments: it answers with ``kind``, or with a `Problem` and these statuses."""
+    """Arguments for a route that answers with ``kind``, or with a `Problem` and these statuses."""
 
     def ref(name: str) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}

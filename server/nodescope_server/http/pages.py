@@ -1,6 +1,6 @@
-"""What the server says when it cannot show the page: refusals, and the hint how to build it.
+"""Pages shown in place of the page: refusals, and the hint how to build it.
 
-Invariant: no script, no style sheet, nothing that was in the request; words that help.
+Invariant: no script, no style sheet, nothing from the request; helpful text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAGE = """<!doctype html>
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a request failed, and what to do about it; both for a person."""
+    """Why a request failed, and what to do about it, in words for the user."""
 
     error: str
     hint: str = ""
@@ -31,12 +31,12 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """Encode."""
+        """Encode the content."""
         return msgspec.json.encode(content)
 
 
 def refusal(scope: Scope, status: int, message: str, hint: str = "") -> Response:
-    """A refusal: a page for whoever opens the address in a browser, JSON for everything else."""
+    """A refusal: a page for browsers opening the address, JSON for everything else."""
     if scope["type"] == "http" and not scope["path"].startswith(("/api", "/link")):
         page = _PAGE.format(message=message, hint=hint)
         return Response(page, status_code=status, media_type="text/html")
@@ -45,7 +45,7 @@ def refusal(scope: Scope, status: int, message: str, hint: str = "") -> Response
 
 
 def not_built() -> Response:
-    """The server runs from a source tree whose page was not built."""
+    """The message that the server runs from a source tree whose page was not built."""
     page = _PAGE.format(
         message="The page is not built.",
         hint="Run <code>make setup</code> (or <code>python web/build.py</code>) in the source "

@@ -1,7 +1,7 @@
 """REST under ``/api``: runs, graphs, nodes, values, source, logs and exports, for programs.
 
-Invariant: a GET changes nothing; what does not exist is a 404 that says what to look at instead.
-The described types are the Python types themselves (`schema`).
+Invariant: a GET changes nothing; a 404 says where to look instead. The described types are the
+Python types themselves (`schema`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The server is there."""
+    """A sign of life from the server."""
 
     status: str
     version: str
@@ -54,13 +54,15 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class RunList(msgspec.Struct, frozen=True):
-    """All runs, in the order in which they came."""
+    """All runs, in order of arrival."""
 
     runs: tuple[RunInfo, ...]
 
 
 class RunDetail(msgspec.Struct, frozen=True):
-    """One run: how far it is recorded, its training steps (of over 4,000 some), what was lost."""
+    """A run: how far it is recorded, its training steps (a selection, if over 4,000), its
+    losses.
+    """
 
     run: RunInfo
     seq: int
@@ -71,7 +73,7 @@ class RunDetail(msgspec.Struct, frozen=True):
 
 
 class RunGraph(msgspec.Struct, frozen=True):
-    """The graph as it is known at ``seq``."""
+    """The graph as known at ``seq``."""
 
     run: str
     seq: int
@@ -81,7 +83,7 @@ class RunGraph(msgspec.Struct, frozen=True):
 
 
 class NodeDetail(msgspec.Struct, frozen=True):
-    """A node, the values on its ports, and its latest execution with how often it has run."""
+    """A node, the values on its ports, and its latest execution with the number of executions."""
 
     node: Node
     inputs: tuple[wire.ProducedValue, ...]
@@ -100,7 +102,7 @@ class NodeHistory(msgspec.Struct, frozen=True):
 
 
 class ValueWindow(msgspec.Struct, frozen=True):
-    """As `wire.ValueSlice`; elements as rows, with "NaN", "Infinity" and "-Infinity" as text."""
+    """Like `wire.ValueSlice`; elements as rows, with "NaN", "Infinity" and "-Infinity" as text."""
 
     value: int
     found: bool
@@ -123,7 +125,7 @@ class LogPage(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """An address that lets one browser in, once."""
+    """An address that admits one browser, once."""
 
     url: str
 
@@ -146,7 +148,7 @@ TYPES = (
 
 
 def schema() -> dict[str, Any]:
-    """The OpenAPI schemas of everything that the routes answer with, by name."""
+    """The OpenAPI schemas of all answers, by name."""
     _, components = msgspec.json.schema_components(
         TYPES, ref_template="#/components/schemas/{name}"
     )
@@ -160,7 +162,7 @@ def _file(media: str, *statuses: int) -> dict[str, Any]:
 
 
 class _Handlers:
-    """What the routes answer, over the runs of this server."""
+    """The handlers of the routes, on the runs of this server."""
 
     def __init__(self, runs: Runs, keys: Secrets) -> None:
         self._runs = runs
@@ -269,10 +271,10 @@ class Route(NamedTuple):
 
     Attributes:
         verb: ``GET`` or ``POST``.
-        path: With its parameters in braces.
+        path: The path, with its parameters in braces.
         handler: A method of the handlers; its parameters are the route's.
-        summary: For the description of the interface.
-        described: What it answers with, as FastAPI takes it.
+        summary: A summary for the interface description.
+        described: The answers, in FastAPI's form.
     """
 
     verb: str
@@ -354,7 +356,7 @@ ROUTES: Final = (
 
 
 def routes(runs: Runs, keys: Secrets) -> APIRouter:
-    """The routes over these runs."""
+    """The routes for these runs."""
     api = APIRouter(prefix="/api")
     handlers = _Handlers(runs, keys)
     for route in ROUTES:
@@ -426,7 +428,7 @@ def _number(value: float) -> float | str:
 
 def _npy(array: Array) -> bytes:
     buffer = io.BytesIO()
-    if array.dtype.kind == "V":  # the format has no word for bfloat16
+    if array.dtype.kind == "V":  # the format has no type for bfloat16
         array = array.astype(np.float32)
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()

@@ -1,6 +1,6 @@
-"""REST of the start page and of the end of a run: what can be opened, and a run in short.
+"""REST for the start page and the end of a run: recordings that can be opened, and run summaries.
 
-Invariant: a recording is named by the id that the list gave it, never by a path.
+Invariant: a recording is identified by its id in the list, never by a path.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ EntryId = Annotated[str, Path(max_length=64, description="As the list gave it.")
 
 
 class OpenedRun(msgspec.Struct, frozen=True):
-    """A recording that is open now."""
+    """A recording that has been opened."""
 
     run: RunInfo
 
 
 class DeletedRecording(msgspec.Struct, frozen=True):
-    """A recording that is gone."""
+    """A recording that has been deleted."""
 
     id: str
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """What can be typed in a terminal, and what it does."""
+    """A terminal command, and its description."""
 
     does: str
     line: str
 
 
 class RunSummary(msgspec.Struct, frozen=True):
-    """A run in short.
+    """The summary of a run.
 
     Attributes:
         nbytes: Size of the recording.
-        commands: What can be done with the recording in a terminal.
+        commands: Terminal commands for the recording.
     """
 
     run: RunInfo
@@ -60,7 +60,7 @@ TYPES = (Shelf, OpenedRun, DeletedRecording, RunSummary)
 
 
 def routes(runs: Runs, library: RecordingLibrary) -> APIRouter:
-    """The routes over these runs and recordings."""
+    """The routes for these runs and recordings."""
     api = APIRouter(prefix="/api")
 
     @api.get("/library", summary="Recordings that can be opened", **answers(Shelf))

@@ -1,1 +1,1 @@
-"""The runs that the server knows: live and recorded, their debuggees and branches."""
+"""The server's runs: live and recorded, with their debuggees and branches."""

@@ -1,9 +1,9 @@
-"""Branches of a run: what was tried, kept with names as a tree.
+"""Branches of a run: what-if results, kept by name as a tree.
 
-Each is kept in the recording as its recipe; the arrays of the latest ones are at hand, those of the
-others are computed again when they are asked for.
+Each is kept in the recording as its recipe; the arrays of the latest ones are in memory, those of
+the others are recomputed on demand.
 
-Invariant: bounded in number and bytes; nothing is thrown away but by a person.
+Invariant: bounded in number and bytes; only the user deletes branches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_NOTES = 4
 
 @dataclass(frozen=True)
 class ComputedBranch:
-    """What is shown of a branch that was computed: see `wire.BranchAnswer`."""
+    """The data shown for a computed branch: see `wire.BranchAnswer`."""
 
     changes: tuple[wire.ChangedValue, ...]
     unlisted: int
@@ -42,8 +42,8 @@ class KeptBranch:
 
     Attributes:
         row: Its recipe.
-        shown: None until it was computed here.
-        branch: Its arrays, to fork from; None while they are not at hand.
+        shown: The data shown; None until computed here.
+        branch: Its arrays, for forking; None while not in memory.
     """
 
     row: BranchRow
@@ -52,7 +52,7 @@ class KeptBranch:
 
     @property
     def info(self) -> wire.BranchInfo:
-        """As it is listed."""
+        """Its entry in the list."""
         row = self.row
         return wire.BranchInfo(
             id=row.id,
@@ -71,10 +71,10 @@ class KeptBranch:
 
 
 class Branches:
-    """The branches of one run; used by the event loop alone.
+    """The branches of one run; used only by the event loop.
 
     Attributes:
-        read: Whether those in the recording were taken in.
+        read: Whether those in the recording have been read.
     """
 
     def __init__(self) -> None:
@@ -84,27 +84,27 @@ class Branches:
         self._notes: list[str] = []
 
     def all(self) -> wire.BranchList:
-        """All of them, parents before what was forked from them."""
+        """All branches, each after its parent."""
         return wire.BranchList(
             tuple(branch.info for branch in self._kept.values()), tuple(self._notes)
         )
 
     def take(self, rows: Iterable[BranchRow]) -> None:
-        """Take in what the recording holds."""
+        """Take in the recording's branches."""
         self.read = True
         for row in rows:
             self._kept.setdefault(row.id, KeptBranch(row))
             self._last = max(self._last, row.id)
 
     def get(self, number: int) -> KeptBranch:
-        """One of them. Raises `ReplayError` if there is none."""
+        """A branch. Raises `ReplayError` if it does not exist."""
         branch = self._kept.get(number)
         if branch is None:
             raise ReplayError("this branch was deleted", hint="see the list of branches")
         return branch
 
     def next_id(self) -> int:
-        """An id that was never used here. Raises `UsageError` if there are too many branches."""
+        """An id never used before. Raises `UsageError` if there are too many branches."""
         if len(self._kept) >= MAX_BRANCHES:
             raise UsageError(
                 f"{MAX_BRANCHES} branches are kept at most",
@@ -114,7 +114,7 @@ class Branches:
         return self._last
 
     def line(self, number: int) -> list[KeptBranch]:
-        """A branch and those that it came from, the one forked from what was recorded first."""
+        """A branch and its ancestors, starting with the one forked from the recorded run."""
         line: list[KeptBranch] = []
         while number in self._kept:
             line.append(self._kept[number])
@@ -122,12 +122,12 @@ class Branches:
         return line[::-1]
 
     def add(self, new: KeptBranch) -> None:
-        """Keep a branch, or what was computed of it; the arrays of older ones make room."""
+        """Keep a branch, or its computed data; the arrays of older ones make room."""
         self._kept[new.row.id] = replace(new, row=self._named(new.row))
         self._last = max(self._last, new.row.id)
         held_branches = [branch for branch in self._kept.values() if branch.branch is not None]
         total = sum(branch.row.nbytes for branch in held_branches)
-        # What was just made goes last, even if it is larger than all that may be held.
+        # The newest is dropped last, even if it is larger than the whole limit.
         for branch in sorted(
             held_branches, key=lambda candidate: (candidate.row.id == new.row.id, candidate.row.id)
         ):
@@ -137,14 +137,14 @@ class Branches:
             self._kept[branch.row.id] = replace(branch, branch=None)
 
     def rename(self, number: int, name: str) -> str:
-        """The name as it is kept. Raises `ReplayError` or `UsageError`: there is none."""
+        """Rename a branch; return the name as stored. Raises `ReplayError` or `UsageError`."""
         branch = self.get(number)
         name = named(name)
         self._kept[number] = replace(branch, row=msgspec.structs.replace(branch.row, name=name))
         return name
 
     def drop(self, number: int) -> list[int]:
-        """Throw one away, with those that were forked from it; their ids. Raises `ReplayError`."""
+        """Delete a branch and its descendants; return their ids. Raises `ReplayError`."""
         dropped = [self.get(number).row.id]
         for kept_branch in list(self._kept.values()):  # parents come before their children
             if kept_branch.row.parent in dropped:
@@ -154,17 +154,17 @@ class Branches:
         return dropped
 
     def note(self, text: str) -> None:
-        """Say something beside the list, once."""
+        """Add a remark to the list, once."""
         if text not in self._notes:
             self._notes = [*self._notes, text][-_MOST_NOTES:]
 
     def _named(self, row: BranchRow) -> BranchRow:
-        before = self._kept.get(row.id)  # it may have been renamed while it was computed again
+        before = self._kept.get(row.id)  # it may have been renamed while it was being recomputed
         return row if before is None else msgspec.structs.replace(row, name=before.row.name)
 
 
 def named(name: str) -> str:
-    """A name as it is kept. Raises `UsageError` if nothing is left of it."""
+    """A name in its stored form. Raises `UsageError` if nothing is left of it."""
     label = " ".join(name.split())[:MAX_NAME]
     if not label:
         raise UsageError("a branch needs a name")

@@ -1,7 +1,7 @@
-"""One connected debuggee as the server sees it: requests, notifications and answers.
+"""A connected debuggee as seen by the server: requests, notifications and answers.
 
-Invariant: no transport in here, and nothing waits for the debuggee without a limit. The socket's
-handler drains `outbox` and passes answers to `answer`.
+Invariant: this module contains no transport, and nothing waits for the debuggee without a limit.
+The socket's handler drains `outbox` and passes answers to `answer`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Peer:
         self._closed = False
 
     def tell(self, message: FromServer) -> None:
-        """Send without an answer. A debuggee that reads nothing any more is given up."""
+        """Send without expecting an answer. A debuggee that no longer reads is given up."""
         self._put(encode(message))
 
     def attend(self, count: int) -> None:
-        """Tell how many browsers follow the run."""
+        """Report how many browsers follow the run."""
         self.tell(Controllers(count))
 
     async def do(self, command: Command, deadline_s: float = ANSWER_DEADLINE_S) -> CommandTaken:
-        """Have a command taken.
+        """Have a command executed.
 
         Raises:
             LinkError: The program was lost or did not answer in time.
@@ -64,10 +64,10 @@ class Peer:
     async def read(
         self, value: int, plane: Plane | None = None, deadline_s: float = ANSWER_DEADLINE_S
     ) -> LiveValue:
-        """Ask for a value that the program holds, or a window of it.
+        """Request a value that the program holds, or a window of it.
 
         Raises:
-            LinkError: As for `do`.
+            LinkError: As in `do`.
         """
         number = next(self._numbers)
         answer = await self._ask(number, ReadLive(number, value, plane), deadline_s)

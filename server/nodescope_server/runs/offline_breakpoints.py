@@ -1,6 +1,6 @@
-"""Breakpoints that are set once a run is over: moves through the recording find them.
+"""Offline breakpoints: set after the end of a run, for navigating its recording.
 
-Invariant: checked as those of a running program are, against the nodes of the recording.
+Invariant: they are checked like those of a running program, against the nodes of the recording.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from nodescope.record.recording import Recording
 def session_with(
     recording: Recording, before: SessionInfo | None, command: SetBreakpoints
 ) -> SessionInfo:
-    """The session of an ended run, with another set of breakpoints.
+    """The session of an ended run with another set of breakpoints.
 
     Raises:
-        BreakpointError, ConditionError: One makes no sense; nothing is changed.
+        BreakpointError, ConditionError: A breakpoint is invalid; nothing is changed.
     """
     session = before or SessionInfo(phase="finished")
     state = SessionState(

@@ -1,10 +1,10 @@
 """The runs that the server knows: live ones from the link, recorded ones from files.
 
 Both are read from the recording alone. A live run differs in that its recording grows (the link
-tells how far it may be read) and that a `Peer` takes commands.
+reports how far it may be read) and that a `Peer` takes commands.
 
 Invariant: a run is found by its id in a dictionary; an id is never part of a path. Recordings are
-read in threads of their own, so that the event loop never waits for a disk.
+read in separate threads, so that the event loop never waits for a disk.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from nodescope_server.wire import convert
 T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{16}")
-# For how long a question about elements waits for those that a stop left to be written after it.
+# How long a query for elements waits for those still to be written after a stop.
 WHOLE_S = 5.0
 _SHARED_BATCHES = 4
-# What a damaged file can make of a question, beyond what the reader itself explains.
+# Errors that a damaged file can cause in a query, beyond those explained by the reader itself.
 _FAULTS = (sqlite3.Error, LookupError, ValueError, TypeError, OverflowError)
 
 _encode = msgspec.msgpack.Encoder().encode
-# In msgpack, a text of nine bytes. Readers in JavaScript refuse a key of this name.
+# In msgpack, a text of nine bytes. JavaScript readers refuse a key with this name.
 _PROTO = b"\xa9__proto__"
 
 
 def encode(message: object) -> bytes:
-    """A message as bytes; a key that would be an object's prototype is called otherwise."""
+    """A message as bytes; a key that would be an object's prototype is renamed."""
     data = _encode(message)
     if _PROTO not in data:
         return data
@@ -72,18 +72,18 @@ def _without_proto(plain: Any) -> Any:
 
 
 class UnknownRunError(NodescopeError, LookupError):
-    """There is no run with this id."""
+    """No run has this id."""
 
 
 class RunObserver(Protocol):
     """An observer of a run's progress."""
 
     def wake(self, *, urgent: bool) -> None:
-        """Look again; ``urgent`` if a person waits for it, such as at a stop."""
+        """Check for news; ``urgent`` if a user is waiting, such as at a stop."""
 
 
 class Reader:
-    """One recording, opened at the first use and read by one thread."""
+    """One recording, opened on first use and read by one thread."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class Reader:
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="nodescope-reader")
 
     async def call(self, question: Callable[[Recording], T]) -> T:
-        """``question(recording)``, in the reader's thread.
+        """Run ``question(recording)`` in the reader's thread.
 
         Raises:
             RecordingError: There is no recording, or it cannot be read.
@@ -118,7 +118,7 @@ class Reader:
             self._recording = None
 
     async def close(self) -> None:
-        """Close the file; the question that is being answered is broken off."""
+        """Close the file; a running query is interrupted."""
         if self._recording is not None:
             self._recording.interrupt()
         await asyncio.get_running_loop().run_in_executor(self.pool, self.end)
@@ -126,21 +126,21 @@ class Reader:
 
 
 class Run:
-    """One run and who follows it.
+    """One run and its followers.
 
     Attributes:
         info: As shown in lists; replaced as a whole.
         committed: The seq up to which the recording may be read.
         session: The debugger's state; None for a recording in which no breakpoint was set.
         peer: The connected program, if any.
-        follow, query, study: Three readers, so that a long question does not hold up the live
-            picture, and one that computes does not hold up values and moves.
-        history: What questions about the past have learnt of the nodes.
-        book: What `study` has learnt of them.
-        problems: What `query` has learnt of NaN, Inf and errors.
-        branches: What was tried.
-        times: What `study` has learnt of the steps' times.
-        held: A live value that was fetched while the program stands: value id, seq, array.
+        follow, query, study: Three readers, so that a long query does not delay the live picture,
+            and a computing one does not delay values and moves.
+        history: Cached knowledge of `query` about the past.
+        book: Cached execution index of `study`.
+        problems: Cached problems: NaN, Inf and errors.
+        branches: The what-if branches.
+        times: Cached step times of `study`.
+        held: A live value fetched while the program is stopped: value id, seq, array.
     """
 
     def __init__(self, info: RunInfo) -> None:
@@ -165,21 +165,21 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether there is a recording and no program any more."""
+        """Whether there is a recording but no program any more."""
         return self.info.state != "live" and bool(self.info.recording)
 
     @property
     def followers(self) -> int:
-        """How many browsers follow the run."""
+        """The number of browsers that follow the run."""
         return len(self._followers)
 
     def add(self, follower: RunObserver) -> None:
-        """Follow; the program is told."""
+        """Add a follower; the program is informed."""
         self._followers.add(follower)
         self._tell_count()
 
     def remove(self, follower: RunObserver) -> None:
-        """Follow no longer."""
+        """Remove a follower."""
         if follower in self._followers:
             self._followers.discard(follower)
             self._tell_count()
@@ -189,7 +189,9 @@ class Run:
             self.peer.attend(len(self._followers))
 
     def commit(self, seq: int, *, owes: bool = False) -> None:
-        """The recording may be read up to ``seq``; if it ``owes``, but for some elements."""
+        """Allow the recording to be read up to ``seq``; if it ``owes``, except for some
+        elements.
+        """
         if owes:
             self._whole.clear()
         else:
@@ -199,7 +201,9 @@ class Run:
             self._wake(urgent=False)
 
     async def whole(self) -> bool:
-        """Wait for elements that a stop left to be written after it; whether they came just now."""
+        """Wait for elements still to be written after a stop; return whether they arrived just
+        now.
+        """
         if self._whole.is_set() or self.peer is None:
             return False
         try:
@@ -210,13 +214,13 @@ class Run:
         return True
 
     def update(self, session: SessionInfo) -> None:
-        """The debugger's state changed."""
+        """Note a new state of the debugger."""
         self.session = session
         self.held = None
         self._wake(urgent=True)
 
     def change(self, info: RunInfo) -> None:
-        """The run ended, was lost or came back."""
+        """Note that the run ended, was lost or came back."""
         self.info = info
         self.held = None
         self._wake(urgent=True)
@@ -226,7 +230,7 @@ class Run:
             follower.wake(urgent=urgent)
 
     async def control(self, command: Command) -> None:
-        """Have the program take a command. Breakpoints are taken of a run that is over, too.
+        """Have the program execute a command. For an ended run, breakpoints are accepted as well.
 
         Raises:
             LinkError: The program is gone or silent.
@@ -257,7 +261,7 @@ class Run:
         )
 
     async def batch(self, after: int, until: int) -> bytes:
-        """A `wire.Records`, encoded. Browsers that are equally far share the work."""
+        """An encoded `wire.Records`. Browsers at the same seq share the work."""
         key = (after, until)
         task = self._batches.get(key)
         if task is None:
@@ -270,27 +274,27 @@ class Run:
             while len(self._batches) >= _SHARED_BATCHES:
                 del self._batches[next(iter(self._batches))]
             self._batches[key] = task
-        # One browser that leaves does not take the batch away from the others.
+        # A browser that leaves does not cancel the batch for the others.
         return await asyncio.shield(task)
 
     async def loss_ending(self) -> BrokenLoss | None:
-        """How the loss stands at the end of the recording, if it is not finite."""
+        """The state of the loss at the end of the recording, if not finite."""
         try:
             return await self.query.call(broken_loss)
         except RecordingError:
             return None
 
     async def fold(self) -> None:
-        """Make one portable file of the recording, now that its writer has ended.
+        """Merge the recording into one portable file, after its writer has ended.
 
-        The readers let go of the file for that; each opens it again at its next question.
+        The readers close the file for that; each opens it again for its next query.
         """
         if self.info.recording:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self.query.pool, self._fold)
 
     def _fold(self) -> None:
-        # In the thread of one reader, while the threads of the others wait for it.
+        # In one reader's thread, while the other readers' threads wait for it.
         self.query.end()
         self.study.pool.submit(self.study.end).result()
         self.follow.pool.submit(self._fold_alone).result()
@@ -301,7 +305,7 @@ class Run:
             self._disown()
 
     def vouch(self) -> None:
-        """The program that writes the recording is connected: the file is this user's own."""
+        """Vouch for the recording: its program is connected, so the file is this user's own."""
         if self.info.recording and self._vouched is None:
             self._vouched = vouch(Path(self.info.recording))
 
@@ -320,7 +324,7 @@ class Run:
 
 
 class Runs:
-    """All runs, by id, in the order in which they came."""
+    """All runs, by id, in order of arrival."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
@@ -333,7 +337,7 @@ class Runs:
         return bool(self._watchers)
 
     def infos(self) -> tuple[RunInfo, ...]:
-        """What a list of runs shows."""
+        """The list of runs."""
         return tuple(run.info for run in self._runs.values())
 
     def all(self) -> tuple[Run, ...]:
@@ -341,7 +345,7 @@ class Runs:
         return tuple(self._runs.values())
 
     async def drop(self, run_id: str) -> None:
-        """Let go of a run whose recording is to be deleted; whoever follows it sees it end."""
+        """Remove a run whose recording is to be deleted; its followers see it end."""
         run = self._runs.pop(run_id, None)
         if run is not None:
             self.changed()
@@ -351,7 +355,7 @@ class Runs:
         """The run with this id.
 
         Raises:
-            UnknownRunError: There is none.
+            UnknownRunError: The run does not exist.
         """
         run = self._runs.get(run_id)
         if run is None:
@@ -360,11 +364,11 @@ class Runs:
         return run
 
     def find(self, run_id: str) -> Run | None:
-        """The run with this id, if it is known."""
+        """The run with this id, or None."""
         return self._runs.get(run_id)
 
     def add(self, info: RunInfo) -> Run:
-        """Take a run in, or find the one that has the id already.
+        """Add a run, or find the existing one with the id.
 
         Raises:
             UsageError: The id is not 16 hexadecimal digits.
@@ -378,7 +382,7 @@ class Runs:
         return run
 
     async def open(self, path: Path) -> Run:
-        """Take in a recording.
+        """Add a recording.
 
         Raises:
             RecordingError: The file is not a recording that can be read.
@@ -397,11 +401,11 @@ class Runs:
         return run
 
     def watch(self, watcher: RunObserver) -> None:
-        """Be woken when the list changes."""
+        """Register to be woken when the list changes."""
         self._watchers.add(watcher)
 
     def unwatch(self, watcher: RunObserver) -> None:
-        """Be woken no longer."""
+        """Unregister a watcher."""
         self._watchers.discard(watcher)
 
     def changed(self) -> None:

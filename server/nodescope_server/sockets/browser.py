@@ -1,8 +1,8 @@
 """The endpoint for browsers: ``/api/stream``.
 
-Each browser pulls: one task looks how far its runs are committed, reads what it has not sent yet
-and sends it. A slow browser therefore has no queue that could grow; it gets fewer and larger
-messages, thinned, and beyond a point a new snapshot.
+Each browser pulls: one task checks how far its runs are committed, reads what it has not sent yet
+and sends it. So a slow browser has no queue that could grow; it gets fewer, larger and thinned
+messages, and beyond a point a new snapshot.
 
 Invariant: at most one push and a few answers are in memory per browser, none of them waits longer
 than the send deadline, and no browser can delay another or a program.
@@ -47,8 +47,8 @@ MAX_REPLAY = 20_000
 # A live browser that is this far behind gets a new snapshot.
 MAX_BEHIND = 200_000
 PUSH_INTERVAL_S = 0.04
-# Interval of heartbeats; silence after which a page no longer counts as a controller although it is
-# connected; and silence after which it is disconnected.
+# Interval of heartbeats; silence after which a connected page no longer counts as a controller; and
+# silence after which it is disconnected.
 BEAT_S = 1.0
 SILENT_S = 4.0
 GONE_S = 30.0
@@ -58,7 +58,7 @@ NORMAL, ENDING = 1000, 1012
 PAGE = "page"
 _QUERIES = 4
 _REQUESTS = 256
-# Questions that are answered from full arrays: those that a stop left behind are waited for.
+# Requests answered from full arrays: they wait for elements still to be written after a stop.
 _ABOUT_ELEMENTS = (
     wire.Move
     | watch_messages.AskWatch
@@ -122,7 +122,7 @@ class Stream:
         return not behind
 
     def end(self) -> None:
-        """Close every connection, and each that is still made, with `ENDING`."""
+        """Close every connection, and any new one, with `ENDING`."""
         self._ending = True
         for browser in self._browsers:
             browser.end()
@@ -149,13 +149,13 @@ class _Browser:
         self._silent = False
 
     def wake(self, *, urgent: bool) -> None:
-        """Look for news."""
+        """Check for news."""
         self._moved.set()
         if urgent:
             self._urgent.set()
 
     def told_all(self) -> bool:
-        """Whether this page has been sent all that is known of the runs that it follows."""
+        """Whether this page has been sent everything known about the runs that it follows."""
         return all(
             subscription.sent >= subscription.run.committed
             and subscription.info is subscription.run.info
@@ -169,7 +169,7 @@ class _Browser:
         self._gone.set()
 
     async def serve(self) -> None:
-        """Until the page is gone, or `end`."""
+        """Serve until the page is gone, or `end`."""
         try:
             async with asyncio.timeout(HELLO_DEADLINE_S):
                 initialized = await self._initialize()
@@ -229,7 +229,7 @@ class _Browser:
     # ------------------------------------------------------------ requests
 
     async def _next(self) -> wire.Request | None:
-        """The next request that can be understood; None at the end."""
+        """The next valid request; None at the end."""
         while (data := await receive(self._socket)) is not None:
             self._hear()
             try:
@@ -270,7 +270,7 @@ class _Browser:
             if isinstance(request.body, wire.Alive):
                 continue
             if isinstance(request.body, wire.Subscribe | wire.Unsubscribe | wire.Initialize):
-                await self._handle(request)  # in order: they change what is followed
+                await self._handle(request)  # in order: they change the subscriptions
                 continue
             if len(self._tasks) >= _REQUESTS:
                 await close(self._socket, 1008, "too many requests without waiting for answers")
@@ -291,7 +291,7 @@ class _Browser:
                     body = await self._perform(request.body)
         except NodescopeError as error:
             body = wire.Failed(error.message, error.hint)
-        except Exception as error:  # the page goes on, whatever this was
+        except Exception as error:  # the page continues, whatever this was
             reason = refused(error)
             body = wire.Failed(
                 reason or f"nodescope failed here ({type(error).__name__}: {error})",
@@ -365,7 +365,7 @@ class _Browser:
 
     async def _subscribe(self, run: Run, seq: int) -> None:
         if run.committed:
-            # Fails now, with words, or never.
+            # Fails now, with an explanation, or never.
             await run.follow.call(lambda recording: recording.last_seq())
         near = 0 < seq <= run.committed and run.committed - seq <= MAX_REPLAY
         self._subscriptions[run.info.id] = _Subscription(run, seq if near else -1)
@@ -384,7 +384,7 @@ class _Browser:
                 await self._send(encode(wire.RunsChanged(self._runs.infos())))
             for subscription in list(self._subscriptions.values()):
                 await self._push(subscription)
-            # What comes within the interval goes into one message, unless someone waits for it.
+            # News within the interval goes into one message, unless a user is waiting for it.
             try:
                 async with asyncio.timeout_at(loop.time() + PUSH_INTERVAL_S):
                     await self._urgent.wait()
@@ -394,7 +394,7 @@ class _Browser:
     async def _push(self, subscription: _Subscription) -> None:
         """Bring one subscription up to date: records, then the session, then the run's state."""
         run = subscription.run
-        # Read first: whatever this state refers to was committed before it came.
+        # Read first: everything that this state refers to was committed before it arrived.
         session, info, until = run.session, run.info, run.committed
         behind = until - subscription.sent if subscription.sent >= 0 else math.inf
         try:
@@ -412,7 +412,7 @@ class _Browser:
             )
             return
         if self._subscriptions.get(info.id) is not subscription:
-            return  # unsubscribed, or subscribed anew, while this was read
+            return  # unsubscribed, or subscribed again, during the read
         if data:
             await self._send(data)
             if behind > MAX_BEHIND:

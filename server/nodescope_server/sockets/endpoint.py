@@ -1,7 +1,7 @@
 """The endpoint for debuggees: ``/link``.
 
-Invariant: what a debuggee sends is checked before it is believed, and a debuggee that is lost,
-slow or hostile harms no other run.
+Invariant: messages of a debuggee are validated, and a lost, slow or hostile debuggee harms no other
+run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Link:
 
     Args:
         runs: Their runs are added here.
-        lost_after_s: How long a run whose connection broke counts as live: it may come back.
+        lost_after_s: How long a run with a broken connection counts as live: it may come back.
     """
 
     def __init__(self, runs: Runs, *, lost_after_s: float = 2.0) -> None:
@@ -100,14 +100,14 @@ class Link:
         return ""
 
     async def _join(self, run: Run, peer: Peer, hello: messages.Hello) -> None:
-        # The newer connection of the same run is the true one: the older may be half dead.
+        # The newer connection of a run wins: the older may be half dead.
         if run.peer is not None:
             run.peer.close()
         run.peer = peer
         run.vouch()
         peer.tell(messages.Welcome(__version__))
         peer.attend(run.followers)
-        # A server that was started again finds what was recorded before.
+        # A restarted server finds earlier records in the file.
         await _catch_up(run)
         run.change(msgspec.structs.replace(hello.run, state="live"))
         self._runs.changed()
@@ -123,10 +123,10 @@ class Link:
 
     async def _give_up(self, run: Run) -> None:
         await asyncio.sleep(self._lost_after_s)
-        # It may have recorded more than it could still tell.
+        # It may have recorded more than it could still report.
         await _catch_up(run)
         if run.peer is None and run.info.state == "live":
-            await run.fold()  # if it was killed; a program that lives on is left alone
+            await run.fold()  # if it was killed; a program that is still running is left alone
         broken = await run.loss_ending()
         if run.peer is None and run.info.state == "live":
             run.session = None
@@ -186,9 +186,9 @@ class Link:
 
 
 async def _tell(socket: WebSocket, peer: Peer) -> None:
-    """Send what is in the outbox until the peer is closed, or nothing more comes of one that left.
+    """Send the outbox until the peer is closed, or a departed peer has nothing more to say.
 
-    A program that ended is gone at once, and its last words are still to be heard.
+    An ended program is gone at once, but its last messages still have to be read.
     """
     try:
         await _drain(socket, peer)
@@ -197,17 +197,17 @@ async def _tell(socket: WebSocket, peer: Peer) -> None:
 
 
 async def _drain(socket: WebSocket, peer: Peer) -> None:
-    """Send what is in the outbox, in order, until the peer is closed or reads no more."""
+    """Send the outbox in order, until the peer is closed or no longer reads."""
     while (data := await peer.outbox.get()) is not None:
         await send(socket, data, SEND_DEADLINE_S)
 
 
 async def _catch_up(run: Run) -> None:
-    """Treat all that the recording holds as committed."""
+    """Treat everything in the recording as committed."""
     try:
         run.commit(await run.follow.call(lambda recording: recording.last_seq()))
     except RecordingError:
-        pass  # there is no file (yet); what was told before still counts
+        pass  # there is no file (yet); earlier reports still count
 
 
 async def _refuse(socket: WebSocket, reason: str) -> None:

@@ -1,7 +1,7 @@
 """WebSocket operations that both endpoints share.
 
-Invariant: no send lasts longer than its deadline, and no error of a peer leaves this module: a
-connection that is gone reads as None and swallows what is sent.
+Invariant: no send lasts longer than its deadline, and no error of a peer leaves this module: a lost
+connection reads as None and discards messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GoneError(Exception):
 async def receive(socket: WebSocket) -> bytes | None:
     """The next binary message; None once the connection has ended.
 
-    A text message ends it: this wire is binary.
+    A text message ends it: the protocol is binary.
     """
     try:
         message = await socket.receive()
@@ -54,7 +54,7 @@ async def send(socket: WebSocket, data: bytes, deadline_s: float) -> None:
 
 
 async def close(socket: WebSocket, code: int, reason: str = "") -> None:
-    """Close, if it is not closed already. Reasons are cut to the 123 bytes that a frame carries."""
+    """Close the connection if open. Reasons are cut to the 123 bytes that a frame carries."""
     if WebSocketState.DISCONNECTED in (socket.client_state, socket.application_state):
         return
     short = reason.encode()[:123].decode(errors="ignore")
@@ -66,7 +66,7 @@ async def close(socket: WebSocket, code: int, reason: str = "") -> None:
 
 
 async def first_of(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run the parts side by side; when one ends or the peer is gone, end the others."""
+    """Run the parts concurrently; when one ends or the peer is gone, end the others."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

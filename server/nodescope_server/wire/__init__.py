@@ -1,7 +1,8 @@
 """The wire between server and browser: msgpack messages over one WebSocket.
 
-A browser sends `Request`s and gets one `Response` for each; `Push`es arrive at any time. The shape
-is the Debug Adapter Protocol's. The TypeScript types are generated from this file (`typescript`).
+A browser sends `Request`s and gets one `Response` for each; `Push`es arrive at any time. The
+structure follows the Debug Adapter Protocol. The TypeScript types are generated from this package
+(`tools.page_types`).
 
 Invariant: plain data; typed columns are raw little-endian bytes, so that a page reads them as typed
 arrays without parsing. Times are nanoseconds since the run began and fit a JavaScript number.
@@ -28,10 +29,10 @@ class Initialize(msgspec.Struct, frozen=True, tag="initialize"):
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
-    """Follow a run. A snapshot comes first, unless ``seq`` is near enough to be replayed from.
+    """Follow a run. A snapshot comes first, unless ``seq`` is recent enough for a replay.
 
     Attributes:
-        seq: The last seq that the client has; 0 for none. To reconnect is to replay.
+        seq: The last seq that the client has; 0 for none. Reconnecting means replaying.
     """
 
     run: str
@@ -39,7 +40,7 @@ class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
-    """Follow the run no longer."""
+    """Stop following the run."""
 
     run: str
 
@@ -52,7 +53,7 @@ class Control(msgspec.Struct, frozen=True, tag="control"):
 
 
 class ReadBreakpoint(msgspec.Struct, frozen=True, tag="read_breakpoint"):
-    """What a breakpoint means as it is written on the command line; nothing is set."""
+    """Parse a breakpoint in command-line syntax; nothing is set."""
 
     run: str
     text: str
@@ -71,9 +72,10 @@ class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
     Attributes:
         value: Value id.
         seq: The moment; None for the latest.
-        index: One entry per leading axis that is fixed, the last two axes stay; shorter is filled
-            with 0. Ignored for at most two dimensions.
-        rows, cols: First row and column of the window, and at most how many (page of the grid).
+        index: One entry per fixed leading axis; the last two axes stay. Missing entries are 0.
+            Ignored for at most two dimensions.
+        rows, cols: First row and column of the window, and the most rows and columns (a page of the
+            grid).
     """
 
     run: str
@@ -112,14 +114,15 @@ class GetSource(msgspec.Struct, frozen=True, tag="get_source"):
 
 
 class Move(msgspec.Struct, frozen=True, tag="move"):
-    """Where a command leads to in the recording, from the moment that is looked at.
+    """The moment to which a command leads in the recording.
 
     Attributes:
-        seq: That moment.
+        seq: The moment being viewed.
         command: A stepping command, or ``continue`` to the next breakpoint in the direction.
-        back: Towards the beginning.
-        breakpoint: To be looked for in the place of those of the session.
-        live: From where the program stands, which may be before a node that has not run.
+        back: Whether to go towards the beginning.
+        breakpoint: A breakpoint to search for in place of the session's.
+        live: Whether to start where the program is stopped, possibly before a node that has not
+            run.
     """
 
     run: str
@@ -131,7 +134,7 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """The page is at work: the answer to a `Heartbeat`."""
+    """The page is responsive: the answer to a `Heartbeat`."""
 
 
 RequestBody = (
@@ -171,10 +174,10 @@ class ExecutionColumns(msgspec.Struct, frozen=True):
         count: Number of rows.
         seq: float64. node: uint32. step: uint32. thread: uint32.
         start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
-        times: uint32, how often the node has run up to this row (only in snapshots and states,
-            else empty).
-        worker, lane: uint32, the process that ran it and the queue of its device, as of
-            `nodescope.events.NodeFinished`; empty where all are 0.
+        times: uint32, the number of executions of the node up to this row (only in snapshots and
+            states, else empty).
+        worker, lane: uint32, the process that ran it and the queue of its device, as in
+            `nodescope.events.NodeFinished`; empty if all are 0.
     """
 
     count: int
@@ -194,7 +197,7 @@ class ExecutionColumns(msgspec.Struct, frozen=True):
 
 
 class Initialized(msgspec.Struct, frozen=True, tag="initialized"):
-    """What the server is and which runs it has."""
+    """The server's identity and its runs."""
 
     server_version: str
     protocol: int
@@ -202,15 +205,15 @@ class Initialized(msgspec.Struct, frozen=True, tag="initialized"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The request was carried out and has no other answer."""
+    """The request was carried out, without further answer."""
 
 
 class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
-    """One row per node that had run by ``seq``; ``step`` is the training step of that moment.
+    """One row per node that has run by ``seq``; ``step`` is the training step at that moment.
 
     Attributes:
-        values: Those whose shape or dtype was not always the same, as they were at ``seq``.
-        steps: Those around ``seq``, of a run with more than a snapshot holds; else empty.
+        values: Values whose shape or dtype has changed during the run, as of ``seq``.
+        steps: Steps around ``seq``, in a run with more than a snapshot contains; else empty.
     """
 
     seq: int
@@ -228,12 +231,12 @@ class ValueSlice(msgspec.Struct, frozen=True, tag="value_slice"):
         found: Whether the value had been computed by then.
         seq, step: The execution that wrote it.
         summary: None at the levels graph and timing.
-        shape: The full shape; ``index`` the leading axes as they were taken.
+        shape: The full shape; ``index`` the leading indices used.
         data: The window's elements, row by row, float64 little-endian (integers and bools too;
             complex as magnitude; int64 beyond 2^53 is rounded). Empty if not ``available``.
         window: row, col, rows, cols of ``data``.
         grid: rows and cols of the whole two-dimensional slice.
-        available: The elements could be read. Otherwise ``reason`` says why, in words.
+        available: Whether the elements could be read. If not, ``reason`` says why.
     """
 
     value: int
@@ -263,8 +266,8 @@ class History(msgspec.Struct, frozen=True, tag="history"):
     """Executions of a node, and the summaries of its first output, thinned alike.
 
     Attributes:
-        total: How many executions there are, before thinning.
-        edits: What a person set its outputs to.
+        total: Number of executions before thinning.
+        edits: The user's edits of its outputs.
     """
 
     node: int
@@ -275,7 +278,7 @@ class History(msgspec.Struct, frozen=True, tag="history"):
 
 
 class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
-    """What ran in a span of time; ``total`` executions before thinning, ``host`` between them."""
+    """Executions in a span of time; ``total`` before thinning, ``host`` between them."""
 
     start_ns: int
     end_ns: int
@@ -285,7 +288,7 @@ class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
 
 
 class Source(msgspec.Struct, frozen=True, tag="source"):
-    """A source file, as it was when the run recorded it."""
+    """A source file, as it was during the run."""
 
     file: str
     text: str
@@ -293,10 +296,10 @@ class Source(msgspec.Struct, frozen=True, tag="source"):
 
 
 class Moved(msgspec.Struct, frozen=True, tag="moved"):
-    """Where `Move` leads to.
+    """The moment to which `Move` leads.
 
     Attributes:
-        seq: The execution, or None if there is none; ``text`` says which, or why not.
+        seq: The execution, or None if there is none; ``text`` describes it, or gives the reason.
     """
 
     seq: int | None
@@ -306,11 +309,11 @@ class Moved(msgspec.Struct, frozen=True, tag="moved"):
 
 
 class BreakpointRead(msgspec.Struct, frozen=True, tag="breakpoint_read"):
-    """How a breakpoint was understood.
+    """The result of parsing a breakpoint.
 
     Attributes:
         breakpoint: None if it could not be understood.
-        fault: Why not, with the column; or ``""``.
+        fault: The error, with the column; or ``""``.
     """
 
     breakpoint: Breakpoint | None
@@ -318,7 +321,7 @@ class BreakpointRead(msgspec.Struct, frozen=True, tag="breakpoint_read"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The request could not be carried out; ``message`` is for a person."""
+    """The request could not be carried out; ``message`` is for the user."""
 
     message: str
     hint: str = ""
@@ -353,31 +356,31 @@ class Response(msgspec.Struct, frozen=True, tag="response"):
 
 
 class RunsChanged(msgspec.Struct, frozen=True, tag="runs"):
-    """The list of runs, whole."""
+    """The complete list of runs."""
 
     runs: tuple[RunInfo, ...]
 
 
 class ProducedValue(msgspec.Struct, frozen=True):
-    """A value with the node that produces it; None for what was fed from outside."""
+    """A value with the node that produces it; None for a fed value."""
 
     value: Value
     producer: int | None
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
-    """Everything that a page needs to show a run at ``seq``; replaces what it had.
+    """Everything that a page needs to show a run at ``seq``; replaces earlier data.
 
     Attributes:
-        last_event: The last record of what the program did, up to ``seq``: others only tell what is
-            kept of it.
-        nodes: Every definition in order, the last of each node being the one in force.
-        node_seqs: When each of ``nodes`` was defined.
+        last_event: The last record of the program's own activity up to ``seq``: later ones only
+            concern what is kept.
+        nodes: Every definition in order; the last of each node is in force.
+        node_seqs: The seq at which each of ``nodes`` was defined.
         executions: The latest of each node, with ``times``.
-        steps: All; of more than 4,000 some evenly, and the last 2,000.
+        steps: All steps; if more than 4,000, evenly spaced ones and the last 2,000.
         logs: The last 2,000 lines.
-        governed: What the governor last told, without its nodes; None of a run without a limit.
-        keeping: What is kept; None of recordings that do not tell it.
+        governed: The governor's latest report, without its nodes; None for a run without a limit.
+        keeping: What is kept; None for recordings that do not say.
     """
 
     run: RunInfo
@@ -398,18 +401,18 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
 
 
 class Records(msgspec.Struct, frozen=True, tag="records"):
-    """What was recorded after the previous message, up to ``seq``.
+    """Everything recorded after the previous message, up to ``seq``.
 
     Attributes:
-        last_event: As of `Snapshot`; 0 if the program did nothing.
+        last_event: As in `Snapshot`; 0 if the program did nothing.
         nodes, values: New or redefined.
-        node_seqs: When each of ``nodes`` was defined.
+        node_seqs: The seq at which each of ``nodes`` was defined.
         executions: Every one (live), in order of seq.
         steps: Steps that began or ended; replaces the row of the same step.
         skipped: Executions left out because there were more than a page can use; the last of each
             node is always among ``executions``.
-        governed: What the governor told since, without its nodes; None if nothing.
-        keeping: What is kept, if that was told since.
+        governed: The governor's report since, without its nodes; None if there is none.
+        keeping: What is kept, if reported since.
     """
 
     run: str
@@ -443,7 +446,7 @@ class RunChanged(msgspec.Struct, frozen=True, tag="run"):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    """Asks the page whether it is at work; it answers `Alive` at once."""
+    """Asks the page whether it is responsive; it answers `Alive` at once."""
 
 
 Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged

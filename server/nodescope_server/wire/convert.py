@@ -1,7 +1,7 @@
-"""From rows of a recording to messages of the wire.
+"""Conversion of a recording's rows to messages of the wire.
 
 Invariant: pure functions over a `Recording` (or plain rows); they block on the disk, so the event
-loop never calls them itself. What a message leaves out it counts.
+loop never calls them itself. Everything left out of a message is counted in it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from nodescope.record.rows import (
 from nodescope_server import wire
 from nodescope_server.wire.timeline_messages import HostTime
 
-# More than this in one message a page cannot show, and a replay never needs.
+# A page cannot show more than this in one message, and a replay never needs more.
 MAX_EXECUTIONS = 20_000
 MAX_LOGS = 2_000
-# Of a run with very many steps, so many on each side of the moment shown.
+# In a run with very many steps: the number on each side of the moment shown.
 STEPS_AROUND = 100
-# Thread identifiers of the system can be wider than 32 bits; they only have to differ.
+# The system's thread identifiers can be wider than 32 bits; they only have to differ.
 _NARROW = 0xFFFFFFFF
 
 _Row = Execution | GradientRow | LogRow | ValueRow
@@ -53,7 +53,7 @@ _COLUMNS = (
     ("worker", "<u4"),
     ("lane", "<u4"),
 )
-# Left out where they say nothing.
+# Columns left out if they carry no information.
 _MOSTLY_ZERO = ("worker", "lane")
 
 
@@ -75,7 +75,7 @@ def columns(rows: Sequence[Execution], times: Sequence[int] = ()) -> wire.Execut
 
 
 def thin(rows: Sequence[Execution], limit: int) -> tuple[Sequence[Execution], int]:
-    """At most about ``limit`` rows, evenly, and how many were left out.
+    """At most about ``limit`` rows, evenly spaced, and the number left out.
 
     The last row of each node is always kept, even beyond the limit.
     """
@@ -118,7 +118,7 @@ def snapshot(
 
 
 def records(recording: Recording, run: str, after: int, until: int) -> wire.Records:
-    """What was recorded in ``(after, until]``."""
+    """Everything recorded in ``(after, until]``."""
     executions, skipped = thin(recording.executions(after, until), MAX_EXECUTIONS)
     nodes, node_seqs = _nodes(recording.nodes(after), until)
     values = recording.values(after, until)
@@ -180,7 +180,7 @@ def _edits(recording: Recording, node: int) -> tuple[EditRow, ...]:
 
 
 def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
-    """The executions of a span of time; of too many, the longest."""
+    """The executions in a span of time; if too many, the longest."""
     limit = min(max(request.limit, 1), MAX_EXECUTIONS)
     total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
     host = tuple(
@@ -195,7 +195,7 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
 
 
 def shown_node(node: Node) -> Node:
-    """A node as the page shows it: attributes that are no numbers or texts in words."""
+    """A node as shown on the page: attributes that are neither numbers nor text become text."""
     attrs = plain_attrs(node.attrs)
     return node if attrs is node.attrs else msgspec.structs.replace(node, attrs=attrs)
 
@@ -210,13 +210,13 @@ def _values(rows: Sequence[ValueRow]) -> tuple[wire.ProducedValue, ...]:
 
 
 def _governed(recording: Recording, after: int) -> Governed | None:
-    """What the governor last told after a seq; of its nodes a page needs only the sums."""
+    """The governor's latest report after a seq; a page needs only the sums over its nodes."""
     governed = recording.governed(after)
     return None if governed is None else msgspec.structs.replace(governed, nodes=())
 
 
 def _steps(rows: Sequence[StepRow], until: int) -> tuple[StepRow, ...]:
-    """Steps as they stood at ``until``: what ended later still runs."""
+    """Steps as of ``until``: a step that ended later is still running."""
     return tuple(
         row
         if row.end_seq is None or row.end_seq <= until
@@ -231,10 +231,9 @@ def _until(rows: Sequence[R], until: int) -> tuple[R, ...]:
 
 
 def _last_event(node_seqs: Sequence[int], steps: Sequence[StepRow], *rows: Sequence[_Row]) -> int:
-    """The seq of the last record of what the program did; 0 without one.
+    """The seq of the last record of the program's own activity; 0 without one.
 
-    Those of what is kept of it, which a page that looks at a node brings about, tell nothing of
-    the program.
+    Records of what is kept, which a page causes by viewing a node, do not count.
     """
     began_or_ended = (step.end_seq or step.start_seq for step in steps)
     happened = (row.seq for row in chain.from_iterable(rows))
@@ -242,7 +241,7 @@ def _last_event(node_seqs: Sequence[int], steps: Sequence[StepRow], *rows: Seque
 
 
 def _latest_ns(recording: Recording, rows: Sequence[Execution]) -> int:
-    """The end of the latest row; without rows, how far the recording goes."""
+    """The end of the latest row; without rows, the end of the recording."""
     if not rows:
         return recording.time_ns()
     return max(row.start_ns + row.duration_ns for row in rows)

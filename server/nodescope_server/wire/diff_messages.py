@@ -18,7 +18,7 @@ from nodescope.record.summary import TensorSummary
 
 
 class CompareMoments(msgspec.Struct, frozen=True, tag="compare_moments"):
-    """The same value at two moments, and a window of the difference of its elements.
+    """Compare a value at two moments, with a window of the difference of its elements.
 
     Attributes:
         value: Value id.
@@ -38,7 +38,7 @@ class CompareMoments(msgspec.Struct, frozen=True, tag="compare_moments"):
 
 
 class GetAttributes(msgspec.Struct, frozen=True, tag="get_attributes"):
-    """What a node's op was given at a moment; None for the latest."""
+    """Get the attributes of a node's op at a moment; None for the latest."""
 
     run: str
     node: int
@@ -46,7 +46,7 @@ class GetAttributes(msgspec.Struct, frozen=True, tag="get_attributes"):
 
 
 class GetProblems(msgspec.Struct, frozen=True, tag="get_problems"):
-    """Which nodes produced NaN or Inf or raised, in all that is recorded."""
+    """Get the nodes that produced NaN or Inf or raised, in the whole recording."""
 
     run: str
 
@@ -59,8 +59,8 @@ class ProblemList(msgspec.Struct, frozen=True, tag="problems"):
 
     Attributes:
         rows: At most some hundreds of them.
-        nodes, executions: How many there are in all.
-        broken_loss: How the loss ended, if it is not finite; its steps may be unobserved.
+        nodes, executions: Total numbers.
+        broken_loss: The loss at the end, if not finite; its steps may be unobserved.
     """
 
     rows: tuple[NodeProblem, ...]
@@ -73,11 +73,11 @@ class ValueMoment(msgspec.Struct, frozen=True):
     """A value at one of the two moments.
 
     Attributes:
-        found: Whether it had been computed by then.
+        found: Whether the value had been computed by then.
         seq, step: The execution that wrote it.
         summary: None where no statistics are kept.
-        elements: Whether its elements could be had; otherwise ``reason`` says why not.
-        edit: What a person set there, in words; or ``""``.
+        elements: Whether its elements are available; otherwise ``reason`` says why not.
+        edit: Description of the user's edit; or ``""``.
     """
 
     found: bool
@@ -98,16 +98,17 @@ class ElementPair(msgspec.Struct, frozen=True):
 
 
 class MomentsCompared(msgspec.Struct, frozen=True, tag="moments_compared"):
-    """How far a value is apart at two moments.
+    """The difference of a value between two moments.
 
     Attributes:
-        same: Both moments show the same execution.
-        measure: How far; of all elements, else of statistics, else why not.
-        differ: How many elements are not the same bits; None without elements.
-        first: The first of them.
+        same: Whether both moments show the same execution.
+        measure: The measure of the difference: over all elements, else over statistics, else why
+            there is none.
+        differ: Number of elements that differ in any bit; None without elements.
+        first: The first differing element.
         largest: The element with the largest finite difference.
-        difference: Statistics of the other minus the one, element by element; of complex numbers
-            its magnitude. Where both are the same NaN or Inf, it is 0.
+        difference: Statistics of the elementwise difference; for complex numbers, of its magnitude.
+            Where both are the same NaN or Inf, it is 0.
         shape, index, window, grid, data: The difference itself, as in `ValueSlice`.
     """
 
@@ -128,11 +129,11 @@ class MomentsCompared(msgspec.Struct, frozen=True, tag="moments_compared"):
 
 
 class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
-    """What a node's op was given.
+    """The attributes of a node's op at a moment.
 
     Attributes:
         seq, step: The execution; 0 if it had not run by then.
-        changed: What those were at its first execution that are others now.
+        changed: The values at its first execution of attributes that have changed.
     """
 
     node: int

@@ -1,6 +1,6 @@
-"""The wire's part for the timeline: where the time of steps went, and what lay between nodes.
+"""Wire messages for the timeline: where the time of steps went, and what ran between nodes.
 
-Invariant: as of `wire`.
+Invariant: as in `wire`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from nodescope.record.step_times.step_rows import Stretch
 
 
 class GetStepTimes(msgspec.Struct, frozen=True, tag="get_step_times"):
-    """Where the time of the steps went that overlap a span of time.
+    """Get the times of the steps that overlap a span of time.
 
     Attributes:
-        limit: Of more steps, neighbours are joined.
-        step: Is answered by itself, too, in ``here``; 0 for none.
-        after: What ran after that step is, if anything did.
+        limit: If there are more steps, neighbours are joined.
+        step: A step to be answered separately as well, in ``here``; 0 for none.
+        after: Whether to include the time after that step, if anything ran then.
     """
 
     run: str
@@ -29,16 +29,16 @@ class GetStepTimes(msgspec.Struct, frozen=True, tag="get_step_times"):
 
 
 class StepTimes(msgspec.Struct, frozen=True, tag="step_times"):
-    """Answer to `GetStepTimes`.
+    """The answer to `GetStepTimes`.
 
     Attributes:
-        count: Number of rows, each a step or several in a row.
+        count: Number of rows, each for one step or several consecutive ones.
         first, last, start_ns, end_ns, left_out, after: float64 columns; ``left_out`` counts steps
-            that were not observed, ``after`` is 1 for what ran after step ``last``.
+            that were not observed, ``after`` is 1 for the time after step ``last``.
         parts: float64, ``count`` rows of one column per `PARTS`, in nanoseconds.
-        since_ns, total_ns: From where and how far the recording goes.
-        holds: float64 pairs: when the debugger held the program, all of it, in order.
-        partial: Not every operation has a row, so what lies between operations holds some.
+        since_ns, total_ns: Start and end of the recording.
+        holds: float64 pairs: all times when the debugger held the program, in order.
+        partial: Whether some operations have no row, so that time between operations includes them.
     """
 
     count: int
@@ -57,7 +57,7 @@ class StepTimes(msgspec.Struct, frozen=True, tag="step_times"):
 
 
 class HostTime(msgspec.Struct, frozen=True):
-    """Where a thread was while it ran no node: `HostSpan`, with the thread as in columns."""
+    """Where a thread was while it ran no node: a `HostSpan`, with the thread as in columns."""
 
     kind: HostKind
     thread: int

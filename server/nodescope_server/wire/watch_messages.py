@@ -1,6 +1,6 @@
-"""The wire's part on watches: which rules there are, and what they say to what was recorded.
+"""Wire messages for watches: the rules, and their evaluation on a recording.
 
-Invariant: as in `wire`. A watch travels as it is written; setting it is the command `SetWatches`.
+Invariant: as in `wire`. A watch is sent as text; it is set by the command `SetWatches`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import msgspec
 
 
 class GetRules(msgspec.Struct, frozen=True, tag="get_rules"):
-    """All rules, and the watches that suit the program by what it contains."""
+    """Get all rules, and the watches recommended for the program."""
 
     run: str
 
 
 class ReadWatch(msgspec.Struct, frozen=True, tag="read_watch"):
-    """Whether a watch can be understood, before it is set."""
+    """Parse a watch, before it is set."""
 
     run: str
     text: str
 
 
 class AskWatch(msgspec.Struct, frozen=True, tag="ask_watch"):
-    """What watches would have said to what is recorded.
+    """Evaluate watches on the recording.
 
     Attributes:
-        text: One or several, as they are written.
+        text: One or several watches as text.
     """
 
     run: str
@@ -38,12 +38,12 @@ class AskWatch(msgspec.Struct, frozen=True, tag="ask_watch"):
 
 
 class RuleParameter(msgspec.Struct, frozen=True):
-    """What a watch can set.
+    """A parameter of a watch.
 
     Attributes:
-        default: As it is written; ``""`` if it is not set unless the watch sets it.
+        default: The default as text; ``""`` if it has none.
         unit: ``%``, ``s``, ``steps`` or ``""``.
-        required: It must be set; of those with ``choice`` one must be.
+        required: Whether it must be set; of those with ``choice``, one must be.
     """
 
     name: str
@@ -55,15 +55,15 @@ class RuleParameter(msgspec.Struct, frozen=True):
 
 
 class RuleInfo(msgspec.Struct, frozen=True):
-    """A rule.
+    """A watch rule.
 
     Attributes:
-        about: When it gives a hit, in one line.
-        asked: What it is asked of, in words.
-        origin: Whose rule it is.
+        about: The condition for a hit, in one line.
+        asked: What it applies to, as text.
+        origin: The origin of the rule.
         aliases: Abbreviations and other names.
-        text: A watch to begin with; what only the person can know is ``"..."``.
-        whole: It needs all elements, not statistics alone.
+        text: A watch to start from; parts that only the user can know are ``"..."``.
+        whole: Whether it needs all elements, not just statistics.
     """
 
     name: str
@@ -77,7 +77,7 @@ class RuleInfo(msgspec.Struct, frozen=True):
 
 
 class RecommendedWatch(msgspec.Struct, frozen=True):
-    """A watch that suits the program, and why."""
+    """A watch recommended for the program, and the reason."""
 
     text: str
     about: str
@@ -85,18 +85,18 @@ class RecommendedWatch(msgspec.Struct, frozen=True):
 
 
 class RuleList(msgspec.Struct, frozen=True, tag="rules"):
-    """All rules by kind and name, and what is recommended, most telling first."""
+    """All rules by kind and name, and recommended watches, most informative first."""
 
     rules: tuple[RuleInfo, ...]
     recommended: tuple[RecommendedWatch, ...]
 
 
 class WatchRead(msgspec.Struct, frozen=True, tag="watch_read"):
-    """How a watch was understood.
+    """The result of parsing a watch.
 
     Attributes:
-        texts: Each as it is kept; none if it could not be understood.
-        fault: Why not, with the column; or ``""``.
+        texts: The watches in canonical form; none if they could not be understood.
+        fault: The error, with the column; or ``""``.
     """
 
     texts: tuple[str, ...]
@@ -104,7 +104,7 @@ class WatchRead(msgspec.Struct, frozen=True, tag="watch_read"):
 
 
 class WatchHit(msgspec.Struct, frozen=True):
-    """Something that was found."""
+    """A finding."""
 
     node: int
     name: str
@@ -114,14 +114,14 @@ class WatchHit(msgspec.Struct, frozen=True):
 
 
 class WatchAnswer(msgspec.Struct, frozen=True, tag="watch_answer"):
-    """What was found in a recording.
+    """Findings in a recording.
 
     Attributes:
-        hits: The first of them, in order of the run.
-        total: How many there are.
-        looked: How often a value was looked at.
-        caveats: What could not be judged, in words.
-        fault: Why the text could not be understood, with the column; or ``""``.
+        hits: The first findings, in order of the run.
+        total: Number of findings.
+        looked: Number of values examined.
+        caveats: Descriptions of what could not be evaluated.
+        fault: The error in the text, with the column; or ``""``.
     """
 
     hits: tuple[WatchHit, ...] = ()

@@ -1,7 +1,7 @@
-"""The wire's part on why a number is what it is, and on what would be if it were another one.
+"""Wire messages for *why*, the origin of a number, and for *what-if*.
 
-Invariant: as in `wire`. Numbers of elements travel as they are read out, so that integers beyond
-2^53, truth values and complex numbers need no form of their own; ``state`` says what kind it is.
+Invariant: as in `wire`. Numbers are sent as text, so that integers beyond 2^53, truth values and
+complex numbers need no special form; ``state`` gives the kind.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NumberState = Literal["nan", "inf", "zero", "finite", "unknown"]
 
 
 class AskWhy(msgspec.Struct, frozen=True, tag="ask_why"):
-    """Why an element is what it is.
+    """Get the origin of an element.
 
     Attributes:
         value: Value id.
         index: The element; None for ``which``.
-        which: ``nan inf nonfinite zero max min``: all elements that are so. ``""`` for the first
+        which: ``nan inf nonfinite zero max min``: all elements of that kind. ``""`` for the first
             NaN, else the first Inf, else the largest.
         seq: The moment; None for the latest.
     """
@@ -39,22 +39,22 @@ class AskWhy(msgspec.Struct, frozen=True, tag="ask_why"):
 
 
 class AskSpread(msgspec.Struct, frozen=True, tag="ask_spread"):
-    """What NaN and Inf did in a training step."""
+    """Get the history of NaN and Inf in a training step."""
 
     run: str
     step: int
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
-    """Run again what depends on a value, with another content of it.
+    """Rerun the dependents of a value, with another content.
 
     Attributes:
-        seq: The moment at which the value is taken; None for the latest.
-        edit: Of a value at that moment.
-        name: Of the branch; ``""`` for the edit in words.
-        parent: Id of a branch to start from; 0 for what was recorded.
-        steps: How many training steps beyond the moment's own are run again; None for all that
-            are recorded. A branch goes at least as far as its parent.
+        seq: The moment of the value; None for the latest.
+        edit: The edit of a value at that moment.
+        name: The name of the branch; ``""`` for the description of the edit.
+        parent: Id of a branch to start from; 0 for the recorded run.
+        steps: Number of training steps to rerun beyond the moment's own; None for all recorded
+            ones. A branch goes at least as far as its parent.
     """
 
     run: str
@@ -72,14 +72,14 @@ class GetBranches(msgspec.Struct, frozen=True, tag="get_branches"):
 
 
 class GetBranch(msgspec.Struct, frozen=True, tag="get_branch"):
-    """What is another one in a branch."""
+    """Get the changes in a branch."""
 
     run: str
     branch: int
 
 
 class RenameBranch(msgspec.Struct, frozen=True, tag="rename_branch"):
-    """Call a branch something else."""
+    """Rename a branch."""
 
     run: str
     branch: int
@@ -87,7 +87,7 @@ class RenameBranch(msgspec.Struct, frozen=True, tag="rename_branch"):
 
 
 class DropBranch(msgspec.Struct, frozen=True, tag="drop_branch"):
-    """Throw a branch away, with those that were forked from it."""
+    """Delete a branch, with its descendants."""
 
     run: str
     branch: int
@@ -97,13 +97,13 @@ class DropBranch(msgspec.Struct, frozen=True, tag="drop_branch"):
 
 
 class WhyOperand(msgspec.Struct, frozen=True):
-    """An element that another one is made from.
+    """An element that another one depends on.
 
     Attributes:
-        at: Its index; None for a number that the program wrote down.
-        term: What it adds, where the result is a sum; or ``""``.
-        share: Of the result, from 0 to 1, where that is a sum.
-        selects: It only says what is taken.
+        at: Its index; None for a literal number in the program.
+        term: Its term, if the result is a sum; or ``""``.
+        share: Its share of the result, from 0 to 1, if that is a sum.
+        selects: Whether it only selects.
     """
 
     name: str
@@ -116,19 +116,19 @@ class WhyOperand(msgspec.Struct, frozen=True):
 
 
 class WhyLink(msgspec.Struct, frozen=True):
-    """One element of one value, and how it came to be.
+    """One element of one value, and its cause.
 
     Attributes:
-        kind: As `nodescope.debug.why.Cause` has it.
-        name: Of the value; inside of a kernel, of the node there.
-        node: Id of the node that ran; of a kernel, the kernel.
-        number: What it is; ``""`` where it could not be had.
+        kind: As in `nodescope.debug.why.Cause`.
+        name: The value's name; inside a kernel, the node's.
+        node: Id of the executed node; for a kernel, the kernel's.
+        number: The element; ``""`` if unavailable.
         how: ``recorded``, ``recomputed``, or ``in <kernel>``.
-        others: How many operands are not listed.
-        birth: Of a NaN, Inf or zero that was born here: how, in a short word.
-        ranges: Of a birth: what is in the op's inputs.
+        others: Number of operands not listed.
+        birth: For a NaN, Inf or zero that arose here: how, in a short word.
+        ranges: For such an origin: the contents of the op's inputs.
         file, line, code: The user's line; ``""`` and 0 if unknown.
-        culprit: This is what it comes from.
+        culprit: Whether this is the origin.
     """
 
     kind: Kind
@@ -158,9 +158,9 @@ class WhyGroup(msgspec.Struct, frozen=True):
     """Elements with the same culprit.
 
     Attributes:
-        count: How many of those that were followed.
-        text: The whole of it in a sentence or two.
-        links: The chain of the first of them, back in time.
+        count: Number of followed elements in the group.
+        text: A summary in a sentence or two.
+        links: The chain of the first element, back in time.
     """
 
     count: int
@@ -169,10 +169,10 @@ class WhyGroup(msgspec.Struct, frozen=True):
 
 
 class WhyAnswer(msgspec.Struct, frozen=True, tag="why"):
-    """Where elements come from.
+    """The origin of elements.
 
     Attributes:
-        elements, followed: How many were meant, and how many of them were followed.
+        elements, followed: Number of elements requested, and of those followed.
     """
 
     value: int
@@ -183,11 +183,11 @@ class WhyAnswer(msgspec.Struct, frozen=True, tag="why"):
 
 
 class BornValue(msgspec.Struct, frozen=True):
-    """A node that made NaN or Inf of finite operands.
+    """A node that made NaN or Inf from finite operands.
 
     Attributes:
-        at: The first such element; None if no array could be had.
-        reached: How many nodes of the step have it from here.
+        at: The first such element; None if no array is available.
+        reached: Number of nodes of the step that received it from here.
         source: The user's line, or ``""``.
     """
 
@@ -203,7 +203,7 @@ class BornValue(msgspec.Struct, frozen=True):
 
 
 class HealedValue(msgspec.Struct, frozen=True):
-    """A node that took NaN or Inf, and gave none."""
+    """A node that took NaN or Inf, but returned none."""
 
     name: str
     node: int
@@ -212,13 +212,13 @@ class HealedValue(msgspec.Struct, frozen=True):
 
 
 class SpreadAnswer(msgspec.Struct, frozen=True, tag="spread"):
-    """What NaN and Inf did in a step.
+    """The history of NaN and Inf in a step.
 
     Attributes:
-        executions, touched, known: How many operations ran and gave such values, and how many
-            executions have statistics.
-        births: The first ones; the first of them is the first culprit.
-        born, healed: How many there are of either; ``heals`` are the first ones.
+        executions, touched, known: Numbers of operations that ran, that returned such values, and
+            of executions with statistics.
+        births: The first origins; the first one is the culprit.
+        born, healed: Numbers of both; ``heals`` lists the first ones.
     """
 
     step: int
@@ -235,14 +235,14 @@ class BranchInfo(msgspec.Struct, frozen=True):
     """A branch in the tree.
 
     Attributes:
-        parent: Id of the branch that it was forked from; 0 for what was recorded.
+        parent: Id of the parent branch; 0 for the recorded run.
         step, seq: The moment at which it was forked.
-        last_step: The last training step that was run again.
-        edit: What was changed, in words.
+        last_step: The last training step that was rerun.
+        edit: Description of the edit.
         node: Id of the node whose value was changed.
-        changed, same, blocked: Nodes that give something else, the same bits as before, and that
-            could not be run again.
-        nbytes: Of the arrays that are others.
+        changed, same, blocked: Numbers of nodes whose results changed, stayed bit-identical, and
+            that could not be rerun.
+        nbytes: Size of the arrays that changed.
     """
 
     id: int
@@ -260,16 +260,16 @@ class BranchInfo(msgspec.Struct, frozen=True):
 
 
 class ChangedValue(msgspec.Struct, frozen=True):
-    """A value that is another one in a branch.
+    """A value that differs in a branch.
 
     Attributes:
         seq, step: The execution that wrote it.
-        old, new: In what the branch was forked from, and in the branch.
-        differ, size: How many elements differ, of how many.
-        largest: The largest absolute difference of finite elements; None where there is none.
-        at: Where; the first element that differs if there is no largest difference.
+        old, new: The value in the branch's parent, and in the branch.
+        differ, size: Number of elements that differ, and total number.
+        largest: The largest absolute difference of finite elements; None if there is none.
+        at: Its index; that of the first differing element if there is no largest difference.
         before, after: That element.
-        edited: It was set, not computed.
+        edited: Whether it was set rather than computed.
     """
 
     name: str
@@ -290,7 +290,7 @@ class ChangedValue(msgspec.Struct, frozen=True):
 
 
 class BlockedNode(msgspec.Struct, frozen=True):
-    """A node that depends on an edit and could not be run again."""
+    """A node that depends on an edit and could not be rerun."""
 
     name: str
     node: int
@@ -299,10 +299,10 @@ class BlockedNode(msgspec.Struct, frozen=True):
 
 
 class BranchList(msgspec.Struct, frozen=True, tag="branches"):
-    """The branches of a run, each after the one that it was forked from.
+    """The branches of a run, each after its parent.
 
     Attributes:
-        notes: Why branches could not be read or kept, in words.
+        notes: Why branches could not be read or stored.
     """
 
     branches: tuple[BranchInfo, ...]
@@ -310,16 +310,16 @@ class BranchList(msgspec.Struct, frozen=True, tag="branches"):
 
 
 class BranchAnswer(msgspec.Struct, frozen=True, tag="branch"):
-    """What is another one in a branch.
+    """The changes in a branch.
 
     Attributes:
-        changes: In the order of the run, the edited value first; of too many, scalars and the
-            first ones.
-        unlisted: How many more there are.
-        blocked: The first of those that could not be run.
-        redone: What was run again and what was not, in words.
-        changed_values: All that changed, listed or not: each node and value, once.
-        blocked_nodes: All nodes that could not be run, each once.
+        changes: In the order of the run, the edited value first; if too many, scalars and the first
+            ones.
+        unlisted: Number of further changes.
+        blocked: The first nodes that could not be rerun.
+        redone: A description of what was rerun and what was not.
+        changed_values: All changed values, listed or not: each node and value, once.
+        blocked_nodes: All nodes that could not be rerun, each once.
     """
 
     info: BranchInfo

@@ -26,16 +26,16 @@ export interface Initialize {
   readonly protocol: number;
 }
 
-/** The page is at work: the answer to a `Heartbeat`. */
+/** The page is responsive: the answer to a `Heartbeat`. */
 export interface Alive {
   readonly type: "alive";
 }
 
 /**
- * Follow a run. A snapshot comes first, unless `seq` is near enough to be replayed from.
+ * Follow a run. A snapshot comes first, unless `seq` is recent enough for a replay.
  *
  * Attributes:
- *     seq: The last seq that the client has; 0 for none. To reconnect is to replay.
+ *     seq: The last seq that the client has; 0 for none. Reconnecting means replaying.
  */
 export interface Subscribe {
   readonly type: "subscribe";
@@ -43,7 +43,7 @@ export interface Subscribe {
   readonly seq?: number;
 }
 
-/** Follow the run no longer. */
+/** Stop following the run. */
 export interface Unsubscribe {
   readonly type: "unsubscribe";
   readonly run: string;
@@ -260,9 +260,10 @@ export interface GetState {
  * Attributes:
  *     value: Value id.
  *     seq: The moment; None for the latest.
- *     index: One entry per leading axis that is fixed, the last two axes stay; shorter is filled
- *         with 0. Ignored for at most two dimensions.
- *     rows, cols: First row and column of the window, and at most how many (page of the grid).
+ *     index: One entry per fixed leading axis; the last two axes stay. Missing entries are 0.
+ *         Ignored for at most two dimensions.
+ *     rows, cols: First row and column of the window, and the most rows and columns (a page of the
+ *         grid).
  */
 export interface GetValue {
   readonly type: "get_value";
@@ -302,14 +303,15 @@ export interface GetSource {
 }
 
 /**
- * Where a command leads to in the recording, from the moment that is looked at.
+ * The moment to which a command leads in the recording.
  *
  * Attributes:
- *     seq: That moment.
+ *     seq: The moment being viewed.
  *     command: A stepping command, or `continue` to the next breakpoint in the direction.
- *     back: Towards the beginning.
- *     breakpoint: To be looked for in the place of those of the session.
- *     live: From where the program stands, which may be before a node that has not run.
+ *     back: Whether to go towards the beginning.
+ *     breakpoint: A breakpoint to search for in place of the session's.
+ *     live: Whether to start where the program is stopped, possibly before a node that has not
+ *         run.
  */
 export interface Move {
   readonly type: "move";
@@ -321,7 +323,7 @@ export interface Move {
   readonly live?: boolean;
 }
 
-/** What a breakpoint means as it is written on the command line; nothing is set. */
+/** Parse a breakpoint in command-line syntax; nothing is set. */
 export interface ReadBreakpoint {
   readonly type: "read_breakpoint";
   readonly run: string;
@@ -329,12 +331,12 @@ export interface ReadBreakpoint {
 }
 
 /**
- * Why an element is what it is.
+ * Get the origin of an element.
  *
  * Attributes:
  *     value: Value id.
  *     index: The element; None for `which`.
- *     which: `nan inf nonfinite zero max min`: all elements that are so. `""` for the first
+ *     which: `nan inf nonfinite zero max min`: all elements of that kind. `""` for the first
  *         NaN, else the first Inf, else the largest.
  *     seq: The moment; None for the latest.
  */
@@ -347,7 +349,7 @@ export interface AskWhy {
   readonly seq?: number | null;
 }
 
-/** What NaN and Inf did in a training step. */
+/** Get the history of NaN and Inf in a training step. */
 export interface AskSpread {
   readonly type: "ask_spread";
   readonly run: string;
@@ -355,15 +357,15 @@ export interface AskSpread {
 }
 
 /**
- * Run again what depends on a value, with another content of it.
+ * Rerun the dependents of a value, with another content.
  *
  * Attributes:
- *     seq: The moment at which the value is taken; None for the latest.
- *     edit: Of a value at that moment.
- *     name: Of the branch; `""` for the edit in words.
- *     parent: Id of a branch to start from; 0 for what was recorded.
- *     steps: How many training steps beyond the moment's own are run again; None for all that
- *         are recorded. A branch goes at least as far as its parent.
+ *     seq: The moment of the value; None for the latest.
+ *     edit: The edit of a value at that moment.
+ *     name: The name of the branch; `""` for the description of the edit.
+ *     parent: Id of a branch to start from; 0 for the recorded run.
+ *     steps: Number of training steps to rerun beyond the moment's own; None for all recorded
+ *         ones. A branch goes at least as far as its parent.
  */
 export interface Fork {
   readonly type: "fork";
@@ -381,14 +383,14 @@ export interface GetBranches {
   readonly run: string;
 }
 
-/** What is another one in a branch. */
+/** Get the changes in a branch. */
 export interface GetBranch {
   readonly type: "get_branch";
   readonly run: string;
   readonly branch: number;
 }
 
-/** Call a branch something else. */
+/** Rename a branch. */
 export interface RenameBranch {
   readonly type: "rename_branch";
   readonly run: string;
@@ -396,20 +398,20 @@ export interface RenameBranch {
   readonly name: string;
 }
 
-/** Throw a branch away, with those that were forked from it. */
+/** Delete a branch, with its descendants. */
 export interface DropBranch {
   readonly type: "drop_branch";
   readonly run: string;
   readonly branch: number;
 }
 
-/** All rules, and the watches that suit the program by what it contains. */
+/** Get all rules, and the watches recommended for the program. */
 export interface GetRules {
   readonly type: "get_rules";
   readonly run: string;
 }
 
-/** Whether a watch can be understood, before it is set. */
+/** Parse a watch, before it is set. */
 export interface ReadWatch {
   readonly type: "read_watch";
   readonly run: string;
@@ -417,10 +419,10 @@ export interface ReadWatch {
 }
 
 /**
- * What watches would have said to what is recorded.
+ * Evaluate watches on the recording.
  *
  * Attributes:
- *     text: One or several, as they are written.
+ *     text: One or several watches as text.
  */
 export interface AskWatch {
   readonly type: "ask_watch";
@@ -429,7 +431,7 @@ export interface AskWatch {
 }
 
 /**
- * The same value at two moments, and a window of the difference of its elements.
+ * Compare a value at two moments, with a window of the difference of its elements.
  *
  * Attributes:
  *     value: Value id.
@@ -449,7 +451,7 @@ export interface CompareMoments {
   readonly cols?: number;
 }
 
-/** What a node's op was given at a moment; None for the latest. */
+/** Get the attributes of a node's op at a moment; None for the latest. */
 export interface GetAttributes {
   readonly type: "get_attributes";
   readonly run: string;
@@ -457,19 +459,19 @@ export interface GetAttributes {
   readonly seq?: number | null;
 }
 
-/** Which nodes produced NaN or Inf or raised, in all that is recorded. */
+/** Get the nodes that produced NaN or Inf or raised, in the whole recording. */
 export interface GetProblems {
   readonly type: "get_problems";
   readonly run: string;
 }
 
 /**
- * Where the time of the steps went that overlap a span of time.
+ * Get the times of the steps that overlap a span of time.
  *
  * Attributes:
- *     limit: Of more steps, neighbours are joined.
- *     step: Is answered by itself, too, in `here`; 0 for none.
- *     after: What ran after that step is, if anything did.
+ *     limit: If there are more steps, neighbours are joined.
+ *     step: A step to be answered separately as well, in `here`; 0 for none.
+ *     after: Whether to include the time after that step, if anything ran then.
  */
 export interface GetStepTimes {
   readonly type: "get_step_times";
@@ -488,7 +490,7 @@ export interface Response {
   readonly body: ResponseBody;
 }
 
-/** What the server is and which runs it has. */
+/** The server's identity and its runs. */
 export interface Initialized {
   readonly type: "initialized";
   readonly server_version: string;
@@ -583,17 +585,17 @@ export interface BrokenLoss {
   readonly step: number;
 }
 
-/** The request was carried out and has no other answer. */
+/** The request was carried out, without further answer. */
 export interface Done {
   readonly type: "done";
 }
 
 /**
- * One row per node that had run by `seq`; `step` is the training step of that moment.
+ * One row per node that has run by `seq`; `step` is the training step at that moment.
  *
  * Attributes:
- *     values: Those whose shape or dtype was not always the same, as they were at `seq`.
- *     steps: Those around `seq`, of a run with more than a snapshot holds; else empty.
+ *     values: Values whose shape or dtype has changed during the run, as of `seq`.
+ *     steps: Steps around `seq`, in a run with more than a snapshot contains; else empty.
  */
 export interface StateAt {
   readonly type: "state_at";
@@ -612,10 +614,10 @@ export interface StateAt {
  *     count: Number of rows.
  *     seq: float64. node: uint32. step: uint32. thread: uint32.
  *     start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
- *     times: uint32, how often the node has run up to this row (only in snapshots and states,
- *         else empty).
- *     worker, lane: uint32, the process that ran it and the queue of its device, as of
- *         `nodescope.events.NodeFinished`; empty where all are 0.
+ *     times: uint32, the number of executions of the node up to this row (only in snapshots and
+ *         states, else empty).
+ *     worker, lane: uint32, the process that ran it and the queue of its device, as in
+ *         `nodescope.events.NodeFinished`; empty if all are 0.
  */
 export interface ExecutionColumns {
   readonly count: number;
@@ -631,7 +633,7 @@ export interface ExecutionColumns {
   readonly lane: Uint8Array;
 }
 
-/** A value with the node that produces it; None for what was fed from outside. */
+/** A value with the node that produces it; None for a fed value. */
 export interface ProducedValue {
   readonly value: Value;
   readonly producer: number | null;
@@ -704,12 +706,12 @@ export interface StepRow {
  *     found: Whether the value had been computed by then.
  *     seq, step: The execution that wrote it.
  *     summary: None at the levels graph and timing.
- *     shape: The full shape; `index` the leading axes as they were taken.
+ *     shape: The full shape; `index` the leading indices used.
  *     data: The window's elements, row by row, float64 little-endian (integers and bools too;
  *         complex as magnitude; int64 beyond 2^53 is rounded). Empty if not `available`.
  *     window: row, col, rows, cols of `data`.
  *     grid: rows and cols of the whole two-dimensional slice.
- *     available: The elements could be read. Otherwise `reason` says why, in words.
+ *     available: Whether the elements could be read. If not, `reason` says why.
  */
 export interface ValueSlice {
   readonly type: "value_slice";
@@ -762,8 +764,8 @@ export interface TensorSummary {
  * Executions of a node, and the summaries of its first output, thinned alike.
  *
  * Attributes:
- *     total: How many executions there are, before thinning.
- *     edits: What a person set its outputs to.
+ *     total: Number of executions before thinning.
+ *     edits: The user's edits of its outputs.
  */
 export interface History {
   readonly type: "history";
@@ -798,7 +800,7 @@ export interface EditRow {
   readonly how: string;
 }
 
-/** What ran in a span of time; `total` executions before thinning, `host` between them. */
+/** Executions in a span of time; `total` before thinning, `host` between them. */
 export interface Timeline {
   readonly type: "timeline";
   readonly start_ns: number;
@@ -808,7 +810,7 @@ export interface Timeline {
   readonly host: readonly HostTime[];
 }
 
-/** Where a thread was while it ran no node: `HostSpan`, with the thread as in columns. */
+/** Where a thread was while it ran no node: a `HostSpan`, with the thread as in columns. */
 export interface HostTime {
   readonly kind: HostKind;
   readonly thread: number;
@@ -820,7 +822,7 @@ export interface HostTime {
   readonly function: string;
 }
 
-/** A source file, as it was when the run recorded it. */
+/** A source file, as it was during the run. */
 export interface Source {
   readonly type: "source";
   readonly file: string;
@@ -829,10 +831,10 @@ export interface Source {
 }
 
 /**
- * Where `Move` leads to.
+ * The moment to which `Move` leads.
  *
  * Attributes:
- *     seq: The execution, or None if there is none; `text` says which, or why not.
+ *     seq: The execution, or None if there is none; `text` describes it, or gives the reason.
  */
 export interface Moved {
   readonly type: "moved";
@@ -843,11 +845,11 @@ export interface Moved {
 }
 
 /**
- * How a breakpoint was understood.
+ * The result of parsing a breakpoint.
  *
  * Attributes:
  *     breakpoint: None if it could not be understood.
- *     fault: Why not, with the column; or `""`.
+ *     fault: The error, with the column; or `""`.
  */
 export interface BreakpointRead {
   readonly type: "breakpoint_read";
@@ -856,10 +858,10 @@ export interface BreakpointRead {
 }
 
 /**
- * Where elements come from.
+ * The origin of elements.
  *
  * Attributes:
- *     elements, followed: How many were meant, and how many of them were followed.
+ *     elements, followed: Number of elements requested, and of those followed.
  */
 export interface WhyAnswer {
   readonly type: "why";
@@ -874,9 +876,9 @@ export interface WhyAnswer {
  * Elements with the same culprit.
  *
  * Attributes:
- *     count: How many of those that were followed.
- *     text: The whole of it in a sentence or two.
- *     links: The chain of the first of them, back in time.
+ *     count: Number of followed elements in the group.
+ *     text: A summary in a sentence or two.
+ *     links: The chain of the first element, back in time.
  */
 export interface WhyGroup {
   readonly count: number;
@@ -885,19 +887,19 @@ export interface WhyGroup {
 }
 
 /**
- * One element of one value, and how it came to be.
+ * One element of one value, and its cause.
  *
  * Attributes:
- *     kind: As `nodescope.debug.why.Cause` has it.
- *     name: Of the value; inside of a kernel, of the node there.
- *     node: Id of the node that ran; of a kernel, the kernel.
- *     number: What it is; `""` where it could not be had.
+ *     kind: As in `nodescope.debug.why.Cause`.
+ *     name: The value's name; inside a kernel, the node's.
+ *     node: Id of the executed node; for a kernel, the kernel's.
+ *     number: The element; `""` if unavailable.
  *     how: `recorded`, `recomputed`, or `in <kernel>`.
- *     others: How many operands are not listed.
- *     birth: Of a NaN, Inf or zero that was born here: how, in a short word.
- *     ranges: Of a birth: what is in the op's inputs.
+ *     others: Number of operands not listed.
+ *     birth: For a NaN, Inf or zero that arose here: how, in a short word.
+ *     ranges: For such an origin: the contents of the op's inputs.
  *     file, line, code: The user's line; `""` and 0 if unknown.
- *     culprit: This is what it comes from.
+ *     culprit: Whether this is the origin.
  */
 export interface WhyLink {
   readonly kind: WhyKind;
@@ -924,13 +926,13 @@ export interface WhyLink {
 }
 
 /**
- * An element that another one is made from.
+ * An element that another one depends on.
  *
  * Attributes:
- *     at: Its index; None for a number that the program wrote down.
- *     term: What it adds, where the result is a sum; or `""`.
- *     share: Of the result, from 0 to 1, where that is a sum.
- *     selects: It only says what is taken.
+ *     at: Its index; None for a literal number in the program.
+ *     term: Its term, if the result is a sum; or `""`.
+ *     share: Its share of the result, from 0 to 1, if that is a sum.
+ *     selects: Whether it only selects.
  */
 export interface WhyOperand {
   readonly name: string;
@@ -943,13 +945,13 @@ export interface WhyOperand {
 }
 
 /**
- * What NaN and Inf did in a step.
+ * The history of NaN and Inf in a step.
  *
  * Attributes:
- *     executions, touched, known: How many operations ran and gave such values, and how many
- *         executions have statistics.
- *     births: The first ones; the first of them is the first culprit.
- *     born, healed: How many there are of either; `heals` are the first ones.
+ *     executions, touched, known: Numbers of operations that ran, that returned such values, and
+ *         of executions with statistics.
+ *     births: The first origins; the first one is the culprit.
+ *     born, healed: Numbers of both; `heals` lists the first ones.
  */
 export interface SpreadAnswer {
   readonly type: "spread";
@@ -964,11 +966,11 @@ export interface SpreadAnswer {
 }
 
 /**
- * A node that made NaN or Inf of finite operands.
+ * A node that made NaN or Inf from finite operands.
  *
  * Attributes:
- *     at: The first such element; None if no array could be had.
- *     reached: How many nodes of the step have it from here.
+ *     at: The first such element; None if no array is available.
+ *     reached: Number of nodes of the step that received it from here.
  *     source: The user's line, or `""`.
  */
 export interface BornValue {
@@ -983,7 +985,7 @@ export interface BornValue {
   readonly source: string;
 }
 
-/** A node that took NaN or Inf, and gave none. */
+/** A node that took NaN or Inf, but returned none. */
 export interface HealedValue {
   readonly name: string;
   readonly node: number;
@@ -992,10 +994,10 @@ export interface HealedValue {
 }
 
 /**
- * The branches of a run, each after the one that it was forked from.
+ * The branches of a run, each after its parent.
  *
  * Attributes:
- *     notes: Why branches could not be read or kept, in words.
+ *     notes: Why branches could not be read or stored.
  */
 export interface BranchList {
   readonly type: "branches";
@@ -1007,14 +1009,14 @@ export interface BranchList {
  * A branch in the tree.
  *
  * Attributes:
- *     parent: Id of the branch that it was forked from; 0 for what was recorded.
+ *     parent: Id of the parent branch; 0 for the recorded run.
  *     step, seq: The moment at which it was forked.
- *     last_step: The last training step that was run again.
- *     edit: What was changed, in words.
+ *     last_step: The last training step that was rerun.
+ *     edit: Description of the edit.
  *     node: Id of the node whose value was changed.
- *     changed, same, blocked: Nodes that give something else, the same bits as before, and that
- *         could not be run again.
- *     nbytes: Of the arrays that are others.
+ *     changed, same, blocked: Numbers of nodes whose results changed, stayed bit-identical, and
+ *         that could not be rerun.
+ *     nbytes: Size of the arrays that changed.
  */
 export interface BranchInfo {
   readonly id: number;
@@ -1032,16 +1034,16 @@ export interface BranchInfo {
 }
 
 /**
- * What is another one in a branch.
+ * The changes in a branch.
  *
  * Attributes:
- *     changes: In the order of the run, the edited value first; of too many, scalars and the
- *         first ones.
- *     unlisted: How many more there are.
- *     blocked: The first of those that could not be run.
- *     redone: What was run again and what was not, in words.
- *     changed_values: All that changed, listed or not: each node and value, once.
- *     blocked_nodes: All nodes that could not be run, each once.
+ *     changes: In the order of the run, the edited value first; if too many, scalars and the first
+ *         ones.
+ *     unlisted: Number of further changes.
+ *     blocked: The first nodes that could not be rerun.
+ *     redone: A description of what was rerun and what was not.
+ *     changed_values: All changed values, listed or not: each node and value, once.
+ *     blocked_nodes: All nodes that could not be rerun, each once.
  */
 export interface BranchAnswer {
   readonly type: "branch";
@@ -1055,16 +1057,16 @@ export interface BranchAnswer {
 }
 
 /**
- * A value that is another one in a branch.
+ * A value that differs in a branch.
  *
  * Attributes:
  *     seq, step: The execution that wrote it.
- *     old, new: In what the branch was forked from, and in the branch.
- *     differ, size: How many elements differ, of how many.
- *     largest: The largest absolute difference of finite elements; None where there is none.
- *     at: Where; the first element that differs if there is no largest difference.
+ *     old, new: The value in the branch's parent, and in the branch.
+ *     differ, size: Number of elements that differ, and total number.
+ *     largest: The largest absolute difference of finite elements; None if there is none.
+ *     at: Its index; that of the first differing element if there is no largest difference.
  *     before, after: That element.
- *     edited: It was set, not computed.
+ *     edited: Whether it was set rather than computed.
  */
 export interface ChangedValue {
   readonly name: string;
@@ -1084,7 +1086,7 @@ export interface ChangedValue {
   readonly edited: boolean;
 }
 
-/** A node that depends on an edit and could not be run again. */
+/** A node that depends on an edit and could not be rerun. */
 export interface BlockedNode {
   readonly name: string;
   readonly node: number;
@@ -1092,7 +1094,7 @@ export interface BlockedNode {
   readonly reason: string;
 }
 
-/** All rules by kind and name, and what is recommended, most telling first. */
+/** All rules by kind and name, and recommended watches, most informative first. */
 export interface RuleList {
   readonly type: "rules";
   readonly rules: readonly RuleInfo[];
@@ -1100,15 +1102,15 @@ export interface RuleList {
 }
 
 /**
- * A rule.
+ * A watch rule.
  *
  * Attributes:
- *     about: When it gives a hit, in one line.
- *     asked: What it is asked of, in words.
- *     origin: Whose rule it is.
+ *     about: The condition for a hit, in one line.
+ *     asked: What it applies to, as text.
+ *     origin: The origin of the rule.
  *     aliases: Abbreviations and other names.
- *     text: A watch to begin with; what only the person can know is `"..."`.
- *     whole: It needs all elements, not statistics alone.
+ *     text: A watch to start from; parts that only the user can know are `"..."`.
+ *     whole: Whether it needs all elements, not just statistics.
  */
 export interface RuleInfo {
   readonly name: string;
@@ -1122,12 +1124,12 @@ export interface RuleInfo {
 }
 
 /**
- * What a watch can set.
+ * A parameter of a watch.
  *
  * Attributes:
- *     default: As it is written; `""` if it is not set unless the watch sets it.
+ *     default: The default as text; `""` if it has none.
  *     unit: `%`, `s`, `steps` or `""`.
- *     required: It must be set; of those with `choice` one must be.
+ *     required: Whether it must be set; of those with `choice`, one must be.
  */
 export interface RuleParameter {
   readonly name: string;
@@ -1138,7 +1140,7 @@ export interface RuleParameter {
   readonly choice: boolean;
 }
 
-/** A watch that suits the program, and why. */
+/** A watch recommended for the program, and the reason. */
 export interface RecommendedWatch {
   readonly text: string;
   readonly about: string;
@@ -1146,11 +1148,11 @@ export interface RecommendedWatch {
 }
 
 /**
- * How a watch was understood.
+ * The result of parsing a watch.
  *
  * Attributes:
- *     texts: Each as it is kept; none if it could not be understood.
- *     fault: Why not, with the column; or `""`.
+ *     texts: The watches in canonical form; none if they could not be understood.
+ *     fault: The error, with the column; or `""`.
  */
 export interface WatchRead {
   readonly type: "watch_read";
@@ -1159,14 +1161,14 @@ export interface WatchRead {
 }
 
 /**
- * What was found in a recording.
+ * Findings in a recording.
  *
  * Attributes:
- *     hits: The first of them, in order of the run.
- *     total: How many there are.
- *     looked: How often a value was looked at.
- *     caveats: What could not be judged, in words.
- *     fault: Why the text could not be understood, with the column; or `""`.
+ *     hits: The first findings, in order of the run.
+ *     total: Number of findings.
+ *     looked: Number of values examined.
+ *     caveats: Descriptions of what could not be evaluated.
+ *     fault: The error in the text, with the column; or `""`.
  */
 export interface WatchAnswer {
   readonly type: "watch_answer";
@@ -1177,7 +1179,7 @@ export interface WatchAnswer {
   readonly fault: string;
 }
 
-/** Something that was found. */
+/** A finding. */
 export interface WatchHit {
   readonly node: number;
   readonly name: string;
@@ -1187,16 +1189,17 @@ export interface WatchHit {
 }
 
 /**
- * How far a value is apart at two moments.
+ * The difference of a value between two moments.
  *
  * Attributes:
- *     same: Both moments show the same execution.
- *     measure: How far; of all elements, else of statistics, else why not.
- *     differ: How many elements are not the same bits; None without elements.
- *     first: The first of them.
+ *     same: Whether both moments show the same execution.
+ *     measure: The measure of the difference: over all elements, else over statistics, else why
+ *         there is none.
+ *     differ: Number of elements that differ in any bit; None without elements.
+ *     first: The first differing element.
  *     largest: The element with the largest finite difference.
- *     difference: Statistics of the other minus the one, element by element; of complex numbers
- *         its magnitude. Where both are the same NaN or Inf, it is 0.
+ *     difference: Statistics of the elementwise difference; for complex numbers, of its magnitude.
+ *         Where both are the same NaN or Inf, it is 0.
  *     shape, index, window, grid, data: The difference itself, as in `ValueSlice`.
  */
 export interface MomentsCompared {
@@ -1221,11 +1224,11 @@ export interface MomentsCompared {
  * A value at one of the two moments.
  *
  * Attributes:
- *     found: Whether it had been computed by then.
+ *     found: Whether the value had been computed by then.
  *     seq, step: The execution that wrote it.
  *     summary: None where no statistics are kept.
- *     elements: Whether its elements could be had; otherwise `reason` says why not.
- *     edit: What a person set there, in words; or `""`.
+ *     elements: Whether its elements are available; otherwise `reason` says why not.
+ *     edit: Description of the user's edit; or `""`.
  */
 export interface ValueMoment {
   readonly found: boolean;
@@ -1276,11 +1279,11 @@ export interface ElementPair {
 }
 
 /**
- * What a node's op was given.
+ * The attributes of a node's op at a moment.
  *
  * Attributes:
  *     seq, step: The execution; 0 if it had not run by then.
- *     changed: What those were at its first execution that are others now.
+ *     changed: The values at its first execution of attributes that have changed.
  */
 export interface NodeAttributes {
   readonly type: "node_attributes";
@@ -1296,8 +1299,8 @@ export interface NodeAttributes {
  *
  * Attributes:
  *     rows: At most some hundreds of them.
- *     nodes, executions: How many there are in all.
- *     broken_loss: How the loss ended, if it is not finite; its steps may be unobserved.
+ *     nodes, executions: Total numbers.
+ *     broken_loss: The loss at the end, if not finite; its steps may be unobserved.
  */
 export interface ProblemList {
   readonly type: "problems";
@@ -1339,16 +1342,16 @@ export interface NodeProblem {
 }
 
 /**
- * Answer to `GetStepTimes`.
+ * The answer to `GetStepTimes`.
  *
  * Attributes:
- *     count: Number of rows, each a step or several in a row.
+ *     count: Number of rows, each for one step or several consecutive ones.
  *     first, last, start_ns, end_ns, left_out, after: float64 columns; `left_out` counts steps
- *         that were not observed, `after` is 1 for what ran after step `last`.
+ *         that were not observed, `after` is 1 for the time after step `last`.
  *     parts: float64, `count` rows of one column per `PARTS`, in nanoseconds.
- *     since_ns, total_ns: From where and how far the recording goes.
- *     holds: float64 pairs: when the debugger held the program, all of it, in order.
- *     partial: Not every operation has a row, so what lies between operations holds some.
+ *     since_ns, total_ns: Start and end of the recording.
+ *     holds: float64 pairs: all times when the debugger held the program, in order.
+ *     partial: Whether some operations have no row, so that time between operations includes them.
  */
 export interface StepTimes {
   readonly type: "step_times";
@@ -1388,37 +1391,37 @@ export interface Stretch {
   readonly after: boolean;
 }
 
-/** The request could not be carried out; `message` is for a person. */
+/** The request could not be carried out; `message` is for the user. */
 export interface Failed {
   readonly type: "failed";
   readonly message: string;
   readonly hint: string;
 }
 
-/** Asks the page whether it is at work; it answers `Alive` at once. */
+/** Asks the page whether it is responsive; it answers `Alive` at once. */
 export interface Heartbeat {
   readonly type: "heartbeat";
 }
 
-/** The list of runs, whole. */
+/** The complete list of runs. */
 export interface RunsChanged {
   readonly type: "runs";
   readonly runs: readonly RunInfo[];
 }
 
 /**
- * Everything that a page needs to show a run at `seq`; replaces what it had.
+ * Everything that a page needs to show a run at `seq`; replaces earlier data.
  *
  * Attributes:
- *     last_event: The last record of what the program did, up to `seq`: others only tell what is
- *         kept of it.
- *     nodes: Every definition in order, the last of each node being the one in force.
- *     node_seqs: When each of `nodes` was defined.
+ *     last_event: The last record of the program's own activity up to `seq`: later ones only
+ *         concern what is kept.
+ *     nodes: Every definition in order; the last of each node is in force.
+ *     node_seqs: The seq at which each of `nodes` was defined.
  *     executions: The latest of each node, with `times`.
- *     steps: All; of more than 4,000 some evenly, and the last 2,000.
+ *     steps: All steps; if more than 4,000, evenly spaced ones and the last 2,000.
  *     logs: The last 2,000 lines.
- *     governed: What the governor last told, without its nodes; None of a run without a limit.
- *     keeping: What is kept; None of recordings that do not tell it.
+ *     governed: The governor's latest report, without its nodes; None for a run without a limit.
+ *     keeping: What is kept; None for recordings that do not say.
  */
 export interface Snapshot {
   readonly type: "snapshot";
@@ -1767,18 +1770,18 @@ export interface Unwritten {
 }
 
 /**
- * What was recorded after the previous message, up to `seq`.
+ * Everything recorded after the previous message, up to `seq`.
  *
  * Attributes:
- *     last_event: As of `Snapshot`; 0 if the program did nothing.
+ *     last_event: As in `Snapshot`; 0 if the program did nothing.
  *     nodes, values: New or redefined.
- *     node_seqs: When each of `nodes` was defined.
+ *     node_seqs: The seq at which each of `nodes` was defined.
  *     executions: Every one (live), in order of seq.
  *     steps: Steps that began or ended; replaces the row of the same step.
  *     skipped: Executions left out because there were more than a page can use; the last of each
  *         node is always among `executions`.
- *     governed: What the governor told since, without its nodes; None if nothing.
- *     keeping: What is kept, if that was told since.
+ *     governed: The governor's report since, without its nodes; None if there is none.
+ *     keeping: What is kept, if reported since.
  */
 export interface Records {
   readonly type: "records";
@@ -2104,7 +2107,7 @@ export interface FunctionInfo {
   readonly stages: readonly Stage[];
 }
 
-/** A captured graph; `origin` of each node says which traced nodes it stands for. */
+/** A captured graph; `origin` of each node lists the traced nodes that it replaces. */
 export interface CapturedStage {
   readonly owner: string;
   readonly stage: string;
@@ -2135,14 +2138,14 @@ export interface Graph {
 }
 
 /**
- * What the start page lists.
+ * The content of the start page.
  *
  * Attributes:
- *     folder: The folder that nodescope was started in, for a person.
- *     entries: The latest first.
- *     pending: How many have not been read yet; ask again.
- *     left_out: How many more there are than are listed.
- *     waits: Programs can attach to this server by `ns.attach()`.
+ *     folder: The folder where nodescope was started, for display.
+ *     entries: The recordings, latest first.
+ *     pending: Number of entries not read yet; the page asks again.
+ *     left_out: Number of recordings not listed.
+ *     waits: Whether programs can attach to this server by `ns.attach()`.
  */
 export interface Shelf {
   readonly folder: string;
@@ -2156,13 +2159,14 @@ export interface Shelf {
  * A recording in the list.
  *
  * Attributes:
- *     id: Made by this server; what opens and deletes it.
+ *     id: Generated by this server; used to open and delete it.
  *     run: The id of the run, if it is open here; else `""`.
- *     live: Its program is connected to this server.
- *     here: It lies in the folder that nodescope was started in, or in `.nodescope/runs` there.
- *     folder, file: Where it lies, for a person; `~` stands for the home folder.
- *     ours: It can be deleted: one of nodescope's own runs left it.
- *     glance: What is shown of it; None if it has not been read yet.
+ *     live: Whether its program is connected to this server.
+ *     here: Whether it is in the folder where nodescope was started, or in `.nodescope/runs`
+ *         there.
+ *     folder, file: Its location for display; `~` stands for the home folder.
+ *     ours: Whether it can be deleted: it was left by one of nodescope's own runs.
+ *     glance: Its overview; None if it has not been read yet.
  */
 export interface Entry {
   readonly id: string;
@@ -2205,22 +2209,22 @@ export interface Glance {
   readonly broken_loss: BrokenLoss | null;
 }
 
-/** A recording that is open now. */
+/** A recording that has been opened. */
 export interface OpenedRun {
   readonly run: RunInfo;
 }
 
-/** A recording that is gone. */
+/** A recording that has been deleted. */
 export interface DeletedRecording {
   readonly id: string;
 }
 
 /**
- * A run in short.
+ * The summary of a run.
  *
  * Attributes:
  *     nbytes: Size of the recording.
- *     commands: What can be done with the recording in a terminal.
+ *     commands: Terminal commands for the recording.
  */
 export interface RunSummary {
   readonly run: RunInfo;
@@ -2229,7 +2233,7 @@ export interface RunSummary {
   readonly summary: Summary;
 }
 
-/** What can be typed in a terminal, and what it does. */
+/** A terminal command, and its description. */
 export interface CommandLine {
   readonly does: string;
   readonly line: string;
@@ -2416,7 +2420,7 @@ export interface LineChange {
   readonly after: string;
 }
 
-/** The graph as it is known at `seq`. */
+/** The graph as known at `seq`. */
 export interface RunGraph {
   readonly run: string;
   readonly seq: number;
