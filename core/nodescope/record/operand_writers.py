@@ -9,8 +9,8 @@ Invariant: runs in the recorder's thread only, in the order of the run; bounded 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from nodescope.ir.graph import Node
 
@@ -48,6 +48,12 @@ class OperandRow(NamedTuple):
     seq: int
     port: int
     wrote: int
+
+
+def noted(ask: Callable[[str], list[tuple[Any, ...]]]) -> dict[tuple[int, int], int]:
+    """The rows of the table ``operand``: who wrote an operand, by reader and port."""
+    rows = ask("SELECT seq, port, wrote FROM operand")
+    return {(seq, port): wrote for seq, port, wrote in rows}
 
 
 class _Written:

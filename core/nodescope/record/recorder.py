@@ -157,11 +157,8 @@ class Recorder(QueueWriter):
             pass
         elif isinstance(event, NodeFailed):
             self._failed(event)
-        elif isinstance(event, HostSpan):
+        elif isinstance(event, HostSpan | ArrayMoved):
             self._aside(event, RECORD_BYTES)
-        elif isinstance(event, ArrayMoved):
-            if not self._only_times:
-                self._aside(event, RECORD_BYTES)
         elif isinstance(event, StepStarted | StepFinished):
             self._step(event)
         else:
@@ -465,13 +462,9 @@ class Recorder(QueueWriter):
         node, step, thread = event.node.id, event.step, event.thread
         start_ns, end_ns = event.start_ns, event.end_ns
         if latest_only or event.lane or event.worker or not self._only_times:
-            row = (node, step, thread, start_ns, end_ns)
-            if latest_only:
-                self._put(row, RECORD_BYTES, latest_only=True, place=_place(event))
-            else:
-                ids = identities(event.inputs, event.outputs)
-                place = _place(event)
-                self._put(row, RECORD_BYTES, place=place, node=event.node, arrays=ids)
+            row, place = (node, step, thread, start_ns, end_ns), _place(event)
+            ran, ids = event.node, identities(event.inputs, event.outputs)
+            self._put(row, RECORD_BYTES, latest_only=latest_only, node=ran, arrays=ids, place=place)
             return
         with self.lock:
             self._seq = seq = self._seq + 1
@@ -527,10 +520,16 @@ class Recorder(QueueWriter):
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
-        error = event.error or "failed"
-        weight = RECORD_BYTES + len(error)
-        ids = identities(event.inputs, ())
-        self._put(row, weight, flags=FAILED, error=error, always=True, node=event.node, arrays=ids)
+        error, ids = event.error or "failed", identities(event.inputs, ())
+        self._put(
+            row,
+            RECORD_BYTES + len(error),
+            flags=FAILED,
+            error=error,
+            always=True,
+            node=event.node,
+            arrays=ids,
+        )
 
     def _put(
         self,

@@ -25,6 +25,7 @@ from nodescope.protocol import RunInfo
 from nodescope.record import schema_1
 from nodescope.record.blobs import BlobReader, Window
 from nodescope.record.loss_table import LossTable
+from nodescope.record.operand_writers import noted
 from nodescope.record.rows import (
     Advice,
     Dropped,
@@ -303,13 +304,14 @@ class Recording:
 
     def first_flagged(self, flag: int) -> tuple[Execution, int] | None:
         """The first execution with a flag of `record.rows`, and the number of nodes with any."""
-        rows = self._all(
-            f"SELECT {EXECUTION} FROM execution WHERE flags & ? ORDER BY seq LIMIT 1", flag
-        )
-        if not rows:
-            return None
-        node_count = self._all("SELECT count(DISTINCT node) FROM execution WHERE flags & ?", flag)
-        return self._placed(rows)[0], int(node_count[0][0])
+        rows = self.flagged(flag, limit=1)
+        count = "SELECT count(DISTINCT node) FROM execution WHERE flags & ?"
+        return (rows[0], int(self._all(count, flag)[0][0])) if rows else None
+
+    def flagged(self, flag: int, *, after: int = 0, limit: int = -1) -> list[Execution]:
+        """The executions with a flag of `record.rows` after a seq, in order."""
+        question = f"SELECT {EXECUTION} FROM execution WHERE flags & ? AND seq > ? ORDER BY seq"
+        return self._placed(self._all(f"{question} LIMIT ?", flag, after, limit))
 
     def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
         """Seq, step, mean, and whether a value has NaN or Inf, each time it is known."""
@@ -378,13 +380,8 @@ class Recording:
         condition = "seq BETWEEN ? AND ? AND start_ns <= ? AND start_ns + duration_ns >= ?"
         bounds = (first, last, end_ns, start_ns)
         total = self._all(f"SELECT count(*) FROM execution WHERE {condition}", *bounds)[0][0]
-        rows = self._all(
-            f"SELECT {EXECUTION} FROM execution WHERE {condition} "
-            "ORDER BY duration_ns DESC LIMIT ?",
-            *bounds,
-            limit,
-        )
-        return total, self._placed(sorted(rows))
+        longest = f"SELECT {EXECUTION} FROM execution WHERE {condition} ORDER BY duration_ns DESC"
+        return total, self._placed(sorted(self._all(f"{longest} LIMIT ?", *bounds, limit)))
 
     def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
         """Where threads were between nodes in a span of time; if too many, the longest, in order.
@@ -471,15 +468,8 @@ class Recording:
         return {seq: self._read(self._attrs, data) for seq, data in rows}
 
     def operands(self) -> dict[tuple[int, int], int] | None:
-        """Operands that were not what their nodes gave last: who wrote them, by reader and port.
-
-        A seq of 0 stands for an execution that is not known. None in files of earlier releases,
-        where nothing of it is known.
-        """
-        if not self._has("operand"):
-            return None
-        question = "SELECT seq, port, wrote FROM operand"
-        return {(seq, port): wrote for seq, port, wrote in self._all(question)}
+        """See `operand_writers.noted`; None in files of earlier releases."""
+        return noted(self._all) if self._has("operand") else None
 
     # ------------------------------------------------------------ values
 
