@@ -53,8 +53,7 @@ from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
 _ARRAY_BYTES = 160
-# Copies of small arrays may use half of the queue's reserve: computing their statistics would take
-# the program's thread far longer.
+# Copies of small arrays may use half of the queue's reserve: statistics would take far longer.
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
@@ -68,9 +67,8 @@ _ndarray = np.ndarray
 class Recorder(QueueWriter):
     """Records a run into a file. A probe.
 
-    Composed of the levels that the user wants (`CaptureLevels`), the values held of the newest
-    steps (`NewestValues`) and, if there is a limit, a `Policy` that decides how much there is time
-    for.
+    Composed of the chosen levels (`CaptureLevels`), the held values of the newest steps
+    (`NewestValues`) and, if there is a limit, a `Policy` that keeps it.
 
     Args:
         path: The ``.nscope`` file. An existing recording is replaced.
@@ -81,17 +79,14 @@ class Recorder(QueueWriter):
         newest: Whether to keep the newest steps whole, whatever the level.
         chosen_level: Whether the user chose the level; recorded for display only.
         budget_bytes: Upper limit of full arrays kept; the newest win. None for the default.
-        value_steps: At level ``values``: the number of first training steps of which full arrays
-            are kept; later steps get statistics.
+        value_steps: At level ``values``: keep full arrays of this many first training steps only.
         queue_bytes: Upper limit of what waits to be written.
         on_commit: Called in the recorder's thread with the seq up to which everything can be read.
         on_fault: Called once, with one line, if the recording has to be given up.
-        on_room: Called in the recorder's thread with True and a line when the disk is full, and
-            with False and a description of what is missing when there is room again.
+        on_room: Called in the recorder's thread with whether the disk is full, and a message.
 
     Attributes:
         levels: The level that the user wants for each node.
-        policy: The given policy.
         operations, leaves: Numbers of defined nodes that compute, and that do not.
 
     Raises:
@@ -138,8 +133,6 @@ class Recorder(QueueWriter):
         self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()
         self._begin()
-
-    # ------------------------------------------------------------ the program's side
 
     def emit(self, event: Event) -> None:
         """Number an event and queue it."""
@@ -344,8 +337,7 @@ class Recorder(QueueWriter):
 
         Args:
             timeout_s: The longest time to wait.
-            elements: Whether to wait for elements as well; if not, full arrays may follow a moment
-                later, see `owes`.
+            elements: Whether to wait for full arrays as well, see `owes`.
         """
         if self._forked or threading.current_thread() is self._thread:
             return False
@@ -372,9 +364,8 @@ class Recorder(QueueWriter):
     ) -> bool:
         """Write the rest and leave one portable file; False if not everything could be written.
 
-        Waits while the writer makes progress, see `shutdown.wait_for`. Anything left after that is
-        dropped and counted, as it is at Ctrl-C, which is then raised. If only merging into one file
-        takes long, that is left to the next reader.
+        Waits while the writer makes progress, see `shutdown.wait_for`. The rest is dropped and
+        counted, also at Ctrl-C, which is then raised. A slow merge is left to the next reader.
         """
         if self._forked:
             return False

@@ -1,7 +1,7 @@
 """Recording: reads what a run has recorded, or is still recording.
 
-Invariant: read-only, and everything has bounds: rows are fetched by seq, node or time through an
-index. A damaged file gives `RecordingError`, never something else.
+Invariant: read-only and bounded: rows are fetched through an index by seq, node or time. A damaged
+file gives `RecordingError`, never something else.
 """
 
 from __future__ import annotations
@@ -207,8 +207,6 @@ class Recording:
         rows = self._all("SELECT text FROM source WHERE file = ?", file)
         return rows[0][0] if rows else None
 
-    # ------------------------------------------------------------ what happened
-
     def steps(self, after_seq: int = 0) -> list[StepRow]:
         """Training steps that began or ended after a seq."""
         return self.step_table.after(after_seq)
@@ -387,8 +385,7 @@ class Recording:
         """Where threads were between nodes in a span of time; if too many, the longest, in order.
 
         Args:
-            held: Whether to include the time held by the debugger. Files of earlier releases have
-                neither.
+            held: Whether to include held time. Files of earlier releases have neither.
         """
         if not self._has("host"):
             return []
@@ -432,8 +429,7 @@ class Recording:
         """The executions of a node, oldest first, with its first output at each of them.
 
         Returns:
-            The total number; at most ``limit`` executions, evenly chosen and always including the
-            last; and as many values, None where there is no summary.
+            The total; at most ``limit`` executions, evenly, with the last; their values, or None.
         """
         rows_found = self._all(
             "SELECT seq FROM execution WHERE node = ? AND seq <= ? ORDER BY seq",
@@ -510,8 +506,7 @@ class Recording:
     ) -> Window | None:
         """A window of a two-dimensional slice of a kept array; None if it is not kept.
 
-        A vector is one row, a scalar is one by one. Only the part of the array that contains the
-        window is read.
+        A vector is one row, a scalar is one by one. Only the window's part is read.
 
         Args:
             value_id, seq: The value, and the execution that wrote it.
@@ -519,8 +514,7 @@ class Recording:
             row, col, rows, cols: The window; it is cut off at the end of the slice.
 
         Returns:
-            The window (2-D float64, complex as magnitude), rows and columns of the whole slice, and
-            the leading indices used.
+            The window (2-D float64, complex as magnitude), the slice's size, the indices used.
         """
         return self._read(self._blobs.window, value_id, seq, index, row, col, rows, cols)
 
@@ -546,8 +540,6 @@ class Recording:
         seq, step, *statistics, has_blob = row
         summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(has_blob)))
         return ValueAt(seq, step, value, summary)
-
-    # ------------------------------------------------------------ asking
 
     def _has(self, table: str) -> bool:
         """Whether the file has a table that earlier releases do not write."""
