@@ -511,16 +511,9 @@ class Recorder(QueueWriter):
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
-        error, ids = event.error or "failed", identities(event.inputs, ())
-        self._put(
-            row,
-            RECORD_BYTES + len(error),
-            flags=FAILED,
-            error=error,
-            always=True,
-            node=event.node,
-            arrays=ids,
-        )
+        error, ids, node = event.error or "failed", identities(event.inputs, ()), event.node
+        weight = RECORD_BYTES + len(error)
+        self._put(row, weight, FAILED, error=error, always=True, node=node, arrays=ids)
 
     def _put(
         self,
