@@ -19,14 +19,12 @@ import msgspec
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
 from nodescope.cli.script import Ending, is_child, load, run_script
-from nodescope.debug.watch.check_report import CheckReport
 from nodescope.debug.watch.check_report import check as checked
-from nodescope.debug.watch.evaluator import WatchEvaluator
+from nodescope.debug.watch.check_verdicts import CheckReport
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
+from nodescope.debug.watch.run_check import RunCheck
 from nodescope.debug.watch.watch import Watch, parse_watches
 from nodescope.errors import RecordingError, UsageError
-from nodescope.events import Demand, Opens
-from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 from nodescope.telling import last_line, say, show
 
@@ -55,6 +53,7 @@ def check(options: argparse.Namespace) -> int:
             raise UsageError(f"no such folder: {str(path.parent)!r}")
     target: Path = options.what
     keep = True
+    checking: RunCheck | None = None
     if _is_recording(target):
         if options.args:
             raise UsageError("arguments are for a program, not for a recording")
@@ -69,9 +68,10 @@ def check(options: argparse.Namespace) -> int:
             file, name=target.name, argv=(str(target), *options.args), level=options.level,
             budget_bytes=options.budget, say=say,
         )  # fmt: skip
-        judging = WatchEvaluator(watches)
-        opens: Opens = lambda node: judging.wants(node) or (recommended and _telling(node))  # noqa: E731
-        observed.bus.want(judging, Demand(opened=(opens,)))
+        checking = RunCheck(
+            observed.bus, watches, recommended=recommended,
+            seq_source=observed.recorder.thread_seq,
+        )  # fmt: skip
         try:
             observed.start()
             ending = run_script(code, target, options.args, observed.log)
@@ -84,7 +84,10 @@ def check(options: argparse.Namespace) -> int:
     with Recording.open(file) as recording:
         if recording.note:
             say(recording.note)
-        report = checked(recording, watches, recommended=recommended)
+        if checking is None:
+            report = checked(recording, watches, recommended=recommended)
+        else:
+            report = checking.report(recording)
     status = _status(report, ending, strict=options.strict)
     if not (keep or status):
         file.unlink(missing_ok=True)
@@ -116,11 +119,6 @@ def _is_recording(path: Path) -> bool:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False  # `load` reports what is wrong with a script
-
-
-def _telling(node: Node) -> bool:
-    """Whether a recommended watch may cover a node, so that its kernels must be expanded."""
-    return node.phase == "forward" and node.family in ("activation", "loss")
 
 
 def _status(report: CheckReport, ending: Ending | None, *, strict: bool) -> int:

@@ -14,28 +14,19 @@ from typing import Final
 import msgspec
 
 from nodescope.debug.report.advice import lines as advice_lines
-from nodescope.debug.watch.check_report import CheckReport, WatchVerdict
+from nodescope.debug.watch.check_verdicts import CheckReport, VerdictHit, WatchVerdict
 from nodescope.record.rows import Dropped
 
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
 _SIGNS: Final = {"clean": "ok", "hit": "HIT", "unasked": "-", "failed": "FAILED"}
-# Rules whose findings are best explained by `nodescope why`.
-_BIRTHS: Final = (
-    "operator_overflow",
-    "tensor_overflow",
-    "exploding_tensor",
-    "inf_or_nan",
-    "nan",
-    "inf",
-)
 # Characters that XML 1.0 cannot hold, escaped or not.
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def words(report: CheckReport, home: Path | None = None) -> str:
     """The report as text for people; paths below ``home`` are relative to it."""
-    hits = report.having("hit")
+    hits = [verdict for verdict in report.having("hit") if not verdict.cause]
     steps = f"{report.steps} step{'s'[: report.steps != 1]}"
     ended = "" if report.status is None else f" ended with status {report.status},"
     watch_count = len(report.verdicts)
@@ -47,8 +38,10 @@ def words(report: CheckReport, home: Path | None = None) -> str:
     if report.error:
         lines.append(f"the program failed: {report.error}")
     width = max((len(_SIGNS[verdict.state]) for verdict in report.verdicts), default=0)
-    for verdict in sorted(report.verdicts, key=lambda verdict: not verdict.hits):
-        lines += _lines(verdict, width)
+    for verdict in report.verdicts:
+        if not verdict.cause:
+            lines += _lines(verdict, width)
+            lines += _following(verdict, report, width)
     if report.vacuous:
         reason = (
             " (the recording holds only timings)" if report.level in ("timing", "graph") else ""
@@ -71,12 +64,8 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         shown_path = str(file.relative_to(home) if home is not None and inside else file)
         lines.append(f"recording: {shown_path}")
         if hits:
-            first = min(
-                hits, key=lambda verdict: (verdict.rule not in _BIRTHS, verdict.found[0].seq)
-            )
-            lines.append(
-                f"next: nodescope why {_shell(shown_path)} {_shell(first.found[0].target)}"
-            )
+            target = hits[0].found[0].target
+            lines.append(f"next: nodescope why {_shell(shown_path)} {_shell(target)}")
     return "\n".join(lines) + "\n"
 
 
@@ -87,19 +76,32 @@ def _lines(verdict: WatchVerdict, width: int) -> list[str]:
         return [f"{head}: {verdict.caveat}"]
     count = verdict.hits
     lines = [head if not count else f"{head}: {count:,} hit{'s'[: count != 1]}"]
-    # The first finding of each value: a lasting fault appears in every step.
-    firsts = list(
-        {(finding.node, finding.port): finding for finding in reversed(verdict.found)}.values()
-    )
-    listed = firsts[::-1][:MOST_SHOWN]
-    lines += [f"{pad}{finding.text}" for finding in sorted(listed, key=lambda finding: finding.seq)]
-    if count > len(listed):
-        last = verdict.found[-1].step if count == len(verdict.found) else None
-        until = f", last in step {last}" if last is not None else ""
-        lines.append(f"{pad}and {count - len(listed):,} more{until}")
-    if verdict.caveat:
-        lines.append(f"{pad}{verdict.caveat}")
+    listed = verdict.found[:MOST_SHOWN]
+    lines += [f"{pad}{finding.text}{_until(finding)}" for finding in listed]
+    others = sum(finding.times for finding in verdict.found[MOST_SHOWN:])
+    if others:
+        values = len(verdict.found) - len(listed)
+        lines.append(f"{pad}and {others:,} more, of {values} value{'s'[: values > 1]}")
+    lines += [f"{pad}{text}" for text in (verdict.caveat, verdict.note) if text]
     return lines
+
+
+def _following(verdict: WatchVerdict, report: CheckReport, width: int) -> list[str]:
+    """What follows from a verdict, a line each."""
+    lines = []
+    for other in report.having("hit"):
+        if other.cause == verdict.watch and other is not verdict:
+            first, more = other.found[0], len(other.found) - 1
+            also = f", and {more} more value{'s'[: more > 1]}" if more else ""
+            lines.append(f"{' ' * (width + 2)}from it: {other.rule}: {first.text}{also}")
+    return lines
+
+
+def _until(finding: VerdictHit) -> str:
+    """How often a value was found so, and until when."""
+    if finding.times < 2:
+        return ""
+    return f" ({finding.times:,} times, last in step {finding.last_step})"
 
 
 def _shell(text: str) -> str:
@@ -154,9 +156,7 @@ def junit_text(report: CheckReport) -> bytes:
 def _case(suite: ET.Element, report: CheckReport, verdict: WatchVerdict) -> None:
     case = _named(suite, report, verdict.watch)
     if verdict.state == "hit":
-        text = "\n".join(finding.text for finding in verdict.found)
-        if verdict.hits > len(verdict.found):
-            text += f"\nand {verdict.hits - len(verdict.found):,} more"
+        text = "\n".join(f"{finding.text}{_until(finding)}" for finding in verdict.found)
         ET.SubElement(
             case, "failure", {"message": _fit(verdict.found[0].text), "type": verdict.rule}
         ).text = _fit(text)

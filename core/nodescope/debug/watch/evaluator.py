@@ -204,6 +204,7 @@ class WatchEvaluator:
         self._last: dict[int, tuple[Sight, Sight | None]] = {}
         self._waiting: set[int] = set()
         self.graph = ProgramGraph()
+        self._written: set[int] = set()  # values that nodes write to
         self.covered: set[int] = set()
         self.replace(watches)
 
@@ -218,6 +219,13 @@ class WatchEvaluator:
         for entry in self._entries:
             entry.outcome.values = len(entry.values)
         return tuple(entry.outcome for entry in self._entries)
+
+    def ongoing(self, watch: int) -> frozenset[int]:
+        """The values of which a watch, by its id, found something when it was asked last."""
+        return frozenset(
+            value for entry in self._entries if entry.outcome.watch.id == watch
+            for value in entry.streaks
+        )  # fmt: skip
 
     def losses(self) -> tuple[Node, ...]:
         """The nodes that give losses, as rules are asked of them; where backward began, first."""
@@ -286,6 +294,7 @@ class WatchEvaluator:
         self.graph.tell(values)
         for node in nodes:
             self.graph.define(node)
+            self._written.update(node.inputs[port] for _, port in node.writes)
             for port, value in enumerate(node.outputs):
                 part = self._parts.get(value)
                 if part is None:
@@ -410,6 +419,7 @@ class WatchEvaluator:
                 inputs=inputs,
                 before=before,
                 gradient=functools.partial(self._gradient_of, value),
+                written=value in self._written,
             )
             entries = part.entries
             if only is not None:
@@ -583,4 +593,5 @@ def _hit(entry: _Entry, sight: Sight, finding: Finding) -> Hit:
         actual=dict(finding.actual),
         text=text,
         actions=watch.actions,
+        in_row=entry.streaks[sight.value],
     )

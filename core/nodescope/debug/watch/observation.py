@@ -225,11 +225,12 @@ class Sight(ObservedContent):
         inputs: Gives what the node was given, by input port.
         before: The same value in the step before, or None in its first.
         gradient: Gives the latest gradient of the value, or None where none is known.
+        written: Whether some node of the program writes to the value.
     """
 
     __slots__ = (
         "_gradient", "_inputs", "before", "node", "owner", "port", "roles", "seq", "step",
-        "time_ns", "value",
+        "time_ns", "value", "written",
     )  # fmt: skip
 
     def __init__(
@@ -247,8 +248,10 @@ class Sight(ObservedContent):
         inputs: Callable[[], tuple[ObservedContent, ...]] = tuple,
         before: ObservedContent | None = None,
         gradient: Callable[[], ObservedContent | None] = _none,
+        written: bool = False,
     ) -> None:
         super().__init__(source)
+        self.written = written
         self.node = node
         self.value = value
         self.port = port

@@ -70,6 +70,10 @@ class Asking:
         """The watches, with their ids."""
         return self._evaluator.watches
 
+    def ongoing(self, watch: int) -> frozenset[int]:
+        """The values of which a watch, by its id, found something when it was asked last."""
+        return self._evaluator.ongoing(watch)
+
     def __iter__(self) -> Iterator[Hit]:
         return self._hits
 
@@ -154,11 +158,11 @@ class Asking:
         recording = self._recording
 
         def output(port: int) -> ContentSource | None:
-            return _Recorded(recording, node.outputs[port], row.seq, exact=True)
+            return RecordedContent(recording, node.outputs[port], row.seq, exact=True)
 
         def inputs() -> tuple[ObservedContent, ...]:
             return tuple(
-                ObservedContent(_Recorded(recording, value, row.seq)) for value in node.inputs
+                ObservedContent(RecordedContent(recording, value, row.seq)) for value in node.inputs
             )
 
         time_ns = self._holds.ran_ns(row.start_ns + row.duration_ns)
@@ -202,7 +206,7 @@ class Coverage(msgspec.Struct, frozen=True):
         return lines
 
 
-class _Recorded:
+class RecordedContent:
     """A value as a recording has it. What was read stays readable, so nothing is ever copied."""
 
     __slots__ = ("_recording", "_seq", "_value")

@@ -1,31 +1,54 @@
 """Recommended watches for a program, from what it contains, each with its reason.
 
-They start from MindInsight's recommendations; cheap ones (statistics alone) come before those that
-need whole arrays.
+Cheap ones (statistics alone) come before those that need whole arrays. A rule says itself which
+programs it suits (`Rule.suits`); those that other tools name are in the table here.
 
 Invariant: pure; every recommended watch is valid and covers something in the program.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from nodescope.debug.watch import all_rules, get
 from nodescope.debug.watch.evaluator import WatchEvaluator
-from nodescope.debug.watch.rule import Setting
+from nodescope.debug.watch.rule import Rule
+from nodescope.debug.watch.suiting import Suits
 from nodescope.debug.watch.watch import Action, Watch
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 
-# Between what nearly all results of a saturated activation lie outside.
-_TANH: Final = math.tanh(8.8)
-_SIGMOID: Final = (1 / (1 + math.exp(16.2)), 1 / (1 + math.exp(-16.2)))
-# What may well be so for a step or two.
-_PATIENCE: Final = {"weight_not_changed": 3}
-_HALVES: Final = ("float16", "bfloat16", "float8")
+
+def _always(nodes: Sequence[Node]) -> str:
+    return "finds the node that produces NaN or Inf, not those that receive it"
+
+
+def _weights(nodes: Sequence[Node]) -> str:
+    weights = sum(node.is_weight for node in nodes)
+    has = f"it has {weights} parameter{'s'[: weights > 1]}"
+    return f"{has}; one NaN spoils everything downstream" if weights else ""
+
+
+def _gradients(nodes: Sequence[Node]) -> str:
+    backward = any(node.phase == "backward" for node in nodes)
+    return "it computes gradients; they may overflow" if backward else ""
+
+
+def _validation(nodes: Sequence[Node]) -> str:
+    losses = [node.name for node in nodes if node.family == "loss" and node.phase == "forward"]
+    both = len(losses) > 1 and any("val" in name for name in losses)
+    return "it has training and validation losses" if both else ""
+
+
+# What shows only while a program runs.
+_LATER: Final = frozenset({"gradients", "weight_gradients", "losses", "graph"})
+_TABLE: Final[tuple[tuple[str, Suits], ...]] = (
+    ("operator_overflow", _always),
+    ("weight_overflow", _weights),
+    ("gradient_exploding", _gradients),
+    ("overfit", _validation),
+)
 
 
 class Recommended(NamedTuple):
@@ -38,7 +61,6 @@ class Recommended(NamedTuple):
 def recommend(
     nodes: Iterable[Node],
     *,
-    dtypes: Iterable[str] = (),
     gradients: Iterable[tuple[int, int]] = (),
     actions: tuple[Action, ...] = ("stop",),
 ) -> list[Recommended]:
@@ -46,113 +68,42 @@ def recommend(
 
     Args:
         nodes: Every node that is known.
-        dtypes: The dtypes of its values.
         gradients: Pairs of a value's id and its gradient's, as `GradientComputed` says them.
         actions: What is to follow a hit.
     """
     node_list = list(nodes)
-    ops = Counter(node.op for node in node_list if node.phase == "forward")
-    backward = any(node.phase == "backward" for node in node_list)
-    updates = backward and any(node.writes for node in node_list)
-    weights = sum(node.is_weight for node in node_list)
-    rows: list[tuple[str, dict[str, Setting], str, str]] = [
-        ("operator_overflow", {}, "",
-         "finds the node that produces NaN or Inf, not those that receive it"),
-    ]  # fmt: skip
-    if weights:
-        has = f"it has {weights} parameter{'s'[: weights > 1]}"
-        rows += [("weight_overflow", {}, "", f"{has}; one NaN spoils everything downstream")]
-        rows += [("weight_initialization", {}, "", f"{has}; all zeros would not break symmetry")]
-    if backward:
-        rows += [
-            ("gradient_exploding", {}, "", "it computes gradients; they may overflow"),
-            ("gradient_vanishing", {"abs_mean_lt": 1e-9}, "",
-             "it computes gradients; below 1e-9 a weight stops learning"),
-            ("gradient_norm_trend", {"factor_lt": 0.0}, "",
-             "it computes gradients; a norm ten times its recent mean is a spike"),
-        ]  # fmt: skip
-    if weights and updates:
-        rows += [
-            ("weight_change_too_large", {"abs_mean_update_ratio_gt": 1.0, "min_axes": 2}, "",
-             "it trains weights; an update larger than the weight itself is too large"),
-            ("weight_not_changed", {"rtol": 0.0, "atol": 0.0}, "",
-             "it trains weights; one that does not change for three steps is frozen"),
-        ]  # fmt: skip
-    rows += _about_losses(node_list, backward)
-    rows += _about_activations(ops)
-    rows += _about_the_graph(node_list)
-    narrow = sorted({dtype for dtype in dtypes if dtype.startswith(_HALVES)})
-    if narrow:
-        rows.append(
-            ("subnormal_share", {}, "", f"it computes in {narrow[0]}, whose normal range is narrow")
-        )  # fmt: skip
+    if not node_list:
+        return []
+    reasons = [(name, suits(node_list)) for name, suits in _suits()]
     named = [
-        Recommended(
-            Watch(rule, number, params=params, select=select, actions=actions,
-                  patience=_PATIENCE.get(rule, 1)), reason
-        )
-        for number, (rule, params, select, reason) in enumerate(rows, 1)
-    ]  # fmt: skip
+        Recommended(Watch(name, number, actions=actions), reason)
+        for number, (name, reason) in enumerate(reasons, 1)
+        if reason
+    ]
     return _covering(named, node_list, gradients)
+
+
+def candidates() -> list[Watch]:
+    """Every watch that may be recommended, for a program of which nothing is known yet."""
+    return [Watch(name) for name, _ in _suits()]
+
+
+def _suits() -> list[tuple[str, Suits]]:
+    """The rules that are recommended, with what says why."""
+    own = [(rule.name, rule.suits) for rule in sorted(all_rules(), key=_cost) if rule.suits]
+    return [*_TABLE, *own]
+
+
+def _cost(rule: Rule) -> tuple[bool, str]:
+    return "values" in rule.needs, rule.name
 
 
 def recommend_for(recording: Recording) -> list[Recommended]:
     """The recommended watches for the program that was recorded."""
     return recommend(
         {row.node.id: row.node for row in recording.nodes()}.values(),
-        dtypes={row.value.spec.dtype for row in recording.values()},
         gradients=[(row.value, row.gradient) for row in recording.gradients()],
     )
-
-
-def _about_losses(
-    nodes: list[Node], backward: bool
-) -> list[tuple[str, dict[str, Setting], str, str]]:
-    losses = [node.name for node in nodes if node.family == "loss" and node.phase == "forward"]
-    if not losses and not backward:
-        return []
-    reason = f"{losses[0]} is its loss" if losses else "its backward pass starts at a loss"
-    rows: list[tuple[str, dict[str, Setting], str, str]] = [
-        (
-            "loss_not_falling",
-            {"num_steps": 100},
-            "",
-            f"{reason}; 100 steps without a new minimum means no progress",
-        )
-    ]
-    if any("val" in name for name in losses) and len(losses) > 1:
-        rows.append(("overfit", {}, "", "it has training and validation losses"))
-    return rows
-
-
-def _about_the_graph(nodes: list[Node]) -> list[tuple[str, dict[str, Setting], str, str]]:
-    """Rules that say themselves which programs they suit."""
-    reasons = ((rule.name, rule.suits(nodes)) for rule in all_rules() if rule.suits is not None)
-    return [(name, {}, "", reason) for name, reason in reasons if reason]
-
-
-def _about_activations(ops: Counter[str]) -> list[tuple[str, dict[str, Setting], str, str]]:
-    rows: list[tuple[str, dict[str, Setting], str, str]] = []
-    ranges: tuple[tuple[str, float, float, str, float, str], ...] = (
-        ("tanh", -_TANH, _TANH, "range_percentage_lt", 0.1, "saturated if nearly all results"),
-        ("sigmoid", *_SIGMOID, "range_percentage_lt", 0.1, "saturated if nearly all results"),
-        ("relu", -1.0, 0.0, "range_percentage_gt", 99.9, "dead if nearly all results"),
-    )
-    for op, low, high, name, share, condition in ranges:
-        if ops[op]:
-            params: dict[str, Setting] = {
-                "range_start_inclusive": low, "range_end_inclusive": high, name: share,
-            }  # fmt: skip
-            times = f"it has {ops[op]} {op} node{'s'[: ops[op] > 1]}"
-            side = "are at the bounds" if name.endswith("lt") else "are zero"
-            rows.append(
-                ("activation_range", params, f"op:{op}", f"{times}; {condition} {side}")
-            )  # fmt: skip
-    if ops["relu"] or ops["relu6"]:
-        rows.append(
-            ("dead_relu", {}, "", "it has ReLUs; units that output only zeros stop learning")
-        )  # fmt: skip
-    return rows
 
 
 def _covering(
@@ -164,11 +115,8 @@ def _covering(
     for value, gradient in gradients:
         judging.paired(value, gradient)
     covered = {outcome.watch.id for outcome in judging.outcomes if outcome.values}
-    later = {"gradient_exploding", "gradient_vanishing", "gradient_norm_trend", "loss_not_falling"}
     return [
         candidate
         for candidate in recommended
-        if candidate.watch.id in covered
-        or candidate.watch.rule in later
-        or get(candidate.watch.rule).study is not None
+        if candidate.watch.id in covered or _LATER.intersection(get(candidate.watch.rule).applies)
     ]

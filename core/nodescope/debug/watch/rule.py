@@ -252,6 +252,11 @@ class Rule:
         examples: Cases that it must decide so.
         study: Of a rule about the graph: makes the study of one watch, which takes the place of a
             look. See `nodescope.debug.watch.graph_rule`.
+        lasting: Of a run that is over, a hit counts only if what it found lasted to the end: a
+            weight that is idle for some steps is no fault.
+        follows: Rules whose hits explain one of this rule, the likeliest first: in a report it is
+            told beneath them.
+        diverges: A hit says that training has diverged, which explains NaN and Inf that come later.
         suits: Why it is recommended for a program of these nodes; ``""`` if it is not. None if that
             is decided elsewhere.
     """
@@ -269,6 +274,9 @@ class Rule:
     selects: Callable[[Settings], tuple[str, ...]] | None = None
     examples: tuple[Example, ...] = ()
     study: Callable[[Settings], Study] | None = None
+    lasting: bool = False
+    follows: tuple[str, ...] = ()
+    diverges: bool = False
     suits: Callable[[Sequence[Node]], str] | None = None
 
     def parameter(self, name: str) -> Parameter:

@@ -67,6 +67,7 @@ class Hit(msgspec.Struct, frozen=True):
         actual: The numbers that were found, by parameter or statistic.
         text: One line for a person.
         actions: The watch's.
+        in_row: In how many sights of the value in a row it was found.
     """
 
     rule: str
@@ -81,6 +82,12 @@ class Hit(msgspec.Struct, frozen=True):
     actual: dict[str, Setting]
     text: str
     actions: tuple[Action, ...] = ()
+    in_row: int = 1
+
+
+def head(watch: Watch) -> str:
+    """A watch as it is written, without what follows a hit."""
+    return describe(watch).rpartition(" -> ")[0]
 
 
 class Selection:

@@ -79,6 +79,11 @@ class Watcher:
         with self._lock:
             return self._evaluator.outcomes
 
+    def ongoing(self, watch: int) -> frozenset[int]:
+        """The values of which a watch, by its id, found something when it was asked last."""
+        with self._lock:
+            return self._evaluator.ongoing(watch)
+
     def wants(self, node: Node) -> bool:
         """Whether a watch names this node, or what it is; for `Bus.opened`.
 

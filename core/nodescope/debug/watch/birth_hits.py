@@ -1,0 +1,126 @@
+"""Births as hits: what a check tells of NaN and Inf, by what they reached.
+
+Invariant: the recording is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from nodescope.debug.watch.births import Birth, births
+from nodescope.debug.watch.measures import nonfinite
+from nodescope.debug.watch.observation import MissingData, ObservedContent, Sight
+from nodescope.debug.watch.offline import RecordedContent
+from nodescope.debug.watch.watch import Hit
+from nodescope.record.recording import Recording
+
+RULE: Final = "operator_overflow"
+_MOST_TOLD: Final = 100
+_MOST_NAMED: Final = 3
+
+
+class NodeBirths(NamedTuple):
+    """The births of one node that harmed, or that did not.
+
+    Attributes:
+        first: The first of them.
+        times, last_step: How many there are, and the step of the last one.
+    """
+
+    first: Birth
+    times: int
+    last_step: int
+
+
+class BirthHits(NamedTuple):
+    """What came of the births of a run.
+
+    Attributes:
+        harmful: Those that reached something, by node: what reached a weight or a loss first leads.
+        harmless: Those that were taken out again, or not applied.
+    """
+
+    harmful: tuple[NodeBirths, ...]
+    harmless: tuple[NodeBirths, ...]
+
+    @property
+    def first(self) -> Birth | None:
+        """The birth that reached a weight or a loss first; None if none did."""
+        births = [item.first for item in self.harmful if item.first.reached != "result"]
+        return births[0] if births else None
+
+    def note(self) -> str:
+        """That harmless ones were left out; ``""`` if there are none."""
+        if not self.harmless:
+            return ""
+        names = ", ".join(item.first.node.name for item in self.harmless[:_MOST_NAMED])
+        more = f" and {len(self.harmless) - _MOST_NAMED} more" * (len(self.harmless) > _MOST_NAMED)
+        return f"NaN or Inf of {names}{more} reached no weight, loss or result: not counted"
+
+
+def birth_hits(recording: Recording) -> BirthHits:
+    """The births of a run by node. Raises `RecordingError`, if it is damaged."""
+    found = births(recording)
+    harmful = _by_node(found, lambda birth: birth.reached != "")
+    harmful.sort(key=lambda item: (item.first.reached == "result", item.first.reached_seq))
+    harmless = _by_node(found, lambda birth: birth.reached == "")
+    told = {item.first.node.id for item in harmful}
+    return BirthHits(
+        tuple(harmful), tuple(item for item in harmless if item.first.node.id not in told)
+    )
+
+
+def birth_hit(recording: Recording, birth: Birth, watch: int) -> Hit:
+    """A birth as a hit of the watch that looks for them."""
+    node = birth.node
+    actual: dict[str, float | int | bool | str] = {}
+    text, port = f"{node.op} produces NaN or Inf", 0
+    for place, value in enumerate(node.outputs):
+        content = RecordedContent(recording, value, birth.seq, exact=True)
+        sight = Sight(node, value, place, birth.step, birth.seq, content)
+        try:
+            finding = nonfinite(sight, before=f"{node.op} produces ")
+        except MissingData:
+            continue
+        if finding is not None:
+            text, port, actual = finding.text, place, dict(finding.actual)
+            break
+    ranges = list(map(_range, _inputs(recording, birth)))
+    if ranges and all(ranges):
+        text += f", from finite inputs in {' and '.join(ranges)}"
+    source = node.source
+    location = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
+    name = f"{node.name}{f':{port}' if port else ''}"
+    return Hit(
+        RULE, watch, node.id, node.name, node.outputs[port], port, birth.step, birth.seq, {},
+        actual, f"{RULE}: {name} in step {birth.step}{location}: {text}",
+    )  # fmt: skip
+
+
+def _by_node(found: list[Birth], chosen: Callable[[Birth], bool]) -> list[NodeBirths]:
+    nodes: dict[int, NodeBirths] = {}
+    for birth in filter(chosen, found):
+        known = nodes.get(birth.node.id)
+        first = known.first if known is not None else birth
+        times = known.times + 1 if known is not None else 1
+        nodes[birth.node.id] = NodeBirths(first, times, birth.step)
+    return list(nodes.values())[:_MOST_TOLD]
+
+
+def _inputs(recording: Recording, birth: Birth) -> list[ObservedContent]:
+    return [
+        ObservedContent(RecordedContent(recording, value, birth.seq)) for value in birth.node.inputs
+    ]
+
+
+def _range(content: ObservedContent) -> str:
+    """``[-1, 2]``; ``""`` if not all is finite, or unknown."""
+    try:
+        summary = content.summary
+    except MissingData:
+        return ""
+    if summary.nan_count or summary.inf_count or summary.min is None or summary.max is None:
+        return ""
+    return f"[{summary.min:.6g}, {summary.max:.6g}]"

@@ -1,0 +1,78 @@
+"""Causes: which verdicts of a check follow from another one, and which comes first.
+
+Invariant: pure. Nothing is left out: what follows from another verdict is told beneath it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from nodescope.debug.watch import get
+from nodescope.debug.watch.birth_hits import RULE as BIRTHS
+from nodescope.debug.watch.check_verdicts import VerdictHit, WatchVerdict
+
+# Rules that find NaN and Inf wherever they are, as they follow from a birth.
+_NONFINITE: Final = frozenset({"weight_overflow", "gradient_exploding"})
+
+
+def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVerdict, ...]:
+    """The verdicts, each with its cause; those with hits by their first hit, the others as given.
+
+    Args:
+        broken_seq: Of the birth of NaN or Inf that reached a weight or a loss first, or 0.
+    """
+    told = {verdict.rule: verdict for verdict in verdicts if verdict.state == "hit"}
+    births = told.get(BIRTHS)
+    before = _diverged(told.values(), broken_seq)
+    done = []
+    for verdict in verdicts:
+        cause = ""
+        if verdict.state == "hit":
+            if before is not None and verdict.rule in (*_NONFINITE, BIRTHS):
+                cause = before.watch
+            elif broken_seq and births is not None and before is None and verdict is not births:
+                verdict, cause = _after(verdict, broken_seq, births.watch)
+            cause = cause or _explained(verdict, told)
+        done.append(msgspec.structs.replace(verdict, cause=cause))
+    hits = [verdict for verdict in done if verdict.state == "hit"]
+    hits.sort(key=lambda verdict: (bool(verdict.cause), _place(verdict)))
+    return (*hits, *(verdict for verdict in done if verdict.state != "hit"))
+
+
+def _place(verdict: WatchVerdict) -> tuple[bool, int]:
+    """What is about losses comes last: it says that something is wrong, not what."""
+    return get(verdict.rule).applies == ("losses",), verdict.found[0].seq
+
+
+def _diverged(told: Iterable[WatchVerdict], broken_seq: int) -> WatchVerdict | None:
+    """The verdict that training diverged, if that came before the first NaN or Inf."""
+    for verdict in told:
+        first = verdict.found[0]
+        if get(verdict.rule).diverges and _finite(first) and first.seq < broken_seq:
+            return verdict
+    return None
+
+
+def _finite(hit: VerdictHit) -> bool:
+    """Whether numbers were found, and not NaN or Inf."""
+    return bool(hit.actual)
+
+
+def _after(verdict: WatchVerdict, seq: int, cause: str) -> tuple[WatchVerdict, str]:
+    """A verdict without what came after a weight or a loss was broken; or all of it, with why."""
+    if get(verdict.rule).applies == ("graph",):
+        return verdict, ""
+    earlier = tuple(hit for hit in verdict.found if hit.seq < seq)
+    if not earlier:
+        return verdict, cause
+    times = sum(hit.times for hit in earlier)
+    return msgspec.structs.replace(verdict, found=earlier, hits=times), ""
+
+
+def _explained(verdict: WatchVerdict, told: dict[str, WatchVerdict]) -> str:
+    rule = get(verdict.rule)
+    causes = [told[name] for name in rule.follows if name in told]
+    return causes[0].watch if causes else ""

@@ -1,0 +1,134 @@
+"""A gradient that is lost on its way to a weight: nothing arrives there, while elsewhere much does.
+
+What arrives is the size of what was summed, not of the sum: the gradient of a bias before a norm or
+a softmax is a sum that cancels, and no fault. It is compared with what arrives at the other weights
+in the same step, so that a network that has converged is silent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    number,
+)
+from nodescope.debug.watch.suiting import computes_gradients
+from nodescope.ops.traits import traits_of
+
+_OTHER: Final = "it computes no gradients of weights"
+_BACKWARD: Final = ("backward", "recompute")
+# Ops that only add up, move or convert what they are given: in them alone a sum can cancel.
+_HANDS_ON: Final = frozenset((
+    "add", "subtract", "sum", "mean", "reshape", "transpose", "squeeze", "expand_dims", "swapaxes",
+    "moveaxis", "broadcast_to", "concatenate", "stack", "astype", "negative", "copy", "getitem",
+))  # fmt: skip
+
+
+class _Weight:
+    """What arrived at a weight."""
+
+    __slots__ = ("arrived", "ever", "lost", "seen", "step")
+
+    def __init__(self) -> None:
+        self.arrived = 0.0
+        self.ever = False
+        self.lost = self.seen = 0
+        self.step = -1
+
+
+def _begin(settings: Settings) -> Look:
+    steps, share = settings["num_steps"], settings["share_lt"]
+    sizes: dict[int, float] = {}  # by value of a backward pass: of what was summed for it
+    largest: dict[int, float] = {}  # by step: what arrived at most at a weight
+    weights: dict[int, _Weight] = {}
+
+    def look(sight: Sight) -> Finding | None:
+        node = sight.node
+        if node.phase not in _BACKWARD:
+            raise Inapplicable(_OTHER)
+        summary = sight.summary
+        size = 0.0
+        if summary.nan_count or summary.inf_count:
+            size = math.inf
+        elif summary.min is not None and summary.max is not None:
+            size = max(abs(summary.min), abs(summary.max))
+        given = max((sizes[value] for value in node.inputs if value in sizes), default=None)
+        begins = node.is_leaf or "begins" in traits_of(node.op).effects
+        if given is None and not begins and "gradients" not in sight.roles:
+            raise Inapplicable(_OTHER)  # made of values of the forward pass alone
+        summed = node.op in _HANDS_ON and given is not None
+        sizes[sight.value] = max(size, given) if summed and given is not None else size
+        if "weight_gradients" not in sight.roles:
+            raise Inapplicable(_OTHER)
+        arrived = size if given is None else max(given, size)
+        return judge(weights.setdefault(sight.value, _Weight()), sight.step, arrived)
+
+    def judge(weight: _Weight, step: int, arrived: float) -> Finding | None:
+        if step != weight.step:
+            weight.seen += 1
+            # What arrived elsewhere is known once the step is over.
+            most = largest.get(weight.step, 0.0)
+            if weight.arrived > share * most or most == math.inf:
+                weight.lost = 0
+            elif most or not weight.ever:
+                weight.lost += 1
+            weight.step, weight.arrived = step, 0.0
+            if step not in largest:
+                for old in sorted(largest)[:-8]:
+                    del largest[old]
+        weight.arrived = max(weight.arrived, arrived)
+        weight.ever = weight.ever or arrived > 0
+        largest[step] = max(largest.get(step, 0.0), arrived)
+        if weight.seen <= steps:
+            raise needs_steps(steps + 1, weight.seen)
+        before = max(largest.values())
+        if weight.lost < steps or arrived > share * before or before == math.inf:
+            return None
+        elsewhere = f"where {before:.6g} arrives at others" if before else "here or anywhere else"
+        return Finding(
+            f"nothing arrives at the weight for {weight.lost} steps: at most {arrived:.6g}, "
+            f"{elsewhere}",
+            {"num_steps": weight.lost, "share_lt": arrived / before if before else 0.0},
+        )
+
+    return look
+
+
+register(
+    Rule(
+        "gradient_lost",
+        "nothing arrives at a weight in the backward pass, beside what arrives at other weights",
+        _begin,
+        ("weight_gradients", "values"),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            count("num_steps", 5, "so many steps in a row", unit="steps", low=1),
+            number("share_lt", 1e-7, "a smaller share of the largest is nothing", low=0, high=1),
+        ),
+        lasting=True,
+        follows=("dead_layer", "saturated_layer", "units_identical"),
+        suits=computes_gradients("one that vanishes on its way trains nothing"),
+        examples=(
+            Example(
+                [{"w": [0.5, 1.0], "v": [0.0, 1e-9]}] * 5 + [{"w": [1.0], "v": [1.0]}],
+                (4, 5),
+                {"num_steps": 2},
+                about="hardly anything arrives at v, and then something does",
+            ),
+            Example([[0.0, 0.0]] * 5, (4, 5), {"num_steps": 2}, about="from the first step on"),
+            Example([[1.0], [1e-3], [1e-9], [0.0], [0.0], [0.0]], (), {"num_steps": 1},
+                    about="it has converged"),
+            Example([{"w": [1.0], "v": [1e-5]}] * 5, (), {"num_steps": 2}, about="it is small"),
+        ),
+    )
+)  # fmt: skip

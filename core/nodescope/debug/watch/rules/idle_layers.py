@@ -1,0 +1,143 @@
+"""Layers that do nothing: over many examples, hardly any unit leaves the flat part of its function.
+
+Judged over many examples and to the end of the run, not by batch: units of a small network, or of a
+small batch, are idle now and then, and that is no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.layer_units import by_unit, unit_finding
+from nodescope.debug.watch.loss_progress import LossProgress
+from nodescope.debug.watch.observation import Inapplicable, NotYet, Sight
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    percent,
+)
+from nodescope.debug.watch.suiting import has_ops
+from nodescope.events import Array
+
+_RELUS: Final = frozenset({"relu", "relu6"})
+_SQUASHING: Final = frozenset({"tanh", "sigmoid"})
+# Results beyond these are those of inputs where the slope is below 1e-7.
+_BOUNDS: Final = {
+    "tanh": (-float(np.tanh(8.8)), float(np.tanh(8.8))),
+    "sigmoid": (float(1 / (1 + np.exp(16.2))), float(1 / (1 + np.exp(-16.2)))),
+}
+
+
+def _passes(op: str, array: Array) -> Array:
+    """Where a gradient passes through."""
+    if op in _RELUS:
+        active: Array = array != 0
+        return active
+    low, high = _BOUNDS[op]
+    active = (array > low) & (array < high)
+    return active
+
+
+class _Layer:
+    """The last example in which each unit was active, and how many there were."""
+
+    __slots__ = ("active", "examples", "steps")
+
+    def __init__(self, units: int) -> None:
+        self.active = np.zeros(units, np.int64)
+        self.examples = self.steps = 0
+
+    def take(self, active: Array) -> None:
+        self.steps += 1
+        self.examples += len(active)
+        self.active[active.any(axis=0)] = self.examples
+
+
+def _idle(ops: frozenset[str], word: str) -> Callable[[Settings], Look]:
+    def begin(settings: Settings) -> Look:
+        least, steps = settings["examples"], settings["num_steps"]
+        limit = settings["threshold_layer"]
+        layers: dict[tuple[int, int], _Layer] = {}
+        progress = LossProgress()
+
+        def look(sight: Sight) -> Finding | None:
+            if sight.node.op not in ops:
+                if "losses" in sight.roles:
+                    progress.take(sight)
+                raise Inapplicable(f"it has none of {', '.join(sorted(ops))}")
+            array = by_unit(sight.array)
+            units = array.shape[1]
+            if units < settings["min_units"] or not array.size or array.dtype.kind == "c":
+                return None
+            layer = layers.setdefault((sight.value, units), _Layer(units))
+            layer.take(_passes(sight.node.op, array))
+            if layer.examples < least or layer.steps < steps:
+                raise NotYet(
+                    f"needs {least} examples in {steps} steps, had {layer.examples} in "
+                    f"{layer.steps}"
+                )
+            idle = np.flatnonzero(layer.active <= layer.examples - least)
+            share = 100 * idle.size / units
+            # Without any loss left, nothing has to pass: so do margins that all are kept.
+            if share < limit or progress.left == 0:
+                return None
+            return unit_finding(idle, units, share, limit, word)
+
+        return look
+
+    return begin
+
+
+_OPS = {"x": "relu"}
+_DEAD = [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+_ALIVE = [[0.0, 0.0, 0.0, 0.5], [0.2, 0.1, 0.3, 0.0]]
+_FLAT = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+
+_PARAMETERS = (
+    count("examples", 64, "a unit is idle after so many examples in which it was", low=1),
+    count("num_steps", 5, "in at least so many steps", unit="steps", low=1),
+    percent("threshold_layer", 90, "hit if at least this share of the units is idle"),
+    count("min_units", 4, "layers with fewer units are skipped", low=1),
+)
+
+register(
+    Rule(
+        "dead_layer",
+        "hardly any unit of a layer of ReLUs is active, over many examples",
+        _idle(_RELUS, "dead"),
+        ("activations", "losses"),
+        needs=frozenset({"values", "history"}),
+        parameters=_PARAMETERS,
+        lasting=True,
+        suits=has_ops(_RELUS, "a layer whose units output only zeros passes no gradient"),
+        examples=(
+            Example([_ALIVE, _DEAD, _DEAD, _DEAD], (3, 4), {"examples": 4, "num_steps": 2}, _OPS),
+            Example([_DEAD, _ALIVE, _DEAD], (), {"examples": 4, "num_steps": 2}, _OPS),
+            Example([[row[:2] for row in _DEAD]] * 3, (), {"examples": 2, "num_steps": 1}, _OPS,
+                    about="two units"),
+        ),
+    ),
+    Rule(
+        "saturated_layer",
+        "hardly any unit of a layer of tanh or sigmoid leaves its flat parts, over many examples",
+        _idle(_SQUASHING, "saturated"),
+        ("activations", "losses"),
+        needs=frozenset({"values", "history"}),
+        parameters=_PARAMETERS,
+        lasting=True,
+        suits=has_ops(_SQUASHING, "a layer whose units are all saturated passes no gradient"),
+        examples=(
+            Example([_ALIVE, _FLAT, _FLAT], (3,), {"examples": 4, "num_steps": 2}, {"x": "tanh"}),
+            Example([_FLAT, _DEAD, _FLAT], (2, 3), {"examples": 2, "num_steps": 1},
+                    {"x": "sigmoid"}, about="zero is a bound of sigmoid"),
+        ),
+    ),
+)  # fmt: skip

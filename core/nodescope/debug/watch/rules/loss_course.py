@@ -1,0 +1,122 @@
+"""Losses over a whole run: one that never moves, and one that diverges."""
+
+from __future__ import annotations
+
+import math
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    number,
+    per_value,
+    percent,
+)
+from nodescope.debug.watch.rules.losses import broken, loss_of
+from nodescope.debug.watch.suiting import trains_weights
+
+
+def _flat(settings: Settings) -> Look:
+    steps, band = settings["num_steps"], settings["band"] / 100
+    low, high, seen = math.inf, -math.inf, 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal low, high, seen
+        loss = loss_of(sight)
+        if loss is None or math.isnan(loss):
+            return None
+        seen += 1
+        low, high = min(low, loss), max(high, loss)
+        if seen < steps:
+            raise needs_steps(steps, seen)
+        if not high or high - low > band * max(abs(low), abs(high)):
+            return None
+        return Finding(
+            f"it has been between {low:.6g} and {high:.6g} in all of {seen} steps: nothing is "
+            "learned",
+            {"band": 100 * (high - low) / max(abs(low), abs(high))},
+        )
+
+    return look
+
+
+def _diverging(settings: Settings) -> Look:
+    factor, first = settings["factor_gt"], -math.inf
+    seen = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal first, seen
+        loss = loss_of(sight)
+        if loss is None:
+            return None
+        failed = broken(sight)
+        if failed is not None:
+            return failed
+        seen += 1
+        if loss < 0 or seen <= 3:
+            first = max(first, abs(loss))
+        if seen <= 3:
+            raise needs_steps(4, seen)
+        if not first:
+            raise Inapplicable("there is no ratio to a loss of zero")
+        if loss <= factor * first:
+            return None
+        return Finding(
+            f"it is {loss:.6g}, {loss / first:.6g} times the largest of its first three values",
+            {"factor_gt": loss / first},
+        )
+
+    return look
+
+
+register(
+    Rule(
+        "loss_flat",
+        "a loss stays where it began: from the first step on it hardly moves",
+        per_value(_flat),
+        ("losses",),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            count("num_steps", 20, "steps to judge by", unit="steps", low=2),
+            percent("band", 1, "it moves by less than this, from its lowest to its highest value"),
+        ),
+        lasting=True,
+        follows=(
+            "dead_layer",
+            "saturated_layer",
+            "gradient_lost",
+            "units_identical",
+            "weight_frozen",
+        ),
+        suits=trains_weights("a loss that does not move means that nothing is learned"),
+        examples=(
+            Example([0.461, 0.4611, 0.461, 0.3], (3,), {"num_steps": 3}),
+            Example([0.0, 0.0, 0.0], (), {"num_steps": 2}, about="it has nowhere to fall"),
+            Example([2.0, 1.0, 1.0, 1.0, 1.0], (), {"num_steps": 2}, about="a plateau"),
+            Example([1.0, math.nan, 1.0], (3,), {"num_steps": 2}, about="other rules tell of NaN"),
+        ),
+    ),
+    Rule(
+        "loss_diverging",
+        "a loss is many times what it was at first, or is not finite",
+        per_value(_diverging),
+        ("losses",),
+        needs=frozenset({"summary", "history"}),
+        parameters=(number("factor_gt", 100.0, "hit above this multiple", low=1),),
+        lasting=True,
+        follows=("steps_too_large",),
+        diverges=True,
+        suits=trains_weights("a loss that grows without bound has diverged"),
+        examples=(
+            Example([1.0, 2.0, 1.0, 50.0, 201.0], (5,)),
+            Example([1.0, math.inf, 1.0, 1.0], (2,)),
+            Example([-1.0, 1.0, -1.0, 50.0], (), about="within the multiple"),
+        ),
+    ),
+)

@@ -1,0 +1,104 @@
+"""A weight that is never trained: from the first step on it has the same bits.
+
+It was written in each step and did not change: its updates are zero, or too small for its dtype. Or
+a gradient was computed for it and nothing used it: it was not given to the optimizer. The latter
+may be on purpose, as where only a part of a network is trained; it is a fault where the losses do
+not fall either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.loss_progress import LossProgress
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    percent,
+)
+from nodescope.debug.watch.suiting import trains_weights
+from nodescope.events import Array
+
+_UNKNOWN: Final = "nothing says whether it is to be trained"
+
+
+def digest(array: Array) -> bytes:
+    """A checksum of all bits of an array, its shape and its dtype."""
+    state = hashlib.blake2b(repr((array.shape, array.dtype.str)).encode(), digest_size=16)
+    state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return state.digest()
+
+
+def _begin(settings: Settings) -> Look:
+    steps, least = settings["num_steps"], settings["loss_fell"] / 100
+    first: dict[int, bytes] = {}  # by weight, as it was at first
+    seen: dict[int, int] = {}  # in how many steps
+    latest: dict[int, int] = {}
+    changed: set[int] = set()
+    progress = LossProgress()
+
+    def look(sight: Sight) -> Finding | None:
+        if "weights" not in sight.roles:
+            progress.take(sight)
+            raise Inapplicable("it trains no weights")
+        value = sight.value
+        if value in changed or not sight.size:
+            return None
+        now = digest(sight.array)
+        if first.setdefault(value, now) != now:
+            changed.add(value)
+            return None
+        if latest.get(value) != sight.step:
+            latest[value] = sight.step
+            seen[value] = seen.get(value, 0) + 1
+        if seen[value] <= steps:
+            raise needs_steps(steps + 1, seen[value])
+        if sight.written:
+            return Finding(
+                f"it has not changed in {seen[value]} steps, although it is updated in each: the "
+                "updates are zero, or too small to change any element",
+                {"num_steps": seen[value]},
+            )
+        if sight.gradient is None:
+            raise Inapplicable(_UNKNOWN)
+        left = progress.left
+        if left is None or left < 1 - least or not changed:
+            return None
+        return Finding(
+            f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
+            f"optimizer updates it, and the loss has fallen by {100 * max(1 - left, 0):.3g}% only",
+            {"num_steps": seen[value]},
+        )
+
+    return look
+
+
+register(
+    Rule(
+        "weight_frozen",
+        "a weight has the same bits from the first step on, though it seems meant to be trained",
+        _begin,
+        ("weights", "losses"),
+        needs=frozenset({"values", "gradient", "history"}),
+        parameters=(
+            count("num_steps", 3, "steps without change", unit="steps", low=1),
+            percent("loss_fell", 70, "a gradient may go unused if a loss fell by this"),
+        ),
+        lasting=True,
+        follows=("dead_layer", "saturated_layer", "gradient_lost"),
+        suits=trains_weights("one that never changes is frozen"),
+        examples=(
+            Example([[1.0], [1.0], [1.0]], (), about="nothing says that it is to be trained"),
+        ),
+    )
+)

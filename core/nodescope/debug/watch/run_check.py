@@ -1,0 +1,93 @@
+"""Checking a program while it runs: watches are evaluated at each value, with exact state.
+
+So a verdict depends neither on what the recording keeps nor on how fast it is written. Which
+watches suit the program is known at its end: till then, all that may be recommended are evaluated.
+
+Invariant: a probe after the recorder; it never stops the program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from nodescope.debug.watch.check_report import report_of
+from nodescope.debug.watch.check_verdicts import CheckReport
+from nodescope.debug.watch.hit_collection import HitCollection
+from nodescope.debug.watch.recommend import candidates, recommend_for
+from nodescope.debug.watch.watch import Hit, Watch, head
+from nodescope.debug.watch.watcher import Watcher
+from nodescope.events import Bus, Demand, Event
+from nodescope.ir.graph import Node
+from nodescope.record.recording import Recording
+
+_ALL_BYTES: Final = 1 << 62
+
+
+class RunCheck:
+    """Evaluates watches of a run, which may be slowed for it.
+
+    Args:
+        bus: Of the run. Its recorder is there already.
+        watches: Which; those that are switched off are left out.
+        recommended: Evaluate those as well that are recommended for the program.
+        seq_source: Gives the calling thread's last recorded seq.
+        on_first: Told of the first hit of each watch on a value.
+
+    Raises:
+        WatchError: A watch makes no sense.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        watches: Sequence[Watch],
+        *,
+        recommended: bool,
+        seq_source: Callable[[], int],
+        on_first: Callable[[Hit], None] = lambda hit: None,
+    ) -> None:
+        self._bus = bus
+        self._chosen = [watch for watch in watches if watch.enabled]
+        self._recommended = recommended
+        heads = set(map(head, self._chosen))
+        others = [watch for watch in candidates() if head(watch) not in heads]
+        asked = [*self._chosen, *(others if recommended else ())]
+        self._hits = HitCollection()
+        self._on_first = on_first
+        self._watcher = Watcher(
+            [msgspec.structs.replace(watch, id=0) for watch in asked],
+            on_hit=self._hit, seq_source=seq_source, hold_bytes=_ALL_BYTES,
+            held_ns=lambda: bus.held_ns,
+        )  # fmt: skip
+        bus.add(self)
+        bus.want(self, Demand(arrays=True, opened=(self._opens,), whole="the run is checked"))
+
+    def emit(self, event: Event) -> None:
+        """Take one event: evaluate the watches."""
+        began = time.perf_counter_ns()
+        try:
+            self._watcher.emit(event)
+        finally:
+            self._bus.watched_ns += time.perf_counter_ns() - began
+
+    def report(self, recording: Recording) -> CheckReport:
+        """What was found, once the run is over and its recording complete."""
+        reasons: dict[str, str] = {}
+        if self._recommended:
+            reasons = {head(item.watch): item.reason for item in recommend_for(recording)}
+        heads = {*map(head, self._chosen), *reasons}
+        outcomes = [item for item in self._watcher.outcomes if head(item.watch) in heads]
+        return report_of(recording, outcomes, self._hits, self._watcher.ongoing, reasons)
+
+    def _hit(self, hit: Hit) -> None:
+        if self._hits.take(hit):
+            self._on_first(hit)
+
+    def _opens(self, node: Node) -> bool:
+        """Whether kernels with this node are run node by node besides."""
+        telling = node.phase == "forward" and node.family in ("activation", "loss")
+        return self._watcher.wants(node) or (self._recommended and telling)
