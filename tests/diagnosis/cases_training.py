@@ -82,7 +82,7 @@ TRAINING: Final = (
         nodes=("difference",),
         about=(
             "(project|encoder).*(no gradient|gradient path|unchanged|not changed|never)",
-            "^weight_not_changed .*project",
+            "^weight_(not_changed|frozen) .*project",
             LOSS,
         ),
     ),

@@ -58,9 +58,9 @@ def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:2] == [
         "trained 9.0",
-        "script.py ended with status 0, 3 steps: 7 watches, none with hits, 2 not evaluated",
+        "script.py ended with status 0, 3 steps: 6 watches, none with hits, 3 not evaluated",
     ]  # fmt: skip
-    assert "needs 101 steps, had 3" in done.stdout
+    assert "needs 4 steps, had 3" in done.stdout
     assert runs(tmp_path) == []
     result = cases(tmp_path / "r.xml")
     assert "operator_overflow" in result
@@ -215,13 +215,14 @@ def test_xml_holds_whatever_names_hold(tmp_path: Path) -> None:
     assert message.startswith('a<b>&"\ufffd/log ')
 
 
-def test_hits_are_counted_beyond_what_is_kept(tmp_path: Path) -> None:
+def test_the_hits_of_a_value_are_told_once_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path), np.errstate(all="ignore"):
         for _ in ns.steps(range(120)):
             np.log(ns.tensor([-1.0]))
     (verdict,) = report_of(path, "nan").verdicts
-    assert (verdict.hits, len(verdict.found)) == (120, 100)
+    (found,) = verdict.found
+    assert (verdict.hits, found.times, found.step, found.last_step) == (120, 120, 1, 120)
 
 
 def test_compiled_kernels_are_opened_for_what_is_watched(tmp_path: Path) -> None:

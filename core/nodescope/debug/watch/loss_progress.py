@@ -55,7 +55,7 @@ class LossProgress:
         shares = [
             sum(course.latest) / len(course.latest) / (sum(course.first) / len(course.first))
             for course in self._courses.values()
-            if course.seen > _LATEST and course.lowest >= 0 and sum(course.first) > 0
+            if course.seen > _FIRST and course.lowest >= 0 and sum(course.first) > 0
         ]
         return min(shares) if shares else None
 

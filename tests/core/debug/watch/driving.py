@@ -103,6 +103,11 @@ class Program:
             if not known:
                 self.events.append(GradientComputed(weight.outputs[0], gradient.outputs[0]))
             return
+        owner, colon, _ = name.partition(":")
+        if colon:  # ``w:assign`` writes to the node ``w``
+            writer = self.node(name, op, self.nodes[owner].outputs)
+            self.ran(writer, array_of(content), (array_of(content),), at)
+            return
         names = [f"{name}_in_{port}" for port in range(len(given))]
         sources = [self.node(n, "tensor", ()) for n in names]
         values = tuple(node.outputs[0] for node in sources)

@@ -26,8 +26,8 @@ EXAMPLES = [
     for rule in RULES
     for number, example in enumerate(rule.examples)
 ]
-# These look at times, or at conditions on no more than the step; or at what the value says first.
-QUIET = ("stalled_training", "within", "without")
+# These look at times, or at conditions on no more than the step; or at the node first.
+QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer")
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {
     "condition": {"condition": "isnan(value).any()"},

@@ -73,9 +73,12 @@ def _idle(ops: frozenset[str], word: str) -> Callable[[Settings], Look]:
                 if "losses" in sight.roles:
                     progress.take(sight)
                 raise Inapplicable(f"it has none of {', '.join(sorted(ops))}")
-            array = by_unit(sight.array)
+            array = sight.array
+            if not array.size or array.dtype.kind == "c":
+                return None
+            array = by_unit(array)
             units = array.shape[1]
-            if units < settings["min_units"] or not array.size or array.dtype.kind == "c":
+            if units < settings["min_units"]:
                 return None
             layer = layers.setdefault((sight.value, units), _Layer(units))
             layer.take(_passes(sight.node.op, array))
@@ -136,8 +139,8 @@ register(
         suits=has_ops(_SQUASHING, "a layer whose units are all saturated passes no gradient"),
         examples=(
             Example([_ALIVE, _FLAT, _FLAT], (3,), {"examples": 4, "num_steps": 2}, {"x": "tanh"}),
-            Example([_FLAT, _DEAD, _FLAT], (2, 3), {"examples": 2, "num_steps": 1},
-                    {"x": "sigmoid"}, about="zero is a bound of sigmoid"),
+            Example([_DEAD, _ALIVE, _FLAT], (1, 3), {"examples": 2, "num_steps": 1},
+                    {"x": "sigmoid"}, about="sigmoid is flat near zero, too"),
         ),
     ),
 )  # fmt: skip

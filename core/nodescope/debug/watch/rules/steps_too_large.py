@@ -55,6 +55,8 @@ def _begin(settings: Settings) -> Look:
     return look
 
 
+_LOSS = {"loss": "mse"}
+
 register(
     Rule(
         "steps_too_large",
@@ -71,6 +73,10 @@ register(
         diverges=True,
         suits=trains_weights("steps that are too large lead away from the minimum"),
         examples=(
+            Example([{"w": [[(-2.0) ** step]], "loss": float(step + 1)} for step in range(8)],
+                    (6, 7, 8), ops=_LOSS),
+            Example([{"w": [[(-2.0) ** step]], "loss": 8.0 - step} for step in range(8)],
+                    (), ops=_LOSS, about="the loss falls"),
             Example([[[1.0]], [[-3.0]], [[9.0]]], (), {"num_steps": 1},
                     about="no loss says whether it learns"),
         ),

@@ -83,6 +83,8 @@ def _begin(settings: Settings) -> Look:
     return look
 
 
+_WRITTEN: Final = {"w": "parameter", "w:assign": "assign"}
+
 register(
     Rule(
         "weight_frozen",
@@ -98,7 +100,12 @@ register(
         follows=("dead_layer", "saturated_layer", "gradient_lost"),
         suits=trains_weights("one that never changes is frozen"),
         examples=(
-            Example([[1.0], [1.0], [1.0]], (), about="nothing says that it is to be trained"),
+            Example([{"w": [1.0], "w:assign": [1.0]}] * 4, (3, 4), {"num_steps": 2}, _WRITTEN,
+                    about="each step writes what it was"),
+            Example([{"w": [step // 4], "w:assign": [1.0]} for step in range(6)], (4,),
+                    {"num_steps": 3}, _WRITTEN, about="from its first change on it is trained"),
+            Example([[1.0], [1.0], [1.0]], (), {"num_steps": 1},
+                    about="nothing says that it is to be trained"),
         ),
     )
-)
+)  # fmt: skip

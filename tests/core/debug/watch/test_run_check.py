@@ -1,0 +1,134 @@
+"""Checks of running programs: right ones are silent, of wrong ones the cause is told first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope import nn, optim
+from nodescope.api import Run
+from nodescope.cli.check_reports import words
+from nodescope.debug.watch.births import births
+from nodescope.debug.watch.check_verdicts import CheckReport
+from nodescope.debug.watch.run_check import RunCheck
+from nodescope.debug.watch.watch import parse_watches
+from nodescope.record.recording import Recording
+from tests.core.debug.watch.right_programs import RIGHT
+
+
+def checked(program: Callable[[], object], path: Path, watches: str = "") -> CheckReport:
+    run = Run(path, level="values")
+    checking = RunCheck(
+        run.bus, parse_watches(watches), recommended=not watches,
+        seq_source=run.recorder.thread_seq,
+    )  # fmt: skip
+    run.start()
+    try:
+        program()
+    finally:
+        run.finish()
+    with Recording.open(path) as recording:
+        return checking.report(recording)
+
+
+def hits(report: CheckReport) -> dict[str, str]:
+    """Rules with hits, in order, each with the rule that explains it."""
+    return {verdict.rule: verdict.cause for verdict in report.having("hit")}
+
+
+@pytest.mark.parametrize("program", RIGHT, ids=lambda program: program.__name__)
+def test_what_is_right_is_silent(program: Callable[[], None], tmp_path: Path) -> None:
+    report = checked(program, tmp_path / "run.nscope")
+    assert hits(report) == {}
+    assert not report.vacuous
+    assert report.having("failed") == []
+
+
+def nothing_passes() -> None:
+    """A dead layer: no gradient, no change, a flat loss."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (64, 4))
+    w = ns.parameter(rng.normal(0, 0.5, (4, 16)), name="hidden/w")
+    bias = ns.parameter(np.full(16, -9.0), name="hidden/b")
+    out = ns.parameter(rng.normal(0, 0.2, (16, 1)), name="out/w")
+    optimizer = optim.SGD([w, bias, out], lr=0.1)
+    for _ in ns.steps(range(21)):
+        optimizer.zero_grad()
+        loss = np.mean(np.square(nn.relu(ns.tensor(x) @ w + bias) @ out - x[:, :1]))
+        loss.backward()
+        optimizer.step()
+
+
+def test_what_follows_is_told_beneath_its_cause(tmp_path: Path) -> None:
+    report = checked(nothing_passes, tmp_path / "run.nscope")
+    assert hits(report) == {
+        "dead_layer": "", "gradient_lost": "dead_layer", "loss_flat": "dead_layer",
+        "weight_frozen": "dead_layer",
+    }  # fmt: skip
+    lines = words(report).splitlines()
+    assert "1 with hits" in lines[0]
+    assert lines[1].startswith("HIT  dead_layer: 17 hits")
+    assert "relu in step 5" in lines[2]
+    assert "(17 times, last in step 21)" in lines[2]
+    assert [line.split()[2] for line in lines if line.strip().startswith("from it:")] == [
+        "weight_frozen:", "gradient_lost:", "loss_flat:",
+    ]  # fmt: skip
+
+
+def overflow_after_a_mask() -> None:
+    """In step 1 a NaN is taken out again; in step 3 another one reaches the loss."""
+    w = ns.parameter(np.array([[1.0, 2.0]]), name="w")
+    optimizer = optim.SGD([w], lr=0.1)
+    with np.errstate(all="ignore"):
+        for step in ns.steps(range(5)):
+            optimizer.zero_grad()
+            with ns.name_scope("healed"):
+                freq = ns.tensor(np.array([0.0, 1.0]))
+                entropy = np.sum(np.where(freq > 0, freq * np.log(freq), 0.0))
+            with ns.name_scope("fatal"):
+                root = np.sqrt(w - (9.0 if step == 2 else 0.0))
+            loss = np.mean(np.square(root)) + entropy
+            loss.backward()
+            optimizer.step()
+
+
+def test_births_are_ordered_by_what_they_reach(tmp_path: Path) -> None:
+    report = checked(overflow_after_a_mask, tmp_path / "run.nscope")
+    (first, *_) = report.verdicts
+    assert [found.node for found in first.found] == ["fatal/sqrt"]
+    assert "sqrt produces 2 NaN in 2 elements" in first.found[0].text
+    assert first.note == ("NaN or Inf of healed/log reached no weight, loss or result: not counted")
+    assert set(hits(report).values()) == {"", "operator_overflow"}
+    assert next(iter(hits(report))) == "operator_overflow"
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        reached = {(birth.node.name, birth.step): birth.reached for birth in births(recording)}
+    assert reached["healed/log", 1] == ""
+    assert reached["fatal/sqrt", 3] == "weight"
+
+
+def fully_masked() -> None:
+    """Every element of a row is masked: softmax gives NaN, from an Inf that is no fault."""
+    with np.errstate(all="ignore"):
+        for _ in ns.steps(range(2)):
+            scores = np.where(np.eye(3) > 1, ns.tensor(np.ones((3, 3))), -np.inf)
+            nn.softmax(scores, axis=-1) + 1.0
+
+
+def test_a_nan_of_a_deliberate_inf_is_a_birth(tmp_path: Path) -> None:
+    report = checked(fully_masked, tmp_path / "run.nscope")
+    assert [found.node for found in report.verdicts[0].found] == ["softmax"]
+
+
+def test_watches_that_were_asked_for_tell_all(tmp_path: Path) -> None:
+    report = checked(overflow_after_a_mask, tmp_path / "run.nscope", "inf on op:log; nan")
+    assert report.verdicts[0].rule == "inf"
+    assert report.verdicts[0].hits == 5
+
+
+def test_a_run_is_reported_the_same_each_time(tmp_path: Path) -> None:
+    first, second = (checked(nothing_passes, tmp_path / f"{name}.nscope").verdicts for name in "ab")
+    assert first == second
