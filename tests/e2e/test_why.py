@@ -78,7 +78,7 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
 
     by(page, "back-to-live").click()
     by(page, "tab-problems").click()
-    expect(by(page, "spread")).to_contain_text("First in this step: loss/log")
+    expect(by(page, "spread")).to_contain_text("First culprit: loss/log")
     by(page, "problem-why").last.click()
     expect(sentence).to_contain_text("loss/mean is NaN in step 1")  # the first
     by(page, "detach").click()

@@ -11,7 +11,7 @@ from typing import Any
 from nodescope.debug import why as chains
 from nodescope.debug.replay import ExecutionIndex, Replay
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
-from nodescope.debug.why.rendering import sentence
+from nodescope.debug.why.rendering import born_label, fate_words, sentence
 from nodescope.debug.why.target import WHICH
 from nodescope.errors import UsageError
 from nodescope.record.recording import Recording
@@ -135,9 +135,9 @@ async def spread(run: Run, request: mine.AskSpread) -> mine.SpreadAnswer:
         births = tuple(
             mine.BornValue(
                 birth.node, node_at(book, birth.seq), birth.seq, birth.at, birth.kind, birth.words,
-                birth.ranges, birth.reached, str(birth.source or ""),
+                birth.ranges, born_label(birth, nth), fate_words(birth), str(birth.source or ""),
             )
-            for birth in report.births[:MOST_BORN]
+            for nth, birth in enumerate(report.births[:MOST_BORN])
         )  # fmt: skip
         heals = tuple(
             mine.HealedValue(node.node, node_at(book, node.seq), node.seq, node.words)

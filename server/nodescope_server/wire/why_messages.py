@@ -187,7 +187,8 @@ class BornValue(msgspec.Struct, frozen=True):
 
     Attributes:
         at: The first such element; None if no array is available.
-        reached: Number of nodes of the step that received it from here.
+        label: What it is among those of the step: ``first culprit``, ``healed`` …
+        reached: What it reached, in words: ``reached 4 nodes, the loss among them``.
         source: The user's line, or ``""``.
     """
 
@@ -198,7 +199,8 @@ class BornValue(msgspec.Struct, frozen=True):
     kind: str
     words: str
     ranges: tuple[str, ...]
-    reached: int
+    label: str
+    reached: str
     source: str
 
 

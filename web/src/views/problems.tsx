@@ -202,6 +202,10 @@ function problemWords(row: NodeProblem): string {
 }
 
 /** What NaN and Inf did in the step shown, in a line or two; not while the program runs. */
+function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): JSX.Element {
   const answer = createQuery(props.store, "spread", (): AskSpread | undefined => {
     const run = props.store.runId();
@@ -224,10 +228,9 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
           <Show when={first()}>
             {(born) => (
               <>
-                First in this step: <b>{printable(born().name, 160)}</b>
+                {printable(capitalised(born().label), 40)}: <b>{printable(born().name, 160)}</b>
                 {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
-                {printable(inWords(born().words), 300)}; it reached{" "}
-                {born().reached === 0 ? "no other node" : plural(born().reached, "node")}.{" "}
+                {printable(inWords(born().words), 300)}; it {printable(born().reached, 300)}.{" "}
                 {now().born > 1 ? `${plural(now().born - 1, "further origin")}. ` : ""}
               </>
             )}

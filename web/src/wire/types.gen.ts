@@ -970,7 +970,8 @@ export interface SpreadAnswer {
  *
  * Attributes:
  *     at: The first such element; None if no array is available.
- *     reached: Number of nodes of the step that received it from here.
+ *     label: What it is among those of the step: `first culprit`, `healed` …
+ *     reached: What it reached, in words: `reached 4 nodes, the loss among them`.
  *     source: The user's line, or `""`.
  */
 export interface BornValue {
@@ -981,7 +982,8 @@ export interface BornValue {
   readonly kind: string;
   readonly words: string;
   readonly ranges: readonly string[];
-  readonly reached: number;
+  readonly label: string;
+  readonly reached: string;
   readonly source: string;
 }
 

@@ -457,5 +457,7 @@ def first_words(origin: NonfiniteOrigin, nodes: Mapping[int, Node]) -> str:
             f"first {word} in step {origin.unseen_step:,}, which was not observed; then in "
             f"{node.name} (step {origin.step:,})"
         )
+    if origin.healed:
+        return f"{word} in {node.name} (step {origin.step:,}), which was healed"
     how = "set by hand in" if origin.edited else "in"
     return f"first {word} {how} {node.name} (step {origin.step:,})"

@@ -1,25 +1,43 @@
 """Where NaN or Inf began in a run: the one answer for the summary, the problems and ``why``.
 
-It is the first NaN; or, before that, what made a loss not finite; or else the first Inf. From there
-it is followed back through inputs that are not finite: a NaN may come from an Inf.
+It is the birth that reached the loss, or else the weights; where neither was reached, the one that
+was not healed. It is found by the elements of what was reached first, as far as they are kept, and
+else by the flags of executions: a NaN may come from an Inf.
 
-Invariant: reads flags of executions only, no elements, so it is known without any array.
+Invariant: reads only, and bounded in time; without any array it is known all the same.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
+import numpy as np
 
+from nodescope.debug.replay.execution_index import ExecutionIndex
+from nodescope.debug.replay.replay import Replay
+from nodescope.debug.why.answer import Cause
+from nodescope.debug.why.chain import why
+from nodescope.debug.why.flow import flow_of
+from nodescope.debug.why.nonfinite_origins import state_of
+from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
-from nodescope.record.rows import HAS_INF, HAS_NAN, Execution
+from nodescope.record.rows import HAS_INF, HAS_NAN, Execution, LossRow
 
 _MOST_BACK = 10_000
+_MOST_FLAGGED = 50_000
+_MOST_IN_STEP = 100_000
+_MOST_STEPS = 8
+_PATIENCE_S = 2.0
 _NONFINITE = HAS_NAN | HAS_INF
+
+Definitions = dict[int, list[tuple[int, Node]]]
+"""The definitions of nodes by id, with the seq from which on each holds."""
 
 
 class NonfiniteOrigin(msgspec.Struct, frozen=True):
@@ -31,6 +49,7 @@ class NonfiniteOrigin(msgspec.Struct, frozen=True):
         step, seq: When; the seq is 0 if the node is not known.
         edited: A person set it.
         unseen_step: The loss was not finite before: since this step, which was not observed; or 0.
+        healed: It reached nothing: it was healed, as everything else that was NaN or Inf.
     """
 
     kind: Literal["nan", "inf"]
@@ -39,6 +58,7 @@ class NonfiniteOrigin(msgspec.Struct, frozen=True):
     seq: int
     edited: bool = False
     unseen_step: int = 0
+    healed: bool = False
 
 
 def nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
@@ -47,6 +67,18 @@ def nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
     Raises:
         RecordingError: It is damaged.
     """
+    known = _known.get(recording)
+    if known is not None and known[0] == recording.last_seq():
+        return known[1]
+    origin = _nonfinite_origin(recording)
+    _known[recording] = (recording.last_seq(), origin)
+    return origin
+
+
+_known: WeakKeyDictionary[Recording, tuple[int, NonfiniteOrigin | None]] = WeakKeyDictionary()
+
+
+def _nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
     first_nan, first_inf = recording.first_flagged(HAS_NAN), recording.first_flagged(HAS_INF)
     nan = first_nan[0] if first_nan is not None else None
     inf = first_inf[0] if first_inf is not None else None
@@ -55,26 +87,124 @@ def nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
         if edit.kind == "nan" or inf is None or edit.seq <= inf.seq:
             return edit
     loss = next((row for row in recording.losses() if not math.isfinite(row.value)), None)
-    if loss is None or (nan is not None and nan.seq < loss.seq):
-        start = nan if nan is not None else inf
-        return _origin_of(recording, start) if start is not None else None
-    ran = recording.executions(0, loss.seq, node=loss.node) if loss.node else []
-    broken = [row for row in ran if row.step == loss.step and row.flags & _NONFINITE]
-    if broken:
-        return _origin_of(recording, broken[0])
-    if nan is not None:
-        return msgspec.structs.replace(_origin_of(recording, nan), unseen_step=loss.step)
+    origin: NonfiniteOrigin | None = None
+    seen = None
+    if nan is not None or inf is not None:
+        definitions = _definitions(recording)
+        seen = _of_loss(recording, loss)
+        weight = _of_weights(recording, definitions)
+        reached = [row for row in (seen, weight) if row is not None]
+        if reached:
+            origin = _traced(recording, min(reached, key=lambda row: row.seq))
+        else:
+            origin = _lasting(recording, definitions, nan, inf)
+    if loss is None or seen is not None or (origin is not None and origin.seq < loss.seq):
+        return origin
+    if origin is not None:
+        return msgspec.structs.replace(origin, unseen_step=loss.step)
     kind: Literal["nan", "inf"] = "nan" if math.isnan(loss.value) else "inf"
     return NonfiniteOrigin(kind, 0, loss.step, 0, unseen_step=loss.step)
 
 
-def _origin_of(recording: Recording, start: Execution) -> NonfiniteOrigin:
-    """The origin of an execution's NaN or Inf."""
-    definitions: dict[int, list[tuple[int, Node]]] = {}
-    producer: dict[int, int] = {}
+def _definitions(recording: Recording) -> Definitions:
+    definitions: Definitions = {}
     for row in recording.nodes():
         definitions.setdefault(row.node.id, []).append((row.seq, row.node))
-        producer.update(dict.fromkeys(row.node.outputs, row.node.id))
+    return definitions
+
+
+def _of_loss(recording: Recording, loss: LossRow | None) -> Execution | None:
+    """The execution that gave the first loss that is not finite; None if it was not observed."""
+    if loss is None or not loss.node:
+        return None
+    ran = recording.executions(0, loss.seq, node=loss.node)
+    return next((row for row in ran if row.step == loss.step and row.flags & _NONFINITE), None)
+
+
+def _of_weights(recording: Recording, definitions: Definitions) -> Execution | None:
+    """The first execution that made a weight NaN or Inf, or read it so."""
+    for row in recording.flagged(_NONFINITE, limit=_MOST_FLAGGED):
+        node = _defined(definitions, row)
+        if node is None or not (node.writes or node.role == "parameter"):
+            continue
+        if not _written_down(node, row):
+            return row
+    return None
+
+
+def _traced(recording: Recording, reached: Execution) -> NonfiniteOrigin:
+    """The birth behind an execution's NaN or Inf: by its elements, as far as they are kept."""
+    start = reached
+    try:
+        replay = Replay(recording, seq=reached.seq, patience_s=_PATIENCE_S)
+        outputs = replay.book.node(reached.node, reached.seq).outputs
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+            for value in outputs:
+                answer = why(recording, value, seq=reached.seq, replay=replay, width=1)
+                end = answer.culprit
+                kind = state_of(end.number)
+                if state_of(answer.root.number) not in ("nan", "inf"):
+                    continue
+                if end.kind in ("birth", "leaf", "passed") and kind in ("nan", "inf"):
+                    return _origin_at(replay.book, end, "nan" if kind == "nan" else "inf")
+                ran = recording.executions(end.seq - 1, end.seq)
+                start = ran[0] if ran and ran[0].flags & _NONFINITE else start
+                break
+    except NodescopeError:
+        pass  # without elements, the flags say which node it is
+    return _origin_of(recording, start)
+
+
+def _origin_at(book: ExecutionIndex, end: Cause, kind: Literal["nan", "inf"]) -> NonfiniteOrigin:
+    edit = book.edits.get(end.seq)
+    if edit is not None:
+        node = book.producer.get(edit.value, 0)
+        return NonfiniteOrigin(kind, node, edit.step, edit.seq, edited=True)
+    (execution,) = book.recording.executions(end.seq - 1, end.seq)
+    return NonfiniteOrigin(kind, execution.node, execution.step, execution.seq)
+
+
+def _lasting(
+    recording: Recording, definitions: Definitions, nan: Execution | None, inf: Execution | None
+) -> NonfiniteOrigin | None:
+    """Where no loss and no weight is reached: what was not healed, NaN first, of the first step."""
+    book = ExecutionIndex(recording)
+    for step in _steps_with(recording):
+        first, last = book.step_range(step)
+        executions = recording.executions(max(first - 1, 0), last, limit=_MOST_IN_STEP)
+        ran = {row.seq: row for row in executions if row.step == step}
+        flow = flow_of(book, list(ran.values()))
+        ends = [
+            ran[seq]
+            for birth in flow.births()
+            if not flow.is_healed(birth)
+            for seq in flow.ends(birth)
+            if seq in ran and not flow.healers.get(seq)
+            and not _written_down(_defined(definitions, ran[seq]), ran[seq])
+        ]  # fmt: skip
+        if ends:
+            return _traced(recording, max(ends, key=lambda row: (row.flags & HAS_NAN, row.seq)))
+    start = nan if nan is not None else inf
+    if start is None:
+        return None
+    return msgspec.structs.replace(_origin_of(recording, start), healed=True)
+
+
+def _steps_with(recording: Recording) -> list[int]:
+    """The first training steps with NaN or Inf."""
+    rows = recording.flagged(_NONFINITE, limit=_MOST_FLAGGED)
+    return list(dict.fromkeys(row.step for row in rows))[:_MOST_STEPS]
+
+
+def _origin_of(recording: Recording, start: Execution) -> NonfiniteOrigin:
+    """The origin of an execution's NaN or Inf."""
+    definitions = _definitions(recording)
+    producer = {
+        value: number
+        for number, rows in definitions.items()
+        for _, node in rows
+        for value in node.outputs
+    }
     at = start
     for _ in range(_MOST_BACK):
         node = _defined(definitions, at)
@@ -94,7 +224,7 @@ def _origin_of(recording: Recording, start: Execution) -> NonfiniteOrigin:
     return NonfiniteOrigin("nan" if at.flags & HAS_NAN else "inf", at.node, at.step, at.seq)
 
 
-def _defined(definitions: dict[int, list[tuple[int, Node]]], execution: Execution) -> Node | None:
+def _defined(definitions: Definitions, execution: Execution) -> Node | None:
     """A node as it was when it ran."""
     rows = definitions.get(execution.node, ())
     return next((node for seq, node in reversed(rows) if seq <= execution.seq), None)

@@ -9,11 +9,12 @@ from pathlib import PurePath
 
 from nodescope.debug.why.answer import Cause, Operand, Why
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
-from nodescope.debug.why.spread import Spread
+from nodescope.debug.why.spread import Born, Spread
 from nodescope.ir.graph import SourceLocation
 from nodescope.telling import index_text
 
 _MOST_LINES = 24
+_MOST_ENDS = 3
 # Of a row of nodes that only pass a number on, so many are shown.
 _MOST_PASSING = 3
 
@@ -125,6 +126,32 @@ def _operand(operand: Operand) -> str:
     return text + (" (selects)" if operand.selects else "")
 
 
+def born_label(birth: Born, nth: int) -> str:
+    """What a birth is among those of its step, of which the first come first."""
+    if birth.fate == "healed":
+        return "healed"
+    if birth.kind == "number":
+        return "a number of the program"
+    return "first culprit" if nth == 0 else "another culprit"
+
+
+def fate_words(birth: Born) -> str:
+    """What a birth reached: ``reached 4 nodes, the loss among them``."""
+    extent = f"{birth.reached:,} node{'s'[: birth.reached != 1]}" if birth.reached else ""
+    text = f"reached {extent or 'no other node'}"
+    if birth.fate == "loss":
+        return f"{text}, the loss among them" if extent else "is the loss"
+    names = ", ".join(birth.ends[:_MOST_ENDS])
+    if len(birth.ends) > _MOST_ENDS:
+        names += f" and {len(birth.ends) - _MOST_ENDS:,} more"
+    if birth.fate == "weights":
+        noun = "weight" if len(birth.ends) == 1 else "weights"
+        return f"{text}, among them the {noun} {names}"
+    if birth.fate == "healed":
+        return f"{text}: it was healed by {names}"
+    return text
+
+
 def render_spread(spread: Spread) -> str:
     """Where NaN and Inf began, spread and ended in a step, as lines."""
     if not spread.births and not spread.passed:
@@ -136,12 +163,10 @@ def render_spread(spread: Spread) -> str:
         "or Inf"
     ]
     for i, birth in enumerate(spread.births[:_MOST_LINES]):
-        first = "first culprit" if i == 0 else "another culprit"
         line = f" ({line_of(birth.source)})" if birth.source is not None else ""
-        lines.append(f"{first}: {place(birth.node, birth.at)}{line}: {birth.words}")
+        lines.append(f"{born_label(birth, i)}: {place(birth.node, birth.at)}{line}: {birth.words}")
         lines += [f"    {text}" for text in birth.ranges]
-        extent = f"{birth.reached:,} node{'s'[: birth.reached != 1]}"
-        lines.append(f"    it reached {extent if birth.reached else 'no other node'}")
+        lines.append(f"    it {fate_words(birth)}")
     if len(spread.births) > _MOST_LINES:
         lines.append(f"and in {len(spread.births) - _MOST_LINES:,} more nodes")
     for node in spread.passed[:_MOST_LINES]:

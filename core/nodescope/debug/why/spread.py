@@ -10,27 +10,31 @@ inputs element by element.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
 from nodescope.debug.replay.replay import Replay
+from nodescope.debug.why.answer import Cause
 from nodescope.debug.why.body_frames import Point
 from nodescope.debug.why.chain import Follower
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
+from nodescope.debug.why.flow import NONFINITE, Flow, flow_of
 from nodescope.debug.why.nonfinite_origins import state_of
 from nodescope.debug.why.value_tracing import ValueTracer
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.ops.traits import traits_of
 from nodescope.record.recording import Recording
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
+from nodescope.record.rows import HAS_SUMMARY, Execution
 
 MOST_NODES = 100_000
 MOST_LOOKS = 64
 _MOST_ELEMENTS = 32
-_NAN_OR_INF = HAS_NAN | HAS_INF
+
+Fate = Literal["loss", "weights", "used", "unused", "healed"]
+_FATES: dict[Fate, int] = {"loss": 0, "weights": 1, "used": 2, "unused": 3, "healed": 4}
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,9 @@ class Born:
         ranges: What was in its inputs.
         reached: How many nodes of the step have it directly or indirectly from here.
         source: The user's line.
+        fate: What it reached in its step: the ``loss``; else ``weights``; ``healed`` if nodes that
+            give neither NaN nor Inf read all that came of it; ``used`` or ``unused`` otherwise.
+        ends: Names of the weights, or of the nodes that healed it.
     """
 
     node: str
@@ -56,6 +63,8 @@ class Born:
     ranges: tuple[str, ...]
     reached: int
     source: SourceLocation | None
+    fate: Fate = "unused"
+    ends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,8 @@ class Spread:
         executions: How many operations ran, as far as was looked.
         touched: How many of them gave NaN or Inf.
         known: Of how many executions, those of leaves included, there are statistics.
-        births: Where NaN or Inf began in the run leads, then in the order of the run, numbers of
-            the program last; the first one is the first culprit. A NaN that is made of an Inf is
+        births: Where NaN or Inf began in the run leads, then by what they reached: the loss, the
+            weights; healed ones and numbers of the program last. A NaN that is made of an Inf is
             born, too.
         passed, healed: In the order of the run.
     """
@@ -132,29 +141,22 @@ def spread(
     follower = Follower(points, None, 1)
     book = replay.book
     executions = replay.executions()[:MOST_NODES]
-    from_births: dict[int, frozenset[int]] = {}
+    flow = flow_of(book, executions)
     births: list[tuple[int, Born]] = []
     passed: list[Passed] = []
-    healed: list[Healed] = []
     operations = touched = with_statistics = looks = 0
     for execution in executions:
         with_statistics += bool(execution.flags & HAS_SUMMARY)
         node = book.node(execution.node, execution.seq)
         operations += not node.is_leaf
-        sources = _touched(book, execution)
-        names = tuple(book.values.get(source.value, "") for source in sources)
-        for source in sources:
-            if source.edited and source.edited not in from_births:
-                before = from_births.get(source.execution.seq, frozenset())
-                from_births[source.edited] = before | {source.edited}
-                births.append((source.edited, _by_hand(book, source)))
-        origins = frozenset().union(
-            *(from_births.get(source.seq, frozenset()) for source in sources)
-        )
-        if not execution.flags & _NAN_OR_INF:
-            if sources and execution.flags & HAS_SUMMARY and _reads(node):
-                healed.append(Healed(node.name, execution.seq, node.op, _how(node.op), names))
+        if not execution.flags & NONFINITE:
             continue
+        sources = flow.fed.get(execution.seq, [])
+        births += [
+            (source.edited, _by_hand(book, source))
+            for source in sources
+            if source.edited and all(source.edited != seq for seq, _ in births)
+        ]
         touched += not node.is_leaf
         born: Born | None = None
         if not sources or looks < MOST_LOOKS:
@@ -162,43 +164,62 @@ def spread(
             born = _born(points, follower, node, execution, bool(sources))
         if born is not None:
             births.append((execution.seq, born))
-            origins |= {execution.seq}
         if sources:
-            passed.append(Passed(node.name, execution.seq, names))
-        from_births[execution.seq] = origins
+            passed.append(Passed(node.name, execution.seq, _names(book, sources)))
+    flow = flow.with_births([seq for seq, _ in births])
+    losses = {row.node for row in recording.losses() if row.step == replay.step}
+    told = [(seq, _with_fate(book, flow, losses, seq, birth)) for seq, birth in births]
     origin = nonfinite_origin(recording)
     first = origin.seq if origin is not None else 0
-    births.sort(key=lambda entry: (entry[0] != first, entry[1].kind == "number"))
-    counted = tuple(
-        replace(birth, reached=sum(seq in o for o in from_births.values()) - 1)
-        for seq, birth in births
+    told.sort(
+        key=lambda entry: (entry[0] != first, entry[1].kind == "number", _FATES[entry[1].fate])
     )
+    healed = [
+        Healed(node.name, execution.seq, node.op, _how(node.op), _names(book, sources))
+        for execution in flow.healing
+        for node in (book.node(execution.node, execution.seq),)
+        for sources in (flow.fed[execution.seq],)
+    ]
     return Spread(
         replay.step,
         operations,
         touched,
         with_statistics,
-        counted,
+        tuple(birth for _, birth in told),
         tuple(passed),
         tuple(healed),
     )
 
 
-def _touched(book: ExecutionIndex, execution: Execution) -> list[ValueSource]:
-    """The inputs that hold NaN or Inf."""
-    try:
-        sources = book.sources(execution)
-    except ReplayError:
-        return []
-    return [source for source in sources if _holds(book, source)]
+def _names(book: ExecutionIndex, sources: list[ValueSource]) -> tuple[str, ...]:
+    return tuple(book.values.get(source.value, "") for source in sources)
 
 
-def _holds(book: ExecutionIndex, source: ValueSource) -> bool:
-    """Whether an array holds NaN or Inf."""
-    if not source.edited:
-        return bool(source.execution.flags & _NAN_OR_INF)
-    edited = book.recording.latest_at(source.value, source.edited)
-    return edited is not None and bool(edited.summary.nan_count or edited.summary.inf_count)
+def _with_fate(book: ExecutionIndex, flow: Flow, losses: set[int], seq: int, birth: Born) -> Born:
+    """A birth with what it reached."""
+    reached = flow.reached(seq)
+    nodes = []
+    for row in (seq, *reached):
+        ran = flow.executions.get(row)
+        if ran is not None:
+            nodes.append(book.node(ran.node, ran.seq))
+    weights = [node for node in nodes if node.writes]
+    fate: Fate = "used" if reached else "unused"
+    ends: tuple[str, ...] = ()
+    if any(node.id in losses for node in nodes):
+        fate = "loss"
+    elif weights:
+        fate = "weights"
+        targets = [node.inputs[port] for node in weights for _, port in node.writes]
+        ends = tuple(dict.fromkeys(book.values.get(value, "") for value in targets))
+    elif flow.is_healed(seq):
+        fate = "healed"
+        healers = [
+            flow.executions[by] for end in flow.ends(seq) for by in flow.healers.get(end, ())
+        ]
+        names = [book.node(row.node, row.seq).name for row in healers]
+        ends = tuple(dict.fromkeys(names))
+    return replace(birth, reached=len(reached), fate=fate, ends=ends)
 
 
 def _by_hand(book: ExecutionIndex, source: ValueSource) -> Born:
@@ -233,6 +254,8 @@ def _born(
             places = np.flatnonzero(~np.isfinite(array))
         for position in _spaced(places):
             cause, behind = follower.look(point, position)
+            if behind and cause.how.startswith("in "):
+                cause = _inside(follower, point, position)
             if cause.birth is not None and state_of(cause.number) in ("nan", "inf"):
                 born = cause.birth
                 return Born(
@@ -249,16 +272,25 @@ def _born(
     )  # fmt: skip
 
 
+def _inside(follower: Follower, point: Point, position: int) -> Cause:
+    """The birth in a kernel or loop that an element of its output is from, if it was born there."""
+    first = follower.follow(point, position)
+    born = first
+    for link in first.chain():
+        if link.seq != first.seq or not link.how.startswith("in "):
+            break
+        if link.birth is not None and state_of(link.number) in ("nan", "inf"):
+            born = link
+            if link.birth.trait != "infinite":
+                break
+    return born
+
+
 def _spaced(places: np.ndarray[Any, Any]) -> list[int]:
     if places.size <= _MOST_ELEMENTS:
         return [int(place) for place in places]
     return [int(places[i * (places.size - 1) // (_MOST_ELEMENTS - 1)])
             for i in range(_MOST_ELEMENTS)]  # fmt: skip
-
-
-def _reads(node: Node) -> bool:
-    """Whether an op looks at its input; some take only its shape."""
-    return traits_of(node.op).reads != "nothing"
 
 
 def _how(op: str) -> str:

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from nodescope.debug.why import why
+from nodescope.debug.why import spread, why
 from nodescope.debug.why.answer import Cause
+from nodescope.debug.why.first_nonfinite import nonfinite_origin
 from nodescope.errors import NodescopeError
 from nodescope.record.recording import Recording
 from tests.core.debug.why.planted_births import ASKED, Case, record
 
-WAYS = ("element", "word", "nothing")
-"""Asked with the element, by ``[nan]``, ``[inf]``, ``[zero]``, and without anything."""
+WAYS = ("element", "word", "value", "run")
+"""Asked with the element; by ``[nan]``, ``[inf]``, ``[zero]``; of a value; of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def answers(case: Case, recording: Recording) -> list[Answer]:
     results = []
     asked: list[tuple[str, object]] = [("element", case.element), ("word", case.kind)]
     if case.kind != "zero":
-        asked.append(("nothing", None))
+        asked.append(("value", None))
     for way, index in asked:
         try:
             answer = why(recording, ASKED, index, step=step)
@@ -62,7 +63,27 @@ def answers(case: Case, recording: Recording) -> list[Answer]:
             results.append(Answer(way, False, f"{type(error).__name__}: {error}"))
         else:
             results.append(_judged(case, way, answer.culprit))
+    if case.sure:
+        results.append(_of_run(case, recording))
     return results
+
+
+def _of_run(case: Case, recording: Recording) -> Answer:
+    """The answer to ``nodescope why`` with nothing but the recording."""
+    origin = nonfinite_origin(recording)
+    if origin is None:
+        return Answer("run", False, "nothing was found")
+    report = spread(recording, origin.step)
+    first = report.births[0]
+    right = (
+        "planted" in first.node.split("/")
+        and first.at == case.at
+        and (origin.step, report.step) == (case.step, case.step)
+        and first.fate != "healed"
+        and not origin.healed
+    )
+    told = f"{first.fate} {first.node} at {first.at} in step {report.step}: {first.words}"
+    return Answer("run", right, told)
 
 
 def judged(seed: int, folder: Path) -> tuple[Case, list[Answer]]:

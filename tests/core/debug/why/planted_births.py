@@ -108,7 +108,7 @@ class Case:
         step: The training step of the birth.
         asked_step: The step that is asked about.
         element: An element of the asked value that the birth reaches.
-        trained: Whether a loss and a weight are there, so that nothing need be asked.
+        sure: Whether nothing need be asked: it reaches the loss, or nothing else is left unhealed.
     """
 
     seed: int
@@ -119,7 +119,7 @@ class Case:
     step: int
     asked_step: int
     element: tuple[int, ...]
-    trained: bool
+    sure: bool
 
 
 # What carries the value on
@@ -440,11 +440,13 @@ class _Program:
 
     def case(self, c: Carried, step: int = 0, asked_step: int = 0, trained: bool = False) -> Case:
         """The right answer."""
+        dead = any(word.startswith("decoy") and word.endswith("never used") for word in c.told)
+        sure = self.kind != "zero" and (trained or not (dead or self.form == "kept"))
         places = np.argwhere(c.mask)
         element = tuple(int(i) for i in places[self.rng.integers(len(places))])
         return Case(
             self.seed, self.kind, self.form, tuple(c.told), (self.at,), step, asked_step, element,
-            trained,
+            sure,
         )  # fmt: skip
 
     def run(self) -> Case:

@@ -57,7 +57,10 @@ def test_what_heals(tmp_path: Path) -> None:
     ]
     assert (result.births[0].node, result.births[0].kind) == ("divide", "0/0")
     assert result.births[0].reached == 0
-    assert "    it reached no other node\n" in render_spread(result)
+    text = render_spread(result)
+    assert "healed: divide at [0]" in text
+    assert "    it reached no other node: it was healed by nan_to_num, isnan, where" in text
+    assert "culprit" not in text
     assert "healed by where: where does not select those elements" in render_spread(result)
 
 

@@ -1,0 +1,122 @@
+"""Flow: which executions of a step have their NaN or Inf from which, and where that ends.
+
+Based on the recorded statistics alone, so it is known without any array.
+
+Invariant: reads only; bounded by the executions that are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from nodescope.debug.replay.execution_index import ExecutionIndex, ValueSource
+from nodescope.errors import ReplayError
+from nodescope.ir.graph import Node
+from nodescope.ops.traits import traits_of
+from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
+
+NONFINITE = HAS_NAN | HAS_INF
+
+
+@dataclass
+class Flow:
+    """NaN and Inf of one step.
+
+    Attributes:
+        origins: By seq of what holds NaN or Inf: the births that it is from.
+        fed: By seq: the inputs that hold NaN or Inf, of executions that have such.
+        healers: By seq of what holds NaN or Inf: the executions that read it and gave none.
+        spread: Seqs of what was read by an execution that has NaN or Inf.
+        healing: Executions that took NaN or Inf and gave none, in order.
+        executions: By seq: those above, and what has NaN or Inf.
+    """
+
+    origins: dict[int, frozenset[int]] = field(default_factory=dict)
+    fed: dict[int, list[ValueSource]] = field(default_factory=dict)
+    healers: dict[int, list[int]] = field(default_factory=dict)
+    spread: set[int] = field(default_factory=set)
+    healing: list[Execution] = field(default_factory=list)
+    executions: dict[int, Execution] = field(default_factory=dict)
+
+    def reached(self, birth: int) -> list[int]:
+        """What has its NaN or Inf from a birth, in order; the birth itself left out."""
+        return [seq for seq, births in self.origins.items() if birth in births and seq != birth]
+
+    def ends(self, birth: int) -> list[int]:
+        """Where what a birth gave ends: nothing with NaN or Inf was made of it."""
+        return [seq for seq in (birth, *self.reached(birth)) if seq not in self.spread]
+
+    def is_healed(self, birth: int) -> bool:
+        """Whether all of it ends where it is read by nodes that give neither NaN nor Inf."""
+        return all(self.healers.get(seq) for seq in self.ends(birth))
+
+    def with_births(self, births: Sequence[int]) -> Flow:
+        """The same, with births that are also fed; found by their elements."""
+        born = set(births)
+        origins: dict[int, frozenset[int]] = {}
+        for seq in sorted(self.origins):
+            from_inputs = [origins.get(s.seq, frozenset()) for s in self.fed.get(seq, ())]
+            own = frozenset({seq}) if seq in born or not self.fed.get(seq) else frozenset()
+            origins[seq] = own.union(*from_inputs)
+            if seq not in self.executions:  # an edit: what it was before it, and itself
+                origins[seq] = self.origins[seq]
+        return replace(self, origins=origins)
+
+    def births(self) -> list[int]:
+        """Everything that something is from, in order."""
+        return sorted(frozenset().union(*self.origins.values()))
+
+
+def flow_of(book: ExecutionIndex, executions: Sequence[Execution]) -> Flow:
+    """The flow of NaN and Inf through executions in order.
+
+    What has NaN or Inf and was given none is a birth; whether one is also born of NaN or Inf takes
+    elements to tell: see `nodescope.debug.why.spread`.
+    """
+    flow = Flow()
+    for execution in executions:
+        sources = touched(book, execution)
+        for source in sources:
+            if source.edited and source.edited not in flow.origins:
+                before = flow.origins.get(source.execution.seq, frozenset())
+                flow.origins[source.edited] = before | {source.edited}
+        if sources:
+            flow.fed[execution.seq] = sources
+        if not execution.flags & NONFINITE:
+            node = book.node(execution.node, execution.seq)
+            if sources and execution.flags & HAS_SUMMARY and looks_at(node):
+                flow.healing.append(execution)
+                flow.executions[execution.seq] = execution
+                for source in sources:
+                    flow.healers.setdefault(source.seq, []).append(execution.seq)
+            continue
+        origins: frozenset[int] = frozenset().union(
+            *(flow.origins.get(source.seq, frozenset()) for source in sources)
+        )
+        flow.executions[execution.seq] = execution
+        flow.spread.update(source.seq for source in sources)
+        flow.origins[execution.seq] = origins or frozenset({execution.seq})
+    return flow
+
+
+def touched(book: ExecutionIndex, execution: Execution) -> list[ValueSource]:
+    """The inputs that hold NaN or Inf."""
+    try:
+        sources = book.sources(execution)
+    except ReplayError:
+        return []
+    return [source for source in sources if _holds(book, source)]
+
+
+def _holds(book: ExecutionIndex, source: ValueSource) -> bool:
+    """Whether an array holds NaN or Inf."""
+    if not source.edited:
+        return bool(source.execution.flags & NONFINITE)
+    edited = book.recording.latest_at(source.value, source.edited)
+    return edited is not None and bool(edited.summary.nan_count or edited.summary.inf_count)
+
+
+def looks_at(node: Node) -> bool:
+    """Whether an op looks at its input; some take only its shape."""
+    return traits_of(node.op).reads != "nothing"
