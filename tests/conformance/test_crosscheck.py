@@ -16,67 +16,10 @@ from nodescope.ops.plan import Plan
 from tests.conformance.graphs.making import Case
 from tests.conformance.planted import all_planted
 from tests.conformance.planted.detectors import BACKENDS, cases, small_tiles, usable
+from tests.conformance.planted.named import NAMED
 from tests.parts import in_parts
 
 RANDOM = 30
-NAMED: dict[str, tuple[str, str, str]] = {
-    "nan_lost": ("rows", "kernel", "max"),
-    "relu_nan": ("rows", "kernel", "relu"),
-    "softmax_axis": ("rows", "kernel", "softmax"),
-    "strong_scalar": ("neutral_numbers", "kernel", "add"),
-    "operand_forgotten": ("diamond", "plan", "subtract"),
-    "views_forgotten": ("held", "plan", "add_4"),
-    "stale_offset": ("twins", "plan", "divmod"),
-    "results_in_arena": ("neutral_numbers", "plan", "add"),
-    "one_layout": ("copies", "plan", "sum_5"),
-    "shared_buffers": ("neutral_numbers", "plan", ""),
-    "tail": ("rows", "plan", "elementwise"),
-    "tile_overlap": ("seed 16", "kernel", "elementwise"),
-    "c_nan_lost": ("rows", "kernel", "max"),
-    "c_where": ("strong_numbers", "kernel", "elementwise"),
-    "c_ulps": ("again", "kernel", "tanh"),
-    "c_contraction": ("exact", "kernel", "elementwise"),
-    "c_start": ("rows", "kernel", "max_2"),
-    "c_reduced_nan": ("rows", "kernel", "max_2"),
-    "c_literal": ("exact", "kernel", "elementwise"),
-    "range_too_short": ("turned", "plan", "matmul_1"),
-    "c_axes": ("orders", "kernel", "transpose"),
-    "add_zero": ("neutral_numbers", "rewrite", "simplify/add_zero"),
-    "multiply_zero": ("neutral_numbers", "rewrite", "simplify/multiply_zero"),
-    "subtract_self": ("itself", "rewrite", "simplify/subtract_self"),
-    "divide_self": ("itself", "rewrite", "simplify/divide_self"),
-    "sign_of_zero": ("neutral_numbers", "rewrite", "simplify/add_negative_zero"),
-    "double_cast": ("casts", "rewrite", "simplify/astype_back"),
-    "wrong_axis": ("orders", "rewrite", "simplify/flip_twice"),
-    "any_reciprocal": ("strong_numbers", "rewrite", "strength/divide_power_of_two"),
-    "scalar_side": ("chain", "rewrite", "strength/reciprocal"),
-    "wrong_permutation": ("orders", "compilation", "reshape"),
-    "through_transpose": ("orders", "rewrite", "reshape/two_shapes"),
-    "layouts_forgotten": ("copies", "rewrite", "simplify/copy"),
-    "cse_attributes": ("neutral_numbers", "rewrite", "cse/same"),
-    "cse_recomputed": ("again", "order", "cse/same"),
-    "cse_waiting": ("waiting", "order", "cse"),
-    "cse_sign_of_zero": ("neutral_numbers", "rewrite", "cse/same"),
-    "cse_kinds": ("twins", "compilation", "cse"),
-    "cse_turned": ("twins", "rewrite", "cse/turned"),
-    "cse_outputs": ("twins", "rewrite", "cse/same"),
-    "fold_precision": ("constants", "rewrite", "fold/constant"),
-    "fold_dtype": ("itself", "compilation", "fold"),
-    "dce_output": ("neutral_numbers", "compilation", "dce"),
-    "dce_waited_for": ("waiting", "order", "dce/unused"),
-    "effects_merge": ("waiting", "order", "cse/same"),
-    "no_order": ("neutral_numbers", "compilation", "simplify"),
-    "schedule_waits": ("waiting", "order", "schedule"),
-    "fusion_cycle": ("diamond", "compilation", "fuse"),
-    "fusion_output": ("twins", "compilation", "fuse"),
-    "fusion_inputs": ("twins", "rewrite", "fuse/reduction"),
-    "fusion_order": ("casts", "rewrite", "fuse"),
-    "not_own": ("neutral_numbers", "memory", "own"),
-    "stand_in": ("neutral_numbers", "provenance", "simplify/add_negative_zero"),
-    "no_origin": ("neutral_numbers", "provenance", "copy"),
-    "redirect": ("orders", "compilation", "simplify"),
-}
-"""By planted fault: the case on which it shows, its kind, and the rule, pass or kernel to name."""
 LATER = ("one_layout", "shared_buffers")
 """They show in the second call."""
 FAULTS = {item.name: item for item in all_planted() if usable(item.found_by)}

@@ -7,8 +7,10 @@ stored in the recording of the compiled run. During that run, each compiled call
 its trace. The verdict is printed; both recordings are then served, and the page opens at the first
 difference.
 
-Invariant: only recorded data is compared; a program without compiled functions gets one line that
-says so.
+Two recordings of any runs are compared as well: where the second first differs from the first.
+
+Invariant: only recorded data is compared; a program without compiled functions and sessions gets
+one line that says so.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any, Final
 import msgspec
 
 from nodescope import api
+from nodescope.cli.outermost_calls import Digests, agreed
+from nodescope.cli.recorded import Unobserved
 from nodescope.cli.server import Server
 from nodescope.cli.serving import stay
 from nodescope.cli.timed import Timed
@@ -61,7 +65,7 @@ def compare(options: argparse.Namespace) -> int:
     print(verdict.text, flush=True)
     if options.json is not None:
         _write(options.json, verdict)
-    if options.exit or not _has_functions(right):
+    if options.exit or not place:
         return int(verdict.outcome not in ("equal", "rounding"))
     server = Server(options.port, (left.absolute(), right.absolute()))
     return stay(server, browser=not options.no_browser, place=place)
@@ -75,7 +79,7 @@ def _write(path: Path, verdict: Verdict) -> None:
 
 
 def _given(options: argparse.Namespace) -> tuple[Path, Path]:
-    """The two given recordings, the eager one first."""
+    """The two given recordings; of an eager and a compiled one, the eager one first."""
     if len(options.args) != 1:
         raise UsageError(
             "two recordings are needed",
@@ -86,12 +90,7 @@ def _given(options: argparse.Namespace) -> tuple[Path, Path]:
         if not path.is_file():
             raise RecordingError(f"no recording {str(path)!r}")
     compiled = [_has_functions(path) for path in paths]
-    if not any(compiled):
-        raise UsageError(
-            f"no compiled function ran in {paths[0].name} or in {paths[1].name}",
-            hint="record the second one with NODESCOPE_MODE=compiled",
-        )
-    return paths if compiled[1] else (paths[1], paths[0])
+    return (paths[1], paths[0]) if compiled == [True, False] else paths
 
 
 def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
@@ -99,12 +98,12 @@ def _recorded(options: argparse.Namespace) -> tuple[Path, Path]:
     script: Path = options.what
     if not script.is_file():
         raise UsageError(f"no script or recording {str(script)!r}")
-    timings = None if options.no_timing else _timed(options, script)
+    timings, given = (None, None) if options.no_timing else _timed(options, script)
     paths = tuple(_path(options, script, name) for name in SIDES)
     status = 0
     for side, path in zip(SIDES, paths, strict=True):
         say(f"{side} run of {script.name}, recorded to {path}")
-        status = _child(options, script, side, path, timings)
+        status = _child(options, script, side, path, timings, given)
         if status == _INTERRUPTED:
             raise KeyboardInterrupt
         if status != 0:
@@ -126,14 +125,18 @@ def _path(options: argparse.Namespace, script: Path, side: str) -> Path:
     return folder / f"{side}{SUFFIX}"
 
 
-def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
-    """Time both forms unobserved, in turns; None, with a message, if that fails."""
+def _timed(options: argparse.Namespace, script: Path) -> tuple[Timings | None, Unobserved | None]:
+    """Time both forms unobserved, in turns, and keep what each call gave.
+
+    None, with a message, if that fails.
+    """
     say(
         f"timing {script.name} unobserved: {2 * PAIRS} runs, eager and compiled in turns, each cut "
         f"off after {CALLS} calls or {SECONDS:g} s, without output (--no-timing leaves them out); "
         "two recorded runs follow"
     )
     measured: dict[str, list[Times]] = {side: [] for side in SIDES}
+    digests: dict[str, list[Digests]] = {side: [] for side in SIDES}
     cuts: list[str] = []
     with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
         for turn in range(PAIRS):
@@ -148,15 +151,17 @@ def _timed(options: argparse.Namespace, script: Path) -> Timings | None:
                     timed = msgspec.json.decode(result.read_bytes(), type=Timed)
                 except (OSError, msgspec.MsgspecError):
                     say(f"not timed: the {side} run ended with status {status}")
-                    return None
+                    return None, None
                 if not timed.calls and not timed.cut:
-                    return None  # no compiled function is called: the recorded run reports it
+                    return None, None  # no compiled function is called: the recorded run reports it
                 measured[side].append(timed.calls)
+                digests[side].append(timed.digests)
                 cuts += [timed.cut] if timed.cut else []
     functions = timings(measured[SIDES[0]], measured[SIDES[1]])
     if not functions:
         say(f"not timed: no compiled function was called more than {WARM_UP + 1} times")
-    return Timings(functions, PAIRS, WARM_UP, cuts[0] if cuts else "")
+    given = Unobserved(*(agreed(digests[side]) for side in SIDES))
+    return Timings(functions, PAIRS, WARM_UP, cuts[0] if cuts else ""), given
 
 
 def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:
@@ -180,18 +185,20 @@ def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:
 
 
 def _child(
-    options: argparse.Namespace, script: Path, side: str, path: Path, timings: Timings | None
-) -> int:
+    options: argparse.Namespace, script: Path, side: str, path: Path, timings: Timings | None,
+    given: Unobserved | None,
+) -> int:  # fmt: skip
     command = program_command("nodescope.cli.recorded", "--record", str(path.absolute()))
     command += ["--label", side, "--level", options.level, "--budget", str(options.budget)]
     if options.steps is not None:
         command += ["--steps", str(options.steps)]
-    if timings is None:
+    with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
+        for name, document in (("timings", timings), ("unobserved", given)):
+            if document is not None:
+                file = Path(folder) / f"{name}.json"
+                file.write_bytes(msgspec.json.encode(document))
+                command += [f"--{name}", str(file)]
         return _wait([*command, str(script), *options.args], side)
-    with tempfile.NamedTemporaryFile(prefix="nodescope-", suffix=".json") as file:
-        file.write(msgspec.json.encode(timings))
-        file.flush()
-        return _wait([*command, "--timings", file.name, str(script), *options.args], side)
 
 
 def _check(path: Path, name: str, status: int) -> None:
@@ -199,14 +206,14 @@ def _check(path: Path, name: str, status: int) -> None:
         if status:
             raise UsageError(f"{name} ended before it called a compiled function")
         raise UsageError(
-            f"no compiled function ran in {name}: nothing to compare",
+            f"no compiled function ran in {name}, and no session: nothing to compare",
             hint="decorate its training step with @ns.compile; if it is decorated already, a "
             "warning above says why it was not compiled",
         )
 
 
 def _was_called(path: Path) -> bool:
-    """Whether a compiled function ran, or a function that could not be compiled."""
+    """Whether a compiled function ran, one that could not be compiled, or a session."""
     with Recording.open(path) as recording:
         return bool(functions(recording)) or cross_checked(recording) is not None
 

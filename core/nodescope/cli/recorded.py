@@ -10,22 +10,47 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from nodescope import api
+from nodescope.cli.outermost_calls import Logged, after_each, digest
 from nodescope.cli.script import Ending, load, run_script
+from nodescope.engine import dispatch_mode
+from nodescope.engine.crosscheck.active import set_cross_check
 from nodescope.engine.crosscheck.checker import CrossCheck
-from nodescope.engine.static.observed_run import set_cross_check
 from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
-from nodescope.ir.differences import CrossChecked
+from nodescope.ir.differences import CallLog
 from nodescope.record.rows import Timings
 from nodescope.telling import last_line, say
 
 SEED = 0
+COMPILED = "compiled"
+"""The label of the run in which each call is checked."""
+
+
+class Unobserved(msgspec.Struct, frozen=True):
+    """Digests of what the calls of each function gave in runs that nobody observed, in order."""
+
+    eager: dict[str, list[int]]
+    compiled: dict[str, list[int]]
+
+
+def _compare(log: CallLog, unobserved: Unobserved, check: CrossCheck) -> None:
+    """Tell a check which observed calls give something else than they gave unobserved."""
+    numbers: Counter[int] = Counter()
+    for call in log.calls:
+        number, name = numbers[call.function], log.functions[call.function]
+        numbers[call.function] += 1
+        gave = unobserved.compiled.get(name, [])
+        if number < len(gave) and call.result != gave[number]:
+            eager = unobserved.eager.get(name, [])[number : number + 1]
+            observed_alone = eager == [gave[number]]
+            check.unlike(name, call.step, number + 1, observed_alone=observed_alone)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,24 +83,38 @@ def _run(options: argparse.Namespace) -> int:
         value_steps=options.steps,
         say=say,
     )
+    logged = Logged(_step)
     try:
         observed.start()
-        set_cross_check(check)
+        if options.label == COMPILED:
+            set_cross_check(check)
+        after_each(logged.took, digest)
         if options.timings is not None:
             observed.recorder.add(msgspec.json.decode(options.timings.read_bytes(), type=Timings))
         ending = run_script(code, script, options.args, observed.log)
     except BaseException as error:
-        _add(check.report(), observed)
+        _add(check, logged.log(), options, observed)
         observed.finish(1, last_line(error))
         raise
-    _add(check.report(), observed)
+    _add(check, logged.log(), options, observed)
     observed.finish(ending.status, ending.error)
     return ending.status
 
 
-def _add(checked: CrossChecked, observed: api.Run) -> None:
-    if checked.functions:  # the eager run has no compiled functions
+def _add(check: CrossCheck, log: CallLog, options: argparse.Namespace, observed: api.Run) -> None:
+    if options.unobserved is not None and options.label == COMPILED:
+        given = msgspec.json.decode(options.unobserved.read_bytes(), type=Unobserved)
+        _compare(log, given, check)
+    if log.calls:
+        observed.recorder.add(log)
+    checked = check.report()
+    if checked.functions:  # the eager run has none
         observed.recorder.add(checked)
+
+
+def _step() -> int:
+    tracer = dispatch_mode.attending()
+    return 0 if tracer is None else tracer.step
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--timings", type=Path)
+    parser.add_argument("--unobserved", type=Path)
     parser.add_argument("script", type=Path)
     parser.add_argument("args", nargs=argparse.REMAINDER)
     return parser

@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 
+from nodescope.cli.outermost_calls import after_each, digest
 from nodescope.cli.script import Ending, load, run_script
-from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.errors import NodescopeError
 from nodescope.telling import say
 
@@ -32,10 +32,17 @@ SEED = 0
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """Nanoseconds of each call, by the function's name, and why it was cut off, or ``""``."""
+    """What the calls took and gave.
+
+    Attributes:
+        calls: Nanoseconds of each, by the function's name.
+        cut: Why the run was cut off, or ``""``.
+        digests: Of what each gave, by the function's name.
+    """
 
     calls: dict[str, list[int]]
     cut: str = ""
+    digests: dict[str, list[int]] = {}
 
 
 class _Stopwatch:
@@ -46,33 +53,15 @@ class _Stopwatch:
         self._most = calls
         self._seconds = seconds
         self._until = time.monotonic() + seconds
-        self._here = threading.local()
         self._times: dict[str, list[int]] = {}
+        self._digests: dict[str, list[int]] = {}
 
-    def install(self) -> None:
-        plain = CompiledFunction._call
-        local, took = self._here, self._took
-
-        def call(
-            self: CompiledFunction, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-        ) -> Any:
-            if getattr(local, "inside", False):
-                return plain(self, owner, args, kwargs)
-            local.inside = True
-            began = time.perf_counter_ns()
-            try:
-                return plain(self, owner, args, kwargs)
-            finally:
-                ended = time.perf_counter_ns()
-                local.inside = False
-                took(self.name, ended - began)
-
-        CompiledFunction._call = call  # type: ignore[method-assign]
-
-    def _took(self, name: str, took: int) -> None:
+    def took(self, name: str, took: int, result: Any, given: Any) -> None:
+        """Note a call; see `outermost_calls.after_each`."""
         times = self._times.setdefault(name, [])
         if len(times) < self._most:
             times.append(took)
+            self._digests.setdefault(name, []).append(digest(result))
         elif all(len(durations) >= self._most for durations in self._times.values()):
             self.end(f"after {self._most} calls")
         if time.monotonic() > self._until:
@@ -80,7 +69,7 @@ class _Stopwatch:
 
     def write(self, cut: str = "") -> None:
         fresh = self._result.with_suffix(".part")
-        fresh.write_bytes(msgspec.json.encode(Timed(self._times, cut)))
+        fresh.write_bytes(msgspec.json.encode(Timed(self._times, cut, self._digests)))
         fresh.replace(self._result)
 
     def end(self, cut: str) -> NoReturn:
@@ -102,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
             return code.status
         random.seed(SEED)
         np.random.seed(SEED)
-        watch.install()
+        after_each(watch.took)
         late.start()
         ending = run_script(code, options.script, options.args, lambda stream, line: None)
     except NodescopeError as error:

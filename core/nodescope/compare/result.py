@@ -15,6 +15,7 @@ import msgspec
 
 from nodescope.compare.align import Reason
 from nodescope.compare.measure import Measure, worst_of
+from nodescope.compare.pair_verdict import pair_verdict
 from nodescope.compare.provenance import Stage, stages
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import Pair, PairReader, sampled
@@ -22,7 +23,7 @@ from nodescope.compare.verdict import Verdict, verdict
 from nodescope.errors import UsageError
 from nodescope.ir.graph import LEAF_ROLES, Node, Role, Spec
 from nodescope.ir.provenance import Fate, FateKind, KernelCost, MemoryReport
-from nodescope.record.compiled_functions import CompiledFunction, cross_checked, functions
+from nodescope.record.compiled_functions import CompiledFunction, called, cross_checked, functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 
@@ -187,28 +188,31 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
         tuple(_function(sides, reader, samples) for sides in all_sides),
         _notes(eager, compiled),
         compiled.timings(),
-        verdict(
-            cross_checked(compiled),
-            all_sides,
-            PairReader(eager, compiled),
-            _differing(eager, compiled),
-        ),
+        _judged(eager, compiled, all_sides, PairReader(eager, compiled)),
     )
 
 
 def judge(eager: Recording, compiled: Recording) -> tuple[Verdict, str]:
     """The verdict alone, and where the page shows it: the part of its address that says so.
 
+    The place is ``""`` for two runs that are not an eager and a compiled one of the same functions.
+
     Raises:
-        UsageError: The second run has no compiled function.
         RecordingError: A recording is damaged.
     """
     compiled_functions = functions(compiled)
-    if cross_checked(compiled) is None:  # else a function was called that could not be compiled
-        _need(compiled_functions, compiled)
+    checked = cross_checked(compiled)
+    checks = checked.functions if checked is not None else ()
+    found = any(check.difference is not None or not check.built for check in checks)
+    if functions(eager) or not (compiled_functions or found):
+        names = ("first", "second") if checked is None else ("eager", "compiled")
+        notes = _differing(eager, compiled, names)
+        return pair_verdict(eager, compiled, notes, checked), ""
     reader = PairReader(eager, compiled)
     all_sides = [Sides(function_, reader, compiled_functions) for function_ in compiled_functions]
     judged = _judged(eager, compiled, all_sides, reader)
+    if not compiled_functions:
+        return judged, ""
     place = f"#compare={eager.run().id},{compiled.run().id}"
     for sides in all_sides:
         if judged.function and sides.function.owner == judged.function:
@@ -259,29 +263,37 @@ def _need(compiled_functions: Sequence[CompiledFunction], compiled: Recording) -
         )
 
 
-def _notes(eager: Recording, compiled: Recording) -> tuple[str, ...]:
+def _notes(
+    eager: Recording, compiled: Recording, sides: tuple[str, str] = ("eager", "compiled")
+) -> tuple[str, ...]:
     notes = []
-    for side, run in (("eager", eager.run()), ("compiled", compiled.run())):
+    for side, run in zip(sides, (eager.run(), compiled.run()), strict=True):
         if run.error:
             notes.append(f"The {side} run failed: {run.error}")
         elif run.status:
             notes.append(f"The {side} run ended with status {run.status}")
     eager_steps, two = len(eager.steps()), len(compiled.steps())
     if eager_steps != two:
-        notes.append(f"The eager run has {eager_steps} steps, the compiled run {two}")
+        steps = f"{eager_steps} step{'' if eager_steps == 1 else 's'}"
+        notes.append(f"The {sides[0]} run has {steps}, the {sides[1]} run {two}")
     return tuple(notes)
 
 
 def _judged(
     eager: Recording, compiled: Recording, all_sides: Sequence[Sides], reader: PairReader
 ) -> Verdict:
-    return verdict(cross_checked(compiled), all_sides, reader, _differing(eager, compiled))
+    logs = called(eager), called(compiled)
+    both = None if logs[0] is None or logs[1] is None else (logs[0], logs[1])
+    notes = _differing(eager, compiled)
+    return verdict(cross_checked(compiled), all_sides, reader, notes, both)
 
 
-def _differing(eager: Recording, compiled: Recording) -> tuple[str, ...]:
+def _differing(
+    eager: Recording, compiled: Recording, sides: tuple[str, str] = ("eager", "compiled")
+) -> tuple[str, ...]:
     """What the runs do not have in common; an error that both raise is the program's own."""
     errors = [re.sub(r" \([^()]*:\d+\)", "", run.run().error) for run in (eager, compiled)]
-    return () if errors[0] and errors[0] == errors[1] else _notes(eager, compiled)
+    return () if errors[0] and errors[0] == errors[1] else _notes(eager, compiled, sides)
 
 
 def _function(sides: Sides, reader: PairReader, samples: int) -> ComparedFunction:

@@ -28,16 +28,24 @@ class Sides:
     """
 
     def __init__(
-        self, function: CompiledFunction, reader: PairReader, beside: Sequence[CompiledFunction]
+        self,
+        function: CompiledFunction,
+        reader: PairReader,
+        beside: Sequence[CompiledFunction],
+        at: int | None = None,
     ) -> None:
-        """Of ``function``; ``beside`` are all functions of the compiled run."""
-        self.function = function
+        """Of ``function``; ``beside`` are all functions of the compiled run.
+
+        Args:
+            at: The step in which nodes are matched; the first in which it ran if None.
+        """
+        self.function, self._beside = function, beside
         ran = reader.run_nodes(function.final.id)
         self.steps = reader.steps(ran)
-        step = self.steps[0] if self.steps else None
+        step = at if at is not None else self.steps[0] if self.steps else None
         self.eager = reader.eager_nodes(step)
         self._eager_by_id = reader.as_of(step).nodes
-        base, before = _calls_before(function, reader, self.steps, beside)
+        base, before = _calls_before(function, reader, step, beside)
         specs = reader.as_of(step).specs
         self.alignment = align(function.traced, self.eager, specs, base=base, before=before)
         self.run = _running(function, ran)
@@ -47,6 +55,10 @@ class Sides:
         self._names = {node.id: node.name for node in function.final.nodes}
         self._traced = {value: node for node in function.traced.nodes for value in node.outputs}
         self._specs = {value.id: value.spec for value in function.traced.values}
+
+    def matched_in(self, step: int) -> Sides:
+        """The same, with the nodes that the eager run executed in another step."""
+        return Sides(self.function, self._reader, self._beside, step)
 
     def eager_of(self, traced: int) -> Node | None:
         """The eager node that a traced one is."""
@@ -105,16 +117,16 @@ class Sides:
 def _calls_before(
     function: CompiledFunction,
     reader: PairReader,
-    steps: Sequence[int],
+    step: int | None,
     beside: Sequence[CompiledFunction],
 ) -> tuple[str | None, list[Called]]:
     """The scope of the function's first call, and the calls before it in that step."""
-    if not steps:
+    if step is None:
         return None, []
     traced = {call.final.id: call.traced for call in beside}
     finals = {call.final.id: call.final for call in beside}
     before: list[Called] = []
-    for call in calls(reader.compiled_nodes(steps[0]), finals):
+    for call in calls(reader.compiled_nodes(step), finals):
         if call.graph == function.final.id:
             return call.base, before
         before.append(Called(traced[call.graph], call.base))

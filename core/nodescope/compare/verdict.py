@@ -11,16 +11,18 @@ Invariant: one place makes the sentence that terminal, page and JSON show.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from nodescope.compare.logged_calls import OtherCall, first_other_call, without_arrays
 from nodescope.compare.measure import Measure
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import PairReader
 from nodescope.ir.differences import (
     Amount,
     CallDifference,
+    CallLog,
     CrossChecked,
     DifferenceKind,
     FunctionCheck,
@@ -33,9 +35,11 @@ VerdictOutcome = Literal["equal", "rounding", "differs", "unchecked"]
 """``equal``: every bit. ``rounding``: within the bounds of how each kernel rounds. ``unchecked``:
 no call was checked and no value could be compared."""
 
-Cause = DifferenceKind | Literal["trace", "input", "end", "lowering", ""]
+Cause = DifferenceKind | Literal["trace", "input", "end", "lowering", "program", "value", ""]
 """As of `CallDifference.kind`. ``trace``: the traced graph does something else than the function.
 ``input``: the runs gave it other numbers. ``end``: one run failed, or took fewer steps.
+``program``: what the runs execute is not the same, or not by the same attributes. ``value``: a node
+gives something else in each run.
 ``lowering``: a node of the compiled graph, of a recording whose calls were not checked."""
 
 
@@ -70,6 +74,10 @@ class Verdict(msgspec.Struct, frozen=True):
     steps: int = 0
 
 
+NOT_RUN: Final = Measure("none", why="the eager run does not execute it")
+"""In place of a measure, where one run executes something else."""
+
+
 class _Place(NamedTuple):
     """Where two runs first differ: a value of a traced node in a step."""
 
@@ -84,6 +92,7 @@ def verdict(
     all_sides: Sequence[Sides],
     reader: PairReader,
     notes: Sequence[str],
+    logs: tuple[CallLog, CallLog] | None = None,
 ) -> Verdict:
     """The verdict of two recordings.
 
@@ -92,6 +101,7 @@ def verdict(
         all_sides: The compiled functions in both runs.
         reader: The recordings.
         notes: What is not the same about the runs as a whole, in sentences without full stops.
+        logs: What each call was given and gave, in the eager and in the compiled run, if known.
     """
     checks = checked.functions if checked is not None else ()
     calls = sum(check.calls for check in checks)
@@ -101,9 +111,10 @@ def verdict(
         return _of_check(first, all_sides, calls)
     steps = sorted({step for sides in all_sides for step in reader.of_both(sides.steps)})
     exact = all(check.exact for check in checks)
-    place = first_difference(all_sides, reader, steps, checked=bool(checks)) if exact else None
-    if place is not None:
-        return _of_place(place, checked=bool(checks), calls=calls, steps=len(steps))
+    if exact:
+        judged = _of_values(all_sides, reader, steps, logs, checked=bool(checks), calls=calls)
+        if judged is not None and (judged.outcome == "differs" or not notes):
+            return judged
     if notes:
         text = f"{'. '.join(notes)}."
         return Verdict("differs", text, "end", calls=calls, steps=len(steps))
@@ -114,6 +125,55 @@ def verdict(
     if not calls and not steps:
         return Verdict("unchecked", "No value of the two runs could be compared.")
     return _agreed(checks, exact=exact, calls=calls, steps=len(steps))
+
+
+def _of_values(
+    all_sides: Sequence[Sides], reader: PairReader, steps: Sequence[int],
+    logs: tuple[CallLog, CallLog] | None, *, checked: bool, calls: int,
+) -> Verdict | None:  # fmt: skip
+    """Where the values of the runs differ; None if they do not.
+
+    The log of calls decides, where there is one: values only name the node.
+    """
+    if logs is None or not logs[0].calls:
+        place = first_difference(all_sides, reader, steps, checked=checked)
+        return place and _of_place(place, checked=checked, calls=calls, steps=len(steps))
+    other = first_other_call(*logs)
+    if other is None:
+        silent = without_arrays(logs[0])
+        sides = [sides for sides in all_sides if _name(sides) in silent]
+        place = first_difference(sides, reader, steps, checked=checked)
+        return place and _of_place(place, checked=checked, calls=calls, steps=len(steps))
+    if other.kind == "missing":
+        return None  # the runs ended, or it is said below
+    sides = [sides for sides in all_sides if _name(sides) == other.function]
+    place = first_difference(sides, reader, [other.step], checked=checked)
+    if place is not None:
+        return _of_place(place, checked=checked, calls=calls, steps=len(steps))
+    return _of_call(other, calls=calls, steps=len(steps))
+
+
+def _name(sides: Sides) -> str:
+    return sides.function.owner.partition("#")[0]
+
+
+def _of_call(other: OtherCall, *, calls: int, steps: int) -> Verdict:
+    when = f"from step {other.step} on" if other.step else f"from call {other.number} on"
+    if other.kind == "given":
+        cause: Cause = "input"
+        text = (
+            f"{other.function} is given other numbers {when}, in its call {other.number}; the "
+            "cause is outside of compiled functions, such as a generator without a seed"
+        )
+    else:
+        cause = "trace"
+        text = (
+            f"{other.function} differs {when}: its call {other.number} gives something else than "
+            "in the eager run, although it is what was traced; the function depends on something "
+            "that was fixed while it was traced"
+        )
+    return Verdict("differs", f"{text}.", cause, other.function, other.step, calls=calls,
+                   steps=steps)  # fmt: skip
 
 
 def first_difference(
@@ -135,14 +195,38 @@ def first_difference(
             if step not in sides.steps:
                 continue
             nodes = sides.function.traced.nodes
-            if checked:
-                results = set(sides.function.traced.outputs)
-                edge = [n for n in nodes if n.is_leaf or not results.isdisjoint(n.outputs)]
-                if _in_step(sides, reader, step, edge) is None:
+            results = set(sides.function.traced.outputs)
+            edge = [n for n in nodes if n.is_leaf or not results.isdisjoint(n.outputs)]
+            looked_at = edge if checked else nodes
+            if step != sides.steps[0]:
+                gone = _not_run(sides, reader, step, edge)
+                if gone is not None:
+                    return _Place(sides, gone, step, NOT_RUN)
+            if _in_step(sides, reader, step, looked_at) is None:
+                continue
+            if step != sides.steps[0]:  # other calls may have changed which node is which
+                matched = sides.matched_in(step)
+                if _in_step(matched, reader, step, looked_at) is None:
                     continue
-            place = _in_step(sides, reader, step, nodes)
+                sides_there = matched
+            else:
+                sides_there = sides
+            place = _in_step(sides_there, reader, step, nodes)
             if place is not None:
                 return place
+    return None
+
+
+def _not_run(sides: Sides, reader: PairReader, step: int, edge: Iterable[Node]) -> Node | None:
+    """A result that the eager run computed by another op in this step than when it was traced.
+
+    Only where nothing at all of this op ran in the step: it might have another name otherwise.
+    """
+    ran = {(node.op, node.phase) for node in reader.eager_nodes(step)}
+    for node in edge:
+        eager = None if node.is_leaf else sides.eager_of(node.id)
+        if eager is not None and (eager.op, eager.phase) not in ran:
+            return node
     return None
 
 
@@ -173,7 +257,7 @@ def _of_check(check: FunctionCheck, all_sides: Sequence[Sides], calls: int) -> V
     )
     return Verdict(
         "differs",
-        _sentence(difference, owner, check.backend, all_sides),
+        _sentence(difference, owner, check, all_sides),
         difference.kind,
         function=owner,
         step=difference.step,
@@ -188,8 +272,15 @@ def _of_check(check: FunctionCheck, all_sides: Sequence[Sides], calls: int) -> V
 
 
 def _sentence(
-    difference: CallDifference, owner: str, backend: str, all_sides: Sequence[Sides]
+    difference: CallDifference, owner: str, check: FunctionCheck, all_sides: Sequence[Sides]
 ) -> str:
+    backend = check.backend or "numpy"
+    if difference.kind == "compilation" and check.built:
+        culprit = f"the pass {difference.rules[0]}" if difference.rules else "the compiler"
+        return (
+            f"{owner} cannot be compiled, which it need not be to run, because {culprit} failed: "
+            f"{difference.detail}"
+        )
     if difference.kind == "compilation":
         culprit = f"the pass {difference.rules[0]}" if difference.rules else "the compiler"
         return (
@@ -199,7 +290,7 @@ def _sentence(
     when = f"from step {difference.step} on"
     if not difference.step:
         when = f"from call {difference.call} on"
-    where = _named(difference.name, difference.source)
+    where = named(difference.name, difference.source)
     rules = _listed(difference.rules)
     amount = _amount(difference.amount)
     detail = f" ({difference.detail})" if difference.detail else ""
@@ -216,10 +307,16 @@ def _sentence(
         what = f"{where or 'a result'} has no memory of its own"
     elif difference.kind == "order":
         what = f"{where} does not happen in its traced order"
+    elif difference.kind == "form":
+        what, detail = f"{where or 'its result'} is another {difference.detail}", ""
     else:
         what = f"the provenance of {where or kernel or 'a node'} is wrong"
     if rules and difference.kind not in ("rewrite", "kernel"):
         what += f", by {rules}"
+    if check.built and difference.kind != "form":
+        return (
+            f"{owner}, which runs node by node, would differ if compiled: {what}{detail}{amount}."
+        )
     return f"{owner} differs {when}: {what}{detail}{amount}."
 
 
@@ -227,8 +324,17 @@ def _of_place(place: _Place, *, checked: bool, calls: int, steps: int) -> Verdic
     function, node = place.sides.function, place.node
     fate = next((f for f in function.compiled.fates if f.node == node.id), None)
     kernel = place.sides.kernel_of(node)
-    where = _named(node.name, node.source)
-    amount = _measured(place.measure)
+    where = named(node.name, node.source)
+    amount = measured(place.measure)
+    close = place.measure.source == "arrays" and place.measure.mismatched == 0.0
+    if checked and close and not node.is_leaf:
+        text = (
+            f"No difference but rounding: from step {place.step} on, {where} of {function.owner} "
+            f"differs from the eager run within the tolerance of its dtype{amount}; "
+            f"{counted(calls, 'call')} gave what was traced, bit for bit"
+        )
+        return Verdict("rounding", f"{text}.", "", function.owner, place.step, node.id, node.name,
+                       node.source, calls=calls, steps=steps)  # fmt: skip
     cause: Cause
     rules: tuple[str, ...] = ()
     if node.is_leaf:
@@ -237,6 +343,12 @@ def _of_place(place: _Place, *, checked: bool, calls: int, steps: int) -> Verdic
             f"{function.owner} is given other numbers from step {place.step} on: its input "
             f"{where} differs{amount}; the cause is outside of compiled functions, such as a "
             "generator without a seed"
+        )
+    elif place.measure is NOT_RUN:
+        cause = "trace"
+        text = (
+            f"{function.owner} differs from step {place.step} on: the eager run executes nothing "
+            f"like {where} there; which operations run was fixed while the function was traced"
         )
     elif checked:
         cause = "trace"
@@ -272,25 +384,26 @@ def _of_place(place: _Place, *, checked: bool, calls: int, steps: int) -> Verdic
 
 
 def _agreed(checks: Sequence[FunctionCheck], *, exact: bool, calls: int, steps: int) -> Verdict:
-    compared = f"the values of {_count(steps, 'step')}"
+    compared = f"the values of {counted(steps, 'step')}"
     if not checks:
         text = f"No difference in {compared}; the calls were not checked one by one."
         return Verdict("equal", text, steps=steps)
     if exact:
         text = (
-            f"No difference: {_count(calls, 'call')} of compiled functions gave what was traced, "
+            f"No difference: {counted(calls, 'call')} of compiled functions gave what was traced, "
             f"bit for bit, and {compared} are those of the eager run."
         )
         return Verdict("equal", text, calls=calls, steps=steps)
     backends = ", ".join(sorted({check.backend for check in checks if not check.exact}))
     text = (
-        f"No difference but rounding: in {_count(calls, 'call')} of compiled functions each kernel "
-        f"of the back end {backends} stays within the bounds of how it may round."
+        f"No difference but rounding: in {counted(calls, 'call')} of compiled functions each "
+        f"kernel of the back end {backends} stays within the bounds of how it may round."
     )
     return Verdict("rounding", text, calls=calls, steps=steps)
 
 
-def _named(name: str, source: SourceLocation | None) -> str:
+def named(name: str, source: SourceLocation | None) -> str:
+    """A node and its line."""
     at = f" ({path_of(source.file).name}:{source.line})" if source is not None else ""
     return f"{name}{at}" if name else ""
 
@@ -327,16 +440,17 @@ def _amount(amount: Amount | None) -> str:
     if amount is None or not amount.differing:
         return ""
     verb = "differs" if amount.differing == 1 else "differ"
-    of = f"{amount.differing:,} of {_count(amount.elements, 'element')} {verb}"
+    of = f"{amount.differing:,} of {counted(amount.elements, 'element')} {verb}"
     by = f", by up to {amount.max_abs:.3g}" if amount.max_abs else ""
     at = f" at [{', '.join(map(str, amount.at))}]" if amount.at else ""
     return f": {of}{by}, {amount.actual} instead of {amount.expected}{at}"
 
 
-def _measured(measure: Measure) -> str:
+def measured(measure: Measure) -> str:
+    """How far a value is apart, in brackets; ``""`` if that is not known."""
     parts = []
     if measure.mismatched is not None and measure.elements:
-        parts.append(f"{measure.mismatched:.2g} of its elements beyond the tolerance")
+        parts.append(f"{_share(measure.mismatched)} of its elements beyond the tolerance")
     if measure.max_abs:
         what = "by up to" if measure.source == "arrays" else "its statistics by"
         parts.append(f"{what} {measure.max_abs:.3g}")
@@ -345,5 +459,12 @@ def _measured(measure: Measure) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _count(count: int, noun: str) -> str:
+def _share(share: float) -> str:
+    if share in (0.0, 1.0):
+        return "all" if share else "none"
+    return f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and what it counts."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

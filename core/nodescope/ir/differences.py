@@ -13,14 +13,15 @@ import msgspec
 from nodescope.ir.graph import SourceLocation
 
 DifferenceKind = Literal[
-    "kernel", "plan", "rewrite", "memory", "order", "provenance", "compilation"
+    "kernel", "plan", "rewrite", "memory", "order", "provenance", "compilation", "form"
 ]
 """The part that is responsible.
 
 ``kernel``: one kernel, run alone. ``plan``: kernels are right alone, but not in the plan.
 ``rewrite``: a rule of a pass. ``memory``: results share memory or are overwritten. ``order``: nodes
 with effects or control inputs run in another order. ``provenance``: values are right, but a pass
-misreports which is which. ``compilation``: it failed; the function runs as traced.
+misreports which is which. ``compilation``: it failed; the function runs as traced. ``form``: one
+way of running it gives something else than the others, such as the one that is observed.
 """
 
 
@@ -84,6 +85,8 @@ class FunctionCheck(msgspec.Struct, frozen=True):
         calls: How many calls were checked.
         difference: The first difference; None without any.
         fault: Why the check ended early; later calls were not compared.
+        built: Whether it is a graph that was built by hand, which a session runs node by node;
+            differences other than of kind ``form`` show only where it is compiled.
     """
 
     function: str
@@ -93,9 +96,34 @@ class FunctionCheck(msgspec.Struct, frozen=True):
     calls: int
     difference: CallDifference | None = None
     fault: str = ""
+    built: bool = False
 
 
 class CrossChecked(msgspec.Struct, frozen=True):
     """Every trace that was called, in the order of their first calls."""
 
     functions: tuple[FunctionCheck, ...]
+
+
+class LoggedCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A call of a compiled function by the program, in either mode.
+
+    Attributes:
+        function: Position of its name in the log.
+        step: The training step.
+        given, result: Numbers that are the same for the same bits.
+        arrays: Whether the result holds arrays; else nothing can be told from it.
+    """
+
+    function: int
+    step: int
+    given: int
+    result: int
+    arrays: bool
+
+
+class CallLog(msgspec.Struct, frozen=True):
+    """All such calls of a run, in order, and the names of the functions."""
+
+    functions: tuple[str, ...]
+    calls: tuple[LoggedCall, ...]

@@ -30,7 +30,7 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.attrs import encode
-from nodescope.ir.differences import CrossChecked
+from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record.batch_summary import summary_rows
@@ -71,6 +71,7 @@ _DOCUMENTS: dict[type, str] = {
     Advice: "advice",
     Timings: "timing",
     CrossChecked: "check",
+    CallLog: "calls",
     Keeping: "keeping",
     FrameworkAttached: "framework",
 }

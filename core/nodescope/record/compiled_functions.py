@@ -7,21 +7,24 @@ earlier release opens as before.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from typing import TypeVar
 
 import msgspec
 
 from nodescope.errors import RecordingError
 from nodescope.events import Compiled, GraphCaptured, PassApplied
 from nodescope.ir.attrs import plain_attrs, unpack_graph
-from nodescope.ir.differences import CrossChecked
+from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Graph, Node
 from nodescope.record import schema_1
 from nodescope.record.recording import Recording
 
 Document = GraphCaptured | PassApplied | Compiled
+Told = TypeVar("Told")
 
 
 _decode_check = msgspec.msgpack.Decoder(CrossChecked).decode
+_decode_calls = msgspec.msgpack.Decoder(CallLog).decode
 _decode_graph = msgspec.msgpack.Decoder(GraphCaptured).decode
 
 
@@ -100,11 +103,24 @@ def cross_checked(recording: Recording) -> CrossChecked | None:
     Raises:
         RecordingError: The recording is damaged.
     """
-    documents = recording.documents("check")
+    return _last(recording, "check", _decode_check)
+
+
+def called(recording: Recording) -> CallLog | None:
+    """What each call of a compiled function was given and gave; None if that was not logged.
+
+    Raises:
+        RecordingError: The recording is damaged.
+    """
+    return _last(recording, "calls", _decode_calls)
+
+
+def _last(recording: Recording, kind: str, decode: Callable[[bytes], Told]) -> Told | None:
+    documents = recording.documents(kind)
     if not documents:
         return None
     try:
-        return _decode_check(documents[-1][1])
+        return decode(documents[-1][1])
     except (msgspec.MsgspecError, ValueError) as error:
         raise RecordingError(f"the recording is damaged: {error}") from None
 

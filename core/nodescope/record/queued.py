@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from nodescope.events import Array, Event
-from nodescope.ir.differences import CrossChecked
+from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.rows import Advice, Governed, Keeping, Timings
@@ -47,7 +47,7 @@ class Skipped(NamedTuple):
     times: int
 
 
-Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | Keeping
+Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | CallLog | Keeping
 """Records other than executions."""
 
 

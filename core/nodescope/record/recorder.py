@@ -36,7 +36,7 @@ from nodescope.events import (
     StepStarted,
     ValueEdited,
 )
-from nodescope.ir.differences import CrossChecked
+from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.native import identities
 from nodescope.record import shutdown
@@ -298,8 +298,8 @@ class Recorder(QueueWriter):
         if self.newest is not None:
             self.newest.looked_at(spans, self._batch.nonfinite)
 
-    def add(self, document: Advice | Timings | Governed | CrossChecked) -> None:
-        """Record a document: advice, timings, the governor's report or a cross-check."""
+    def add(self, document: Advice | Timings | Governed | CrossChecked | CallLog) -> None:
+        """Record a document: advice, timings, the governor's report, a cross-check or calls."""
         if not self._off:
             self._note(document, 2 * RECORD_BYTES, always=True)
 

@@ -1,7 +1,7 @@
 """A program with a fault in its compiler: ``nodescope compare program.py FAULT CASE``.
 
-It plays a case's graph in a compiled function, some steps long. `nodescope compare` is to name the
-fault; it bites only where functions are compiled.
+It plays a case's graph in a compiled function, some steps long, or runs one that was built by hand
+in a session. `nodescope compare` is to name the fault; it bites only where graphs are compiled.
 """
 
 import sys
@@ -16,15 +16,15 @@ import pytest  # noqa: E402
 
 import nodescope as ns  # noqa: E402
 from tests.conformance.graphs.networks import played  # noqa: E402
-from tests.conformance.planted import PLANTED, all_planted  # noqa: E402
+from tests.conformance.planted import PLANTED, all_planted, by_hand  # noqa: E402
 from tests.conformance.planted.detectors import BACKENDS, cases, small_tiles  # noqa: E402
 
 STEPS = 4
+SEEDS = 100
 
 
 def main(name: str, case_name: str) -> None:
     """Run the case with the fault planted; with the name ``none``, without one."""
-    case = next(case for case in cases() if case.name == case_name)
     backend = "numpy"
     patch = pytest.MonkeyPatch()
     if name != "none":
@@ -34,6 +34,9 @@ def main(name: str, case_name: str) -> None:
         if fault.found_by == "tiles":
             small_tiles(patch)
         fault.plant(patch)
+    if case_name == by_hand.NAME:
+        return by_hand.run(STEPS)
+    case = next(case for case in cases(SEEDS) if case.name == case_name)
 
     @ns.compile(backend=backend)
     def play(*given):
@@ -47,6 +50,7 @@ def main(name: str, case_name: str) -> None:
         play(*feeds)
         if name == "one_layout":  # the same in another layout
             feeds = [ns.tensor(feed.numpy().T.copy()).T for feed in feeds]
+    return None
 
 
 def recomputed(x):

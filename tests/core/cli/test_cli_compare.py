@@ -118,7 +118,7 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     ("args", "text", "expected"),
     [
         (("script.py",), "import nodescope as ns\nns.tensor([1.0]) + 1\n",
-         "no compiled function ran in script.py: nothing to compare"),
+         "no compiled function ran in script.py, and no session: nothing to compare"),
         (("script.py",), "raise SystemExit(3)\n",
          "script.py ended before it called a compiled function"),
         (("none.py",), "", "no script or recording 'none.py'"),

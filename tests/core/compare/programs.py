@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 
 import nodescope as ns
-from nodescope.compare.result import Comparison, compare
+from nodescope import api
+from nodescope.cli.outermost_calls import Logged, after_each, digest
+from nodescope.compare.result import Comparison, compare, judge
+from nodescope.compare.verdict import Verdict
+from nodescope.engine import dispatch_mode
+from nodescope.engine.crosscheck.active import set_cross_check
+from nodescope.engine.crosscheck.checker import CrossCheck
 from nodescope.engine.static import mode
 from nodescope.record.recording import Recording
+from nodescope.telling import last_line
 
 SIDES = ("eager", "compiled")
 
@@ -39,6 +46,46 @@ def both(
             program()
         results.append(Recording.open(path))
     return results[0], results[1]
+
+
+def checked(folder: Path, program: Callable[[], Any]) -> tuple[Recording, Recording]:
+    """The same, with each call of the compiled run checked, as ``nodescope compare`` does it."""
+    results = []
+    for side in SIDES:
+        path = folder / f"{side}.nscope"
+        path.unlink(missing_ok=True)
+        run, check = api.Run(path, name=side, level="values"), CrossCheck()
+        logged = Logged(_step)
+        with in_mode(side):
+            run.start()
+            set_cross_check(check if side == "compiled" else None)
+            error = ""
+            end = after_each(logged.took, digest)
+            try:
+                program()
+            except Exception as failure:
+                error = last_line(failure)
+            finally:
+                end()
+                set_cross_check(None)
+                run.recorder.add(logged.log())
+                if check.report().functions:
+                    run.recorder.add(check.report())
+                run.finish(int(bool(error)), error)
+        results.append(Recording.open(path))
+    return results[0], results[1]
+
+
+def _step() -> int:
+    tracer = dispatch_mode.attending()
+    return 0 if tracer is None else tracer.step
+
+
+def judged(folder: Path, program: Callable[[], Any]) -> Verdict:
+    """What ``nodescope compare`` says of a program, without timing it."""
+    eager, compiled = checked(folder, program)
+    with eager, compiled:
+        return judge(eager, compiled)[0]
 
 
 def compared(folder: Path, program: Callable[[], Any], *, level: Any = "values") -> Comparison:

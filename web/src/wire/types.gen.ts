@@ -2075,7 +2075,7 @@ export interface CallTimes {
 export interface Verdict {
   readonly outcome: "equal" | "rounding" | "differs" | "unchecked";
   readonly text: string;
-  readonly cause: "kernel" | "plan" | "rewrite" | "memory" | "order" | "provenance" | "compilation" | "trace" | "input" | "end" | "lowering" | "";
+  readonly cause: "kernel" | "plan" | "rewrite" | "memory" | "order" | "provenance" | "compilation" | "form" | "trace" | "input" | "end" | "lowering" | "program" | "value" | "";
   readonly function: string;
   readonly step: number | null;
   readonly node: number;

@@ -1,4 +1,5 @@
-"""Cross-check of calls: runs each call as it was traced and as it runs unobserved, and compares.
+"""Cross-check of calls: runs each call as it was traced and as it runs unobserved, and compares
+what both give with each other and with what was observed.
 
 Invariant: the program's arrays are only read; a fault in here ends the check of that function, and
 nothing else.
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from nodescope.engine.codegen import backend as backends
 from nodescope.engine.codegen.backend import Runner
+from nodescope.engine.crosscheck.amounts import amount_of, far, first_pair, others
 from nodescope.engine.crosscheck.kernels import (
     WrongKernel,
     kernels_in_turn,
@@ -31,6 +34,7 @@ from nodescope.engine.crosscheck.rewrites import (
     merged_recomputation,
     wrong_stand_in,
 )
+from nodescope.engine.crosscheck.sessions import SessionCheck
 from nodescope.engine.crosscheck.values import every_value, quiet, same
 from nodescope.engine.static.lowering import Lowering
 from nodescope.ir.differences import (
@@ -40,14 +44,20 @@ from nodescope.ir.differences import (
     DifferenceKind,
     FunctionCheck,
 )
-from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ir.graph import Node
 from nodescope.passes.pipeline import LoweringOptions
 from nodescope.telling import last_line
+
+if TYPE_CHECKING:
+    from nodescope.engine.graphs.session import ObservedRun
 
 # A plan is made while its first run is observed: the second one is what runs from then on.
 _FIRST: Final = 2
 # Kernels of a back end that is not exact are compared one by one in so many calls, then the run.
 _ONE_BY_ONE: Final = 3
+ONLY_OBSERVED: Final = "only while it is observed"
+ONLY_UNOBSERVED: Final = "only while nobody observes it"
+_FORMS: Final = {"": "", "observed": ONLY_OBSERVED, "unobserved": ONLY_UNOBSERVED}
 
 
 class CrossCheck:
@@ -56,8 +66,13 @@ class CrossCheck:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._functions: dict[int, _Function] = {}
+        self._sessions: dict[int, SessionCheck] = {}
+        self._unlike: dict[str, CallDifference] = {}
 
-    def call(self, lowering: Lowering, graph: int, step: int, feeds: Sequence[Any]) -> None:
+    def call(
+        self, lowering: Lowering, graph: int, step: int, feeds: Sequence[Any],
+        observed: Sequence[Any] | None = None,
+    ) -> None:  # fmt: skip
         """Check a call that has been observed.
 
         Args:
@@ -65,10 +80,19 @@ class CrossCheck:
             graph: The run's id of its graph.
             step: The training step.
             feeds: What it was given: arrays, and Python floats.
+            observed: What it gave; None if nobody observed it.
         """
         with self._lock:
             function = self._functions.setdefault(id(lowering), _Function(lowering, graph))
-            function.call(step, feeds)
+            function.call(step, feeds, observed)
+
+    def session(self, run: ObservedRun) -> None:
+        """Check a run of a graph that was built by hand, which has been observed."""
+        with self._lock:
+            check = self._sessions.setdefault(id(run.program), SessionCheck(run.program))
+            check.run(run)
+            if check.runs == 1 and check.sound:
+                check.compiled(_compiled(check.lowering, run.step, run.feeds))
 
     def failed(self, lowering: Lowering, step: int) -> None:
         """A function that runs as it was traced, because it could not be compiled."""
@@ -82,10 +106,38 @@ class CrossCheck:
             function = self._functions.setdefault(id(lowering), _Function(lowering, 0))
             function.raised(runner, step, feeds)
 
+    def unlike(self, name: str, step: int, call: int, *, observed_alone: bool) -> None:
+        """A call that gives something else than it did in a run that nobody observed.
+
+        Args:
+            name: Of the function.
+            observed_alone: Whether the plain function gives what the unobserved run gave.
+        """
+        words = ONLY_OBSERVED if observed_alone else ONLY_UNOBSERVED
+        with self._lock:
+            self._unlike.setdefault(name, CallDifference("form", step, call, detail=words))
+
     def report(self) -> CrossChecked:
         """What was found so far."""
         with self._lock:
-            return CrossChecked(tuple(function.report() for function in self._functions.values()))
+            calls = [self._with_unlike(function.report()) for function in self._functions.values()]
+            runs = [check.report() for check in self._sessions.values()]
+            return CrossChecked((*calls, *runs))
+
+    def _with_unlike(self, check: FunctionCheck) -> FunctionCheck:
+        difference = check.difference or self._unlike.get(check.function)
+        return msgspec.structs.replace(check, difference=difference)
+
+
+def _compiled(lowering: Lowering, step: int, feeds: Sequence[Any]) -> FunctionCheck:
+    """What comes of compiling a graph that runs node by node otherwise."""
+    function = _Function(lowering, 0)
+    with quiet():
+        if lowering.ready() is None:
+            function.failed(step)
+        else:
+            function.call(step, feeds)
+    return function.report()
 
 
 class _Function:
@@ -125,12 +177,12 @@ class _Function:
             )
             self._found("compilation", rules=rules, detail=lowering.reason)
 
-    def call(self, step: int, feeds: Sequence[Any]) -> None:
+    def call(self, step: int, feeds: Sequence[Any], observed: Sequence[Any] | None = None) -> None:
         self._calls += 1
         self._step = step
         if self._difference is None and not self._fault:
             try:
-                self._check(list(feeds))
+                self._check(list(feeds), observed)
             except Exception as error:  # the program's own errors have been raised before
                 self._fault = last_line(error)
 
@@ -145,7 +197,7 @@ class _Function:
 
     # One call
 
-    def _check(self, feeds: list[Any]) -> None:
+    def _check(self, feeds: list[Any], observed: Sequence[Any] | None) -> None:
         lowering = self._lowering
         lowered, runner = lowering.lowered, lowering.runner
         assert lowered is not None
@@ -174,11 +226,15 @@ class _Function:
         exact = backends.get(lowering.backend).exact and not unsafe
         first = self._calls == 1
         if exact:
-            differs = _others(results, expected)
+            differs = others(results, expected)
         else:
-            differs = self._calls <= _ONE_BY_ONE or _far(results, expected)
-        if differs or first:
+            differs = self._calls <= _ONE_BY_ONE or far(results, expected)
+        seen = observed is not None and others(observed, results)
+        if differs or first or seen:
             self._locate(feeds, expected, results, unsafe=unsafe)
+        if seen and self._difference is None:
+            assert observed is not None
+            return self._output("form", observed, results, ONLY_OBSERVED)
         if first and self._difference is None:
             self._structure(feeds, expected, results)
         return None
@@ -193,18 +249,18 @@ class _Function:
         assert runner is not None
         final, values = every_value(lowered.graph, lowered.arrays, feeds)
         plain = expected[: len(final)]
-        if not unsafe and _others(final, plain):
+        if not unsafe and others(final, plain):
             traced = every_value(lowering.traced, lowering.arrays, feeds)[1]
             blamed = blamed_rewrite(lowered, lowering.arrays, feeds, traced)
-            return self._blame(blamed or Blamed(None, (), *_first_pair(final, plain)))
+            return self._blame(blamed or Blamed(None, (), *first_pair(final, plain)))
         backend = backends.get(lowering.backend)
         wrong = wrong_alone(lowered, backend, runner, values)
         if wrong is None:
             alone, in_turn = kernels_in_turn(lowered, runner, feeds)
-            if _others(results, alone):
+            if others(results, alone):
                 wrong = wrong_in_plan(lowered, backend, feeds, in_turn)
                 if wrong is None:
-                    return self._output(results, alone)
+                    return self._output("plan", results, alone)
         if wrong is not None:
             return self._kernel(wrong)
         return None
@@ -287,15 +343,17 @@ class _Function:
     def _kernel(self, wrong: WrongKernel) -> None:
         kind: DifferenceKind = "kernel" if wrong.alone else "plan"
         amount = amount_of(wrong.expected, wrong.actual)
-        detail = f"it raises {wrong.error}" if wrong.error else ""
+        detail = f"it raises {wrong.error}" if wrong.error else _FORMS[wrong.form]
         self._found(kind, self._traced(wrong), wrong.node, amount=amount, detail=detail)
 
-    def _output(self, results: list[Any], alone: list[Any]) -> None:
-        """Only the plan as a whole is wrong: the first of its outputs that is, and its kernel."""
-        for i, (now, then) in enumerate(zip(results, alone, strict=True)):
+    def _output(
+        self, kind: DifferenceKind, results: Sequence[Any], right: Sequence[Any], detail: str = ""
+    ) -> None:
+        """Only all kernels together are wrong: the first output that is, and its kernel."""
+        for i, (now, then) in enumerate(zip(results, right, strict=True)):
             if not same(now, np.asarray(then)):
                 traced, kernel = self._makers(i)
-                return self._found("plan", traced, kernel, amount=amount_of(then, now))
+                return self._found(kind, traced, kernel, amount=amount_of(then, now), detail=detail)
         return None
 
     def _of_value(
@@ -341,70 +399,9 @@ class _Function:
         self._earlier = []
 
 
-def amount_of(expected: Any, actual: Any) -> Amount | None:
-    """How much of an array differs; None if one is missing."""
-    if expected is None or actual is None:
-        return None
-    expected, actual = np.asarray(expected), np.asarray(actual)
-    if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
-        then, now = (str(TensorSpec(a.shape, a.dtype.name)) for a in (expected, actual))
-        return Amount(expected.size, expected.size, None, then, now)
-    a, b = np.atleast_1d(expected), np.atleast_1d(actual)
-    with quiet():
-        other = (a != b) & ~((a != a) & (b != b))
-        if a.dtype.kind in "fc" and a.dtype == b.dtype:
-            other |= (a == b) & (np.signbit(a.real) != np.signbit(b.real))
-        if not other.any():
-            return Amount(a.size, 0)
-        largest = None
-        if a.dtype.kind in "biufc":
-            wide = np.complex128 if a.dtype.kind == "c" else np.float64
-            error = np.abs(a.astype(wide) - b.astype(wide))
-            finite = error[np.isfinite(error) & other]
-            largest = min(float(finite.max()), np.finfo(np.float64).max) if finite.size else None
-        at = tuple(int(axis[0]) for axis in np.nonzero(other))
-    index = at if expected.shape else ()
-    return Amount(a.size, int(other.sum()), largest, str(a[at]), str(b[at]), index)
-
-
-def _others(results: Sequence[Any], expected: Sequence[Any]) -> bool:
-    return any(
-        not same(np.asarray(now), np.asarray(then))
-        for now, then in zip(results, expected, strict=False)
-    )
-
-
-def _first_pair(results: Sequence[Any], expected: Sequence[Any]) -> tuple[Any, Any]:
-    for now, then in zip(results, expected, strict=False):
-        if not same(np.asarray(now), np.asarray(then)):
-            return then, now
-    return None, None
-
-
-def _far(results: Sequence[Any], expected: Sequence[Any]) -> bool:
-    """Whether results differ by more than what the order of sums can explain at a glance."""
-    for now, then in zip(results, expected, strict=False):
-        a, b = np.asarray(then), np.asarray(now)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return True
-        if a.dtype.kind not in "fc":
-            if not np.array_equal(a, b):
-                return True
-            continue
-        tolerance = 64 * float(np.finfo(a.dtype).eps)
-        scale = float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0))
-        with quiet():
-            if not np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-                return True
-    return False
-
-
 def _is_array(item: Any) -> bool:
     return isinstance(item, np.ndarray)
 
 
 def _share(first: Any, other: Any) -> bool:
     return _is_array(first) and _is_array(other) and bool(np.may_share_memory(first, other))
-
-
-_Values = Mapping[int, Any]

@@ -34,6 +34,8 @@ class WrongKernel(NamedTuple):
         alone: It is wrong by itself, whatever runs around it.
         member: Of the nodes that it runs as one, the first that is wrong by itself; None if it has
             none, or if all of them are right.
+        form: ``observed`` if only the kernel that an observed run calls is wrong, ``unobserved`` if
+            only the plan of this one node is; ``""`` if both are.
     """
 
     node: Node
@@ -42,6 +44,7 @@ class WrongKernel(NamedTuple):
     actual: Any = None
     error: str = ""
     member: Node | None = None
+    form: str = ""
 
 
 def kernels_in_turn(
@@ -70,10 +73,16 @@ def wrong_alone(
     """
     for node in _computing(lowered.graph):
         operands = [values[value] for value in node.inputs]
-        for kernel in (runner.kernels[node.id], _planned(lowered, backend, node)):
-            wrong = _wrong(lowered.graph, node, operands, kernel, exact=backend.exact)
-            if wrong is not None:
-                return wrong._replace(member=_wrong_member(lowered, backend, node, operands))
+        kernels = runner.kernels[node.id], _planned(lowered, backend, node)
+        observed, planned = (
+            _wrong(lowered.graph, node, operands, kernel, exact=backend.exact) for kernel in kernels
+        )
+        wrong = planned or observed
+        if wrong is not None:
+            both = observed is not None and planned is not None
+            form = "" if both else "unobserved" if observed is None else "observed"
+            member = _wrong_member(lowered, backend, node, operands)
+            return wrong._replace(member=member, form=form)
     return None
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from nodescope.engine.crosscheck.values import every_value, same
@@ -67,7 +68,10 @@ def blamed_rewrite(
         try:
             after = every_value(stage.after, known, feeds)[1]
         except Exception:
-            return Blamed(None, (stage.name,))
+            raising = _raising(stage.after, known, feeds)
+            so_far = [*done, *stage.rewrites]
+            return Blamed(_first_origin(lowered.traced, stage.after, so_far, raising),
+                          (stage.name,))  # fmt: skip
         value = _first_other(stage.before, before, after, stands)
         outputs = zip(stage.before.outputs, stage.after.outputs, strict=False)
         moved = next((pair for pair in outputs if _differ(before, after, *pair)), None)
@@ -79,6 +83,30 @@ def blamed_rewrite(
         done.extend(stage.rewrites)
         before = after
     return None
+
+
+def _raising(graph: Graph, arrays: Mapping[int, Array], feeds: Sequence[Any]) -> Node | None:
+    """The first node of a graph that raises an error."""
+    low, high = 0, len(graph.nodes)
+    while low < high:
+        middle = (low + high) // 2
+        begin = msgspec.structs.replace(graph, nodes=graph.nodes[: middle + 1], outputs=())
+        try:
+            every_value(begin, arrays, feeds)
+            low = middle + 1
+        except Exception:
+            high = middle
+    return graph.nodes[low] if low < len(graph.nodes) else None
+
+
+def _first_origin(
+    traced: Graph, graph: Graph, done: Sequence[Rewrite], node: Node | None
+) -> Node | None:
+    """The first traced node that a node of a later graph stands for."""
+    if node is None:
+        return None
+    origins = Provenance(traced, graph, done).origin(node.id)
+    return next((candidate for candidate in traced.nodes if candidate.id in origins), None)
 
 
 def _first_other(

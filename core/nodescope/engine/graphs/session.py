@@ -12,11 +12,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from nodescope.engine import dispatch_mode
+from nodescope.engine.crosscheck.active import cross_check
 from nodescope.engine.execution.executor import Effects, execute_observed, run_calls
 from nodescope.engine.execution.partition import run_partitions
 from nodescope.engine.graphs.fetches import Fetches, feed_array
@@ -32,6 +33,28 @@ from nodescope.ops.op import Array
 from nodescope.ops.traits import traits_of, with_state
 
 _MOST_PLANS = 128
+Form = Literal["in order", "at once", "threads", "partitions"]
+"""``in order``: node by node, with effects. ``at once``: the same without any, as one plan."""
+
+
+class ObservedRun(NamedTuple):
+    """A run that was observed, with what it takes to run it again.
+
+    Attributes:
+        step: The training step.
+        feeds: Of the program's plan.
+        arrays: Its outputs.
+        before, after: Variables, by value id.
+    """
+
+    session: Session
+    program: PreparedRun
+    options: RunOptions
+    step: int
+    feeds: list[Array]
+    arrays: list[Array]
+    before: dict[int, Array]
+    after: dict[int, Array]
 
 
 class Session:
@@ -202,18 +225,25 @@ class Session:
         feeds = [values[value] for value in program.plan.fed]
         tracer = dispatch_mode.observer()
         if tracer is not None:
+            check = cross_check()
+            before = self.variable_values() if check is not None else {}
             outputs = execute_observed(
                 tracer, program.plan, feeds, key=f"graph{self.graph.id}",
                 gradients=self.graph.gradients, effects=self._effects(program, observed=True),
             )  # fmt: skip
+            arrays = [output.data for output in outputs]
+            if check is not None:
+                run = ObservedRun(self, program, options, tracer.step, feeds, arrays,
+                                  before, self.variable_values())  # fmt: skip
+                check.session(run)
             if self.graph.losses and program.trains:
                 self._tell_losses(program, outputs)
-            return [output.data for output in outputs]
+            return arrays
         effects = self._effects(program)
         program.metadata = replace(program.metadata, parallel=False)
         places = options.partition if options.partition is not None else program.several_devices
         if places:
-            return self._in_places(program, dict(zip(program.plan.fed, feeds, strict=True)))
+            return self._in_places(program, feeds, effects)
         if program.metadata.peak_bytes is None and not options.parallel:
             return run_calls(program.plan, feeds, effects=effects, measure=program.measured)
         if options.parallel is None and program.schedule.pays:
@@ -251,7 +281,33 @@ class Session:
                 pass  # once more, node by node, to find the failing one
         return run_calls(program.plan, feeds, effects=effects)
 
-    def _in_places(self, program: PreparedRun, feeds: dict[int, Array]) -> list[Array]:
+    def forms(self, program: PreparedRun, options: RunOptions) -> tuple[Form, ...]:
+        """The ways in which a run may be executed while nobody observes it."""
+        if options.partition if options.partition is not None else program.several_devices:
+            return ("partitions",)
+        threads = options.parallel or (options.parallel is None and program.schedule.pays)
+        at_once: Form = "at once" if program.plain else "in order"
+        return (at_once, "threads") if threads else (at_once,)
+
+    def rerun(
+        self, program: PreparedRun, form: Form, feeds: list[Array], values: dict[int, Array]
+    ) -> list[Array]:
+        """Run a program once more, on variables of its own: the session's stay as they are.
+
+        Args:
+            form: How it is executed.
+            values: What the variables are before, by value id, and afterwards.
+        """
+        effects = self._effects(program, apart=values)
+        if form == "partitions":
+            return self._in_places(program, feeds, effects)
+        if form == "threads":
+            return program.schedule.run(feeds, effects)
+        if form == "at once":
+            return program.plan.run(feeds)
+        return run_calls(program.plan, feeds, effects=effects)
+
+    def _in_places(self, program: PreparedRun, feeds: list[Array], effects: Effects) -> list[Array]:
         """Run the program's partitions as threads."""
         parts, plans = program.parts
         metadata = program.metadata
@@ -263,9 +319,10 @@ class Session:
             )
         values = dict(program.plan.constants)
         measure = program.measured if metadata.peak_bytes is None else None
+        fed = dict(zip(program.plan.fed, feeds, strict=True))
         if parts:
-            values.update(run_partitions(parts, plans, feeds, self._effects(program), measure))
-        values.update(feeds)
+            values.update(run_partitions(parts, plans, fed, effects, measure))
+        values.update(fed)
         return [values[value] for value in program.plan.outputs]
 
     def _first_values(self, program: PreparedRun) -> set[int]:
@@ -278,13 +335,18 @@ class Session:
             uninitialised.difference_update(call.node.inputs[1:] if stateful else call.node.inputs)
         return uninitialised.difference(program.plan.outputs)
 
-    def _value(self, variable: Variable) -> Array | None:
+    def _value(self, variable: Variable, apart: Mapping[int, Array] | None = None) -> Array | None:
+        if apart is not None:
+            return apart.get(variable.value)
         if variable.outside is not None:
             return variable.outside.data
         return self._values.get(variable.value)
 
-    def _effects(self, program: PreparedRun, *, observed: bool = False) -> Effects:
-        """The effects of reads and updates of variables in this run."""
+    def _effects(
+        self, program: PreparedRun, *, observed: bool = False,
+        apart: dict[int, Array] | None = None,
+    ) -> Effects:  # fmt: skip
+        """The effects of reads and updates of variables in this run; ``apart``: on copies."""
         if not program.stateful:
             return Effects()
         graph = self.graph
@@ -298,7 +360,7 @@ class Session:
             variable = variable_of(call.node)
             if traits_of(call.node.op).state == "replaces":
                 return args
-            array = self._value(variable)
+            array = self._value(variable, apart)
             if array is None:
                 raise _uninitialised(graph, variable)
             if not observed:
@@ -313,7 +375,9 @@ class Session:
             if observed:
                 variables[variable.value] = outputs[0]
             array = outputs[0].data if observed else outputs[0]
-            if variable.outside is not None:
+            if apart is not None:
+                apart[variable.value] = array
+            elif variable.outside is not None:
                 variable.outside.data = array
                 if not observed:
                     variable.outside._vid = 0

@@ -23,6 +23,7 @@ import numpy as np
 from nodescope import ops
 from nodescope.engine import dispatch_mode
 from nodescope.engine.codegen.backend import Kernel, Runner, took
+from nodescope.engine.crosscheck.active import cross_check
 from nodescope.engine.execution.replay import place
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
@@ -37,17 +38,9 @@ from nodescope.ops.op import Op
 from nodescope.passes.compile_events import events_of
 
 if TYPE_CHECKING:
-    from nodescope.engine.crosscheck.checker import CrossCheck
     from nodescope.engine.tracer import Tracer
 
 _uses = itertools.count(1)
-_cross_check: CrossCheck | None = None
-
-
-def set_cross_check(check: CrossCheck | None) -> None:
-    """Set the check for every observed call of a compiled function, or none."""
-    global _cross_check
-    _cross_check = check
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +105,11 @@ class Watched:
         run = _Run(self, tracer, current(), self._nth(tracer))
         self.latest = run.key, run.base
         results = run.run(feeds)
-        if _cross_check is not None:
+        check = cross_check()
+        if check is not None:
             arrays = [feed.data if feed.__class__ is Tensor else feed for feed in feeds]
-            _cross_check.call(self.lowering, run.graph, tracer.step, arrays)
+            seen = [result.data for result in results]
+            check.call(self.lowering, run.graph, tracer.step, arrays, seen)
         return results
 
     def _nth(self, tracer: Tracer) -> int:
@@ -175,9 +170,9 @@ def watched_of(
         if lowering.ready() is not None:
             before = None if forward is None else forward.watched
             lowering.watched = Watched(lowering, gradients, before)
-        elif _cross_check is not None and lowering.given_up:
+        elif (check := cross_check()) is not None and lowering.given_up:
             tracer = dispatch_mode.attending()
-            _cross_check.failed(lowering, 0 if tracer is None else tracer.step)
+            check.failed(lowering, 0 if tracer is None else tracer.step)
     observed: Watched | None = lowering.watched
     return observed
 
@@ -189,9 +184,10 @@ def runs_as_traced(lowering: Lowering, error: BaseException, feeds: Sequence[Any
     runner = lowering.runner
     if not lowering.gives_up(error, feeds):
         return False
-    if _cross_check is not None and runner is not None:
+    check = cross_check()
+    if check is not None and runner is not None:
         tracer = dispatch_mode.attending()
-        _cross_check.raised(lowering, runner, 0 if tracer is None else tracer.step, feeds)
+        check.raised(lowering, runner, 0 if tracer is None else tracer.step, feeds)
     return True
 
 
