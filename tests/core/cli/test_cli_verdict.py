@@ -25,10 +25,10 @@ for i in ns.steps(range(6)):
 """
 
 
-def judged(folder: Path, *program: str) -> tuple[int, str, dict[str, Any]]:
+def judged(folder: Path, *program: str, timed: bool = False) -> tuple[int, str, dict[str, Any]]:
     """Status, sentence and JSON of a comparison."""
-    options = ("compare", "--no-timing", "--exit", "--json", "verdict.json", "-o", "out")
-    ended = nodescope(folder, *options, *program)
+    options = ["compare", "--exit", "--json", "verdict.json", "-o", "out"]
+    ended = nodescope(folder, *options, *([] if timed else ["--no-timing"]), *program)
     assert (folder / "verdict.json").is_file(), ended.stderr
     verdict = json.loads((folder / "verdict.json").read_text())
     sentence = ended.stdout.splitlines()[-1]
@@ -131,3 +131,50 @@ def test_json_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert "cannot write 'no/where.json': No such file or directory" in ended.stderr
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("observed", "words"),
+    [(True, "only while it is observed"), (False, "only while nobody observes it")],
+)
+def test_a_difference_from_the_timed_runs_is_found(
+    observed: bool, words: str, tmp_path: Path
+) -> None:
+    """What goes wrong outside of plans and kernels, in one form alone, from the third call on."""
+    script = written(tmp_path, f"""
+from nodescope.engine.static.entry import Entry
+
+finished = Entry._finished
+
+def wrong(self, leaves, arrays, feeds, ids=(), known=None):
+    if bool(ids) is {observed} and self.calls >= 3:
+        arrays = [arrays[0] + 1, *arrays[1:]]
+    return finished(self, leaves, arrays, feeds, ids, known)
+
+Entry._finished = wrong
+
+@ns.compile
+def step(x):
+    return np.tanh(x) * 2
+""" + STEPS)  # fmt: skip
+    status, text, verdict = judged(tmp_path, script, timed=True)
+    assert (status, verdict["cause"], verdict["step"]) == (1, "form", 3)
+    assert text == f"step differs from step 3 on: its result is another {words}."
+
+
+def test_a_session_is_compared(tmp_path: Path) -> None:
+    script = written(tmp_path, """
+with ns.Graph().as_default() as graph:
+    x = ns.placeholder(np.float32, (3,), name="x")
+    ns.identity(np.tanh(x) * 2.0, name="y")
+with ns.Session(graph) as session:
+    for i in ns.steps(range(3)):
+        session.run("y:0", {x: np.full(3, i, np.float32)})
+""")  # fmt: skip
+    status, text, _ = judged(tmp_path, script)
+    assert status == 0
+    assert text == (
+        "No difference: the values of 3 steps (12 executions) are the same in both runs, and 3 "
+        "runs of sessions gave what their graphs give node by node."
+    )
