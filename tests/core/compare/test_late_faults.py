@@ -44,7 +44,7 @@ def test_a_fault_is_found_in_the_step_in_which_it_bites(name: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "fault", "phase"),
     [
-        ("convolution", Biting("multiply", phase="optimizer"), "optimizer"),
+        ("lstm_scan", Biting("add", phase="optimizer"), "optimizer"),
         ("derivative_outside", Biting("matmul", phase="backward"), "backward"),
         ("sizes", Biting("square", shape=(4, 3)), ""),
         ("sizes", Biting("square", shape=(6, 3)), None),
