@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.diagnosis.cases_data import DATA
 from tests.diagnosis.cases_numbers import NUMBERS
 from tests.diagnosis.cases_right import RIGHT
 from tests.diagnosis.cases_training import TRAINING
 
-BROKEN: Final = (*TRAINING, *NUMBERS)
+BROKEN: Final = (*TRAINING, *NUMBERS, *DATA)
 
 __all__ = ["BROKEN", "RIGHT"]

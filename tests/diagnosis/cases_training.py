@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.diagnosis.case import LOSS, Broken
+from tests.diagnosis.case import LOSS, NAN, Broken
 
 TRAINING: Final = (
     Broken(
@@ -106,5 +106,104 @@ TRAINING: Final = (
         goal="right > 0.85",
         lines=("centred = h -", "spread = np.sqrt", "return centred / spread"),
         nodes=(".*norm/.*",),
+    ),
+    Broken(
+        "digits_schedule",
+        "a cosine schedule counted in epochs, called for every batch",
+        mend=(("cosine(step, EPOCHS)", "cosine(step, len(batches))"),),
+        goal="loss < 0.3",
+        lines=("optimizer.lr = cosine", "optimizer.step()", "return PEAK"),
+        nodes=(r"optimizer/\S*",),
+        about=(LOSS, "^weight_not_changed ", "(?i)learning rate|schedule"),
+        words=r"(?i)learning rate|schedule|\blr\b|zero",
+    ),
+    Broken(
+        "equal_weights",
+        "all units start with equal weights, and stay equal",
+        mend=(
+            ("np.full((2, 8), 0.5), name", "rng.normal(0, 0.5, (2, 8)), name"),
+            ("np.full(8, 0.5), name", "rng.normal(0, 0.5, 8), name"),
+        ),
+        goal="loss < 0.4",
+        lines=("w1 = ns.parameter", "w2 = ns.parameter", "loss = np.mean"),
+        nodes=("w1", "w2"),
+        about=("^weight_init", "(?i)equal|symmetr|identical", LOSS),
+        words="(?i)equal|same|symmetr|identical|initial",
+    ),
+    Broken(
+        "swapped_head",
+        "a head that the optimizer does not know",
+        mend=(
+            ("optimizer = ns.optim.SGD(model, lr=0.05)\n", ""),
+            ("# two are rare\n", "# two are rare\noptimizer = ns.optim.SGD(model, lr=0.3)\n"),
+        ),
+        goal="loss < 0.4",
+        lines=("model.head = nn.Linear(16, 2", "optimizer = ns.optim", "model.head.bias"),
+        nodes=("head/weight", "head/bias", "weight", "bias"),
+        about=("^weight_not_changed", "(?i)head"),
+    ),
+    Broken(
+        "upside_down",
+        "the likelihood is made smaller: a sign is missing",
+        mend=(("return np.mean(likelihood)", "return -np.mean(likelihood)"),),
+        goal="error < 0.3",
+        lines=("return np.mean(likelihood)", "ns.assign(log_rate", "likelihood = 2.0"),
+        nodes=("log_rate",),
+        about=(NAN, LOSS, "(?i)too_large|explod|diverg"),
+        words="(?i)sign|exp|falls|decreas|diverg|Inf|unbounded|large",
+    ),
+    Broken(
+        "next_letter",
+        "the answers are the inputs: nobody shifted them",
+        mend=(
+            (
+                "inputs, answers = rows[:, :-1], rows[:, :-1]",
+                "inputs, answers = rows[:, :-1], rows[:, 1:]",
+            ),
+        ),
+        goal="known pairs > 0.8",
+        lines=("inputs, answers =", "loss = nn.cross_entropy", "logits = model(ns.tensor(inputs"),
+        nodes=("inputs",),
+        about=("(?i)(equal|same as|identical|copy).*input|input.*(equal|same|identical|copy)",),
+        words="(?i)equal|same|identical|copy|leak",
+    ),
+    Broken(
+        "crossed_attention",
+        "a softmax over the batch instead of the items",
+        mend=(("axis=0)\n        answer", "axis=1)\n        answer"),),
+        goal="loss < 0.02",
+        lines=("share = ns.softmax",),
+        nodes=("attention/softmax",),
+        about=(LOSS, "(?i)axis"),
+        words="(?i)axis|batch|rows",
+    ),
+    Broken(
+        "heavy_decay",
+        "a weight decay that outweighs every gradient",
+        mend=(("weight_decay=20.0", "weight_decay=0.02"),),
+        goal="loss < 0.4",
+        lines=("optimizer = ns.optim.AdamW", "optimizer.step()"),
+        nodes=(r"optimizer/\S*", r"layer_\d/weight"),
+        about=(LOSS, "(?i)decay", "^weight_(too_small|change)", "^gradient_vanish"),
+        words="(?i)decay|shrink|shrunk|toward",
+    ),
+    Broken(
+        "old_target",
+        "a target network that is never updated",
+        mend=(("if update == EVERY * 100:", "if update % EVERY == 0:"),),
+        goal="worth of the first room > 0.5",
+        lines=("best = np.max", "target = ns.parameter"),
+        nodes=("target", "target/.*"),
+        about=("^weight_not_changed target", "(?i)target.*(never|constant|unchanged|zero)"),
+    ),
+    Broken(
+        "wrong_momentum",
+        "a velocity that already points downhill is subtracted",
+        mend=(("place - velocity", "place + velocity"),),
+        goal="loss < 0.1",
+        lines=("place = place -",),
+        nodes=("update/subtract(_1)?", "update/.*"),
+        about=(LOSS, "(?i)explod|diverg|too_large|uphill|ascent"),
+        words="(?i)sign|uphill|ascent|along|rises|grows|velocity|opposite",
     ),
 )

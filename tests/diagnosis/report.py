@@ -52,8 +52,9 @@ def rows(folder: Path, names: list[str], jobs: int = 1) -> list[Row]:
 
 def _broken_row(case: Broken, folder: Path) -> Row:
     try:
-        judgement = judge(case, run_case(case, folder))
-        return Row(case.name, case.kind, judgement, tuple(false_alarms(run_twin(case, folder))))
+        twin = run_twin(case, folder)
+        judgement = judge(case, run_case(case, folder), twin)
+        return Row(case.name, case.kind, judgement, tuple(false_alarms(twin)))
     except Exception as error:
         return Row(case.name, case.kind, Judgement((), "", (), ""), (_failed(error),))
 

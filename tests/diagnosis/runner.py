@@ -101,7 +101,7 @@ def plainly(text: str, name: str) -> str:
 def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
     """Check a program, and follow what is named as next."""
     folder.mkdir(parents=True, exist_ok=True)
-    program = folder / f"{name}.py"
+    program = folder / "program.py"  # whose name gives nothing away
     program.write_text(text, encoding="utf-8")
     commands = [f"nodescope check --json hits.json {program.name}"]
     done = _command(commands[0], folder)
@@ -116,23 +116,31 @@ def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
         answers.append(_command(commands[-1], folder).stdout)
         waiting += [line for line in _next(answers[-1]) if line not in commands]
     return Diagnosis(
-        done.returncode, _hits(json.loads(report.read_bytes())), verdicts, tuple(answers),
+        done.returncode,
+        _hits(json.loads(report.read_bytes())),
+        verdicts,
+        tuple(answers),
         tuple(commands),
-    )  # fmt: skip
+    )
 
 
-def judge(case: Broken, broken: Diagnosis) -> Judgement:
-    """Whether the fault was found, and its culprit named."""
+def judge(case: Broken, broken: Diagnosis, twin: Diagnosis) -> Judgement:
+    """Whether the fault was found, and its culprit named.
+
+    What is said of the twin, too, is not about the fault.
+    """
     lines = case.line_numbers()
     about, other = [], []
+    both = {(hit.rule, hit.node) for hit in twin.hits}
     for hit in broken.hits:
         placed = hit.line in lines or any(re.fullmatch(node, hit.node) for node in case.nodes)
         right = any(re.search(pattern, hit.words) for pattern in case.about)
         right |= placed and (not case.words or bool(re.search(case.words, hit.words)))
+        right &= (hit.rule, hit.node) not in both
         (about if right else other).append(hit.rule)
     found_by = dict.fromkeys(about) if broken.status else {}
     return Judgement(
-        tuple(found_by), _named_by(case, broken, lines),
+        tuple(found_by), _named_by(case, broken, twin, lines),
         tuple(rule for rule in dict.fromkeys(other) if rule not in found_by),
         first_line(broken.verdicts),
     )  # fmt: skip
@@ -193,31 +201,39 @@ def _next(output: str) -> list[str]:
 
 def _hits(report: dict[str, Any]) -> tuple[Hit, ...]:
     return tuple(
-        Hit(verdict["rule"], hit["node"], (hit["source"] or {}).get("line", 0), hit["text"])
+        Hit(
+            verdict["rule"],
+            hit["node"],
+            (hit["source"] or {}).get("line", 0),
+            hit["text"],
+        )
         for verdict in report["verdicts"]
         for hit in verdict["found"]
     )
 
 
-def _named_by(case: Broken, broken: Diagnosis, lines: list[int]) -> str:
+def _named_by(case: Broken, broken: Diagnosis, twin: Diagnosis, lines: list[int]) -> str:
     if not broken.status:
         return ""
     places = [rf"(?<![\w/]){node}(?![\w/])" for node in case.nodes]
-    places += [rf"\b{re.escape(case.name)}\.py:{number}(?!\d)" for number in lines]
+    places += [rf"\bprogram\.py:{number}(?!\d)" for number in lines]
 
     def says(passage: str) -> bool:
         placed = any(re.search(place, passage) for place in places)
         return placed and bool(re.search(case.words, passage))
 
-    if any(map(says, broken.verdicts.splitlines())):
+    of_twin = {*twin.verdicts.splitlines(), *_main_passages(twin.answers)}
+    if any(says(line) for line in broken.verdicts.splitlines() if line not in of_twin):
         return "check"
-    if any(says(passage) for answer in broken.answers for passage in _main_passages(answer)):
+    if any(says(text) for text in _main_passages(broken.answers) if text not in of_twin):
         return "next"
     return "aside" if says(broken.said) else ""
 
 
-def _main_passages(answer: str) -> list[str]:
-    """The verdict of an answer, and the entries that it marks with a star."""
-    head, _, rest = answer.strip().partition("\n\n")
-    starred = re.findall(r"^\*.*(?:\n {4,}.*)*", rest, re.MULTILINE)
-    return [head, *starred]
+def _main_passages(answers: tuple[str, ...]) -> list[str]:
+    """The verdict of each answer, and the entries that it marks with a star."""
+    passages = []
+    for answer in answers:
+        head, _, rest = answer.strip().partition("\n\n")
+        passages += [head, *re.findall(r"^\*.*(?:\n {4,}.*)*", rest, re.MULTILINE)]
+    return passages

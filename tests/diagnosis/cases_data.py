@@ -1,0 +1,72 @@
+"""Faults in what a program is given: order, labels, scale, training against use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.diagnosis.case import LOSS, Broken
+
+DATA: Final = (
+    Broken(
+        "sorted_fruit",
+        "batches of one class: the file is sorted and nobody shuffles",
+        mend=(("order = np.arange(400)", "order = rng.permutation(400)"),),
+        goal="loss of all < 0.35",
+        lines=("fruit = np.repeat", "rows = order[start", "loss = nn.cross_entropy"),
+        nodes=("train/fruit",),
+        about=("(?i)class",),
+        words="(?i)class|label",
+    ),
+    Broken(
+        "shuffled_apart",
+        "inputs and answers shuffled apart",
+        mend=(
+            ("        x = x[rng.permutation(96)]\n", "        order = rng.permutation(96)\n"),
+            ("y = y[rng.permutation(96)]", "x, y = x[order], y[order]"),
+        ),
+        goal="error < 0.02",
+        lines=("loss = nn.mse", "yield x[part"),
+        nodes=("moon_wind", "tide"),
+        about=(LOSS,),
+        words="(?i)row|epoch|pair",
+    ),
+    Broken(
+        "raw_evaluation",
+        "inputs are standardised in training only",
+        mend=(("ward = patients[200:]", "ward = ((patients[200:] - center) / scale)"),),
+        goal="validation loss < 0.3",
+        lines=("answers = model",),
+        nodes=("evaluation/ward",),
+        about=("^overfit", "(?i)drift|evaluation/.*(mean|spread|standard|range|distribution)"),
+    ),
+    Broken(
+        "batch_statistics",
+        "evaluated with the statistics of the batch: eval() is missing",
+        mend=(("hits = 0", "model.eval()\nhits = 0"),),
+        goal="right > 0.9",
+        lines=("hits += int",),
+        nodes=("factory/.*",),
+        about=("(?i)training mode|eval\\(\\)",),
+        words="(?i)training|eval|statistic|batch",
+    ),
+    Broken(
+        "noisy_copies",
+        "noise is added in place, to the data itself",
+        mend=(("noisy = batch\n", "noisy = batch.copy()\n"),),
+        goal="loss < 0.1",
+        lines=("noisy += rng", "noisy = batch", "ns.tensor(noisy, name"),
+        nodes=("(autoencoder/)?noisy", "clean"),
+        about=("(?i)drift|row|epoch|in place|changes between",),
+        words="(?i)drift|grow|row|epoch|changes|in place|spread|same data",
+    ),
+    Broken(
+        "mixed_rows",
+        "reshaped where it should have been transposed",
+        mend=((".reshape(SAMPLES, CHANNELS)", ".T"),),
+        goal="loss < 0.2",
+        lines=("spectra = ns.tensor",),
+        nodes=("reshape",),
+        about=(LOSS, "(?i)reshape|transpose"),
+        words="(?i)reshape|transpose|order",
+    ),
+)
