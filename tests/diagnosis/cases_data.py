@@ -69,4 +69,14 @@ DATA: Final = (
         about=(LOSS, "(?i)reshape|transpose"),
         words="(?i)reshape|transpose|order",
     ),
+    Broken(
+        "short_messages",
+        "a loss over the padding: the mask is there and not used",
+        mend=(("loss = -np.mean(picked)", "loss = -np.sum(picked * mask) / np.sum(mask)"),),
+        goal="right > 0.9",
+        lines=("mask = (tokens", "loss = -np.mean"),
+        nodes=("not_equal", "astype"),
+        about=("(?i)class_imbalance|unused|nobody|not used|no use",),
+        words="(?i)unused|nobody|not used|no use|class",
+    ),
 )

@@ -189,4 +189,26 @@ NUMBERS: Final = (
         about=(LOSS, "^(gradient_vanish|weight_not_changed|all_zero|tensor_all_zero)"),
         words="(?i)clip|zero|bias",
     ),
+    Broken(
+        "chess_squares",
+        "numbers of squares that overflow in eight bits",
+        mend=(
+            (".astype(np.uint8)\n    columns", ".astype(np.int32)\n    columns"),
+            ("np.uint8(SIZE)", "np.int32(SIZE)"),
+        ),
+        goal="loss < 0.05",
+        lines=("number = ns.tensor",),
+        nodes=("square/(multiply|add)",),
+        about=(LOSS, "(?i)wrap|overflow"),
+    ),
+    Broken(
+        "tiny_gradients",
+        "gradients too small for float16: the loss is not scaled",
+        mend=(("SCALE = 1.0", "SCALE = 2.0**15"),),
+        goal="error < 0.003",
+        lines=("loss = np.mean", "(loss *", "guess = ns.tensor"),
+        nodes=("backward/.*",),
+        about=(LOSS, "(?i)subnormal|underflow|vanish|weight_not_changed|zero"),
+        words="(?i)subnormal|underflow|vanish|float16|zero",
+    ),
 )

@@ -53,6 +53,10 @@ RIGHT: Final = (
     Right("orbits", "a simulation: nothing is learned", "energy changed by < 0.001"),
     Right("small_vae", "a code that collapses as it should; noise in every step", "bound < 2.5"),
     Right("upper_tenth", "the pinball loss: a plateau far from 0", "off by < 0.05"),
-    Right("quick_learner", "MAML: a weight without use has no gradient", "loss < 0.1"),
+    Right(
+        "quick_learner",
+        "MAML: gradients of gradients, a loss that jumps with its tasks",
+        "loss < 0.1",
+    ),
     Right("score_only", "only evaluation: no gradients, no steps", "differs by < 0.0001"),
 )

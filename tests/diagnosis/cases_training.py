@@ -206,4 +206,40 @@ TRAINING: Final = (
         about=(LOSS, "(?i)explod|diverg|too_large|uphill|ascent"),
         words="(?i)sign|uphill|ascent|along|rises|grows|velocity|opposite",
     ),
+    Broken(
+        "slow_average",
+        "a moving average that starts at zero, without correction",
+        mend=(("ns.assign(p, a)", "ns.assign(p, a / (1 - DECAY**STEPS))"),),
+        goal="validation loss < 0.3",
+        lines=("averages = [DECAY", "averages = [ns.tensor", "ns.assign(p, a)"),
+        nodes=("average/.*", "evaluation/assign.*"),
+        about=("^overfit", "(?i)average|evaluation"),
+    ),
+    Broken(
+        "coin_forger",
+        "the generator's loss is taken from what was detached for the judge",
+        mend=(
+            ('name="noise")).detach()', 'name="noise"))'),
+            (
+                "np.mean(nn.softplus(judge(coins)))\n    judging",
+                "np.mean(nn.softplus(judge(coins.detach())))\n    judging",
+            ),
+        ),
+        goal="distance < 0.6",
+        lines=("coins = maker",),
+        nodes=("detach",),
+        about=("^weight_not_changed (weight|bias|maker)", "(?i)gradient path|no gradient|detach"),
+        words="(?i)detach|gradient|cut",
+    ),
+    Broken(
+        "slot_machines",
+        "a baseline over an axis of one: every advantage is zero",
+        mend=(
+            ("np.mean(reward, axis=1, keepdims=True)", "np.mean(reward, axis=0, keepdims=True)"),
+        ),
+        goal="chance of the best > 0.6",
+        lines=("advantage = reward",),
+        nodes=("advantage/(subtract|mean)",),
+        about=(LOSS, "^(gradient_vanish|weight_not_changed|all_zero|tensor_all_zero)"),
+    ),
 )

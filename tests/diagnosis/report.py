@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -40,14 +40,14 @@ class Row:
     alarms: tuple[str, ...]
 
 
-def rows(folder: Path, names: list[str], jobs: int = 1) -> list[Row]:
-    """Run the programs that are named, or all."""
+def rows(folder: Path, names: Collection[str] = (), jobs: int = 1) -> Iterator[Row]:
+    """Run the programs that are named, or all; each row as soon as those before it are there."""
     work: list[Callable[[], Row]] = [
         *(partial(_broken_row, case, folder) for case in BROKEN if case.name in (names or ALL)),
         *(partial(_right_row, case, folder) for case in RIGHT if case.name in (names or ALL)),
     ]
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(lambda each: each(), work))
+        yield from pool.map(lambda each: each(), work)
 
 
 def _broken_row(case: Broken, folder: Path) -> Row:
@@ -70,7 +70,7 @@ def _failed(error: Exception) -> str:
     return f"COULD NOT BE RUN: {traceback.format_exception_only(error)[-1].strip()[-300:]}"
 
 
-def counts(table: list[Row]) -> dict[str, int]:
+def counts(table: Sequence[Row]) -> dict[str, int]:
     """The numbers at the end of the table."""
     broken = [(row, row.judgement) for row in table if row.judgement is not None]
     right = [row for row in table if row.judgement is None]
@@ -84,27 +84,29 @@ def counts(table: list[Row]) -> dict[str, int]:
     }
 
 
-def words(table: list[Row]) -> str:
-    lines = []
-    for row in table:
-        judgement = row.judgement
-        if judgement is None:
-            lines.append(f"right   {'ALARM' if row.alarms else 'ok':5}  {row.name}: {row.what}")
-        else:
-            named = f"named in {judgement.named_by}" if judgement.named else "NOT named"
-            if judgement.named_by == "aside":
-                named += " (only among all that is listed)"
-            lines.append(
-                f"broken  {'found' if judgement.found else 'MISS':5}  {row.name}: {row.what}; "
-                f"{named}; by {', '.join(judgement.found_by) or 'nothing'}"
-            )
-            if judgement.other:
-                lines.append(f"           not about it: {', '.join(judgement.other)}")
-            lines.append(f"           first: {judgement.first[:220] or '-'}")
-        whose = "" if judgement is None else "twin "
-        lines += [f"           {whose}ALARM {alarm[:260]}" for alarm in row.alarms]
-    lines.append(", ".join(f"{name} {count}" for name, count in counts(table).items()))
-    return "\n".join(lines) + "\n"
+def words(row: Row) -> str:
+    """A row as text, in several lines."""
+    judgement, lines = row.judgement, []
+    if judgement is None:
+        lines.append(f"right   {'ALARM' if row.alarms else 'ok':5}  {row.name}: {row.what}")
+    else:
+        named = f"named in {judgement.named_by}" if judgement.named else "NOT named"
+        if judgement.named_by == "aside":
+            named += " (only among all that is listed)"
+        lines.append(
+            f"broken  {'found' if judgement.found else 'MISS':5}  {row.name}: {row.what}; "
+            f"{named}; by {', '.join(judgement.found_by) or 'nothing'}"
+        )
+        if judgement.other:
+            lines.append(f"           not about it: {', '.join(judgement.other)}")
+        lines.append(f"           first: {judgement.first[:220] or '-'}")
+    whose = "" if judgement is None else "twin "
+    lines += [f"           {whose}ALARM {alarm[:260]}" for alarm in row.alarms]
+    return "\n".join(lines)
+
+
+def summary(table: Sequence[Row]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts(table).items())
 
 
 def main() -> None:
@@ -115,12 +117,15 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for programs and recordings")
     options = parser.parse_args()
     forked.choose(sys.platform == "linux")
+    table: list[Row] = []
     with tempfile.TemporaryDirectory() as temporary:
-        table = rows(options.keep or Path(temporary), options.names, options.jobs)
-    text = words(table)
-    print(text, end="")
+        for row in rows(options.keep or Path(temporary), options.names, options.jobs):
+            print(words(row), flush=True)
+            table.append(row)
+    print(summary(table))
     if options.o is not None:
-        options.o.write_text(text, encoding="utf-8")
+        text = "\n".join([*map(words, table), summary(table)])
+        options.o.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

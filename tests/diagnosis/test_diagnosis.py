@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from tests import depth
 from tests.diagnosis.case import Broken, Right, reached
 from tests.diagnosis.cases import BROKEN, RIGHT
 from tests.diagnosis.report import counts, rows, words
@@ -27,7 +26,7 @@ ALWAYS_FOUND: Final = ("house_prices", "flowers")
 ALWAYS_SILENT: Final = ("xor",)
 
 
-def shown() -> Iterator[tuple[str, str, str, bool]]:
+def programs() -> Iterator[tuple[str, str, str, bool]]:
     """Programs, their goals, and whether they reach them."""
     for case in (*BROKEN, *RIGHT):
         if isinstance(case, Broken):
@@ -40,7 +39,7 @@ def shown() -> Iterator[tuple[str, str, str, bool]]:
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_only_broken_programs_miss_their_goal(quick: bool) -> None:
     names = (*ALWAYS_FOUND, *ALWAYS_SILENT)
-    for name, text, goal, is_right in shown():
+    for name, text, goal, is_right in programs():
         if not quick or name in names:
             assert reached(goal, plainly(text, name)) == is_right, name
 
@@ -61,22 +60,21 @@ def test_every_program_is_a_case() -> None:
 
 
 def test_some_faults_are_found_and_some_programs_silent(tmp_path: Path) -> None:
-    table = rows(tmp_path, [*ALWAYS_FOUND, *ALWAYS_SILENT])
-    numbers = counts(table)
-    assert numbers["found"] == numbers["broken"] == len(ALWAYS_FOUND), words(table)
-    assert numbers["false alarms"] == 0, words(table)
+    table = list(rows(tmp_path, (*ALWAYS_FOUND, *ALWAYS_SILENT)))
+    numbers, shown = counts(table), "\n".join(map(words, table))
+    assert numbers["found"] == numbers["broken"] == len(ALWAYS_FOUND), shown
+    assert numbers["false alarms"] == 0, shown
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
 def test_whole_corpus(tmp_path: Path) -> None:
-    assert depth.is_deep()
-    table = rows(tmp_path, [], jobs=2)
-    numbers = counts(table)
-    assert numbers["found"] >= LEAST_FOUND, words(table)
-    assert numbers["named"] >= LEAST_NAMED, words(table)
-    assert numbers["noisy twins"] <= MOST_NOISY_TWINS, words(table)
-    assert numbers["false alarms"] <= MOST_FALSE_ALARMS, words(table)
+    table = list(rows(tmp_path, jobs=2))
+    numbers, shown = counts(table), "\n".join(map(words, table))
+    assert numbers["found"] >= LEAST_FOUND, shown
+    assert numbers["named"] >= LEAST_NAMED, shown
+    assert numbers["noisy twins"] <= MOST_NOISY_TWINS, shown
+    assert numbers["false alarms"] <= MOST_FALSE_ALARMS, shown
 
 
 def test_goals_are_read_from_the_last_number() -> None:

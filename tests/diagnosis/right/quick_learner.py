@@ -6,7 +6,7 @@ import nodescope as ns
 
 rng = np.random.default_rng(68)
 start = {
-    "w": ns.parameter(rng.normal(0, 1, 3), name="w"),
+    "w": ns.parameter(rng.normal(0, 1, 2), name="w"),
     "b": ns.parameter(0.0, name="b"),
 }
 
