@@ -38,6 +38,7 @@ DATA: Final = (
         lines=("answers = model",),
         nodes=("evaluation/ward",),
         about=("^overfit", "(?i)drift|evaluation/.*(mean|spread|standard|range|distribution)"),
+        words="(?i)ward|inputs|drift|range|mean|spread|scale",
     ),
     Broken(
         "batch_statistics",

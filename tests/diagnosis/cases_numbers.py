@@ -10,7 +10,7 @@ NUMBERS: Final = (
     Broken(
         "half_precision",
         "float16 updates too small to change the weights",
-        mend=(("np.float16(1e-3)", "np.float16(1e-1)"),),
+        mend=(("np.full(4, 130, np.float16)", "np.full(4, 130, np.float32)"),),
         goal="loss < 0.01",
         lines=("ns.assign(w",),
         about=(r"^\S*(weight|update|change|absor)\S* .*", LOSS),
@@ -25,16 +25,16 @@ NUMBERS: Final = (
         nodes=("clock/.*",),
     ),
     Broken(
-        "saturated_softmax",
+        "sharp_retrieval",
         "log of a softmax that has rounded to zero",
         mend=(
             (
-                "loss = -np.mean(np.sum(t * np.log(p), axis=1))",
-                "loss = -np.mean(np.sum(t * ns.log_softmax(scores, axis=1), axis=1))",
+                "np.log(p)[np.arange(50), right[rows]]",
+                "ns.log_softmax(scores, axis=1)[np.arange(50), right[rows]]",
             ),
         ),
-        goal="loss < 0.5",
-        lines=("loss = -np.mean",),
+        goal="loss < 3",
+        lines=("loss = -np.mean", "p = powers"),
         nodes=("loss/log",),
         about=(NAN,),
     ),
@@ -44,7 +44,7 @@ NUMBERS: Final = (
         mend=(("(a - b) ** 2, axis=-1)", "(a - b) ** 2, axis=-1) + 1e-9"),),
         goal="loss < 0.3",
         lines=("return np.sqrt",),
-        nodes=("(backward/)?(sqrt|power)\S*",),
+        nodes=(r"sqrt\S*",),
         about=(NAN,),
     ),
     Broken(
@@ -82,7 +82,7 @@ NUMBERS: Final = (
         ),
         goal="loss < 8",
         lines=("b = b * np.exp",),
-        nodes=("exp\S*", "multiply\S*"),
+        nodes=(r"exp\S*", r"multiply\S*"),
         about=(NAN,),
     ),
     Broken(
@@ -91,7 +91,7 @@ NUMBERS: Final = (
         mend=(("np.zeros((5, 3)), name", "rng.standard_normal((5, 3)), name"),),
         goal="loss < 0.05",
         lines=("weight = length", "direction = ns.parameter"),
-        nodes=("direction", "(train/)?(norm|divide)\S*"),
+        nodes=("direction", r"(train/)?(norm|divide)\S*"),
         about=(NAN,),
     ),
     Broken(
@@ -100,7 +100,7 @@ NUMBERS: Final = (
         mend=(("speed**exponent", "np.sign(speed) * np.abs(speed) ** exponent"),),
         goal="loss < 0.02",
         lines=("drag = factor",),
-        nodes=("power\S*",),
+        nodes=(r"power\S*",),
         about=(NAN,),
     ),
     Broken(
@@ -122,7 +122,7 @@ NUMBERS: Final = (
         mend=(("np.sqrt(inside), 0.0)", "np.sqrt(np.where(inside > 0, inside, 1.0)), 0.0)"),),
         goal="loss < 0.01",
         lines=("light = np.where",),
-        nodes=("(backward/)?sqrt\S*",),
+        nodes=(r"sqrt\S*",),
         about=(NAN,),
     ),
     Broken(

@@ -147,10 +147,10 @@ TRAINING: Final = (
         "the likelihood is made smaller: a sign is missing",
         mend=(("return np.mean(likelihood)", "return -np.mean(likelihood)"),),
         goal="error < 0.3",
-        lines=("return np.mean(likelihood)", "ns.assign(log_rate", "likelihood = 2.0"),
+        lines=("return np.mean(likelihood)", "ns.assign(log_rate"),
         nodes=("log_rate",),
         about=(NAN, LOSS, "(?i)too_large|explod|diverg"),
-        words="(?i)sign|exp|falls|decreas|diverg|Inf|unbounded|large",
+        words="(?i)sign|falls|decreas|diverg|unbounded|without bound|too large",
     ),
     Broken(
         "next_letter",

@@ -140,7 +140,7 @@ def judge(case: Broken, broken: Diagnosis, twin: Diagnosis) -> Judgement:
         (about if right else other).append(hit.rule)
     found_by = dict.fromkeys(about) if broken.status else {}
     return Judgement(
-        tuple(found_by), _named_by(case, broken, twin, lines),
+        tuple(found_by), _named_by(case, broken, twin, lines) if found_by else "",
         tuple(rule for rule in dict.fromkeys(other) if rule not in found_by),
         first_line(broken.verdicts),
     )  # fmt: skip
