@@ -138,7 +138,7 @@ def test_steps_that_were_left_out_are_told(start: Start, page: Page, tmp_path: P
     expect(words).to_contain_text(f"step {step} (unobserved)")
     # no operation of it is known, and none of the step before is counted as its own
     unknown = re.compile(
-        rf"step\s*{step}\s*op\s*–\s*/\s*\d+.*not observed, to stay below 1\.05×", re.S
+        rf"step\s*{step}\s*op\s*–\s*/\s*\d+.*unobserved, to stay below 1\.05×", re.S
     )
     expect(by(page, "state")).to_contain_text(unknown)
     # Nobody saw what ran in it, so nothing is said to have been skipped.

@@ -15,7 +15,7 @@ import msgspec
 
 from nodescope.errors import NodescopeError
 from nodescope.events import Level
-from nodescope.protocol import BrokenLoss
+from nodescope.protocol import BrokenLoss, RunInfo
 from nodescope.record.recording import Recording
 from nodescope.record.run_time import run_time
 
@@ -83,11 +83,7 @@ def glance(path: Path) -> Glance:
     except OSError as error:
         fault = f"cannot be read: {error.strerror or error}"
         return Glance("", path.stem, outcome="unreadable", fault=fault)
-    log = path.with_name(path.name + "-wal")
-    try:
-        pending = log.stat().st_size
-    except OSError:
-        pending = 0
+    pending = log_size(path)
     try:
         with Recording.open(path, whole=False) as recording:
             info, took = recording.run(), run_time(recording)
@@ -97,12 +93,30 @@ def glance(path: Path) -> Glance:
         return Glance(
             "", path.stem, nbytes=nbytes, changed_unix_ns=changed, outcome="unreadable", fault=fault
         )
-    running = info.status is None and pending > 0 and _lives(info.pid)
+    running = still_runs(info, pending)
     return Glance(
         info.id, info.name, info.argv, info.started_unix_ns, took.ran_ns, steps, info.level,
         outcome_of(info.status, info.error, running=running), info.status, info.error,
         nbytes + pending, changed, broken_loss=broken,
     )  # fmt: skip
+
+
+def log_size(path: Path) -> int:
+    """Bytes of the log beside a recording, which belongs to it."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def still_runs(info: RunInfo, pending: int) -> bool:
+    """Whether the program of a recording has not ended, as far as this machine knows.
+
+    Args:
+        info: What the recording says.
+        pending: `log_size`; nothing is left of it once the writer or the last reader has closed.
+    """
+    return info.status is None and pending > 0 and _lives(info.pid)
 
 
 def _lives(process: int) -> bool:

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Path
 
 from nodescope.debug.report.run_summary import Summary, summarise_run
 from nodescope.protocol import RunInfo
+from nodescope.record.overview import log_size, outcome_of, still_runs
 from nodescope_server.handlers.library import RecordingLibrary, Shelf
 from nodescope_server.http.openapi import RunId, answers
 from nodescope_server.http.pages import Json
@@ -46,7 +47,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     """The summary of a run.
 
     Attributes:
-        nbytes: Size of the recording.
+        nbytes: Size of the recording and of its write-ahead log.
         commands: Terminal commands for the recording.
     """
 
@@ -81,19 +82,30 @@ def routes(runs: Runs, library: RecordingLibrary) -> APIRouter:
     @api.get("/runs/{run}/summary", summary="A run in short", **answers(RunSummary, 404, 409))
     async def summary(run: RunId) -> Json:
         open_run = runs.get(run)
-        live = open_run.info.state == "live"
-        summed = await open_run.study.call(
-            lambda recording: summarise_run(recording, running=live, times=open_run.times)
+        info = open_run.info
+        path = FilePath(info.recording)
+        running = info.state == "live" or (
+            info.state == "recorded" and still_runs(info, log_size(path))
         )
-        path = FilePath(open_run.info.recording)
-        return Json(RunSummary(open_run.info, _size(path), _commands(path), summed))
+        summed = await open_run.study.call(
+            lambda recording: summarise_run(recording, running=running, times=open_run.times)
+        )
+        return Json(RunSummary(info, _size(path), _commands(path), _as_told(summed, info)))
 
     return api
 
 
+def _as_told(summary: Summary, info: RunInfo) -> Summary:
+    """With the end that the program told, where its recording could not take it: a full disk."""
+    if info.state != "finished" or summary.outcome != "killed":
+        return summary
+    outcome = outcome_of(info.status, info.error, running=False)
+    return msgspec.structs.replace(summary, outcome=outcome, status=info.status, error=info.error)
+
+
 def _size(path: FilePath) -> int:
     try:
-        return path.stat().st_size
+        return path.stat().st_size + log_size(path)
     except OSError:
         return 0
 

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageErr
 from nodescope.events import Array
 from nodescope.protocol import BrokenLoss, Command, RunInfo, SessionInfo, SetBreakpoints
 from nodescope.record.files.ownership import Key, release, vouch
-from nodescope.record.overview import broken_loss
+from nodescope.record.overview import broken_loss, log_size, still_runs
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope.record.step_times.step_times import StepTimes
@@ -395,7 +395,9 @@ class Runs:
             )
         finally:
             await probe.close()
-        info = msgspec.structs.replace(info, state="recorded", recording=full, broken_loss=broken)
+        killed = info.status is None and not still_runs(info, log_size(path))
+        state: Literal["lost", "recorded"] = "lost" if killed else "recorded"
+        info = msgspec.structs.replace(info, state=state, recording=full, broken_loss=broken)
         run = self.find(info.id) or self.add(info)
         run.commit(last)
         return run

@@ -80,9 +80,13 @@ export function formatDuration(ns: number): string {
   return `${ns < 0 ? MINUS : ""}${text}${THIN}${unit}`;
 }
 
-/** A shape: `16×8×64`; `?×64` where a size is unknown; `scalar` for none. */
+/**
+ * A shape: `16×8×64`; `?×64` where a size is unknown; `scalar` for none. A vector's is `[64]`: beside
+ * a number of bytes, or in a name's place, a number alone would be anything.
+ */
 export function formatShape(shape: readonly (number | null)[]): string {
-  return shape.length === 0 ? "scalar" : shape.map((size) => size ?? "?").join("×");
+  const sizes = shape.map((size) => size ?? "?").join("×");
+  return shape.length === 0 ? "scalar" : shape.length === 1 ? `[${sizes}]` : sizes;
 }
 
 /** One of a few and its noun: `1 op`, `12 ops`. */

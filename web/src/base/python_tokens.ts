@@ -67,3 +67,11 @@ export function dedented(lines: readonly string[]): readonly string[] {
   const common = Math.min(...depths);
   return depths.length === 0 ? even : even.map((line) => line.slice(common));
 }
+
+/**
+ * A text cut where a line that is too long may go on: after a bracket, a comma, a point. An arrow is
+ * a piece of its own, which is never broken.
+ */
+export function breakable(text: string): readonly string[] {
+  return text.split(/(->)|(?<=[([{,=])|(?<=\.)(?=\p{L})/u).filter(Boolean);
+}

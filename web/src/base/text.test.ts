@@ -8,7 +8,7 @@ import {
   scaleTable,
 } from "@/base/colour_scale";
 import { elementCount, tensorBytes } from "@/base/dtypes";
-import { dedented, pythonTokens } from "@/base/python_tokens";
+import { breakable, dedented, pythonTokens } from "@/base/python_tokens";
 import { ancestors, isWithin, leafName, parentScope } from "@/base/scopes";
 
 describe("Python lines", () => {
@@ -25,6 +25,21 @@ describe("Python lines", () => {
         .map((token) => token.text)
         .join(""),
     ).toBe(line);
+  });
+
+  test("go on where a reader would break them, and arrows stay whole", () => {
+    expect(breakable("self.pool(nn.relu(x[0,1])))")).toEqual([
+      "self.",
+      "pool(",
+      "nn.",
+      "relu(",
+      "x[",
+      "0,",
+      "1])))",
+    ]);
+    expect(breakable(") -> ns.Tensor:")).toEqual([") ", "->", " ns.", "Tensor:"]);
+    expect(breakable("1.5")).toEqual(["1.5"]);
+    for (const text of ["a->b.c(d)", "", "..."]) expect(breakable(text).join("")).toBe(text);
   });
 
   test("kinds", () => {

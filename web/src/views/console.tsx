@@ -1,11 +1,13 @@
 /**
- * What the program wrote, line by line.
+ * What the program wrote, line by line; lines that are too long go on in the next row.
  *
  * Invariant: follows the end until the user scrolls up, and again once the end is reached.
  */
 
-import { createEffect, createMemo, createSignal, type JSX, on } from "solid-js";
+import { createEffect, createMemo, createSignal, type JSX, on, onCleanup } from "solid-js";
+import { textWidth } from "@/base/fonts_metrics";
 import { formatCount } from "@/base/numbers";
+import { wrapped } from "@/base/wrap";
 import type { Store } from "@/store/page/store";
 import { stepAt } from "@/store/run/run_model";
 import { IconButton } from "@/widgets/icon";
@@ -19,6 +21,9 @@ interface Line {
 }
 
 const MAX_TEXT = 2000;
+/** Beside the text: steps, streams and the gaps between. */
+const BESIDE = 160;
+const CHARACTER = textWidth("0", { face: "mono", weight: 400, size: 12 });
 const FROM: Readonly<Record<LogRow["stream"], string>> = {
   stdout: "",
   stderr: "stderr",
@@ -37,6 +42,12 @@ function consoleText(store: Store): string {
 export function Console(props: { readonly store: Store }): JSX.Element {
   let list: VirtualListHandle | undefined;
   const [follow, setFollow] = createSignal(true);
+  const [columns, setColumns] = createSignal(MAX_TEXT);
+  const resize = new ResizeObserver(([entry]) => {
+    const width = entry?.contentRect.width ?? 0;
+    if (width > 0) setColumns(Math.floor((width - BESIDE) / CHARACTER));
+  });
+  onCleanup(() => resize.disconnect());
   const lines = createMemo(() => {
     const cursor = props.store.cursor();
     const lines: Line[] = [];
@@ -45,7 +56,9 @@ export function Console(props: { readonly store: Store }): JSX.Element {
       const texts = row.text.replace(/\n$/, "").split("\n");
       for (const [i, text] of texts.entries()) {
         const short = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
-        lines.push({ row, first: i === 0, text: short });
+        for (const [k, piece] of wrapped(short, columns()).entries()) {
+          lines.push({ row, first: i === 0 && k === 0, text: piece });
+        }
       }
     }
     return lines;
@@ -70,6 +83,7 @@ export function Console(props: { readonly store: Store }): JSX.Element {
       attrs={{ "data-testid": "console", role: "log", "aria-label": "Console", tabindex: 0 }}
       ref={(handle) => {
         list = handle;
+        resize.observe(handle.element);
         handle.scrollToEnd();
       }}
       follows={follow()}

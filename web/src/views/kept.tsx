@@ -34,6 +34,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
   let button!: HTMLButtonElement;
   const keeping = () => store.model()?.keeping;
   const governed = () => store.model()?.governed;
+  const trouble = () => store.model()?.info.trouble ?? "";
   const live = () => store.model()?.info.state === "live";
   const empty = createMemo(() => operationsOf(store.model()?.graph) === 0);
 
@@ -99,7 +100,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
             ref={button}
             onClick={() => setOpen(!open())}
           >
-            <span class="ell">{empty() ? nothingWords(live()) : keptWords(now(), governed())}</span>
+            <span class="ell">{empty() ? nothingWords(live()) : keptWords(now(), governed(), trouble())}</span>
             <Show when={costWords(governed())}>
               {(words) => (
                 <span class="m" classList={{ now: over(governed()) }}>

@@ -4,7 +4,7 @@
  * Invariant: never modal, never over a control that is in use; text only.
  */
 
-import { createSignal, For, type JSX, onCleanup, Show } from "solid-js";
+import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";
 import { printable, quoted } from "@/base/printable";
 import { type NewRun, offerWords } from "@/store/page/new_run";
 import type { Store } from "@/store/page/store";
@@ -71,13 +71,16 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
 }
 
 /** A run that died: said where it is seen, and that what there is can be looked at. */
+/** A program died before our eyes; of one that had, its summary tells. */
 export function LostRun(props: { readonly store: Store }): JSX.Element {
   const [closed, setClosed] = createSignal("");
-  const shown = () => {
+  let watched = "";
+  const shown = createMemo(() => {
     const info = props.store.model()?.info;
+    if (info?.state === "live") watched = info.id;
     const open = props.store.link().kind === "open" && info?.state === "lost";
-    return open && closed() !== info?.id ? info : undefined;
-  };
+    return open && watched === info.id && closed() !== info.id ? info : undefined;
+  });
   return (
     <Show when={shown()}>
       {(info) => (

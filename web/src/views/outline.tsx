@@ -334,7 +334,10 @@ export function Outline(props: OutlineProps): JSX.Element {
             <Show when={(flags() & HAS_INF) !== 0}>
               <span class="mi inf">Inf</span>
             </Show>
-            <span class="tr-time">{time() > 0 ? formatDuration(time()) : ""}</span>
+            {/* What raised has no time, and its mark takes the place. */}
+            <Show when={(flags() & FAILED) === 0}>
+              <span class="tr-time">{time() > 0 ? formatDuration(time()) : ""}</span>
+            </Show>
           </div>
         );
       }}

@@ -13,7 +13,7 @@ import { throttled } from "@/store/page/throttled";
 import { operationsCounted } from "@/store/run/counts";
 import { leftOutWords } from "@/store/run/keeping";
 import { progressOf } from "@/store/run/progress";
-import { seenStep, standsAfter, stepShown } from "@/store/run/run_model";
+import { ranAfterStep, seenStep, standsAfter, stepShown } from "@/store/run/run_model";
 
 interface Words {
   readonly text: string;
@@ -90,15 +90,24 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     props.store.cursor();
     return seenStep(props.store) === stepShown(props.store);
   });
+  /** What ran after that step, as an evaluation does, is observed all the same. */
+  const beyond = createMemo(() => {
+    beat();
+    props.store.cursor();
+    return !observed() && after() && ranAfterStep(props.store);
+  });
+  const unobserved = () => !observed() && !beyond();
+  /** Why; while the program runs, steps come and go, and there is no time to read it. */
+  const because = createMemo(() => {
+    beat();
+    const { store } = props;
+    const running = store.model()?.info.state === "live" && store.stop() === undefined;
+    if (!unobserved() || (running && store.cursor().kind === "live")) return "";
+    return leftOutWords(store.model()?.governed);
+  });
   const phase = createMemo(() => {
     beat();
-    // While the program runs, steps come and go; where it stands, there is time to read why.
-    if (!observed()) {
-      const { store } = props;
-      const running = store.model()?.info.state === "live" && store.stop() === undefined;
-      const why = leftOutWords(store.model()?.governed);
-      return running && store.cursor().kind === "live" ? "unobserved" : `not observed, ${why}`;
-    }
+    if (unobserved()) return "unobserved";
     const graph = props.store.model()?.graph;
     const cursor = props.store.cursor();
     const stop = cursor.kind === "live" ? props.store.stop() : undefined;
@@ -129,7 +138,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
             <span class="v">{formatCount(stepShown(props.store))}</span>
           </span>
         </Show>
-        <Show when={progress()}>
+        <Show when={beyond() ? undefined : progress()}>
           {(now) => (
             <span class="lcd-part" title={`Ran in this step, of ${operationsCounted(now().total)}`}>
               <span class="k">op</span>{" "}
@@ -137,12 +146,17 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
             </span>
           )}
         </Show>
-        <Show when={progress()}>
+        <Show when={beyond() ? undefined : progress()}>
           {(now) => <span class="v t3 lcd-total"> / {formatCount(now().total)}</span>}
         </Show>
         <Show when={phase()}>
           <span class="vr wide" aria-hidden="true" />
-          <span class="k lcd-phase">{phase()}</span>
+          <span class="k lcd-phase" title={because()}>
+            {phase()}
+            <Show when={because()}>
+              <span class="lcd-why">, {because()}</span>
+            </Show>
+          </span>
         </Show>
         <Show when={progress()}>
           <span class="lcd-strip wide" aria-hidden="true">

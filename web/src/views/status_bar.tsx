@@ -50,10 +50,13 @@ export function StatusBar(props: {
     return graph === undefined ? [] : progressOf(graph, store.shown(), seenStep(store)).phases;
   });
   const total = () => phases().reduce((sum, phase) => sum + phase.total, 0);
-  /** What was to be kept and is not; older values that made room for newer ones are no loss. */
+  /** What the recorder was too slow for. Of the disk's losses the notice tells, with their kinds. */
   const lost = () => {
-    const now = model()?.dropped;
-    return now === undefined ? 0 : now.summaries + now.executions;
+    const now = model();
+    if (now === undefined || now.info.trouble !== "") return 0;
+    const { summaries, executions } = now.dropped;
+    const disk = now.keeping?.unwritten;
+    return summaries + executions - (disk ? disk.summaries + disk.executions : 0);
   };
   return (
     <footer class="status">
@@ -89,7 +92,7 @@ export function StatusBar(props: {
       <span class="sp" />
       <Show when={model()?.info.recording}>
         {(path) => (
-          <span class="wide ell" title={path()}>
+          <span class="wide ell status-file" title={path()}>
             <i>{path().split(/[\\/]/).at(-1)}</i>
           </span>
         )}

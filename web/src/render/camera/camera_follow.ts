@@ -5,7 +5,7 @@
  * only while the user has never moved it, or to follow the program.
  */
 
-import { contains, overlaps, type Rect } from "@/base/geometry";
+import { contains, overlaps, type Point, type Rect } from "@/base/geometry";
 import { BOX_SCOPE } from "@/layout/types";
 import {
   type Camera,
@@ -153,4 +153,22 @@ export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport)
   const end = { x: focus.x + focus.width, y: focus.y + focus.height };
   const whole = contains(sight, focus) && contains(sight, end);
   return whole ? camera : revealing(camera, focus, view);
+}
+
+/**
+ * Where the picture keeps its place while it is zoomed without a pointer: in the first box whose
+ * middle is in view, or in the middle of the view.
+ *
+ * Args:
+ *   boxes: In px of the screen; undefined for what is not drawn.
+ */
+export function steadyPoint(boxes: readonly (Rect | undefined)[], view: Viewport): Point {
+  const { width, height } = view;
+  for (const box of boxes) {
+    if (box === undefined) continue;
+    const x = box.x + box.width / 2;
+    const y = box.y + box.height / 2;
+    if (x >= 0 && y >= 0 && x <= width && y <= height) return { x, y };
+  }
+  return { x: width / 2, y: height / 2 };
 }

@@ -39,7 +39,8 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
   // Again, above these: a line that enters a scope does not strike its header through.
   if (flow >= 0 || marks.edge !== undefined) drawHeaders(drawing, model.boxesIn(drawing.view));
-  drawOutline(drawing, flow, "select");
+  // Of the node that stands here, the ring around it tells enough; a second one would show beside it.
+  if (flow !== currentBox(drawing, marks)) drawOutline(drawing, flow, "select");
   drawLinked(drawing, marks);
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
   drawCurrent(drawing, marks);
@@ -231,13 +232,18 @@ export function raisedRect(drawing: Drawing, marks: Marks, box: number): Rect {
   };
 }
 
+/** The box of the node that stands here, or of the folded scope around it; -1 for none. */
+function currentBox({ model }: Drawing, { current }: Marks): number {
+  const node = current && model.hierarchy.indexOf.get(current.node);
+  return node === undefined ? -1 : model.visibleBox(node);
+}
+
 function drawCurrent(drawing: Drawing, marks: Marks): void {
   const { current } = marks;
   if (current === undefined) return;
   const { painter, palette, model, zoom } = drawing;
-  const { hierarchy, scene } = model;
-  const node = hierarchy.indexOf.get(current.node);
-  const box = node === undefined ? -1 : model.visibleBox(node);
+  const { scene } = model;
+  const box = currentBox(drawing, marks);
   if (box < 0) return;
   if (model.scene.kind[box] === BOX_NODE) drawSaved(drawing, scene.ref[box]!);
   const rect = raisedRect(drawing, marks, box);

@@ -113,6 +113,18 @@ describe("marks and the header of the scope around", () => {
     expect(overlaps(rect, grow(wordsAt(calls, "2 ops").rect, 1))).toBe(false);
   });
 
+  it("the node that stands here has no second ring, of its selection, beside its own", () => {
+    const rings = ({ calls }: ReturnType<typeof painted>) =>
+      calls.filter(
+        ([name, ...args]) =>
+          name === "rect" &&
+          (args[6] as { colour: string } | undefined)?.colour === PALETTE.select,
+      );
+    expect(rings(painted(NODES, 2))).toEqual([]);
+    expect(rings(painted(NODES, 3))).toHaveLength(1);
+    expect(rings(painted(NODES, undefined))).toHaveLength(1);
+  });
+
   it("the edges of what is selected pass below it", () => {
     const { calls } = painted(NODES, undefined);
     const flow = calls.findLastIndex(

@@ -17,6 +17,7 @@ import {
   toWorld,
   zoomAt,
 } from "@/render/camera/camera";
+import { steadyPoint } from "@/render/camera/camera_follow";
 import { TOKENS } from "@/render/draw/design_tokens";
 import { edgeWords } from "@/render/draw/draw_edges";
 import { heat, liveState, SHARES } from "@/render/draw/execution_overlay";
@@ -104,6 +105,13 @@ describe("numbers", () => {
 
 describe("camera", () => {
   const view = { width: 800, height: 600 };
+
+  it("keeps what is looked at in its place when zoomed by key", () => {
+    const at = (x: number, y: number) => ({ x, y, width: 20, height: 10 });
+    expect(steadyPoint([at(700, 90), at(0, 0)], view)).toEqual({ x: 710, y: 95 });
+    expect(steadyPoint([at(-30, 90), at(0, 0)], view)).toEqual({ x: 10, y: 5 });
+    expect(steadyPoint([undefined, at(0, 596)], view)).toEqual({ x: 400, y: 300 });
+  });
 
   it("keeps the point under the pointer while zooming", () => {
     const before = { x: 13, y: -40, zoom: 0.7 };

@@ -24,6 +24,7 @@ import {
   keeping,
   resizedCamera,
   sceneBounds,
+  steadyPoint,
 } from "@/render/camera/camera_follow";
 import { Motion } from "@/render/camera/motion";
 import type { Drawing, EdgeLabel } from "@/render/draw/draw";
@@ -277,10 +278,19 @@ class CanvasGraphView implements GraphView {
   }
 
   zoomTo(zoom: number): void {
-    const { width, height } = this.stage.view;
     this.touched = true;
     this.whole = false;
-    this.moveTo(zoomAt(this.camera, { x: width / 2, y: height / 2 }, zoom));
+    this.moveTo(zoomAt(this.camera, this.steady, zoom));
+  }
+
+  /** Where the picture keeps its place while it is zoomed: at what is selected, or runs, if seen. */
+  private get steady(): Point {
+    const { current, selection } = this.look;
+    const items = [selection, current && ({ kind: "node", id: current.node } as const)];
+    return steadyPoint(
+      items.map((item) => item && this.boundsOf(item)),
+      this.stage.view,
+    );
   }
 
   neighbour(from: GraphItem, direction: "up" | "down" | "left" | "right"): GraphItem | undefined {

@@ -209,10 +209,10 @@ function single(summary: TensorSummary): string {
   return summary.inf_count > 0 && first == null ? "Inf" : formatNumber(first);
 }
 
-/** How many elements differ: `all 6,144`, `16 of 192`, or a share of many. */
+/** How many elements differ: `all`, `16 of 192`, or a share of many. */
 export function differing(change: ChangedValue): string {
   const { differ, size } = change;
-  if (differ === size) return `all ${formatCount(size)}`;
+  if (differ === size) return "all";
   if (size < 1000) return `${formatCount(differ)} of ${formatCount(size)}`;
   return `${formatNumber((100 * differ) / size, 3)}\u202f%`;
 }

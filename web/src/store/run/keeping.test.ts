@@ -132,6 +132,18 @@ describe("what is kept, in one line", () => {
   });
 });
 
+test("where the recording cannot be written to, nothing is said to be whole", () => {
+  const trouble = "the disk is full";
+  const whole: Keeping = { ...KEEPING, level: "values", newest_steps: 0 };
+  expect(keptWords(whole, undefined, trouble)).toBe("Not every value kept");
+  expect(keptWords({ ...KEEPING, everything: true }, undefined, trouble)).toBe(
+    "Not every value kept",
+  );
+  expect(keptWords({ ...KEEPING, newest_steps: 0 }, GOVERNED, trouble)).toBe(
+    "Statistics of the values recorded",
+  );
+});
+
 describe("why something is not there", () => {
   test("each reason is its own", () => {
     expect(reasonWords(KEEPING, undefined, false)).toEqual([]);

@@ -11,10 +11,21 @@ import type { Governed, Keeping, Unwritten } from "@/wire/types.gen";
 /** Below this, in seconds, a factor tells nothing. */
 const LITTLE_S = 0.25;
 
-/** What is kept: "Statistics of every observed value, whole values of the last 2 observed steps". */
-export function keptWords(keeping: Keeping, governed: Governed | undefined): string {
-  if (keeping.everything) return wholeWords(keeping);
-  const statistics = `Statistics of ${withStatistics(governed)}`;
+/**
+ * What is kept: "Statistics of every observed value, whole values of the last 2 observed steps".
+ *
+ * Args:
+ *   trouble: What is wrong with the recording, or "". Where it cannot be written to, `keeping` lacks
+ *     what is missing since.
+ */
+export function keptWords(
+  keeping: Keeping,
+  governed: Governed | undefined,
+  trouble = "",
+): string {
+  const partial = trouble !== "" && keeping.unwritten === null;
+  if (keeping.everything) return wholeWords(keeping, partial);
+  const statistics = `Statistics of ${partial ? "the values recorded" : withStatistics(governed)}`;
   if (keeping.newest_steps > 0 && keeping.level !== "values") {
     const newest =
       governed !== undefined && governed.steps > 0
@@ -25,7 +36,7 @@ export function keptWords(keeping: Keeping, governed: Governed | undefined): str
   switch (keeping.level) {
     case "values":
       if ((governed?.arrays ?? 0) > 0) return "Whole values of some executions";
-      return wholeWords(keeping);
+      return wholeWords(keeping, partial);
     case "summary":
       return statistics;
     case "timing":
@@ -49,7 +60,8 @@ function withStatistics(governed: Governed | undefined): string {
 }
 
 /** Where every value was to be kept whole. */
-function wholeWords(keeping: Keeping): string {
+function wholeWords(keeping: Keeping, partial: boolean): string {
+  if (partial) return "Not every value kept";
   const { over_budget, behind, too_large, unwritten } = keeping;
   const missing = over_budget + behind + too_large + (unwritten?.arrays ?? 0);
   return missing === 0 ? "Every value kept" : `Every value but ${formatCount(missing)} kept`;

@@ -195,10 +195,10 @@ export function Breakpoints(props: {
                             <span class="t3">{status().breakpoint.kind} </span>
                           </Show>
                           {status().breakpoint.target}
-                          <Show when={status().message || !status().verified}>
-                            <span class="t3 bp-message"> {status().message || "not seen yet"}</span>
-                          </Show>
                         </div>
+                        <Show when={status().message || !status().verified}>
+                          <div class="t3 bp-message">{status().message || "not seen yet"}</div>
+                        </Show>
                         <Show when={optionsText(status().breakpoint).length > 0}>
                           <div class="bp-options">
                             <For each={optionsText(status().breakpoint)}>

@@ -69,7 +69,7 @@ function hint(changes: StepChanges): string {
 /** The legend's lines for what is marked. */
 export function ChangesKey(props: { readonly changes: StepChanges }): JSX.Element {
   return (
-    <>
+    <div class="legend-group" data-testid="legend-group">
       <h4>In step {formatCount(props.changes.step)}</h4>
       <For each={CHANGE_KINDS.filter((kind) => props.changes.counts[kind] > 0)}>
         {(kind) => (
@@ -87,6 +87,6 @@ export function ChangesKey(props: { readonly changes: StepChanges }): JSX.Elemen
           previous input
         </div>
       </Show>
-    </>
+    </div>
   );
 }

@@ -54,75 +54,95 @@ export function Legend(props: {
     <Show when={families().length > 0}>
       <aside class="legend" data-testid="legend" aria-label="Legend">
         <Show when={props.mode === "family"}>
-          <h4>Op family</h4>
-          <For each={families()}>
-            {(family) => (
-              <div>
-                <span class="sw" style={{ background: `var(${familyColour(family)})` }} />
-                {family}
-              </div>
-            )}
-          </For>
+          <Group title="Op family">
+            <For each={families()}>
+              {(family) => (
+                <div>
+                  <span class="sw" style={{ background: `var(${familyColour(family)})` }} />
+                  {family}
+                </div>
+              )}
+            </For>
+          </Group>
         </Show>
         <Show when={props.mode === "time" || props.mode === "memory"}>
-          <h4>{props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}</h4>
-          <div class="mi" data-testid="legend-scale">
-            ≤ {amount(props.most / 1000)}
-            <span class="legend-scale" />
-            {amount(props.most)}
-          </div>
-          <div class="t3">logarithmic · a folded scope shows its total</div>
+          <Group
+            title={props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}
+          >
+            <div class="mi" data-testid="legend-scale">
+              ≤ {amount(props.most / 1000)}
+              <span class="legend-scale" />
+              {amount(props.most)}
+            </div>
+            <div class="t3">logarithmic · a folded scope shows its total</div>
+          </Group>
         </Show>
         <Show when={props.mode === "finite"}>
-          <h4>Values</h4>
-          <div>
-            <span class="sw ok" />
-            all finite
-          </div>
-          <div>
-            <span class="dia" />
-            NaN, {plural(counts().nan, "node")}
-          </div>
-          <div>
-            <span class="dia inf" />
-            Inf, {plural(counts().inf, "node")}
-          </div>
+          <Group title="Values">
+            <div>
+              <span class="sw ok" />
+              all finite
+            </div>
+            <div>
+              <span class="dia" />
+              NaN, {plural(counts().nan, "node")}
+            </div>
+            <div>
+              <span class="dia inf" />
+              Inf, {plural(counts().inf, "node")}
+            </div>
+          </Group>
         </Show>
-        <h4>State</h4>
-        <div>
-          <span class="key-box done" />
-          executed
-        </div>
-        <div>
-          <span class="key-box here" />
-          here
-        </div>
-        <div>
-          <span class="key-box not" />
-          not yet
-        </div>
-        <div>
-          <span class="bdot enabled" />
-          breakpoint
-        </div>
-        <Show when={backward()}>
-          <div title="The name of a backward node follows a triangle, ∇: it computes the gradient of its forward node">
-            <svg class="icon" viewBox="0 0 10 10" width="9" height="9" aria-hidden="true">
-              <path class="icon-line" d="M1 1.500h8L5 9z" />
-            </svg>
-            gradient of
-          </div>
-        </Show>
-        <Show when={props.watched}>
+        <Group title="State">
           <div>
-            <span class="wmark" />
-            found by a watch
+            <span class="key-box done" />
+            executed
           </div>
-        </Show>
+          <div>
+            <span class="key-box here" />
+            here
+          </div>
+          <div>
+            <span class="key-box not" />
+            not yet
+          </div>
+          <div>
+            <span class="bdot enabled" />
+            breakpoint
+          </div>
+          <Show when={backward()}>
+            <div title="The name of a backward node follows a triangle, ∇: it computes the gradient of its forward node">
+              <svg class="icon" viewBox="0 0 10 10" width="9" height="9" aria-hidden="true">
+                <path class="icon-line" d="M1 1.500h8L5 9z" />
+              </svg>
+              gradient of
+            </div>
+          </Show>
+          <Show when={props.watched}>
+            <div>
+              <span class="wmark" />
+              found by a watch
+            </div>
+          </Show>
+        </Group>
         <Show when={props.changes}>{(changes) => <ChangesKey changes={changes()} />}</Show>
         <Show when={props.path}>{(path) => <PathKey path={path()} />}</Show>
       </aside>
     </Show>
+  );
+}
+
+/** Signs of one kind, which stand together where there is room for them in one line. */
+function Group(props: {
+  readonly title: string;
+  readonly hint?: string;
+  readonly children: JSX.Element;
+}): JSX.Element {
+  return (
+    <div class="legend-group" data-testid="legend-group">
+      <h4 title={props.hint}>{props.title}</h4>
+      {props.children}
+    </div>
   );
 }
 
@@ -131,10 +151,10 @@ function PathKey(props: { readonly path: GraphPath }): JSX.Element {
     <Show
       when={props.path.tone === "change"}
       fallback={
-        <>
-          <h4 title="Each node has its place in the chain, from the one asked about back to the cause">
-            Why
-          </h4>
+        <Group
+          title="Why"
+          hint="Each node has its place in the chain, from the one asked about back to the cause"
+        >
           <For each={pathKey(props.path)}>
             {(row) => (
               <div data-testid="legend-why">
@@ -143,20 +163,21 @@ function PathKey(props: { readonly path: GraphPath }): JSX.Element {
               </div>
             )}
           </For>
-        </>
+        </Group>
       }
     >
-      <h4>What if</h4>
-      <div>
-        <span class="key-sign change">≠</span>
-        value changed
-      </div>
-      <Show when={[...props.path.nodes.values()].includes("?")}>
+      <Group title="What if">
         <div>
-          <span class="key-sign change">?</span>
-          not re-run
+          <span class="key-sign change">≠</span>
+          value changed
         </div>
-      </Show>
+        <Show when={[...props.path.nodes.values()].includes("?")}>
+          <div>
+            <span class="key-sign change">?</span>
+            not re-run
+          </div>
+        </Show>
+      </Group>
     </Show>
   );
 }

@@ -17,6 +17,8 @@ import type { GetAttributes, Node } from "@/wire/types.gen";
 
 /** Longer texts, such as a nested graph, get lines of their own. */
 const LONG = 24;
+/** Names and texts that are longer together get a line, not half of one. */
+const BROAD = 18;
 const MOST_TEXT = 20_000;
 
 /** Line by line, so that its lines stay. */
@@ -100,7 +102,10 @@ export function Attributes(props: {
         <For each={rows()}>
           {([name, text]) => (
             <div
-              classList={{ changed: first(name) !== undefined }}
+              classList={{
+                changed: first(name) !== undefined,
+                broad: name.length + text.length > BROAD,
+              }}
               data-testid={first(name) === undefined ? undefined : "attribute-changed"}
             >
               <dt>{name}</dt>

@@ -14,7 +14,7 @@ import {
   onCleanup,
   Show,
 } from "solid-js";
-import { dedented, pythonTokens } from "@/base/python_tokens";
+import { breakable, dedented, pythonTokens } from "@/base/python_tokens";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Frame, GetSource, SourceLocation } from "@/wire/types.gen";
@@ -97,7 +97,20 @@ export function SourcePanel(props: {
                     <span class="ln">{line.number}</span>
                     <span class="src-text" style={{ "--hang": `${indentOf(line.text) + 2}ch` }}>
                       <For each={pythonTokens(line.text)}>
-                        {(token) => <span class={`tok-${token.kind}`}>{token.text}</span>}
+                        {(token) => (
+                          <span class={`tok-${token.kind}`}>
+                            <For each={breakable(token.text)}>
+                              {(piece, i) => (
+                                <>
+                                  <Show when={i() > 0}>
+                                    <wbr />
+                                  </Show>
+                                  <span classList={{ "src-arrow": piece === "->" }}>{piece}</span>
+                                </>
+                              )}
+                            </For>
+                          </span>
+                        )}
                       </For>
                     </span>
                   </div>

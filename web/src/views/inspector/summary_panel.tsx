@@ -68,12 +68,14 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
     if (sum().operations === 0 && !model?.keeping?.unwritten) return [`${nothingWords(false)}.`];
     if (model?.keeping === undefined) return keptWords(sum().kept, props.whole.run.level);
     // What a program said of it by itself, with the reasons.
+    const { trouble } = model.info;
     return [
-      [whatIsKept(model.keeping, model.governed), costWords(model.governed)]
+      [whatIsKept(model.keeping, model.governed, trouble), costWords(model.governed)]
         .filter(Boolean)
         .join("; "),
+      ...(model.keeping.unwritten === null ? [printable(trouble, 500)].filter(Boolean) : []),
       ...reasonWords(model.keeping, model.governed, true),
-    ].map((sentence) => `${sentence}.`);
+    ].map(sentence);
   };
   const hits = () => (props.store.session()?.watches ?? []).filter((watch) => watch.hits > 0);
   return (
@@ -515,4 +517,8 @@ export function keptWords(kept: KeptValues, level: string): readonly string[] {
     lines.push(`${plural(kept.steps_left_out, "step")} ran unobserved, to stay within the limit.`);
   }
   return lines;
+}
+
+function sentence(text: string): string {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 }
