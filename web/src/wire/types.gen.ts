@@ -2225,7 +2225,7 @@ export interface DeletedRecording {
  * The summary of a run.
  *
  * Attributes:
- *     nbytes: Size of the recording.
+ *     nbytes: Size of the recording and of its write-ahead log.
  *     commands: Terminal commands for the recording.
  */
 export interface RunSummary {
