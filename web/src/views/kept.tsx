@@ -100,7 +100,9 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
             ref={button}
             onClick={() => setOpen(!open())}
           >
-            <span class="ell">{empty() ? nothingWords(live()) : keptWords(now(), governed(), trouble())}</span>
+            <span class="ell">
+              {empty() ? nothingWords(live()) : keptWords(now(), governed(), trouble())}
+            </span>
             <Show when={costWords(governed())}>
               {(words) => (
                 <span class="m" classList={{ now: over(governed()) }}>

@@ -117,8 +117,7 @@ describe("marks and the header of the scope around", () => {
     const rings = ({ calls }: ReturnType<typeof painted>) =>
       calls.filter(
         ([name, ...args]) =>
-          name === "rect" &&
-          (args[6] as { colour: string } | undefined)?.colour === PALETTE.select,
+          name === "rect" && (args[6] as { colour: string } | undefined)?.colour === PALETTE.select,
       );
     expect(rings(painted(NODES, 2))).toEqual([]);
     expect(rings(painted(NODES, 3))).toHaveLength(1);

@@ -18,11 +18,7 @@ const LITTLE_S = 0.25;
  *   trouble: What is wrong with the recording, or "". Where it cannot be written to, `keeping` lacks
  *     what is missing since.
  */
-export function keptWords(
-  keeping: Keeping,
-  governed: Governed | undefined,
-  trouble = "",
-): string {
+export function keptWords(keeping: Keeping, governed: Governed | undefined, trouble = ""): string {
   const partial = trouble !== "" && keeping.unwritten === null;
   if (keeping.everything) return wholeWords(keeping, partial);
   const statistics = `Statistics of ${partial ? "the values recorded" : withStatistics(governed)}`;

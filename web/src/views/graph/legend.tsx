@@ -66,9 +66,7 @@ export function Legend(props: {
           </Group>
         </Show>
         <Show when={props.mode === "time" || props.mode === "memory"}>
-          <Group
-            title={props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}
-          >
+          <Group title={props.mode === "time" ? "Time of one execution" : "Memory of the outputs"}>
             <div class="mi" data-testid="legend-scale">
               ≤ {amount(props.most / 1000)}
               <span class="legend-scale" />
