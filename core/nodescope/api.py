@@ -52,9 +52,11 @@ from nodescope.protocol import (
     RunInfo,
     SessionInfo,
 )
+from nodescope.record.backpressure import QUEUE_BYTES, Backpressure
 from nodescope.record.governor.governor import Governor, check_slowdown
 from nodescope.record.host_sampler import Sampler
 from nodescope.record.paths import recording_path as recording_path
+from nodescope.record.queue_writer import MIB
 from nodescope.record.recent import remember
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -93,6 +95,7 @@ class Run:
             as long; a number above 1.
         select: Levels of some nodes, as ``scope:encoder=values``, which are kept whatever they
             cost.
+        waits: The program waits for the recording instead of losing any of it.
         say: Prints each message to the user.
 
     Raises:
@@ -120,6 +123,7 @@ class Run:
         opened: Sequence[str] = (),
         max_slowdown: float | None = None,
         select: Sequence[str] = (),
+        waits: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> None:
         if level not in LEVELS:
@@ -147,7 +151,7 @@ class Run:
             Path(recording), level=level, chosen=self._selected.selections,
             budget_bytes=budget_bytes, value_steps=value_steps, policy=governor, newest=newest,
             chosen_level=explicit, on_commit=self._committed, on_fault=self._gave_up,
-            on_room=self._room,
+            on_room=self._room, queue_bytes=QUEUE_BYTES if waits else 64 * MIB,
         )  # fmt: skip
         if governor is not None:
             governor.govern(self.recorder)
@@ -160,6 +164,8 @@ class Run:
         )  # fmt: skip
         self.uncaught = Uncaught(self.recorder.thread_seq, lambda: self.step,
                                  self._readable, self._say)  # fmt: skip
+        if waits:
+            self.bus.add(Backpressure(self.recorder))
         self.bus.add(self.recorder)
         levels = {level, *(chosen for _, chosen in self._selected.selections)}
         arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))

@@ -66,11 +66,11 @@ def check(options: argparse.Namespace) -> int:
         keep = options.keep or options.record is not None
         observed = api.Run(
             file, name=target.name, argv=(str(target), *options.args), level=options.level,
-            budget_bytes=options.budget, say=say,
+            budget_bytes=options.budget, waits=True, say=say,
         )  # fmt: skip
         checking = RunCheck(
             observed.bus, watches, recommended=recommended,
-            seq_source=observed.recorder.thread_seq,
+            seq_source=observed.recorder.thread_seq, protect=observed.recorder.protect,
         )  # fmt: skip
         try:
             observed.start()

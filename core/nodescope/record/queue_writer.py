@@ -50,6 +50,8 @@ RESERVED: Final = 8
 _ENOUGH_BYTES: Final = MIB
 # The writer is behind if the queue holds more than one part in this many.
 _BEHIND: Final = 8
+# How long the program waits for room until it looks again whether the writer gets on.
+_WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
@@ -112,6 +114,7 @@ class QueueWriter:
         self._lost_executions = 0
         self._lost_summaries = 0
         self._missed: deque[int] = deque()
+        self._to_protect: deque[tuple[int, int]] = deque()
         self.lock = threading.RLock()  # reentrant: signal handlers may compute here
         self._wanted = threading.Event()
         self._hurry = threading.Event()
@@ -150,6 +153,26 @@ class QueueWriter:
     def behind(self) -> bool:
         """Whether so much is waiting that a further step might find no room in the queue."""
         return self._queued > self._queue_bytes // _BEHIND
+
+    def wait_for_room(self, nbytes: int, most_bytes: int) -> None:
+        """Wait, on the program's thread, until so much more may be queued, or nothing is.
+
+        Not if nothing is written: the recording was given up, or the disk is full.
+        """
+
+        def goes_on() -> bool:
+            fits = not self._queued or self._queued + nbytes <= most_bytes
+            return fits or self._off or self._closing or self._room.stuck
+
+        while not (goes_on() or self._forked or threading.current_thread() is self._thread):
+            self._hurry.set()
+            self._wanted.set()
+            with self._progress:
+                self._progress.wait_for(goes_on, timeout=_WAIT_S)
+
+    def protect(self, first: int, end: int) -> None:
+        """Keep the arrays of the executions with ``first <= seq < end`` from the budget."""
+        self._to_protect.append((first, end))
 
     def writer_ns(self) -> int:
         """The processor time of the writing thread so far."""
@@ -234,6 +257,8 @@ class QueueWriter:
     def _write_some(self) -> int:
         """Write a batch; return the number of records taken from the queue."""
         batch, queue = self._batch, self._queue
+        while self._to_protect:
+            self._writer.protect(*self._to_protect.popleft())
         deadline = time.monotonic() + BATCH_S
         weight = count = outputs = 0
         timed: list[Timed] = []

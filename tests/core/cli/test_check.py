@@ -60,7 +60,7 @@ def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
         "trained 9.0",
         "script.py ended with status 0, 3 steps: 6 watches, none with hits, 3 not evaluated",
     ]  # fmt: skip
-    assert "needs 4 steps, had 3" in done.stdout
+    assert "needs 6 steps, had 1" in done.stdout
     assert runs(tmp_path) == []
     result = cases(tmp_path / "r.xml")
     assert "operator_overflow" in result

@@ -9,6 +9,7 @@ Invariant: a probe after the recorder; it never stops the program.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,10 +21,11 @@ from nodescope.debug.watch.hit_collection import HitCollection
 from nodescope.debug.watch.recommend import candidates, recommend_for
 from nodescope.debug.watch.watch import Hit, Watch, head
 from nodescope.debug.watch.watcher import Watcher
-from nodescope.events import Bus, Demand, Event
+from nodescope.events import Bus, Demand, Event, StepStarted
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 
+_MOST_SPANS: Final = 64
 _ALL_BYTES: Final = 1 << 62
 
 
@@ -35,7 +37,8 @@ class RunCheck:
         watches: Which; those that are switched off are left out.
         recommended: Evaluate those as well that are recommended for the program.
         seq_source: Gives the calling thread's last recorded seq.
-        on_first: Told of the first hit of each watch on a value.
+        protect: Keeps the arrays of executions, from one seq up to, without, another one, whatever
+            the recording's budget: those of the step of a first hit, and of the step before.
 
     Raises:
         WatchError: A watch makes no sense.
@@ -48,7 +51,7 @@ class RunCheck:
         *,
         recommended: bool,
         seq_source: Callable[[], int],
-        on_first: Callable[[Hit], None] = lambda hit: None,
+        protect: Callable[[int, int], None] = lambda first, end: None,
     ) -> None:
         self._bus = bus
         self._chosen = [watch for watch in watches if watch.enabled]
@@ -57,7 +60,9 @@ class RunCheck:
         others = [watch for watch in candidates() if head(watch) not in heads]
         asked = [*self._chosen, *(others if recommended else ())]
         self._hits = HitCollection()
-        self._on_first = on_first
+        self._protect, self._seq_source = protect, seq_source
+        self._begins: deque[int] = deque((0,), maxlen=2)  # seqs of the latest steps
+        self._protected = self._spans = 0
         self._watcher = Watcher(
             [msgspec.structs.replace(watch, id=0) for watch in asked],
             on_hit=self._hit, seq_source=seq_source, hold_bytes=_ALL_BYTES,
@@ -70,6 +75,8 @@ class RunCheck:
         """Take one event: evaluate the watches."""
         began = time.perf_counter_ns()
         try:
+            if isinstance(event, StepStarted):
+                self._begins.append(self._seq_source())
             self._watcher.emit(event)
         finally:
             self._bus.watched_ns += time.perf_counter_ns() - began
@@ -84,8 +91,10 @@ class RunCheck:
         return report_of(recording, outcomes, self._hits, self._watcher.ongoing, reasons)
 
     def _hit(self, hit: Hit) -> None:
-        if self._hits.take(hit):
-            self._on_first(hit)
+        if self._hits.take(hit) and self._spans < _MOST_SPANS and hit.seq >= self._protected:
+            first = max(self._begins[0], self._protected)
+            self._protected, self._spans = hit.seq + 1, self._spans + 1
+            self._protect(first, self._protected)
 
     def _opens(self, node: Node) -> bool:
         """Whether kernels with this node are run node by node besides."""
