@@ -2507,7 +2507,15 @@ export type Command =
   | SetExceptions
   | StepTwin;
 
-export type WhyKind = "leaf" | "birth" | "passed" | "computed" | "missing" | "limit" | "raised";
+export type WhyKind =
+  | "leaf"
+  | "birth"
+  | "passed"
+  | "computed"
+  | "updated"
+  | "missing"
+  | "limit"
+  | "raised";
 
 export type Outcome = "running" | "finished" | "failed" | "interrupted" | "killed" | "unreadable";
 

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from nodescope.debug.why.nonfinite_origins import Birth, state_of
 from nodescope.ir.graph import Phase, SourceLocation
 
-Kind = Literal["leaf", "birth", "passed", "computed", "missing", "limit", "raised"]
+Kind = Literal[
+    "leaf", "birth", "passed", "computed", "updated", "missing", "limit", "raised"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Cause:
 
     Attributes:
         kind: ``birth`` (NaN, Inf or zero of operands that are none), ``passed`` (on from an
-            operand), ``computed`` (any other number), ``leaf`` (it entered here), ``missing`` (the
+            operand), ``computed`` (any other number), ``updated`` (a
+            weight, by its gradient), ``leaf`` (it entered here), ``missing`` (the
             recording does not hold enough), ``limit`` (followed no further) or ``raised`` (there
             is no element: the operation raised).
         name: Of the value.

@@ -16,7 +16,7 @@ import numpy as np
 
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
-from nodescope.debug.why import operand_ranking, raised
+from nodescope.debug.why import operand_ranking, raised, updates
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
 from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
@@ -241,6 +241,10 @@ class Follower:
         )  # fmt: skip
         if opened.call is None:
             return self._entered(cause, opened, position)
+        if opened.node.writes and state_of(number) == "finite":
+            found = updates.updates_of(self._points, point, position)
+            if found:
+                return self._updated(cause, found)
         op, kind = opened.node.op, opened.call.kind
         derivation = opened.call.reads(opened.args, opened.outs, opened.port, position)
         total, candidates = operand_ranking.candidates(opened, derivation, op)
@@ -314,6 +318,29 @@ class Follower:
             if (source := opened.points[candidate.port]) is not None
         ]
         return cause, following
+
+    def _updated(
+        self, cause: Cause, found: list[updates.Update]
+    ) -> tuple[Cause, list[tuple[Point, int]]]:
+        """A weight's element: what changed it in the last steps, not what it was before."""
+        terms = found[0].terms[:MOST_OPERANDS]
+        total = sum(abs(term.amount) for term in found[0].terms) + abs(found[0].decay)
+        places = [
+            operand_ranking.index(self._points.array(term.point), term.position) for term in terms
+        ]
+        operands = tuple(
+            Operand(
+                term.name, nth, place, term.number, term.amount,
+                abs(term.amount) / total if total else None,
+            )
+            for nth, (term, place) in enumerate(zip(terms, places, strict=True))
+        )  # fmt: skip
+        words = updates.words_of(found)
+        others = max(len(found[0].terms) - MOST_OPERANDS, 0)
+        cause = replace(cause, kind="updated", words=words, operands=operands, others=others)
+        gradients = [term for term in found[0].terms if term.source == "gradient"]
+        followed = gradients or list(found[0].terms)
+        return cause, [(term.point, term.position) for term in followed]
 
     def _entered(
         self, cause: Cause, opened: Opened, position: int

@@ -36,6 +36,9 @@ def sentence(cause: Cause) -> str:
     end = cause.culprit()
     start = f"{place(cause.name, cause.at)} is {number_text(cause.number)} in step {cause.step}"
     location = f" ({line_of(end.source)})" if end.source is not None else ""
+    update = _update(cause)
+    if update is not None:
+        return f"{start}: it {update.words}"
     if state_of(cause.number) == "finite" and end is not cause and end.kind != "missing":
         leads_to = f"{place(end.name, end.at)}{location}"
         return f"{start}: {cause.words}; the largest share leads to {leads_to}"
@@ -56,6 +59,16 @@ def sentence(cause: Cause) -> str:
         line = f" ({line_of(behind.source)})" if behind.source is not None else ""
         text += f"; {thing} comes from {place(behind.name, behind.at)}{line}: {behind.words}"
     return text
+
+
+def _update(cause: Cause) -> Cause | None:
+    """What changed a weight, if that is what is asked about."""
+    for link in cause.chain():
+        if link.kind == "updated":
+            return link
+        if link.kind != "passed":
+            break
+    return None
 
 
 def _raised(cause: Cause) -> str:
