@@ -177,9 +177,12 @@ def _attribute(controller: Controller, name: str, field: str) -> str:
     if field in ("shape", "dtype", "ndim", "size") and value.array is not None:
         return str(getattr(value.array, field))
     at = controller.of_node(name) if name not in ("value",) and "[" not in name else None
-    node = at.node if at is not None else controller.moment.node
-    facts: dict[str, object] = {"op": node.op, "phase": node.phase, "scope": node.scope,
-                                "source": node.source, **plain_attrs(node.attrs)}  # fmt: skip
+    moment = at if at is not None else controller.moment
+    node = moment.node
+    facts: dict[str, object] = {
+        "op": node.op, "phase": node.phase, "scope": node.scope, "source": node.source,
+        **plain_attrs(controller.attrs(moment)),
+    }  # fmt: skip
     if field not in facts:
         fields = ", ".join(("shape", "dtype", "grad", *facts))
         raise UsageError(f"{node.name} has no {field!r}", hint=f"it has {fields}")

@@ -240,7 +240,7 @@ class Console:
                   f"step {at.step}, execution {at.seq}")  # fmt: skip
         if node.source is not None:
             self._say(f"  made at {place(node.source.file, node.source.line)}")
-        for name, attribute in node.attrs.items():
+        for name, attribute in self._controller.attrs(at).items():
             self._say(f"  {name} = {clean(str(plain(name, attribute)))[:200]}")
         for value in (*self._controller.inputs(at), *self._controller.outputs(at)):
             self._value(value, at)

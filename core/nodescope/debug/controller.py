@@ -271,6 +271,13 @@ class Controller:
         """The outputs of the cursor's node, by port."""
         return self.history.outputs(at or self.moment, self._gate.live_array)
 
+    def attrs(self, at: Moment) -> dict[str, Any]:
+        """The attributes of an execution, which may differ from those of the node's first one."""
+        if at.when == "before":
+            return at.node.attrs
+        calls = self.history.recording.calls(at.seq - 1, at.seq)
+        return calls.get(at.seq, at.node.attrs)
+
     def gradient(self, at: Moment | None = None) -> ValueAtMoment | None:
         """The gradient of the node's first output, as far as known at that moment."""
         return self.history.gradient(at or self.moment, self._gate.live_array)

@@ -12,6 +12,7 @@ import pytest
 
 import nodescope as ns
 from nodescope import api
+from nodescope.cli.terminal_commands import Console
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.controller import Controller
 from nodescope.debug.edits.syntax import parse_edit
@@ -454,3 +455,27 @@ def test_a_parameter_is_what_a_kernel_assigned_to_it(tmp_path):
         assert controller.evaluate("w: max(value)") == 1.0
         controller.back()
         assert controller.evaluate("w: max(value)") == 2.0
+
+
+def scheduled() -> None:
+    """A learning rate that changes in each step: one node, another attribute."""
+    w = ns.parameter(np.ones(2), name="w")
+    for step in ns.steps(range(3)):
+        with ns.name_scope("update"):
+            np.sum(w * (0.5**step))
+
+
+def test_attributes_are_those_of_the_execution(tmp_path):
+    lines: list[str] = []
+    with controlled(tmp_path, scheduled, "update/sum [step 3]") as (controller, _):
+        assert stopped(controller) == "update/sum"
+        console = Console(controller, lines.append)
+        console.run("info update/multiply")
+        assert any(line.endswith(" = 0.25") for line in lines)
+        moment = controller.of_node("update/multiply")
+        assert 0.25 in controller.attrs(moment).values()
+        assert 1.0 in moment.node.attrs.values()
+        lines.clear()
+        (name,) = [name for name, value in moment.node.attrs.items() if value == 1.0]
+        console.run(f"p update/multiply.{name}")
+        assert lines == ["0.25"]
