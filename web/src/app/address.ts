@@ -12,7 +12,7 @@ import { writeAddress } from "@/store/page/url";
 
 const WRITE_MS = 300;
 
-/** Writes while `active`: a comparison writes an address of its own. */
+/** Writes only while `active`: a comparison writes its own address. */
 export function followAddress(store: Store, ui: Ui, active: () => boolean): void {
   const text = () => {
     const cursor = store.cursor();

@@ -1,7 +1,7 @@
 /**
- * The page: its panes in their grid, and what connects one with another.
+ * The page: its panes in their grid, and the connections between them.
  *
- * Invariant: views know the store and not each other; whatever joins two of them is here.
+ * Invariant: views know the store but not each other; everything that joins two of them is here.
  */
 
 import {
@@ -147,7 +147,7 @@ export function App(props: AppProps): JSX.Element {
     showRuns: () => props.showRuns(),
     showBreakpoints: () => {
       if (narrow()) ui.setDockTab("breakpoints");
-      // Where there is no room for both, the rules of the gallery lie in their place.
+      // If there is not enough room for both, the rules of the gallery take their place.
       else if (root.querySelector<HTMLElement>("#bp")?.offsetWidth === 0) watches.setGallery(false);
     },
     focusBreakpoints: () => {
@@ -175,7 +175,7 @@ export function App(props: AppProps): JSX.Element {
       else root.style.setProperty(variable, `${px}px`);
     }
   });
-  // Where there is room for it, it is always there.
+  // It is always shown if there is room.
   createEffect(() => {
     if (ui.outlineOpen() && !narrow()) ui.setOutlineOpen(false);
   });
@@ -243,7 +243,7 @@ export function App(props: AppProps): JSX.Element {
       ref={root}
       classList={{ "outline-open": ui.outlineOpen() }}
       onPointerDown={(event) => {
-        // In a narrow window it lies over the graph, and goes when that is wanted.
+        // In a narrow window it covers the graph, and closes when the graph is needed.
         if (event.target.closest("#left") === null) ui.setOutlineOpen(false);
       }}
     >
@@ -539,6 +539,6 @@ function save(name: string, text: string): void {
   link.href = address;
   link.download = name;
   link.click();
-  // The download has its own hold on the blob once it has begun.
+  // Once begun, the download holds the blob itself.
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

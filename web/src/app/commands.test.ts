@@ -24,7 +24,7 @@ import { HAS_NAN, type RequestBody, type ResponseBody } from "@/wire/types.gen";
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-// x -> rate/matmul -> log (a NaN) -> assign; the program stands after log.
+// x -> rate/matmul -> log (a NaN) -> assign; the program is stopped after log.
 const NODES = [node(1, "x"), node(2, "rate/matmul"), node(3, "log"), node(4, "assign")];
 const ROWS = [
   { seq: 10, node: 1 },
@@ -130,7 +130,7 @@ const asksWhy = (): number | undefined => {
 
 type Start = "the stop's node" | "chosen by hand" | "pinned, another chosen";
 
-/** The node selected, and the one that the inspector shows, after a command. */
+/** The selected node, and the one in the inspector, after a command. */
 const TABLE: readonly (readonly [string, Start, number, number])[] = [
   ["N", "the stop's node", 3, 3],
   ["N", "chosen by hand", 3, 3],

@@ -1,7 +1,7 @@
 /**
- * What the page can do: one table, from which palette, keyboard and key sheet are made.
+ * The page's commands: one table, from which palette, keyboard and key sheet are made.
  *
- * Invariant: a key is bound once.
+ * Invariant: each key is bound once.
  */
 
 import type { PageCommand } from "@/app/page_command";
@@ -30,7 +30,7 @@ export interface CommandScope {
   readonly watches: Watches;
   readonly moments: Moments;
   view(): GraphView | undefined;
-  /** Of the step shown; undefined if there are none. */
+  /** The changes of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;
   go(item: Item): void;
   toggleBreakpoint(node: number): void;
@@ -54,7 +54,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     const item = store.selection();
     return item?.kind === "node" ? item.id : undefined;
   };
-  /** The node in the inspector, which may be pinned: what is asked about and edited. */
+  /** The node in the inspector, which may be pinned: the subject of queries and edits. */
   const subject = (): number | undefined => {
     const item = store.subject();
     return item?.kind === "node" ? item.id : undefined;
@@ -62,7 +62,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
   const subjectValue = (): number => store.model()?.graph.nodes[subject() ?? -1]?.outputs[0] ?? -1;
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
   const here = (): boolean => store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
-  /** Between two stops, as while a key is held down: nothing needs to be said. */
+  /** Between two stops, as while a key is held down: no message is needed. */
   const moving = (): boolean =>
     store.model()?.info.state === "live" &&
     store.stop() === undefined &&

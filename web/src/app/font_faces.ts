@@ -1,7 +1,7 @@
 /**
- * The page's fonts as data, for pictures that leave it.
+ * The page's fonts as data, for exported pictures.
  *
- * Invariant: never fails; a picture without fonts is drawn with the reader's own.
+ * Invariant: never fails; a picture without fonts is drawn with the viewer's own.
  */
 
 const FONTS = [
@@ -9,7 +9,7 @@ const FONTS = [
   { family: "JetBrains Mono NS", file: "jetbrains-mono.woff2" },
 ] as const;
 
-/** CSS that holds them. */
+/** CSS that contains the fonts. */
 export async function fontFaces(): Promise<string> {
   const faces = await Promise.all(
     FONTS.map(async ({ family, file }) => {

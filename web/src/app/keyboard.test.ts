@@ -46,6 +46,7 @@ test("letters typed into a field stay there; the debugger's keys do not", () => 
   stop();
   document.body.dispatchEvent(key("f"));
   expect(ran).toEqual(["F5", "F"]);
-  // The browser would reload or move its focus: not even where there is nothing to do.
+  // Otherwise the browser would reload or move its focus, so these keys are caught even without
+  // effect.
   expect(disabled.defaultPrevented).toBe(true);
 });

@@ -1,7 +1,7 @@
 /**
  * The keyboard: keys of the command table, and arrows along the graph's edges.
  *
- * Invariant: a key typed into a field belongs to the field; function keys are the debugger's
+ * Invariant: a key typed into a field belongs to the field; function keys go to the debugger
  * wherever the focus is.
  */
 
@@ -15,14 +15,14 @@ const DIRECTIONS = {
   ArrowRight: "right",
 } as const;
 
-/** A key as the command table writes it: `⇧F11`, `Ctrl K`, `F`, `/`. */
+/** A key in the command table's notation: `⇧F11`, `Ctrl K`, `F`, `/`. */
 export function keyName(
   event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">,
 ): string {
   const single = event.key.length === 1;
   const key = single ? event.key.toUpperCase() : event.key;
   const control = event.ctrlKey || event.metaKey ? "Ctrl " : "";
-  // Shift is part of the character itself for `?` and its like.
+  // For `?` and similar characters, Shift is part of the character.
   const shift = event.shiftKey && !single ? "⇧" : "";
   return `${control}${shift}${key}`;
 }
@@ -48,7 +48,7 @@ export function listen(
     }
     const command = byKey.get(name);
     if (command !== undefined) {
-      // F5 and its like must never reach the browser, even where they do nothing now.
+      // F5 and similar keys must never reach the browser, even if they have no effect now.
       event.preventDefault();
       page.store.board.commanded();
       if (command.enabled()) command.run();
@@ -64,7 +64,7 @@ export function listen(
   return () => target.removeEventListener("keydown", onKey);
 }
 
-/** Closes what is open, the nearest to the user first; false if nothing is. */
+/** Closes the topmost open overlay; false if none is open. */
 function closeOne({ ui, watches }: CommandScope): boolean {
   if (ui.overlay() !== "none") ui.setOverlay("none");
   else if (ui.editing()) ui.setEditing(false);

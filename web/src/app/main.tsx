@@ -1,5 +1,5 @@
 /**
- * The page's beginning: makes store and wire, and puts the page up.
+ * Entry point of the page: creates store and wire, and mounts the page.
  *
  * Invariant: the only place that knows the browser's globals and all layers at once.
  */
@@ -28,7 +28,7 @@ import { Inbox } from "@/store/run/inbox";
 import type { CompareState } from "@/views/compare/state";
 import { Wire } from "@/wire/socket";
 
-/** What tests and the curious may look at. */
+/** For tests and inspection from the console. */
 export interface Hook {
   view: GraphView | undefined;
   /** The comparison, while it is shown. */
@@ -82,7 +82,7 @@ function main(): void {
     },
   );
   store.attach(wire);
-  // A page that holds a lock is not put to sleep in the background, where it may hold a program.
+  // A page that holds a lock is not suspended in the background, where it may be holding a program.
   void navigator.locks?.request(
     "nodescope",
     { mode: "shared" },

@@ -1,8 +1,7 @@
 /**
- * Whether there is room for the breakpoints beside the dock's tabs; where there is none, they are
- * one of its tabs.
+ * Whether the breakpoints fit beside the dock's tabs; otherwise they are one of the tabs.
  *
- * Invariant: the width here is that of the styles.
+ * Invariant: the width equals that in the styles.
  */
 
 import { type Accessor, createSignal, onCleanup } from "solid-js";

@@ -4,11 +4,11 @@
 
 export interface PageCommand {
   readonly title: string;
-  /** As written for people: `F5`, `⇧F11`, `Ctrl K`; "" = none. */
+  /** In display form: `F5`, `⇧F11`, `Ctrl K`; "" = none. */
   readonly keys: string;
   readonly group: "Debugger" | "Graph" | "Page";
   enabled(): boolean;
-  /** Why it can do nothing now, where that is not plain to see. */
+  /** Why it is unavailable now, where that is not obvious. */
   why?(): string;
   run(): void;
 }

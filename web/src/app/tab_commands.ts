@@ -1,7 +1,7 @@
 /**
  * Commands that show a tab: of the inspector by its place, of the dock by a letter.
  *
- * Invariant: one for each tab that has no command of its own.
+ * Invariant: one for each tab without another command.
  */
 
 import type { PageCommand } from "@/app/page_command";

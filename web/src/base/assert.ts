@@ -1,10 +1,10 @@
 /**
- * Checks that the compiler makes.
+ * Compile-time checks.
  *
- * Invariant: nothing here is reached in a program that type-checks and speaks the same protocol.
+ * Invariant: this code is never reached in a program that type-checks and uses the same protocol.
  */
 
-/** Fails to compile where a union has a member that was not handled. */
+/** Fails to compile if a union has an unhandled member. */
 export function assertNever(value: never): never {
   throw new Error(`unexpected ${JSON.stringify(value)}`);
 }

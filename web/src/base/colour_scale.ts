@@ -1,8 +1,9 @@
 /**
- * The colour scales of values: a sequential one for those of one sign, dark for low in both themes,
- * and a diverging one around zero, blue below and orange above, for signed ones and differences.
+ * The colour scales of values: a sequential one for values of one sign, dark for low in both
+ * themes, and a diverging one around zero, blue below and orange above, for signed values and
+ * differences.
  *
- * Invariant: finite numbers only get colours of the scale; NaN and infinities have their own.
+ * Invariant: only finite numbers get colours from the scale; NaN and infinities have their own.
  */
 
 export type Rgb = readonly [number, number, number];
@@ -32,7 +33,7 @@ export function scaleTable(stops: readonly Rgb[]): Uint8ClampedArray {
   return table;
 }
 
-/** Least and greatest finite element; undefined if there is none. */
+/** Smallest and largest finite element; undefined if there is none. */
 export function finiteRange(data: Float64Array): readonly [number, number] | undefined {
   let low = Infinity;
   let high = -Infinity;
@@ -52,7 +53,7 @@ export interface Paint {
 
 export type ScaleName = "seq" | "div";
 
-/** Cividis: even in lightness, the same to eyes that tell no red from green. */
+/** Cividis: uniform in lightness, and equal for red-green colour blindness. */
 const CIVIDIS = [
   "#00224e",
   "#123570",
@@ -66,13 +67,15 @@ const CIVIDIS = [
   "#fee838",
 ].map(parseHex);
 
-/** A scale as a table; the middle of the diverging one is the theme's ground, `--div-0` to 6. */
+/**
+ * A scale as a table; the middle of the diverging one is the theme's background, `--div-0` to 6.
+ */
 export function scaleOf(name: ScaleName, colour: (token: string) => string): Uint8ClampedArray {
   if (name === "seq") return scaleTable(CIVIDIS);
   return scaleTable([0, 1, 2, 3, 4, 5, 6].map((i) => parseHex(colour(`--div-${i}`))));
 }
 
-/** What suits a range of values: around zero, as far on both sides, where there are both signs. */
+/** The scale for a range of values: symmetric around zero if there are both signs. */
 export function scaleFor([low, high]: readonly [number, number]): {
   readonly scale: ScaleName;
   readonly range: readonly [number, number];
@@ -95,7 +98,7 @@ export function paintElements(
     const at = i * 4;
     pixels[at + 3] = 255;
     if (Number.isFinite(value)) {
-      // All alike: the middle of the scale, which is seen on any ground.
+      // All equal: the middle of the scale, which is visible on any background.
       const part = span > 0 ? Math.min(1, Math.max(0, (value - low) / span)) : 0.5;
       const shade = Math.round(part * 255) * 3;
       pixels[at] = paint.table[shade] ?? 0;

@@ -1,5 +1,5 @@
 /**
- * Moments of the calendar: as in ISO 8601, in local time, 24 hours, whatever the browser's language.
+ * Dates and times: as in ISO 8601, in local time, 24 hours, whatever the browser's language.
  *
  * Invariant: pure; the same digits as the terminal's table of recordings.
  */

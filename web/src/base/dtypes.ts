@@ -1,7 +1,7 @@
 /**
  * Sizes and kinds of NumPy's dtypes by name.
  *
- * Invariant: an unknown dtype counts as 8 bytes, which is shown nowhere as exact.
+ * Invariant: an unknown dtype counts as 8 bytes, which is never shown as exact.
  */
 
 export function itemBytes(dtype: string): number {
@@ -14,15 +14,15 @@ export function isInteger(dtype: string): boolean {
   return /^u?int\d+$/.test(dtype);
 }
 
-/** Elements along an axis; null where the framework does not know. */
+/** Elements along an axis; null if the framework does not know. */
 export type Size = number | null;
 
-/** The bytes of a tensor; the least that it can have where a size is unknown. */
+/** The size of a tensor in bytes; a lower bound if a size is unknown. */
 export function tensorBytes(shape: readonly Size[], dtype: string): number {
   return elementCount(shape) * itemBytes(dtype);
 }
 
-/** How many elements; an unknown size counts as 1. */
+/** The number of elements; an unknown size counts as 1. */
 export function elementCount(shape: readonly Size[]): number {
   return shape.reduce<number>((total, size) => total * (size ?? 1), 1);
 }

@@ -1,4 +1,4 @@
-/** The families of operations that the page has a colour for; any other is grey. */
+/** The families of operations with a colour on the page; any other is grey. */
 
 export const FAMILIES = [
   "matmul",

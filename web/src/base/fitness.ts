@@ -1,10 +1,10 @@
 /**
- * How well a name fits what is typed in the palette.
+ * How well a name matches the text typed in the palette.
  *
- * Invariant: pure; what does not hold the letters in their order does not fit.
+ * Invariant: pure; a name without the letters in their order does not match.
  */
 
-/** How well `text` fits: lower is better, undefined is not at all. A name in full fits best. */
+/** How well `text` matches: lower is better, undefined for no match. A full name matches best. */
 export function fitness(text: string, wanted: string): number | undefined {
   const lower = text.toLowerCase();
   if (lower === wanted) return -20;

@@ -1,13 +1,13 @@
 /**
- * How a vector is shown in a plane: a long row of elements is folded into rows of equal length.
+ * Folding of vectors for display in a plane: a long row of elements becomes rows of equal length.
  *
- * Invariant: element k stands in row `k / columns`, column `k % columns`; nothing is left out.
+ * Invariant: element k is in row `k / columns`, column `k % columns`; nothing is left out.
  */
 
 /** Up to this many elements stay in one row. */
 const ONE_ROW = 16;
 
-/** Columns for `count` elements: near the square, and a divisor if there is one near. */
+/** Columns for `count` elements: close to a square, and a divisor if one is close. */
 export function foldColumns(count: number): number {
   if (count <= ONE_ROW) return Math.max(1, count);
   const root = Math.ceil(Math.sqrt(count));

@@ -2,14 +2,14 @@
  * Advance widths of the page's two fonts, so that text is measured alike on screen, in a worker and
  * in an export that has no DOM. Taken from the bundled files (Inter and JetBrains Mono, OFL).
  *
- * Invariant: measuring needs no canvas; a glyph that the fonts lack is assumed wide, so that text
- * cut by these numbers may come out short but never runs over its box.
+ * Invariant: measuring needs no canvas; a missing glyph is assumed to be wide, so that text cut by
+ * these numbers may be too short but never exceeds its box.
  */
 
 export type FontFace = "sans" | "mono";
 export type FontWeight = 400 | 500 | 600;
 
-/** A font as the painters need it; `size` in world px. */
+/** A font for the painters; `size` in world px. */
 export interface Font {
   readonly face: FontFace;
   readonly weight: FontWeight;
@@ -79,7 +79,7 @@ const INTER_MORE: ReadonlyMap<number, number> = new Map([
 const MONO_ADVANCE = 600;
 const ELLIPSIS = "…";
 
-/** Marks that take no room of their own: combining, zero-width, variation selectors. */
+/** Characters without width: combining, zero-width, variation selectors. */
 function isZeroWidth(code: number): boolean {
   return (
     (code >= 0x300 && code <= 0x36f) ||
@@ -95,7 +95,7 @@ function advance(code: number, font: Font): number {
   const known = table[code - 32] ?? INTER_MORE.get(code);
   if (known !== undefined) return known;
   if (isZeroWidth(code)) return 0;
-  // Scripts outside the fonts come from the system's: CJK and emoji take about an em.
+  // Scripts outside the fonts use the system's: CJK and emoji take about an em.
   return code >= 0x1100 ? 1050 : 720;
 }
 
@@ -108,7 +108,7 @@ export function textWidth(text: string, font: Font): number {
 
 /**
  * `text` if it fits in `room` px, else its beginning with an ellipsis; "" if not even that fits.
- * Stops reading where the room ends, so that a name of 100 kB costs no more than a short one.
+ * Reading stops at the end of the room, so that a name of 100 kB costs no more than a short one.
  */
 export function truncate(text: string, font: Font, room: number): string {
   const limit = (room * 1000) / font.size;

@@ -1,7 +1,7 @@
 /**
  * Keys of a field or form.
  *
- * Invariant: function keys go on to the debugger from wherever the focus is.
+ * Invariant: function keys reach the debugger wherever the focus is.
  */
 
 /** Keeps a key from the page's own commands, unless it is a function key. */

@@ -1,7 +1,7 @@
 /**
  * Numbers as people read them: 4 to 5 significant digits, thin units, thousands separated.
  *
- * Invariant: every finite number comes out with at most 10 characters, NaN and infinities by name.
+ * Invariant: every finite number takes at most 10 characters; NaN and infinities are named.
  */
 
 const THIN = "\u202f";
@@ -56,7 +56,7 @@ export function formatBytes(bytes: number): string {
 export function formatDuration(ns: number): string {
   if (!Number.isFinite(ns)) return "–";
   const size = Math.abs(ns);
-  // What would be rounded up to the next unit has that unit: never "1000 ms".
+  // A value that would be rounded up to the next unit is shown in that unit: never "1000 ms".
   if (size >= 59.95e9) {
     const seconds = Math.round(size / 1e9);
     const rest = String(seconds % 60).padStart(2, "0");
@@ -89,12 +89,12 @@ export function formatShape(shape: readonly (number | null)[]): string {
   return shape.length === 0 ? "scalar" : shape.length === 1 ? `[${sizes}]` : sizes;
 }
 
-/** One of a few and its noun: `1 op`, `12 ops`. */
+/** A count with its noun: `1 op`, `12 ops`. */
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Words in a row: `1, 2 and 3`. */
+/** An enumeration: `1, 2 and 3`. */
 export function listed(words: readonly string[]): string {
   const last = words.at(-1) ?? "";
   return words.length < 2 ? last : `${words.slice(0, -1).join(", ")} and ${last}`;

@@ -1,7 +1,7 @@
 /**
- * Names as they may be shown. They come from other people's programs.
+ * Names made safe for display: they come from other people's programs.
  *
- * Invariant: nothing that is returned moves or reverses the text around it.
+ * Invariant: the result never moves or reverses the text around it.
  */
 
 const DISTURBING =
@@ -10,15 +10,15 @@ const DISTURBING =
 const LONE_SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /**
- * `text` as it may be shown: control characters and direction overrides would let a name disturb
- * its neighbours, so they are shown as a replacement sign; at most `limit` characters are kept.
+ * `text` made safe for display: control characters and direction overrides, by which a name could
+ * disturb its neighbours, become a replacement sign; at most `limit` characters are kept.
  */
 export function printable(text: string, limit = 400): string {
   const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
   return cut.replace(DISTURBING, "�").replace(LONE_SURROGATE, "�");
 }
 
-/** A path as a shell takes it. */
+/** A path quoted for a shell. */
 export function quoted(path: string): string {
   return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
 }

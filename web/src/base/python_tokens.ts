@@ -1,7 +1,7 @@
 /**
- * One line of Python as coloured pieces: enough to read by, not a parser.
+ * One line of Python as coloured pieces: enough for reading, not a parser.
  *
- * Invariant: the pieces joined give the line.
+ * Invariant: the joined pieces equal the line.
  */
 
 export type TokenKind = "text" | "keyword" | "call" | "number" | "string" | "comment";
@@ -60,7 +60,7 @@ export function pythonTokens(line: string): readonly Token[] {
   return tokens;
 }
 
-/** The lines without the indentation that all of them have; tabs count as four. */
+/** The lines without their common indentation; tabs count as four. */
 export function dedented(lines: readonly string[]): readonly string[] {
   const even = lines.map((line) => line.replace(/\t/g, "    ").trimEnd());
   const depths = even.filter((line) => line !== "").map((line) => line.search(/\S/));

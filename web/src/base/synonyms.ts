@@ -1,12 +1,12 @@
 /**
- * What people type for a command that is called otherwise: words that mean the same here.
+ * Synonyms for commands: words that users type for a command with another name.
  *
- * Invariant: pure; what fits a command's own words fits better than what only means the same.
+ * Invariant: pure; a match of a command's own words ranks above a match by synonym.
  */
 
 import { fitness } from "@/base/fitness";
 
-/** Groups of words; a command has all words of each group of which its title has one. */
+/** Groups of synonyms; a command has all words of each group that its title has a word of. */
 const SAME: readonly (readonly string[])[] = [
   ["fold", "collapse", "close", "shut", "hide", "minimise", "minimize"],
   ["open", "unfold", "expand", "show", "maximise", "maximize"],
@@ -40,7 +40,7 @@ const SAME: readonly (readonly string[])[] = [
 
 const MEANT = 150;
 
-/** As `fitness`, of a command: lower is better, undefined is not at all. */
+/** Like `fitness`, for a command: lower is better, undefined for no match. */
 export function commandFitness(title: string, wanted: string): number | undefined {
   const own = fitness(title, wanted);
   if (own !== undefined && own < 1000) return own;
@@ -50,7 +50,7 @@ export function commandFitness(title: string, wanted: string): number | undefine
   const known = (word: string) => words.some((candidate) => candidate.startsWith(word));
   const meant = (word: string) => also.some((candidate) => candidate.startsWith(word));
   if (typed.length === 0 || !typed.every((word) => known(word) || meant(word))) return own;
-  // A word in full before one of which it is the beginning.
+  // A full word before a word of which it is a prefix.
   const whole = typed.every((word) => words.includes(word) || also.includes(word));
   return MEANT + (whole ? 0 : 50) + title.length * 0.01;
 }

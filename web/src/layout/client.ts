@@ -1,7 +1,7 @@
 /**
- * The page's end of the layout: a worker where there is one, else the same code in place.
+ * The page's end of the layout: a worker if available, else the same code in place.
  *
- * Invariant: at most one request under way and one waiting (the newest); scenes arrive in order.
+ * Invariant: at most one request is running and one waiting (the newest); scenes arrive in order.
  */
 
 import {
@@ -48,7 +48,7 @@ export class LayoutClient {
     this.engine.post(this.graph);
   }
 
-  /** Whether no scene is still to come of what was asked for. */
+  /** Whether no requested scene is still to come. */
   get idle(): boolean {
     return !this.underWay && this.waiting === undefined;
   }

@@ -1,9 +1,9 @@
 /**
- * The whole picture: forward in the middle, backward as a column that runs up beside it, the
- * optimizer above or to the right; all boxes and edges in absolute places.
+ * The whole picture: forward in the middle, backward as an upward column beside it, the optimizer
+ * above or to the right; all boxes and edges at absolute positions.
  *
- * Invariant: edges between columns are no part of the layered layout: what the backward pass reads
- * from the forward pass is nearly everything, and drawn out it would hide both.
+ * Invariant: edges between columns are not part of the layered layout: the backward pass reads
+ * nearly everything from the forward pass, and these edges would hide both.
  */
 
 import {
@@ -60,7 +60,7 @@ function columnGroup(hierarchy: Hierarchy, column: number): number {
   return hierarchy.groupAt.get(name) ?? -1;
 }
 
-/** Where a column came to stand; undefined if there is none. */
+/** The position of a column; undefined if there is none. */
 interface Column {
   readonly left: number;
   readonly top: number;
@@ -98,7 +98,7 @@ function placeBackward(
   return { left, top, right: left + width, bottom: top + height };
 }
 
-/** For each child of the backward column, the middle of what it mirrors, if that is drawn. */
+/** For each child of the backward column, the middle of its drawn forward counterpart. */
 function counterparts(picture: Picture, backward: number): WantedY {
   const { hierarchy } = picture.layout;
   const prefix = hierarchy.groups[backward]!.path.length + 1;
@@ -140,7 +140,7 @@ function placeOptimizer(
   picture.group(optimizer, Math.max(left, forward.width + COLUMN_GAP), top, width, height, -1);
 }
 
-/** Boxes and edges as they are placed. */
+/** Boxes and edges being placed. */
 class Picture {
   readonly kind: number[] = [];
   readonly ref: number[] = [];
@@ -202,7 +202,7 @@ class Picture {
     return box;
   }
 
-  /** Places the content of a group whose left top corner is at (x, y). */
+  /** Places the content of a group whose top left corner is at (x, y). */
   place(laid: GroupLayout, x: number, y: number, parent: number): void {
     const { hierarchy } = this.layout;
     const nodes = hierarchy.nodes.length;

@@ -1,9 +1,9 @@
 /**
- * The scope tree of a graph: which node is drawn in which scope, which leaves live inside their
- * readers, and which edges each scope has to draw.
+ * The scope tree of a graph: which node is drawn in which scope, which leaves are drawn inside
+ * their readers, and which edges each scope draws.
  *
- * Invariant: depends on the graph alone, not on what is folded, and numbers nodes, groups and stubs
- * alike wherever it is built (page, worker, export); parents come before their children.
+ * Invariant: depends on the graph alone, not on folding, and has the same numbers for nodes, groups
+ * and stubs wherever it is built (page, worker, export); parents come before their children.
  */
 
 import { type LayoutNode, type LayoutValue, orderValue } from "@/layout/types";
@@ -21,11 +21,11 @@ export interface Group {
   readonly depth: number;
   readonly column: number;
   readonly groups: number[];
-  /** Indices of the nodes that are boxes of their own. */
+  /** Indices of the nodes with their own boxes. */
   readonly nodes: number[];
   readonly stubs: number[];
   readonly segments: Segment[];
-  /** Operations inside, leaves not counted, nested scopes included. */
+  /** Operations inside, excluding leaves and including nested scopes. */
   ops: number;
 }
 
@@ -53,7 +53,7 @@ export interface Hierarchy {
   readonly stubs: readonly Stub[];
   /** Leaves written inside each node, by node index. */
   readonly chips: ReadonlyMap<number, readonly number[]>;
-  /** Where a leaf without a box of its own is looked for: its first reader; -1 = has a box. */
+  /** Where a leaf without its own box is shown: its first reader; -1 = has a box. */
   readonly host: Int32Array;
   /** Producer of each value, as node index. */
   readonly producerOf: ReadonlyMap<number, number>;
@@ -243,7 +243,7 @@ function readersOf(
   return readers;
 }
 
-/** The first node of the backward column with the forward node that it differentiates. */
+/** The first node of the backward column, with the forward node that it differentiates. */
 function seedOf(
   nodes: readonly LayoutNode[],
   indexOf: ReadonlyMap<number, number>,
@@ -271,8 +271,8 @@ function addSegments(
     let target = reader;
     let above = groupOf[producer]!;
     let below = groupOf[reader]!;
-    // Climb on both sides to the scope that holds both; each scope left or entered on the way
-    // draws its own piece, from or to a port in its border.
+    // Climb on both sides to the common scope; each scope left or entered on the way draws its own
+    // piece, from or to a port in its border.
     while (above !== below) {
       if (groups[above]!.depth >= groups[below]!.depth) {
         add(above, source, outPortKey(value), producer, value);
@@ -310,7 +310,7 @@ function addSegments(
       const first = hierarchy.indexOf.get(id);
       if (first === undefined || first === reader || column[first] !== column[reader]) continue;
       if (host[first]! >= 0 || host[reader]! >= 0) continue;
-      // Where a value passes anyway, the order needs no line of its own.
+      // If a value passes anyway, the order needs no separate line.
       if (nodes[first]!.outputs.some((value) => seen.has(value))) continue;
       connect(first, reader, orderValue(id));
     }

@@ -19,7 +19,7 @@ export interface LayeredInput {
   /** Where an edge leaves and enters, from the centre of its node's side. */
   readonly sourceOffset: Float32Array;
   readonly targetOffset: Float32Array;
-  /** Nodes whose incoming edges arrive side by side and not all in the middle. */
+  /** Nodes whose incoming edges arrive side by side instead of all in the middle. */
   readonly spread: Uint8Array;
   readonly nodeGap: number;
   readonly layerGap: number;
@@ -27,7 +27,7 @@ export interface LayeredInput {
   readonly portGap: number;
   /** The flow goes from bottom to top. */
   readonly upward: boolean;
-  /** Wanted centre by node, NaN for none: stands level with what it mirrors. */
+  /** Desired centre by node, NaN for none: level with its counterpart. */
   readonly wantedY: Float64Array | undefined;
 }
 
@@ -43,7 +43,7 @@ export interface LayeredResult {
   /** Points of edge e: `points[2 * start[e]]` up to `start[e + 1]`, from source to target. */
   readonly start: Int32Array;
   readonly points: Float32Array;
-  /** By edge: points at the beginning that another edge of the same source already draws. */
+  /** By edge: leading points that another edge of the same source already draws. */
   readonly shared: Int32Array;
   readonly crossings: number;
 }
@@ -100,7 +100,7 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
   };
 }
 
-/** Offsets by flow direction: a reversed edge leaves where it was to enter. */
+/** Offsets in flow direction: a reversed edge leaves where it would enter. */
 function orientedOffsets(
   input: LayeredInput,
   graph: Directed,
@@ -173,8 +173,8 @@ const SPREAD_STEP = 10;
 const STRAIGHT = 2;
 
 /**
- * Where edges arrive: what comes from straight above stays in the middle, the rest stands to the
- * side that it comes from, so that arrows into one node can be told apart.
+ * Where edges arrive: an edge from directly above stays in the middle, others are moved to the side
+ * that they come from, so that arrows into one node can be told apart.
  */
 function spreadArrivals(
   input: LayeredInput,

@@ -1,9 +1,9 @@
 /**
- * Layout of nested scopes: each open scope alone, from the inside out, its result kept until
- * something in it changes.
+ * Layout of nested scopes: each open scope separately, from the inside out; results are kept until
+ * something in the scope changes.
  *
  * Invariant: folding or opening a scope lays out again only it and the scopes around it; edges
- * between scopes meet at ports in the borders, whose places the inner layout decides.
+ * between scopes meet at ports in the borders, whose positions the inner layout determines.
  */
 
 import {
@@ -38,7 +38,7 @@ export interface GroupLayout {
   readonly width: number;
   readonly height: number;
   readonly items: readonly number[];
-  /** Left top corners and sizes of items. */
+  /** Top left corners and sizes of items. */
   readonly x: Float64Array;
   readonly y: Float64Array;
   readonly itemWidth: Float64Array;
@@ -50,7 +50,7 @@ export interface GroupLayout {
   /** Offset of the route's origin. */
   readonly dx: number;
   readonly dy: number;
-  /** Where it stands, for a column placed by wishes. */
+  /** Its position, for a column placed by wishes. */
   readonly wishedTop: number;
 }
 
@@ -69,7 +69,7 @@ export interface GroupEdge {
 const NODE_GAP = 18;
 const LAYER_GAP = 30;
 const PORT_GAP = 16;
-/** More values than this share the last port, or a scope of many inputs would be as wide. */
+/** Further values share the last port; otherwise a scope with many inputs would be too wide. */
 const MOST_PORTS = 12;
 const PORT_DISTANCE = 10;
 /** Below the last node of a scope, so that the current node can grow. */
@@ -79,7 +79,7 @@ const BELOW_TITLE = 6;
 
 export type WantedY = (item: number) => number;
 
-/** Lays out groups and remembers. */
+/** Lays out groups and caches the results. */
 export class NestedLayout {
   private readonly kept = new Map<number, GroupLayout>();
   private open: ReadonlySet<number> = new Set();
@@ -88,7 +88,7 @@ export class NestedLayout {
 
   constructor(readonly hierarchy: Hierarchy) {}
 
-  /** Replaces the set of open groups; forgets what the change touches. */
+  /** Replaces the set of open groups; drops affected results. */
   setOpen(open: ReadonlySet<number>): void {
     this.fresh = 0;
     const changed = [...open]
@@ -113,7 +113,7 @@ export class NestedLayout {
     return laidOut;
   }
 
-  /** Lays out a group so that its items stand where they are wanted; not kept. */
+  /** Lays out a group so that its items are at desired positions; not cached. */
   aligned(group: number, wanted: WantedY): GroupLayout {
     return this.lay(group, wanted);
   }
@@ -195,7 +195,7 @@ export class NestedLayout {
     };
   }
 
-  /** Child groups of the group's own column: the root leaves the other columns out. */
+  /** Child groups of the group's own column: the root excludes the other columns. */
   private childGroups(group: Group): number[] {
     return group.groups
       .filter((child) => this.hierarchy.groups[child]!.column === group.column)
@@ -227,8 +227,8 @@ export class NestedLayout {
   }
 
   /**
-   * One edge per pair of ends, with what it carries; ports beyond the limit are merged. `ports`
-   * leads from every port to the one that stands for it.
+   * One edge per pair of ends, with the values that it carries; ports beyond the limit are merged.
+   * `ports` maps every port to the one that represents it.
    */
   private bundleEdges(
     group: Group,
@@ -270,7 +270,7 @@ export class NestedLayout {
 
 type Bundle = { -readonly [K in keyof GroupEdge]: GroupEdge[K] } & { largest: number };
 
-/** Every port of the group, and the port that is drawn for it. */
+/** Every port of the group, and the port drawn for it. */
 function mergedPorts(group: Group): Map<number, number> {
   const ports = new Map<number, number>();
   const drawn = [0, 0];
@@ -290,8 +290,8 @@ function mergedPorts(group: Group): Map<number, number> {
 }
 
 /**
- * Moves the main way out below the main way in: scopes in a row then stand below each other, and
- * do not wander off to the side that their last operation happens to be on.
+ * Moves the main output below the main input: scopes in a sequence are then aligned, and do not
+ * drift to the side of their last operation.
  */
 function alignThrough(
   ports: readonly number[],

@@ -2,7 +2,7 @@
  * Long edges as chains of dummies, and the order of nodes within layers with few crossings.
  *
  * Invariant: all long edges of one source share one chain (the trunk), so that a mask read by every
- * layer costs one lane and not one per reader; the result depends on nothing but the graph.
+ * layer costs one lane, not one per reader; the result depends on the graph alone.
  */
 
 import { type Adjacency, adjacencyBy } from "@/layout/adjacency";
@@ -135,7 +135,7 @@ export interface Order {
   readonly crossings: number;
 }
 
-/** Barycentre sweeps with reversed ties, the best order kept, then swaps of neighbours. */
+/** Barycentre sweeps with reversed ties, keeping the best order, then swaps of neighbours. */
 export function orderLayers(layered: Layered, count: number): Order {
   const { total, layerOf, layers, down, up } = layered;
   const start = new Int32Array(layers + 1);
@@ -204,7 +204,7 @@ function widest(start: Int32Array): number {
   return most;
 }
 
-/** Visits what feeds a node before what it feeds, so that a leaf stands beside its reader. */
+/** Visits the producers of a node before the node, so that a leaf is placed beside its reader. */
 function depthFirstOrder(
   layered: Layered,
   count: number,
@@ -296,7 +296,7 @@ function countCrossings(state: Sweep, layers: number): number {
 const TRANSPOSE_PASSES = 12;
 const TRANSPOSE_PAIRS = 400;
 
-/** Swaps neighbours while that removes crossings; returns how many went. */
+/** Swaps neighbours while that removes crossings; returns the number removed. */
 function transpose(state: Sweep, layers: number): number {
   const { start, sequence, position, down, up, below, above } = state;
   const cost = (left: number, right: number): number =>

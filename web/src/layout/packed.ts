@@ -1,15 +1,15 @@
 /**
- * Layout of a group whose parts have nothing to do with each other: each part is laid out alone,
- * and the parts stand in rows, as words in a paragraph.
+ * Layout of a group of unconnected parts: each part is laid out separately, and the parts are
+ * arranged in rows, like words in a paragraph.
  *
- * Invariant: a group that is connected, has ports, or is narrow anyway looks as `layoutLayered`
- * makes it; boxes never overlap.
+ * Invariant: a group that is connected, has ports, or is narrow anyway is laid out by
+ * `layoutLayered` alone; boxes never overlap.
  */
 
 import { type LayeredInput, type LayeredResult, layoutLayered } from "@/layout/layered";
 import { PIN_NONE } from "@/layout/rank";
 
-/** Up to this width, in px, parts stand beside each other in one row. */
+/** Parts up to this total width, in px, are placed in one row. */
 const ONE_ROW = 1600;
 const PART_GAP = 28;
 /** Rows together are this many times as wide as they are tall. */

@@ -56,8 +56,8 @@ const NEARLY = 60;
 const MOST_ASIDE = 160;
 const TRUNK_SLACK = 14;
 const DUMMY_WIDTH = 2;
-// Weights that suit neural networks: a leaf read once follows its reader and does not pull it;
-// the spine (one in, one out) and trunks pull hard, and each run is drawn to its own mean.
+// Weights suited to neural networks: a leaf read once follows its reader without pulling it; the
+// spine (one in, one out) and trunks pull hard, and each run is drawn to its own mean.
 const LEAF_PULL = 0.08;
 const SPINE_PULL = 6;
 const TRUNK_PULL = 8;
@@ -72,7 +72,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
   const { sequence, start } = order;
   const width = new Float64Array(total).fill(DUMMY_WIDTH);
   width.set(input.width);
-  // Trunks first stand off a little, so that there is room at the end to put nodes in line.
+  // Trunks first keep some distance, so that there is room at the end to align nodes.
   let slack = TRUNK_SLACK;
   const gap = (left: number, right: number): number =>
     (width[left]! + width[right]!) / 2 +
@@ -92,7 +92,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
   }
   const segments = from.length;
   const pull = segmentWeights(layered, count);
-  // A segment wants x[to] + enter = x[from] + leave.
+  // A segment aims at x[to] + enter = x[from] + leave.
   const shift = new Float64Array(segments);
   for (let segment = 0; segment < segments; segment++) {
     const edge = edgeOf[segment]!;
@@ -266,13 +266,13 @@ function segmentWeights(layered: Layered, count: number): Weights {
 interface Runs {
   /** First member of each node's run. */
   readonly run: Int32Array;
-  /** Where a member stands in its run: the ports of open scopes shift the ends of edges. */
+  /** Position of a member in its run: the ports of open scopes shift the ends of edges. */
   readonly offset: Float64Array;
 }
 
 /**
- * What should stand in one straight line: trunks, and paths in which each node is the best reader
- * of the one before and that one its best source.
+ * Sequences to be drawn in a straight line: trunks, and paths in which each node is the best reader
+ * of the previous one, and that one its best source.
  */
 function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array): Runs {
   const { layered, count, topological } = input;
@@ -286,7 +286,7 @@ function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array):
   for (let v = 0; v < count; v++) {
     for (let k = 0; k < trunkLength[v]!; k++) run[trunk[v]! + k] = trunk[v]!;
   }
-  /** Of the real neighbours the middle one: of two there is none, and neither is favoured. */
+  /** The middle one of the real neighbours: of two there is none, and neither is favoured. */
   const best = (adjacency: Layered["down"], v: number, end: Int32Array): number => {
     const segments: number[] = [];
     for (let at = adjacency.offset[v]!; at < adjacency.offset[v + 1]!; at++) {
@@ -303,7 +303,7 @@ function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array):
     const child = to[segment]!;
     if (best(up, child, from) !== segment) continue;
     const along = offset[v]! + shift[segment]!;
-    // A line that the ports lead ever further aside is broken, and begins anew.
+    // A line that ports shift ever further aside is broken and restarted.
     if (Math.abs(along) > MOST_ASIDE) continue;
     run[child] = run[v]!;
     offset[child] = along;
@@ -312,8 +312,8 @@ function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array):
 }
 
 /**
- * Tops of layers. With `wanted` (centres, NaN = no wish) layers move apart to stand level with
- * what they mirror, never closer than the gaps.
+ * Tops of layers. With `wanted` (centres, NaN = no wish), layers move apart to be level with their
+ * counterparts, never closer than the gaps.
  */
 export function placeLayers(
   heights: Float64Array,

@@ -1,8 +1,8 @@
 /**
- * Layers of a directed graph: which node stands on which line, edges leading downward.
+ * Layers of a directed graph: the line of each node, with edges leading downward.
  *
  * Invariant: after `breakCycles` every edge (self-loops aside) leads from a lower to a higher
- * layer; nodes pinned first or last have a layer to themselves and their kind.
+ * layer; nodes pinned first or last have layers of their own.
  */
 
 import { type Adjacency, adjacencyBy } from "@/layout/adjacency";
@@ -164,7 +164,7 @@ function compact(rank: Int32Array, pin: Uint8Array | undefined): number {
   }
   for (let node = 0; node < rank.length; node++) rank[node] = renumbered[rank[node]! - lowest]!;
   if (pin !== undefined) {
-    // Pulling can leave a node level with the last layer when that layer was freed meanwhile.
+    // Pulling can leave a node level with the last layer when that layer has become free.
     for (let node = 0; node < rank.length; node++) {
       if (pin[node] === PIN_LAST) rank[node] = layers - 1;
     }

@@ -1,5 +1,5 @@
 /**
- * A graph being laid out again and again: what worker and synchronous use have in common.
+ * A graph being laid out repeatedly: the common part of worker and synchronous use.
  *
  * Invariant: a scene belongs to the version of the graph that it names.
  */
@@ -46,7 +46,7 @@ export class LayoutSession {
   }
 }
 
-/** A node with nothing but what the layout reads: a store's proxies cannot be posted. */
+/** A node with only the fields that the layout reads: a store's proxies cannot be posted. */
 export function plainNode(node: LayoutNode): LayoutNode {
   return {
     id: node.id,

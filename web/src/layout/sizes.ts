@@ -1,6 +1,6 @@
 /**
- * How large boxes are, from their words: measured by the bundled advance widths, so that worker,
- * page and export agree.
+ * Box sizes from their text: measured by the bundled advance widths, so that worker, page and
+ * export agree.
  *
  * Invariant: a size depends on names and shapes, never on live state, so that a running program
  * does not move the picture.
@@ -36,14 +36,14 @@ export interface Size {
   readonly height: number;
 }
 
-/** `64×32`, `?×32` where a size is unknown; a scalar has no shape to show. */
+/** `64×32`, `?×32` if a size is unknown; a scalar has no shape to show. */
 export function shapeText(shape: readonly (number | null)[]): string {
   if (shape.length === 0) return "";
   const text = formatShape(shape.slice(0, 8));
   return shape.length > 8 ? `${text}×…` : text;
 }
 
-/** What is written in a node about the leaves that live in it: `w 64×32  b 32`. */
+/** The text in a node for the leaves drawn inside it: `w 64×32  b 32`. */
 export function chipText(hierarchy: Hierarchy, node: number): string {
   const chips = hierarchy.chips.get(node);
   if (chips === undefined) return "";
@@ -56,7 +56,7 @@ export function chipText(hierarchy: Hierarchy, node: number): string {
   return parts.join("  ");
 }
 
-/** A parameter is known by its name, a constant among constants by what it is. */
+/** A parameter is shown by name, a constant among constants by its value. */
 export function leafName(leaf: LayoutNode): string {
   return printable(leaf.label === "" ? leaf.op : leaf.label, 60);
 }
@@ -76,7 +76,7 @@ export function detailLines(hierarchy: Hierarchy, node: number): readonly string
   return lines;
 }
 
-/** Whether a `∇` stands before the names in it: everything in the backward column. */
+/** Whether names in it are preceded by `∇`: everything in the backward column. */
 export function isGradient(group: Group): boolean {
   return group.column === COLUMN_BACKWARD && group.depth > 0;
 }

@@ -1,17 +1,17 @@
 /**
- * What the layout reads and what it returns. Plain data that can be posted to a worker.
+ * Input and output of the layout: plain data that can be posted to a worker.
  *
  * Invariant: the layout knows nothing of colours, states or cameras.
  */
 
-/** A node as the layout needs it; the canvas's `GraphNode` is one. */
+/** A node in the form that the layout needs; the canvas's `GraphNode` is one. */
 export interface LayoutNode {
   readonly id: number;
   readonly label: string;
   readonly op: string;
-  /** What it looks like; `leaf` if it only holds data. */
+  /** Determines its look; `leaf` if it only holds data. */
   readonly family: string;
-  /** What it is for, if that is known. */
+  /** Its purpose, if known. */
   readonly role?: string | undefined;
   readonly scope: string;
   readonly phase: string;
@@ -28,16 +28,16 @@ export interface LayoutValue {
   /** null where a size is unknown. */
   readonly shape: readonly (number | null)[];
   readonly bytes: number;
-  /** The class of a value that is no tensor. */
+  /** The class of a value that is not a tensor. */
   readonly type?: string | undefined;
 }
 
 export const BOX_NODE = 0;
 /** A folded scope. */
 export const BOX_FOLD = 1;
-/** An open scope: its children are boxes of their own. */
+/** An open scope: its children have their own boxes. */
 export const BOX_SCOPE = 2;
-/** Data that the user gave: a small rounded box. */
+/** Data given by the user: a small rounded box. */
 export const BOX_INPUT = 3;
 /** One of several drawings of a parameter that several scopes read. */
 export const BOX_STUB = 4;
@@ -47,7 +47,7 @@ export const EDGE_BACK = 1;
 export const EDGE_INTO_SCOPE = 2;
 export const EDGE_OUT_OF_SCOPE = 4;
 
-/** Values from here on stand for the order of two nodes: nothing flows. */
+/** Values from here on stand for the order of two nodes: no data flows. */
 const ORDERS = 2 ** 36;
 
 export function orderValue(node: number): number {
@@ -61,7 +61,7 @@ export function isOrder(value: number): boolean {
 export const LINK_SEED = 0;
 export const LINK_GRADIENTS = 1;
 
-/** The laid out picture: boxes and edges in columns, absolute px. */
+/** The finished layout: boxes and edges in columns, absolute px. */
 export interface Scene {
   readonly version: number;
   readonly boxes: number;
@@ -70,7 +70,7 @@ export interface Scene {
   readonly ref: Int32Array;
   /** The open scope around it, -1 at the top. Parents come before their children. */
   readonly parent: Int32Array;
-  /** Left top corner and size. */
+  /** Top left corner and size. */
   readonly x: Float32Array;
   readonly y: Float32Array;
   readonly width: Float32Array;
@@ -80,10 +80,10 @@ export interface Scene {
   readonly source: Int32Array;
   readonly target: Int32Array;
   readonly edgeFlags: Uint8Array;
-  /** Index of the node that produces what flows, and the value's id; the largest of a bundle. */
+  /** Index of the node that produces the value, and the value's id; the largest of a bundle. */
   readonly producer: Int32Array;
   readonly value: Float64Array;
-  /** How many values are bundled, and their bytes together. */
+  /** Number of bundled values, and their total bytes. */
   readonly bundle: Int32Array;
   readonly bytes: Float64Array;
   /** Points of edge e: `points[2 * start[e]] .. points[2 * start[e + 1]]`. */

@@ -1,7 +1,7 @@
 /**
- * The layout worker: keeps the graph and its laid out groups, answers with scenes.
+ * The layout worker: keeps the graph and the layouts of its groups, and answers with scenes.
  *
- * Invariant: one answer per layout request, in order; a fault is an answer too.
+ * Invariant: one answer per layout request, in order; a fault is also an answer.
  */
 
 import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";

@@ -1,7 +1,7 @@
 /**
- * The camera: what part of the world the canvas shows.
+ * The camera: the part of the world that the canvas shows.
  *
- * Invariant: `x`, `y` is the world point at the canvas's left top corner; zoom 1 = 100 %.
+ * Invariant: `x`, `y` is the world point at the canvas's top left corner; zoom 1 = 100 %.
  */
 
 import { clamp, ease, lerp, type Point, type Rect } from "@/base/geometry";
@@ -19,7 +19,7 @@ export interface Viewport {
 
 export const LEAST_ZOOM = 0.005;
 export const MOST_ZOOM = 3;
-/** Below this the names in the boxes can no longer be read, only those of scopes over them. */
+/** Below this, names in boxes are unreadable; only those of scopes are shown over them. */
 export const READABLE_ZOOM = 0.42;
 const COMFORTABLE_ZOOM = 0.8;
 const FIT_MARGIN = 28;
@@ -60,7 +60,7 @@ export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): C
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
   const zoom = wholeZoom(bounds, view);
   if (zoom >= READABLE_ZOOM) return settle(centred(middle(bounds), zoom, view));
-  // Tall and thin: all of its width. Else a zoom at which details are written.
+  // Tall and thin: its full width. Otherwise a zoom at which details are readable.
   const across = width / Math.max(1, bounds.width);
   const readable = across >= 0.5 ? Math.min(across, 1) : COMFORTABLE_ZOOM;
   const target = focus === undefined ? middle(bounds) : middle(focus);
@@ -68,12 +68,12 @@ export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): C
   return settle(keepInside(camera, bounds, view));
 }
 
-/** The camera that shows all of `bounds`, however small that is. */
+/** The camera that shows all of `bounds`, however small. */
 export function fittedWhole(bounds: Rect, view: Viewport): Camera {
   return settle(centred(middle(bounds), wholeZoom(bounds, view), view));
 }
 
-/** The zoom at which all of `bounds` is in view; a small graph is not blown up. */
+/** The zoom at which all of `bounds` is in view; a small graph is not enlarged. */
 function wholeZoom(bounds: Rect, view: Viewport): number {
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
   const height = Math.max(1, view.height - 2 * FIT_MARGIN);
@@ -81,7 +81,7 @@ function wholeZoom(bounds: Rect, view: Viewport): number {
   return snap(clamp(whole, LEAST_ZOOM, 1));
 }
 
-/** Just under 100 % is 100 %, where borders are sharp. */
+/** Slightly below 100 % becomes 100 %, where borders are sharp. */
 function snap(zoom: number): number {
   return zoom > 0.97 && zoom < 1.03 ? 1 : zoom;
 }
@@ -99,7 +99,7 @@ function middle(rect: Rect): Point {
   return { x: rect.x + rect.width / 2, y: rect.y + rect.height / 2 };
 }
 
-/** Moves the camera so that it does not look past the drawing where there is more to see. */
+/** Moves the camera so that it does not show empty space where there is more drawing. */
 function keepInside(camera: Camera, bounds: Rect, view: Viewport): Camera {
   const margin = FIT_MARGIN / camera.zoom;
   const width = view.width / camera.zoom;
@@ -117,7 +117,7 @@ function keepInside(camera: Camera, bounds: Rect, view: Viewport): Camera {
 
 const REVEAL_MARGIN = 56;
 
-/** The nearest camera from which `rect` is seen with some room around it. */
+/** The nearest camera that shows `rect` with some margin. */
 export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
   const zoom = camera.zoom < READABLE_ZOOM ? 0.8 : camera.zoom;
   const from = zoom === camera.zoom ? camera : centred(middle(rect), zoom, view);
@@ -126,7 +126,7 @@ export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
   const axis = (at: number, size: number, start: number, length: number): number => {
     const margin = Math.min(REVEAL_MARGIN / zoom, size / 4);
     if (length + 2 * margin >= size) {
-      // Larger than the view: its beginning is what says what it is.
+      // Larger than the view: its beginning identifies it.
       return at <= start && at >= start - size / 2 ? at : start - margin;
     }
     return clamp(at, start + length + margin - size, start - margin);
@@ -138,7 +138,7 @@ export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
   });
 }
 
-/** Between two cameras, the zoom geometrically, so that the speed looks even. */
+/** Interpolates between two cameras, geometrically in zoom, so that the speed looks even. */
 export function between(from: Camera, to: Camera, t: number): Camera {
   if (t >= 1) return to;
   const s = ease(t);

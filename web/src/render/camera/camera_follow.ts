@@ -1,8 +1,8 @@
 /**
- * Where the camera goes when the picture changes under it.
+ * Camera movements when the picture changes.
  *
- * Invariant: what the user looks at stays where it is on the screen; the camera moves on its own
- * only while the user has never moved it, or to follow the program.
+ * Invariant: the item that the user is viewing stays in place on the screen; the camera moves by
+ * itself only while the user has never moved it, or to follow the program.
  */
 
 import { contains, overlaps, type Point, type Rect } from "@/base/geometry";
@@ -34,14 +34,14 @@ export function firstBox(model: SceneModel): Rect | undefined {
   return best < 0 ? undefined : model.rect(best);
 }
 
-/** Where the program stands, or else where reading begins. */
+/** Where the program is stopped, or else where reading begins. */
 export function focusRect(model: SceneModel, current: number | undefined): Rect | undefined {
   const node = current === undefined ? undefined : model.hierarchy.indexOf.get(current);
   const box = node === undefined ? -1 : model.visibleBox(node);
   return box < 0 ? firstBox(model) : model.rect(box);
 }
 
-/** Moves the camera so that `item`'s left top corner stays where it was on the screen. */
+/** Moves the camera so that `item`'s top left corner stays in place on the screen. */
 export function pinned(
   camera: Camera,
   item: GraphItem,
@@ -58,7 +58,7 @@ export function pinned(
   };
 }
 
-/** The item nearest the middle of the view: what the user most likely looks at. */
+/** The item nearest to the middle of the view, which the user is most likely viewing. */
 export function anchorItem(
   model: SceneModel,
   camera: Camera,
@@ -79,7 +79,7 @@ export function anchorItem(
   return best < 0 ? undefined : model.itemOf(best);
 }
 
-/** The camera for a scene that arrives. */
+/** The camera for a new scene. */
 export function cameraFor(
   camera: Camera,
   before: SceneModel | undefined,
@@ -88,7 +88,7 @@ export function cameraFor(
   choice: {
     readonly toggled: GraphItem | undefined;
     readonly touched: boolean;
-    /** The user asked for all of it. */
+    /** The user requested the whole graph. */
     readonly whole: boolean;
     readonly focus: Rect | undefined;
   },
@@ -116,7 +116,7 @@ export function cameraFor(
   return (anchor && pinned(camera, anchor, before, after)) ?? camera;
 }
 
-/** The camera after the canvas changed its size: what was followed stays in sight. */
+/** The camera after the canvas has changed its size: the followed item stays in view. */
 export function resizedCamera(
   camera: Camera,
   model: SceneModel,
@@ -146,7 +146,7 @@ export function inSight(
   return box >= 0 && overlaps(model.rect(box), seen(camera, view));
 }
 
-/** The nearest camera from which all of `focus` is seen; the same one where it is. */
+/** The nearest camera that shows all of `focus`; the same one if it already does. */
 export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport): Camera {
   if (focus === undefined) return camera;
   const sight = seen(camera, view);

@@ -1,7 +1,7 @@
 /**
- * Where the camera is, and on its way: gliding alone, or along with boxes that find new places.
+ * Camera motion: the camera and its transitions, alone or along with boxes that move.
  *
- * Invariant: `camera` is the camera in force from the moment it is set; only what is drawn lags.
+ * Invariant: `camera` takes effect when it is set; only the drawing lags.
  */
 
 import type { Camera } from "@/render/camera/camera";
@@ -36,7 +36,7 @@ export class Motion {
     if (!reducedMotion()) this.alone = new CameraTween(from, camera, now);
   }
 
-  /** From the scene before, if there was one to be seen. */
+  /** From the previous scene, if it was visible. */
   rearrange(model: SceneModel, before: SceneModel | undefined, camera: Camera): void {
     const from = this.at;
     this.jump(camera);

@@ -1,8 +1,8 @@
 /**
- * From one scene to the next: boxes glide to their new places so that the eye can follow.
+ * From one scene to the next: boxes glide to their new positions so that the eye can follow.
  *
- * Invariant: a tween changes what is drawn, never what is hit or reported: the new scene is in
- * force from its first moment.
+ * Invariant: a tween changes the drawing, never hit-testing or reports: the new scene takes effect
+ * at once.
  */
 
 import { ease, lerp } from "@/base/geometry";
@@ -11,7 +11,7 @@ import { between, type Camera } from "@/render/camera/camera";
 import { SceneModel } from "@/render/scene/model";
 
 const DURATION_MS = 180;
-/** Larger pictures change at once: what cannot be followed should not be slow. */
+/** Larger pictures change at once: a change that cannot be followed should not be slow. */
 const MOST_BOXES = 3000;
 
 export class Tween {
@@ -41,7 +41,7 @@ export class Tween {
         this.fromHeight[box] = before.scene.height[old]!;
         continue;
       }
-      // New: comes along with the scope that it appears in.
+      // New: moves along with the scope in which it appears.
       const parent = scene.parent[box]!;
       if (parent < 0) continue;
       this.fromX[box]! += this.fromX[parent]! - scene.x[parent]!;
@@ -68,7 +68,7 @@ export class Tween {
     return between(this.fromCamera, this.toCamera, this.progress(now));
   }
 
-  /** The scene on its way. */
+  /** The scene in transition. */
   frame(now: number): SceneModel {
     const t = ease(this.progress(now));
     const { scene } = this.model;
@@ -85,7 +85,7 @@ export class Tween {
     return this.model.moved(moved);
   }
 
-  /** The edges go along: each end with its box, what lies between in proportion. */
+  /** Edges move along: each end with its box, points in between in proportion. */
   private points(left: number): Float32Array {
     const { scene } = this.model;
     const points = scene.points.slice();
@@ -112,10 +112,10 @@ export class Tween {
   }
 }
 
-/** How far a box's middle is from where it will stand, across and down. */
+/** Offset of a box's middle from its final position. */
 type Offset = readonly [number, number];
 
-/** The same item's box in the scene before, whatever its indices were there. */
+/** The same item's box in the previous scene, whatever its indices were there. */
 function counterpart(model: SceneModel, before: SceneModel, box: number): number {
   const { scene, hierarchy } = model;
   if (scene.kind[box] === BOX_STUB) return -1;

@@ -1,7 +1,8 @@
 /**
- * How a box looks, whichever function draws it: its colour by mode, and whether it shows at all.
+ * The look of a box, whichever function draws it: its colour by mode, and whether it is visible at
+ * all.
  *
- * Invariant: pure; asked by the screen, the export and the marks alike.
+ * Invariant: pure; used by the screen, the export and the marks alike.
  */
 
 import { FAMILIES } from "@/base/families";
@@ -22,10 +23,10 @@ import { tintShares } from "@/render/draw/tints";
 import type { SceneModel } from "@/render/scene/model";
 import type { ColourBy } from "@/render/scene/types";
 
-/** Scopes whose screen height is less are blocks; what is in them is not drawn. */
+/** Scopes with less height on screen are drawn as blocks, without their contents. */
 const BLOCK_HEIGHT = 28;
 
-/** What the colour of a box is told; drawings and the overview are. */
+/** Input of a box's colour; drawings and the overview provide it. */
 export type Coloured = Pick<
   Drawing,
   "palette" | "model" | "live" | "colourBy" | "tints" | "heatMost"
@@ -63,7 +64,7 @@ export function nodeColour(drawing: Coloured, node: number): string {
   return familyColour(palette, model.hierarchy.nodes[node]!.family);
 }
 
-/** The one colour of a folded scope, in the modes in which it has one. */
+/** The single colour of a folded scope, in modes in which it has one. */
 export function foldColour(drawing: Coloured, group: number): string | undefined {
   const { live, colourBy } = drawing;
   if (byAmount(drawing)) return heatColour(drawing, groupAmount(live, group, colourBy));
@@ -86,7 +87,7 @@ export function stripOf(drawing: Coloured, group: number): readonly (readonly [s
   ]);
 }
 
-/** The most that a drawn box stands for: the top of the scale. */
+/** The largest amount that a drawn box stands for: the top of the scale. */
 export function heatMost(model: SceneModel, live: LiveState, mode: ColourBy): number {
   let most = 0;
   if (mode !== "time" && mode !== "memory") return most;
@@ -100,7 +101,7 @@ export function heatMost(model: SceneModel, live: LiveState, mode: ColourBy): nu
   return most;
 }
 
-/** Whether an open scope is too small on screen to look into. */
+/** Whether an open scope is too small on screen to show its contents. */
 export function isBlock(drawing: Drawing, box: number): boolean {
   return drawing.model.scene.height[box]! * drawing.zoom < BLOCK_HEIGHT;
 }

@@ -1,5 +1,5 @@
 /**
- * What every drawing function is told, and the small glyphs that they share.
+ * The input of every drawing function, and the small glyphs that they share.
  *
  * Invariant: the same functions draw the screen and the export.
  */
@@ -21,7 +21,7 @@ import type {
   WatchMarks,
 } from "@/render/scene/types";
 
-/** A shape beside an edge, where there is room. */
+/** A shape beside an edge, if there is room. */
 export interface EdgeLabel {
   readonly edge: number;
   readonly x: number;
@@ -36,7 +36,7 @@ export interface Drawing {
   readonly palette: Palette;
   readonly model: SceneModel;
   readonly live: LiveState;
-  /** What of the world is seen. */
+  /** The visible part of the world. */
   readonly view: Rect;
   /** Screen px per world px. */
   readonly zoom: number;
@@ -46,17 +46,17 @@ export interface Drawing {
   readonly heatMost: number;
   /** Boxes that match a search; undefined = no search. */
   readonly matches: ReadonlySet<number> | undefined;
-  /** What a step changed, while that is shown. */
+  /** Changes made by a step, while they are shown. */
   readonly changes: SceneChanges | undefined;
-  /** A chain, or what depends on an edit, while that is shown. */
+  /** A chain, or the dependents of an edit, while shown. */
   readonly path: ScenePath | undefined;
-  /** Shapes beside edges, where there is room. */
+  /** Shapes beside edges, if there is room. */
   readonly labels: readonly EdgeLabel[];
   /** The box drawn by the current mark instead. */
   readonly raised: number;
 }
 
-/** An edge under the pointer, and where the pointer came upon it. */
+/** The edge under the pointer, and the point where the pointer reached it. */
 export interface EdgeHover {
   readonly edge: number;
   readonly at: Point;
@@ -69,9 +69,9 @@ export interface Marks {
   readonly watchMarks: WatchMarks;
   readonly selection: GraphItem | undefined;
   readonly hover: GraphItem | undefined;
-  /** Ids of nodes that belong to what is selected or pointed at elsewhere. */
+  /** Ids of nodes related to an item selected or pointed at elsewhere. */
   readonly linked: ReadonlySet<number>;
-  /** Node whose gutter the pointer is over: a faint dot shows what a click would do. */
+  /** Node whose gutter is under the pointer: a faint dot shows the effect of a click. */
   readonly gutter: number | undefined;
   readonly edge: EdgeHover | undefined;
 }

@@ -154,7 +154,7 @@ function drawMidName(
   const height = scene.height[box]!;
   const size = Math.min(PILL_HEIGHT * 1.1, height * 1.1, 10 / zoom);
   const font = { ...NAME_FONT, size };
-  // Beside the family bar, with a gap that is seen at this zoom.
+  // Beside the family bar, with a gap that is visible at this zoom.
   const inset = scene.kind[box] === BOX_NODE ? Math.max(8, BAR_END + 3 / zoom) : 8;
   const left = scene.x[box]! + inset;
   const strip = scene.kind[box] === BOX_FOLD ? 1 : 0;
@@ -212,7 +212,7 @@ function drawStrip(drawing: Drawing, box: number, group: number, alpha: number):
   const { scene } = model;
   const left = scene.x[box]! + 8;
   const room = scene.width[box]! - 16;
-  // At the very edge where the name takes all of the height.
+  // At the very edge where the name takes the full height.
   const above = detailAt(drawing.zoom) === "near" ? 4.5 : 2.5;
   const y = scene.y[box]! + scene.height[box]! - above;
   painter.alpha(alpha);

@@ -1,7 +1,7 @@
 /**
- * The line below an exported picture: which program it shows, and at which moment.
+ * The line below an exported picture: its program, and the moment shown.
  *
- * Invariant: stands below the view, never on it; at the document's own size, whatever the zoom.
+ * Invariant: drawn below the view, never on it; at the document's own size, whatever the zoom.
  */
 
 import { truncate } from "@/base/fonts_metrics";
@@ -13,7 +13,7 @@ const HEIGHT = 26;
 const MARGIN = 12;
 
 /**
- * Draws it if there is one; the height that it takes, in world px.
+ * Draws the caption if there is one; returns its height, in world px.
  *
  * Args:
  *   below: What stands between the view and the caption, in world px.

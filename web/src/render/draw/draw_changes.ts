@@ -1,6 +1,6 @@
 /**
- * A step's changes on the canvas: a ring and a sign on what is new or rewired, new edges in the
- * accent, former ones as ghosts. What was skipped is dimmed and dotted where boxes are drawn.
+ * A step's changes on the canvas: a ring and a sign on new or rewired nodes, new edges in the
+ * accent colour, former ones as ghosts. Skipped nodes are dimmed and dotted where boxes are drawn.
  *
  * Invariant: never colour alone: `+` is new, a wave is rewired, `−` is skipped.
  */
@@ -15,7 +15,7 @@ import type { Painter } from "@/render/paint/painter";
 import type { BoxChange } from "@/render/scene/changes";
 import type { ChangeKind } from "@/render/scene/types";
 
-/** Opacity of what a step left out. */
+/** Opacity of nodes skipped by a step. */
 export const SKIPPED_ALPHA = 0.5;
 
 export function skipped(drawing: Drawing, box: number): boolean {
@@ -39,7 +39,7 @@ export function drawChangedEdges(drawing: Drawing): void {
 
 const LANES = 5;
 
-/** Round the right sides of what lies between, and crossed out: this way is no longer taken. */
+/** Around the right sides of boxes in between, and crossed out: this path is no longer taken. */
 function drawGhost(drawing: Drawing, from: number, to: number, lane: number): void {
   const { painter, palette, model, zoom, view } = drawing;
   const a = model.rect(from);
@@ -86,7 +86,7 @@ export function drawChanges(drawing: Drawing, boxes: readonly number[]): void {
 
 const KINDS: readonly ChangeKind[] = ["new", "rewired", "skipped"];
 
-/** Small signs on the right upper corner; those of a folded scope say of how many. */
+/** Small signs on the top right corner; on a folded scope with their number. */
 function drawSigns(drawing: Drawing, box: number, change: BoxChange): void {
   const { painter, palette, model, zoom } = drawing;
   const fold = model.isGroup(box);

@@ -1,5 +1,5 @@
 /**
- * Edges: width by bytes, dotted until something flowed, magenta where it is not finite.
+ * Edges: width by bytes, dotted until a value has flowed, magenta where it is not finite.
  *
  * Invariant: a trunk shared by several edges is drawn once; edges between the columns are stubs.
  */
@@ -15,7 +15,7 @@ import { formatBytes } from "@/render/draw/format";
 import type { Route, Stroke } from "@/render/paint/painter";
 import type { SceneModel } from "@/render/scene/model";
 
-/** Line width in px for a tensor of this size: one more for each factor of ten, about. */
+/** Line width in px for a tensor of this size: about one more for each factor of ten. */
 export function edgeWidth(bytes: number): number {
   return clamp(1.1 + 0.3 * Math.log2(1 + bytes / 4096), 1.1, 6.5);
 }
@@ -51,13 +51,13 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
     : { colour, width };
 }
 
-/** More than this many edges in view and each is a hair: a sample shows the same. */
+/** With more edges than this in view, each is a hairline: a sample looks the same. */
 const MOST_EDGES = 6000;
 
 export function drawEdges(drawing: Drawing): void {
   const { painter, model, view, zoom, matches } = drawing;
   const { scene } = model;
-  // Below this, lines between rows are a grey mist that says nothing.
+  // Below this, lines between rows become an uninformative grey.
   if (zoom < 0.08) return;
   const edges = model.edgesIn(view);
   const step = Math.ceil(edges.length / MOST_EDGES);
@@ -92,7 +92,7 @@ function drawStubs(drawing: Drawing): void {
   }
 }
 
-/** Flow is downward by habit of reading; where it runs up, a small head says so. */
+/** Flow is normally downward; where it runs up, a small arrowhead shows it. */
 function drawUpwardHead(drawing: Drawing, edge: number): void {
   const { painter, palette, model } = drawing;
   const { start, points, target, kind } = model.scene;
@@ -157,7 +157,7 @@ export function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
     : [right, startY, bend, startY, bend, endY, to.x, endY];
 }
 
-/** A dotted line from a forward node to the backward nodes that read what it saved. */
+/** A dotted line from a forward node to the backward nodes that read its saved values. */
 export function drawSaved(drawing: Drawing, node: number): void {
   const { painter, palette, model } = drawing;
   const { hierarchy } = model;
@@ -199,7 +199,7 @@ export function drawSaved(drawing: Drawing, node: number): void {
 
 const WORDS_BASE = 9;
 
-/** Where `saved` stands at a level line: above or below it, as far to the right as it is free. */
+/** The position of `saved` on a level line: above or below it, as far right as there is room. */
 export function savedWords(
   model: SceneModel,
   start: number,
@@ -251,7 +251,7 @@ export function edgeWords(model: SceneModel, edge: number): { shape: string; siz
   return { shape: shape === "" ? "scalar" : shape, size: known ? size : "" };
 }
 
-/** Labels of straight pieces that touch no box and no other line. Found once per scene. */
+/** Labels of straight pieces that touch no box and no other line. Computed once per scene. */
 export function placeLabels(model: SceneModel): readonly EdgeLabel[] {
   const { scene } = model;
   const labels: EdgeLabel[] = [];
@@ -280,7 +280,7 @@ function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
   return coversBox(model, rect) || model.edgesIn(rect).some((other) => other !== edge);
 }
 
-/** Whether words there would lie on a box, or across the border or header of a scope. */
+/** Whether text there would overlap a box, or the border or header of a scope. */
 export function coversBox(model: SceneModel, rect: Rect): boolean {
   const { scene } = model;
   for (const box of model.boxesIn(rect)) {

@@ -1,7 +1,7 @@
 /**
- * Far away a box is a rounded bar in its colour, and a folded scope a strip of its families.
+ * Far away, a box is a rounded bar in its colour, and a folded scope a strip of its families.
  *
- * Invariant: no text; many boxes of a colour go in one call.
+ * Invariant: no text; many boxes of one colour are drawn in one call.
  */
 
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
@@ -10,7 +10,7 @@ import { DIMMED, type Drawing } from "@/render/draw/draw";
 import { SKIPPED_ALPHA, skipped } from "@/render/draw/draw_changes";
 import { mix } from "@/render/draw/palette";
 
-/** Far away a box is a rounded bar in its colour; many of a colour go in one call. */
+/** Far away, a box is a rounded bar in its colour; many of one colour are drawn in one call. */
 export function drawFarBoxes(drawing: Drawing, boxes: readonly number[]): void {
   const { painter, palette, model, live, matches, zoom } = drawing;
   const { scene } = model;

@@ -1,9 +1,9 @@
 /**
  * Names of scopes over a picture too small for names in it: as on a map, at the screen's own size.
  *
- * Invariant: outer scopes are named first; no name lies over another, nor over the name in a box, nor
- * leaves its own scope (but one of the outermost level). What has no room is left out rather than made
- * smaller.
+ * Invariant: outer scopes are named first; no name lies over another, nor over the name in a box,
+ * nor leaves its own scope (but one of the outermost level). Names without room are left out rather
+ * than made smaller.
  */
 
 import { type Font, textWidth, truncateMiddle } from "@/base/fonts_metrics";
@@ -14,7 +14,7 @@ import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { hiddenBySmallScope } from "@/render/draw/box_style";
 import { type Drawing, detailAt } from "@/render/draw/draw";
 
-/** Below this zoom a scope's name no longer fits its header. */
+/** Below this zoom, a scope's name no longer fits into its header. */
 export const LABELS_BELOW = 0.42;
 
 /** Screen px. */
@@ -34,7 +34,7 @@ export interface ScopeLabel {
   readonly rect: Rect;
 }
 
-/** Where names go: as many as have room. */
+/** The positions of names: as many as have room. */
 export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): ScopeLabel[] {
   const { model, zoom } = drawing;
   const placed: ScopeLabel[] = [];
@@ -50,7 +50,7 @@ export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): Sc
   named.sort((a, b) => depthOf(drawing, a) - depthOf(drawing, b) || area(b) - area(a) || a - b);
   for (const box of named) {
     if (placed.length >= MOST_LABELS) break;
-    // What is out of sight on the left is no room.
+    // The invisible part on the left offers no room.
     const wide = (scene.x[box]! + scene.width[box]! - leftOf(drawing, box)) * zoom - 1;
     const room = depthOf(drawing, box) === 0 ? Math.max(wide, OUTER_ROOM) : wide;
     if (room < LEAST_ROOM) continue;
@@ -58,7 +58,7 @@ export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): Sc
     const text = truncateMiddle(name, font, (room - 2 * PAD) / zoom);
     if (text.length < Math.min(3, name.length)) continue;
     const width = textWidth(text, font) + (2 * PAD) / zoom;
-    // Far away a name may lie over bars without names, but rather lies beside them.
+    // Far away, a name may cover bars without names, but preferably lies beside them.
     const rect =
       freeRect(drawing, box, width, placed, true) ??
       (far ? freeRect(drawing, box, width, placed, false) : undefined);
@@ -83,7 +83,7 @@ function hasName(drawing: Drawing, box: number): boolean {
   return drawing.model.scene.kind[box] !== BOX_SCOPE && !hiddenBySmallScope(drawing, box);
 }
 
-/** Where the name of a box begins: it stays in sight while any of the scope is. */
+/** Where the name of a box begins: it stays visible while any part of the scope is. */
 function leftOf({ model, zoom, view }: Drawing, box: number): number {
   const { x, width } = model.rect(box);
   return Math.min(Math.max(x + 1 / zoom, view.x + 4 / zoom), x + width);
@@ -123,7 +123,7 @@ function freeRect(
     const y = top + line * height;
     if (line > 0 && y + height > own.y + own.height) return undefined;
     const rect = { x, y, width, height };
-    // Two names with nothing between them read as one.
+    // Two adjacent names would read as one.
     const apart = { ...rect, x: x - GAP / zoom, width: width + (2 * GAP) / zoom };
     const blocking = placed.find((other) => overlaps(other.rect, apart));
     if (blocking === undefined) {
@@ -154,7 +154,7 @@ export function drawScopeLabels(drawing: Drawing, boxes: readonly number[]): voi
   const font = labelFont(zoom);
   for (const { box, text, rect } of placeScopeLabels(drawing, boxes)) {
     const done = live.groupDone[model.scene.ref[box]!] === 1;
-    // Nothing shines through: a name may be wider than its scope, whose border would strike it out.
+    // Opaque: a name may be wider than its scope, whose border would cross it out.
     painter.rect(rect.x, rect.y, rect.width, rect.height, 3 / zoom, palette["bg-panel"]);
     painter.text(
       rect.x + PAD / zoom,

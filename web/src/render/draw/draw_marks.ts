@@ -1,5 +1,5 @@
 /**
- * The live overlay: here-and-now, breakpoints, not-finite values, selection, hover.
+ * The live overlay: current node, breakpoints, non-finite values, selection, hover.
  *
  * Invariant: one colour per meaning, and never colour alone: a ring and arrow, a dot, a diamond.
  */
@@ -37,7 +37,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   const flow = marks.selection === undefined ? -1 : model.boxOf(marks.selection);
   drawFlow(drawing, marks, flow);
   if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
-  // Again, above these: a line that enters a scope does not strike its header through.
+  // Again, above these: a line that enters a scope must not cross out its header.
   if (flow >= 0 || marks.edge !== undefined) drawHeaders(drawing, model.boxesIn(drawing.view));
   // Of the node that stands here, the ring around it tells enough; a second one would show beside it.
   if (flow !== currentBox(drawing, marks)) drawOutline(drawing, flow, "select");
@@ -50,7 +50,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   if (marks.edge !== undefined) drawEdgeWords(drawing, marks.edge);
 }
 
-/** What belongs to a selection elsewhere; of what is folded, the scope. */
+/** Items related to a selection elsewhere; if folded, the scope. */
 function drawLinked(drawing: Drawing, marks: Marks): void {
   const { painter, palette, model, zoom } = drawing;
   const boxes = new Set([...marks.linked].map((id) => model.boxOf({ kind: "node", id })));
@@ -73,7 +73,7 @@ function drawHoveredEdge(drawing: Drawing, edge: number): void {
   });
 }
 
-/** What an edge carries, beside the pointer, at the screen's own size. */
+/** The values of an edge, beside the pointer, at the screen's own size. */
 function drawEdgeWords(drawing: Drawing, { edge, at }: EdgeHover): void {
   const { painter, palette, model, zoom, view } = drawing;
   const { scene, hierarchy } = model;
@@ -127,7 +127,7 @@ function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
     const source = scene.source[edge]!;
     const target = scene.target[edge]!;
     const leaves = source === box || (node >= 0 && scene.producer[edge] === node);
-    // A value read from another column comes by no edge of its own.
+    // A value read from another column has no edge of its own.
     const feeds =
       target === box ||
       (inputs.has(scene.value[edge]!) &&
@@ -151,7 +151,7 @@ function columnOf(drawing: Drawing, node: number): number {
   return groups[groupOf[node]!]!.column;
 }
 
-/** On a patch of ground, in the gap beside the box; it may cover a line but never a box. */
+/** On a patch of background, in the gap beside the box; it may cover a line but never a box. */
 function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Rect[]): void {
   const { painter, palette, model } = drawing;
   const { start, points } = model.scene;
@@ -170,8 +170,8 @@ function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Re
 }
 
 /**
- * At the right of boxes: diamonds where the last values held NaN (magenta) or Inf (violet), a cross
- * on red where the node raised.
+ * At the right of boxes: diamonds where the last values contained NaN (magenta) or Inf (violet), a
+ * cross on red where the node raised.
  */
 function drawNotFinite(drawing: Drawing): void {
   const { painter, palette, model, live, view, zoom } = drawing;
@@ -209,7 +209,7 @@ const BADGE_HEIGHT = 17;
 const SCOPE_ROOM = 6;
 const CURRENT_FONT: Font = { ...TITLE_FONT, size: 13 };
 
-/** The rectangle of the current node, grown for its badge, and still inside the scope around it. */
+/** The rectangle of the current node, grown for its badge, but within the enclosing scope. */
 export function raisedRect(drawing: Drawing, marks: Marks, box: number): Rect {
   const rect = drawing.model.rect(box);
   const badge = marks.badge;
@@ -257,7 +257,7 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   });
   const own = scene.kind[box] === BOX_NODE && detailAt(zoom) === "near";
   const ground = own ? palette["bg-overlay"] : undefined;
-  // Around a name that takes all of the height, the border stands outside of the box.
+  // Around a name that takes the full height, the border is drawn outside the box.
   const border = own
     ? { x: x + 0.5, y: y + 0.5, width: width - 1, height: height - 1 }
     : grow(rect, 0.75 * thick);
@@ -316,7 +316,7 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
   drawBadge(drawing, badge, x + 13, y + height - 7, width - 23);
 }
 
-/** A histogram or a scalar's value, and what is not finite, on one line above `base`. */
+/** A histogram or a scalar's value, and non-finite counts, on one line above `base`. */
 function drawBadge(
   drawing: Drawing,
   badge: NonNullable<Marks["badge"]>,
@@ -377,7 +377,7 @@ function drawBreakpoints(drawing: Drawing, marks: Marks): void {
   for (const [box, mark] of byBox) {
     const rect = model.rect(box);
     if (!overlaps({ ...rect, x: rect.x - 30 }, view)) continue;
-    // The amber arrow has the place next to the box.
+    // The amber arrow takes the place next to the box.
     drawDot(drawing, rect, mark, box === currentBox ? 12 * Math.max(1, 1 / zoom) : 0);
   }
   if (marks.gutter === undefined) return;

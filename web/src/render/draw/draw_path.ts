@@ -1,7 +1,7 @@
 /**
  * A path on the canvas: its edges drawn strong, its boxes ringed, each with its place in the chain.
  *
- * Invariant: never colour alone: a number or a sign stands at each box, and the culprit has a double
+ * Invariant: never colour alone: each box has a number or a sign, and the culprit has a double
  * ring.
  */
 
@@ -50,7 +50,7 @@ export function drawPath(drawing: Drawing, boxes: readonly number[]): void {
   }
 }
 
-/** Above the marks, so that a place in the chain is seen at the current node, too. */
+/** Above the marks, so that a place in the chain is also visible at the current node. */
 export function drawPathSigns(drawing: Drawing, marks: Marks): void {
   const { model, path, zoom, view } = drawing;
   if (path === undefined || detailAt(zoom) === "far") return;
@@ -63,8 +63,8 @@ export function drawPathSigns(drawing: Drawing, marks: Marks): void {
 }
 
 /**
- * Beside the upper right corner: there it meets neither the time in the box, nor the mark of a
- * watch, nor a diamond at the middle, nor the op count in the header of the scope around.
+ * Beside the top right corner, where it does not collide with the time in the box, the mark of a
+ * watch, a diamond in the middle, or the op count in the enclosing scope's header.
  */
 function drawSign(drawing: Drawing, rect: Rect, sign: BoxSign, raised: boolean): void {
   const { painter, palette, path, zoom } = drawing;

@@ -1,8 +1,7 @@
 /**
- * The scale of colours below an exported picture: a picture that is coloured by an amount says what
- * its colours mean.
+ * The colour scale below an exported picture that is coloured by an amount.
  *
- * Invariant: stands below the view, never on it; at the document's own size, whatever the zoom.
+ * Invariant: drawn below the view, never on it; at the document's own size, whatever the zoom.
  */
 
 import { type Font, textWidth } from "@/base/fonts_metrics";
@@ -15,7 +14,7 @@ const HEIGHT = 30;
 const LENGTH = 120;
 const STEPS = 24;
 
-/** Draws it if there is one; the height that it takes, in world px. */
+/** Draws the scale if there is one; returns its height, in world px. */
 export function drawScale(drawing: Drawing): number {
   const { painter, palette, colourBy, heatMost, view, zoom } = drawing;
   if ((colourBy !== "time" && colourBy !== "memory") || !(heatMost > 0)) return 0;

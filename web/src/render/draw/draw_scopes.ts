@@ -1,5 +1,5 @@
 /**
- * Open scopes: their ground, border and header, and when they are too small to look into.
+ * Open scopes: their background, border and header, and when they are too small to show contents.
  *
  * Invariant: drawn parents first; headers come after the edges, which pass below them.
  */
@@ -74,7 +74,7 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
       font,
       width - PILL_INSET - nabla - rightWidth - 16,
     );
-    // A patch of the ground, so that an edge that enters here does not strike the words through.
+    // A patch of background, so that an edge entering here does not cross out the text.
     const end = textWidth(name, font) + nabla;
     const base = y + 12.4 + size * 0.36;
     painter.blocks([x + 6, y + 2, 17 + end, Math.max(20, base - y - 2 + size * 0.24)], fill);
@@ -88,7 +88,7 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
   }
 }
 
-/** Takes the right part of the header around a box away where `over` would cut it. */
+/** Removes the right part of the header around a box where `over` would cut it. */
 export function clearHeader(drawing: Drawing, box: number, over: Rect): void {
   const { painter, palette, model } = drawing;
   const { scene, hierarchy } = model;
@@ -105,7 +105,7 @@ export function clearHeader(drawing: Drawing, box: number, over: Rect): void {
   painter.blocks([words.x, words.y, words.width, words.height], fill);
 }
 
-/** `30 ops · 14.2 ms`, as much of it as there is room for. */
+/** `30 ops · 14.2 ms`, as much as there is room for. */
 export function rightText(drawing: Drawing, group: number, ops: number, width: number): string {
   if (detailAt(drawing.zoom) !== "near") return "";
   const count = formatCount(ops, "op");

@@ -1,7 +1,7 @@
 /**
- * What watches have marked: a small triangle on the upper edge of a box, with how often.
+ * Marks of watches: a small triangle on the top edge of a box, with the number of hits.
  *
- * Invariant: the marks of nodes in a folded scope stand, added up, on the scope.
+ * Invariant: the marks of nodes in a folded scope are added up on the scope.
  */
 
 import { type Font, textWidth } from "@/base/fonts_metrics";

@@ -1,8 +1,8 @@
 /**
- * Live state as it is drawn: which node has run, how long scopes took, where a value is not finite.
+ * Live state for drawing: which nodes have run, how long scopes took, which values are not finite.
  *
- * Invariant: recomputed whole from the columns that the store hands over, in time linear in the
- * nodes; a node that last ran in an earlier training step counts as not yet run.
+ * Invariant: recomputed as a whole from the store's columns, in time linear in the nodes; a node
+ * that last ran in an earlier training step counts as not yet run.
  */
 
 import { FAMILIES } from "@/base/families";
@@ -20,7 +20,7 @@ export interface LiveState {
   /** Of the outputs of all nodes inside. */
   readonly groupBytes: Float64Array;
   readonly groupFlags: Uint8Array;
-  /** Share of each family in a group's time (in its operations, if nothing is timed). */
+  /** Share of each family in a group's time (or in its operations, if nothing is timed). */
   readonly shares: Float64Array;
   /** False in an export: nothing is known, so everything is drawn solid and without times. */
   readonly known: boolean;
@@ -106,7 +106,7 @@ export function outputBytes(hierarchy: Hierarchy, node: number): number {
   return bytes;
 }
 
-/** What a node stands for on the scale of the colour mode: ns or bytes. */
+/** The amount of a node on the scale of the colour mode: ns or bytes. */
 export function nodeAmount(
   hierarchy: Hierarchy,
   live: LiveState,
@@ -116,14 +116,14 @@ export function nodeAmount(
   return mode === "time" ? live.durationNs[node]! : outputBytes(hierarchy, node);
 }
 
-/** What a folded scope stands for: the sum of all in it. */
+/** The amount of a folded scope: the sum over its contents. */
 export function groupAmount(live: LiveState, group: number, mode: ColourBy): number {
   return mode === "time" ? live.groupNs[group]! : live.groupBytes[group]!;
 }
 
-/** Where an amount stands below the most, 0 to 1; undefined = not on the scale. */
+/** The position of an amount relative to the maximum, 0 to 1; undefined = not on the scale. */
 export function heat(value: number, most: number): number | undefined {
-  // Three decades: what takes a thousandth of the most is as good as nothing.
+  // Three decades: a thousandth of the maximum counts as nothing.
   if (!(value > 0) || !(most > 0)) return undefined;
   return Math.min(1, Math.max(0, 1 + Math.log10(value / most) / 3));
 }

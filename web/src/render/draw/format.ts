@@ -1,5 +1,5 @@
 /**
- * Numbers as they are written in boxes and on edges: short, with a thin unit.
+ * Numbers in boxes and on edges: short, with a thin unit.
  *
  * Invariant: at most five significant digits; never a number without its unit.
  */

@@ -96,7 +96,7 @@ describe("names of scopes from far away", () => {
     const labels = placeScopeLabels(drawing, boxes);
     expect(labels.length).toBeGreaterThan(0);
     expect(labels[0]!.text).toMatch(/^block_/);
-    // As large on the screen as it is in the boxes near by.
+    // As large on the screen as in nearby boxes.
     expect(labels[0]!.rect.height * zoom).toBeGreaterThanOrEqual(12);
     labels.forEach((label, k) => {
       for (const other of labels.slice(k + 1)) expect(overlaps(label.rect, other.rect)).toBe(false);

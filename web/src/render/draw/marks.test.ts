@@ -80,13 +80,13 @@ function painted(nodes: readonly GraphNode[], stoppedAt: number | undefined, onP
 
 const BESIDE = [node(1, { scope: "s" }), node(2, { scope: "s" })];
 
-/** Of two nodes side by side, the right one. */
+/** The right one of two nodes side by side. */
 function rightOf(nodes: readonly GraphNode[]): number {
   const [x1, x2] = [1, 2].map((id) => painted(nodes, id).raised!.x);
   return x1! > x2! ? 1 : 2;
 }
 
-/** Where the last of such words stand. */
+/** The position of the last such text. */
 function wordsAt(calls: readonly Call[], words: string): { at: number; rect: Rect } {
   const at = calls.findLastIndex((call) => call[0] === "text" && call[3] === words);
   const [, x, y, , font, , align] = calls[at] as [

@@ -1,8 +1,8 @@
 /**
  * The colours of the canvas: the page's tokens, by name.
  *
- * Invariant: no colour is written here; on screen they are read from the CSS variables, for an
- * export without a page from the literals generated out of the same file.
+ * Invariant: this file contains no colours; on screen they are read from the CSS variables, for an
+ * export without a page from literals generated from the same file.
  */
 
 import { FAMILIES, type Family } from "@/base/families";
@@ -17,7 +17,7 @@ export function literalPalette(theme: Theme): Palette {
   return LITERALS[theme];
 }
 
-/** Reads the theme in force; a variable that is missing falls back to the dark theme's. */
+/** Reads the current theme; a missing variable falls back to the dark theme's. */
 export function readPalette(element: Element): Palette {
   const style = getComputedStyle(element);
   const entries = TOKENS.map((token) => {
@@ -27,7 +27,7 @@ export function readPalette(element: Element): Palette {
   return Object.fromEntries(entries) as Record<Token, string>;
 }
 
-/** What a node looks like: data if it only holds some, else its family, grey if that is unknown. */
+/** The look of a node: data if it only holds some, else its family, grey if unknown. */
 export function familyOf(node: Pick<Node, "role" | "family">): Family {
   if (isLeaf(node)) return "leaf";
   const { family } = node;
@@ -40,7 +40,9 @@ export function familyColour(palette: Palette, family: string): string {
   return palette[`op-${family as Exclude<Family, "leaf">}`];
 }
 
-/** Colour of `t` (0 to 1) on the sequential scale; the low end keeps clear of the background. */
+/**
+ * Colour of `t` (0 to 1) on the sequential scale; the low end stays distinct from the background.
+ */
 export function sequential(palette: Palette, t: number): string {
   const place = Math.min(1, Math.max(0, t)) * 4 + 2;
   const low = Math.min(5, Math.floor(place));
@@ -49,20 +51,20 @@ export function sequential(palette: Palette, t: number): string {
   return mix(a, b, place - low);
 }
 
-/** How far the ground of a box goes over to its tint. */
+/** How far the background of a box blends into its tint. */
 const TINT = 0.18;
 
-/** A box's ground in the colour of its time, its memory or its fate. */
+/** A box's background in the colour of its time, its memory or its fate. */
 export function tinted(ground: string, tint: string): string {
   return mix(ground, tint, TINT);
 }
 
-/** The ink of what stands beside a name; on a tinted ground the quietest could not be read. */
+/** The ink of text beside a name; on a tinted background the faintest would be unreadable. */
 export function quietInk(palette: Palette, onTint: boolean): string {
   return palette[onTint ? "text-2" : "text-3"];
 }
 
-/** Between two colours written as #rgb, #rrggbb or #rrggbbaa; anything else gives the first. */
+/** Blends two colours written as #rgb, #rrggbb or #rrggbbaa; anything else returns the first. */
 export function mix(a: string, b: string, t: number): string {
   const from = channels(a);
   const to = channels(b);

@@ -2,7 +2,7 @@
  * The tokens of both themes as literals, for pictures made without a page. Generated from the
  * tokens' CSS file; a test compares the two.
  *
- * Invariant: holds exactly the names in `TOKENS`.
+ * Invariant: contains exactly the names in `TOKENS`.
  */
 
 import type { Palette, Theme } from "@/render/draw/design_tokens";

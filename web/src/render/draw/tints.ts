@@ -1,5 +1,5 @@
 /**
- * How much of each scope has which tint.
+ * The share of each tint in each scope.
  *
  * Invariant: pure; counted once per hierarchy and tints.
  */

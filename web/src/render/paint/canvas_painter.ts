@@ -23,7 +23,7 @@ export class CanvasPainter implements Painter {
 
   constructor(private readonly context: CanvasRenderingContext2D) {}
 
-  /** To be called before each frame: the context may have been reset by a resize. */
+  /** Call this before each frame: a resize may have reset the context. */
   reset(): void {
     this.font = "";
     this.dashed = false;

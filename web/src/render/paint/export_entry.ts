@@ -20,7 +20,7 @@ interface ExportInput {
   readonly open: "all" | readonly string[];
   readonly theme: Theme;
   readonly title: string;
-  /** CSS that holds fonts themselves; may be empty. */
+  /** CSS that contains the fonts themselves; may be empty. */
   readonly fonts: string;
 }
 
@@ -80,7 +80,7 @@ function parseInput(json: string): ExportInput {
   }
   const { nodes, values } = input as Pick<ExportInput, "nodes" | "values">;
   return {
-    // JSON has no undefined: a node that differentiates nothing comes with null.
+    // JSON has no undefined: a node that differentiates nothing has null.
     nodes: nodes.map((node) => ({ ...node, forward: node.forward ?? undefined })),
     values,
     open: input.open ?? "all",

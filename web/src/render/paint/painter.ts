@@ -1,6 +1,6 @@
 /**
- * What the picture is drawn with. The drawing code speaks to a `Painter`; one paints a canvas, one
- * writes SVG.
+ * The interface for drawing the picture. The drawing code uses a `Painter`; one paints on a canvas,
+ * one writes SVG.
  *
  * Invariant: coordinates are world px (100 %); a painter keeps no state but alpha.
  */
@@ -19,7 +19,7 @@ export interface Stroke {
 /** Points of a path: alternately straight and curved between them, see the layout's routes. */
 export interface Route {
   readonly points: ArrayLike<number>;
-  /** In points, not numbers. */
+  /** Counted in points, not numbers. */
   readonly start: number;
   readonly end: number;
   /** The first piece is straight; false = curved. */
@@ -27,7 +27,7 @@ export interface Route {
 }
 
 export interface Painter {
-  /** Opacity of all that follows. */
+  /** Opacity of everything that follows. */
   alpha(value: number): void;
   rect(
     x: number,

@@ -1,5 +1,5 @@
 /**
- * One frame: the still picture, and the marks over it, for whichever painter.
+ * One frame: the still picture and the marks over it, for any painter.
  *
  * Invariant: the screen's two canvases and the SVG are drawn by these two functions alone.
  */
@@ -40,7 +40,7 @@ export function drawOverlay(drawing: Drawing, marks: Marks): void {
 
 const GRID = 24;
 
-/** A grid of dots, world-fixed; spaced out as the camera leaves. */
+/** A grid of dots fixed in the world; wider as the camera moves away. */
 export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: number): void {
   if (zoom < 0.25) return;
   const step = zoom < 0.6 ? 2 * GRID : GRID;
@@ -54,7 +54,7 @@ export function drawGrid(painter: Painter, palette: Palette, view: Rect, zoom: n
   painter.blocks(dots, palette.line);
 }
 
-/** The drawing as an SVG document; its title, if it has one, stands below it, too. */
+/** The drawing as an SVG document; its title, if any, is also shown below it. */
 export function drawSvg(
   drawing: Omit<Drawing, "painter">,
   marks: Marks,

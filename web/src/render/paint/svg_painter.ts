@@ -1,8 +1,8 @@
 /**
- * Writes SVG. Names in a graph are text from anywhere: they are escaped and never become markup.
+ * Writes SVG. Names in a graph are untrusted text: they are escaped and never become markup.
  *
- * Invariant: the document stands alone (no script, no foreignObject, nothing fetched) and is
- * well-formed XML whatever the names hold.
+ * Invariant: the document is self-contained (no script, no foreignObject, nothing fetched) and is
+ * well-formed XML whatever the names contain.
  */
 
 import { type Font, textWidth } from "@/base/fonts_metrics";
@@ -38,7 +38,7 @@ function number(value: number): string {
 export interface DocumentLook {
   /** Px of the document per px of the drawing. */
   readonly scale?: number | undefined;
-  /** CSS that holds fonts themselves, as data. */
+  /** CSS that contains the fonts themselves, as data. */
   readonly fonts?: string | undefined;
 }
 
@@ -129,7 +129,7 @@ export class SvgPainter implements Painter {
       align === "right" ? ' text-anchor="end"' : align === "middle" ? ' text-anchor="middle"' : "";
     const face = font.face === "mono" ? ' class="m"' : "";
     const weight = font.weight === 400 ? "" : ` font-weight="${font.weight}"`;
-    // The reader's machine may lack the fonts: whatever stands in takes the room that was measured.
+    // The viewer's machine may lack the fonts: substitutes are fitted to the measured width.
     const length = textWidth(printable(text, 2000), font);
     const room =
       length > 0 ? ` textLength="${number(length)}" lengthAdjust="spacingAndGlyphs"` : "";
@@ -156,7 +156,7 @@ export class SvgPainter implements Painter {
       '<?xml version="1.0" encoding="UTF-8"?>\n' +
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${number(width * scale)}"` +
       ` height="${number(height * scale)}" role="img" font-family="${escapeXml(SANS)}"` +
-      // A viewer that gives it more room shows the picture's own ground there, too.
+      // A viewer that gives it more room also shows the picture's background there.
       ` style="white-space:pre;background:${escapeXml(background)}">\n` +
       `<title>${escapeXml(title)}</title>\n` +
       `<style>${fontCss(look.fonts)}.m{font-family:${MONO.replaceAll('"', "'")}}</style>\n` +

@@ -1,5 +1,5 @@
 /**
- * A step's changes, as they lie in one scene: boxes, edges, and where edges went before.
+ * Changes of a step in one scene: boxes, edges, and where edges went before.
  *
  * Invariant: pure; a change inside a folded scope is counted on the scope's box.
  */
@@ -12,7 +12,7 @@ export interface BoxChange {
   readonly new: number;
   readonly rewired: number;
   readonly skipped: number;
-  /** What is true of all that the box stands for. */
+  /** True for everything that the box stands for. */
   readonly whole: ChangeKind | undefined;
 }
 
@@ -20,11 +20,11 @@ export interface SceneChanges {
   readonly boxes: ReadonlyMap<number, BoxChange>;
   /** Edges that were not there before. */
   readonly edges: readonly number[];
-  /** Source and target boxes of edges that are there no longer. */
+  /** Source and target boxes of edges that no longer exist. */
   readonly ghosts: readonly (readonly [number, number])[];
 }
 
-/** More of them and none can be told from another. */
+/** With more of them, none can be distinguished. */
 const MOST_GHOSTS = 200;
 
 export function sceneChanges(model: SceneModel, changes: GraphChanges): SceneChanges {
@@ -86,7 +86,7 @@ function put(map: Map<number, number[]>, key: number, value: number): void {
   else list.push(value);
 }
 
-/** Between the columns values travel by no edge of their own. */
+/** Between the columns, values have no edges of their own. */
 function sameColumn(model: SceneModel, a: number, b: number): boolean {
   const { groups, groupOf } = model.hierarchy;
   const column = (box: number): number =>

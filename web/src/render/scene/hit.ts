@@ -1,8 +1,8 @@
 /**
- * What is under a point of the world.
+ * Hit-testing: the item at a point of the world.
  *
- * Invariant: the innermost box wins; the body of an open scope counts as the scope only by its
- * header, so that a click on empty ground inside it selects nothing by accident.
+ * Invariant: the innermost box wins; an open scope is hit only at its header, so that a click on
+ * empty space inside it selects nothing by accident.
  */
 
 import { clamp, type Point } from "@/base/geometry";
@@ -23,7 +23,7 @@ export interface Hit {
   readonly gutter: boolean;
 }
 
-/** Width of the gutter inside a node, and how far it reaches out to the dot beside it, in px. */
+/** Width of the gutter inside a node, and how far it extends to the dot beside it, in px. */
 export const GUTTER_INSIDE = 14;
 const GUTTER_OUTSIDE = 15;
 const CHEVRON = 20;
@@ -56,7 +56,7 @@ export function hitTest(model: SceneModel, point: Point): Hit | undefined {
   };
 }
 
-/** What the pointer is over, as far as it is drawn. */
+/** The item under the pointer, as far as it is drawn. */
 export interface Pointed {
   readonly hover: GraphItem | undefined;
   /** Node whose gutter it is. */

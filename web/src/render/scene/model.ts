@@ -37,7 +37,7 @@ export class SceneModel {
     this.routes = indexOf(scene.edges, (edge) => this.routeRect(edge));
   }
 
-  /** The same boxes elsewhere, for a frame of a tween: searched one by one. */
+  /** The same boxes at other positions, for a frame of a tween: searched one by one. */
   moved(scene: Scene): SceneModel {
     return new SceneModel(this.hierarchy, scene, false);
   }
@@ -94,7 +94,7 @@ export class SceneModel {
       : this.visibleGroup(this.hierarchy.groupAt.get(item.path) ?? -1);
   }
 
-  /** Like `boxOf`, but -1 where only a folded scope around the item is drawn. */
+  /** Like `boxOf`, but -1 if only an enclosing folded scope is drawn. */
   ownBox(item: GraphItem): number {
     const box = this.boxOf(item);
     if (box < 0 || item.kind === "node") return box >= 0 && this.isGroup(box) ? -1 : box;
@@ -115,7 +115,7 @@ export class SceneModel {
       : { kind: "node", id: this.hierarchy.nodes[ref]!.id };
   }
 
-  /** Whether `∇` stands before the box's name. */
+  /** Whether the box's name is preceded by `∇`. */
   gradientMark(box: number): boolean {
     const { groups, groupOf } = this.hierarchy;
     const ref = this.scene.ref[box]!;
@@ -123,7 +123,7 @@ export class SceneModel {
     return isGradient(groups[ref]!) && groups[ref]!.depth > 1;
   }
 
-  /** Whether `inner` is `outer` or stands somewhere inside it. */
+  /** Whether `inner` is `outer` or lies inside it. */
   within(inner: number, outer: number): boolean {
     for (let at = inner; at >= 0; at = this.scene.parent[at]!) if (at === outer) return true;
     return false;

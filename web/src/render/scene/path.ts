@@ -1,7 +1,7 @@
 /**
- * A path through the graph, as it lies in one scene: boxes with what is written at them, and edges.
+ * A path through the graph in one scene: boxes with their labels, and edges.
  *
- * Invariant: pure; what is inside a folded scope stands at the scope's box.
+ * Invariant: pure; items inside a folded scope are placed at the scope's box.
  */
 
 import { EDGE_OUT_OF_SCOPE } from "@/layout/types";
@@ -21,14 +21,14 @@ export interface ScenePath {
   readonly tone: PathTone;
 }
 
-/** The one tone of a node, wherever its sign stands: on the canvas, in the list, in the legend. */
+/** The tone of a node, wherever its sign appears: on the canvas, in the list, in the legend. */
 export function toneAt(path: Pick<GraphPath, "tone" | "tones">, node: number): PathTone {
   return path.tones?.get(node) ?? path.tone;
 }
 
 const TONE_WORDS = { nan: "NaN", inf: "Inf", select: "finite", change: "changed" } as const;
 
-/** What the legend says of a chain: of each tone that occurs, the first sign that has it. */
+/** The legend of a chain: for each tone that occurs, its first sign. */
 export function pathKey(
   path: Pick<GraphPath, "nodes" | "tone" | "tones">,
 ): readonly { readonly sign: string; readonly tone: PathTone; readonly words: string }[] {
@@ -82,7 +82,7 @@ export function scenePath(model: SceneModel, path: GraphPath): ScenePath {
   return { boxes, edges, tone: path.tone };
 }
 
-/** Of nodes behind one box: a NaN is said before an Inf, and that before anything finite. */
+/** For nodes behind one box: a NaN takes precedence over an Inf, and that over finite values. */
 function worse(first: PathTone | undefined, other: PathTone): PathTone {
   if (first === undefined || first === other) return other;
   return first === "nan" || other === "nan"
@@ -92,7 +92,7 @@ function worse(first: PathTone | undefined, other: PathTone): PathTone {
       : first;
 }
 
-/** `2`, `2–5`, `≠`: what the nodes behind one box are called together. */
+/** `2`, `2–5`, `≠`: the common label of the nodes behind one box. */
 function joined(texts: readonly string[]): string {
   const first = texts[0] ?? "";
   const last = texts.at(-1) ?? first;

@@ -1,7 +1,8 @@
 /**
  * From graphs and fold states to scenes: when to lay out, and which scene belongs to which graph.
  *
- * Invariant: a scene is handed on with the hierarchy that it was made from, never with a newer one.
+ * Invariant: a scene is passed on with the hierarchy from which it was made, never with a newer
+ * one.
  */
 
 import { LayoutClient } from "@/layout/client";
@@ -15,12 +16,12 @@ const GROWTH_MS = 120;
 
 export interface SceneListener {
   scene(model: SceneModel, ms: number): void;
-  /** The same picture, of values of other shapes. */
+  /** The same picture, for values of other shapes. */
   respecified(model: SceneModel): void;
   busy(): void;
 }
 
-/** The bytes of edges as the values are now; of several in one, those of when it was laid out. */
+/** The bytes of edges for the current values; for bundles, those at the time of layout. */
 function withBytes(scene: Scene, hierarchy: Hierarchy): Scene {
   const bytes = scene.bytes.map((known, edge) =>
     scene.bundle[edge] === 1
@@ -47,7 +48,7 @@ export class SceneSource {
     });
   }
 
-  /** Returns true if it is the graph of another run, which shares nothing with the one before. */
+  /** Returns true for the graph of another run, which shares nothing with the previous one. */
   setGraph(graph: GraphModel): boolean {
     const before = this.graph;
     if (before?.version === graph.version && before.nodes === graph.nodes) return false;
@@ -80,7 +81,7 @@ export class SceneSource {
     return changed;
   }
 
-  /** Whether the newest graph, as it is folded, is the one that is shown. */
+  /** Whether the newest graph, as folded, is the one shown. */
   get settled(): boolean {
     return this.growth === undefined && this.client.idle;
   }

@@ -1,6 +1,6 @@
 /**
- * What the page tells the graph canvas and hears from it. The canvas is framework-free: it takes
- * plain data, keeps its own camera, and reports what the user does.
+ * Input and events of the graph canvas. The canvas is framework-free: it takes plain data, keeps
+ * its own camera, and reports user actions.
  *
  * Invariant: the canvas never changes the model; folding, selection and breakpoints come back to it
  * as new data from the store.
@@ -11,16 +11,16 @@ import type { Token } from "@/render/draw/design_tokens";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
 
-/** A node as the canvas needs it. */
+/** A node in the form that the canvas needs. */
 export interface GraphNode {
   readonly id: number;
   /** Unique, `scope/op_1`. */
   readonly name: string;
-  /** Last part of the name, what is written on the box. */
+  /** Last part of the name, shown on the box. */
   readonly label: string;
   readonly op: string;
   readonly family: Family;
-  /** What it is for; in pictures of older programs it is not said. */
+  /** Its purpose; unknown in pictures of older programs. */
   readonly role?: string | undefined;
   readonly scope: string;
   readonly phase: Phase;
@@ -30,7 +30,7 @@ export interface GraphNode {
   readonly outputs: readonly number[];
   /** One short line under the name, such as `x·W + b` or `axis 1`; may be empty. */
   readonly detail: string;
-  /** Of a backward node, the forward node that it differentiates. */
+  /** For a backward node, the forward node that it differentiates. */
   readonly forward: number | undefined;
   /** Ids of nodes that had to run before, without a value passing. */
   readonly control?: readonly number[] | undefined;
@@ -42,7 +42,7 @@ export interface GraphValue {
   readonly shape: readonly (number | null)[];
   readonly dtype: string;
   readonly bytes: number;
-  /** The class of a value that is no tensor. */
+  /** The class of a value that is not a tensor. */
   readonly type?: string | undefined;
 }
 
@@ -51,7 +51,7 @@ export interface GraphModel {
   readonly values: ReadonlyMap<number, GraphValue>;
   /** Grows with each change of structure. */
   readonly version: number;
-  /** The same while only shapes and dtypes change; without it, `nodes` tells. */
+  /** Unchanged while only shapes and dtypes change; without it, `nodes` tells. */
   readonly structure?: object;
 }
 
@@ -64,7 +64,9 @@ export const FAILED = 4;
 export interface NodeStates {
   /** How often it has run up to the moment shown. 0 = not yet. */
   readonly times: Uint32Array;
-  /** Training step of its last run; a node that last ran in an earlier step is drawn as not yet. */
+  /**
+   * Training step of its last run; a node that last ran in an earlier step is drawn as not yet run.
+   */
   readonly step: Uint32Array;
   readonly durationNs: Float64Array;
   readonly flags: Uint8Array;
@@ -73,13 +75,13 @@ export interface NodeStates {
 export type BreakpointMark = "enabled" | "disabled" | "unverified";
 export type ColourBy = "family" | "time" | "memory" | "finite" | "tint";
 
-/** A token by node id: colours that the canvas does not know the meaning of. */
+/** A token by node id: colours whose meaning the canvas does not know. */
 export type Tints = ReadonlyMap<number, Token>;
 
-/** How often a watch found something, by node id. */
+/** Number of hits of watches, by node id. */
 export type WatchMarks = ReadonlyMap<number, number>;
 
-/** The amber mark: where the program stands (or the moment looked at). */
+/** The amber mark: where the program is stopped (or the moment being viewed). */
 export interface CurrentMark {
   readonly node: number;
   readonly when: "before" | "after";
@@ -101,7 +103,7 @@ export interface NodeBadge {
 
 export type ChangeKind = "new" | "rewired" | "skipped";
 
-/** What a step changed, by node id. */
+/** Changes made by a step, by node id. */
 export interface GraphChanges {
   readonly marks: ReadonlyMap<number, ChangeKind>;
   /** Value ids by input port, before and after. */
@@ -113,20 +115,20 @@ export interface GraphChanges {
 
 export type PathTone = "nan" | "inf" | "select" | "change";
 
-/** Nodes and connections that belong together: a chain of causes, or what depends on an edit. */
+/** Related nodes and connections: a chain of causes, or the dependents of an edit. */
 export interface GraphPath {
-  /** What is written at each node, by its id. */
+  /** The label of each node, by its id. */
   readonly nodes: ReadonlyMap<number, string>;
   /** The node where it began. */
   readonly culprit: number | undefined;
   /** Ids of producer and reader. */
   readonly edges: readonly (readonly [number, number])[];
   readonly tone: PathTone;
-  /** Of nodes that have another; an edge has that of the node it comes from. */
+  /** Tones that differ; an edge has the tone of its source node. */
   readonly tones?: ReadonlyMap<number, PathTone>;
 }
 
-/** What is under the pointer or selected. Scopes are named by their path. */
+/** The item under the pointer or selected. Scopes are identified by their path. */
 export type GraphItem =
   | { readonly kind: "node"; readonly id: number }
   | { readonly kind: "scope"; readonly path: string };
@@ -139,15 +141,18 @@ export interface GraphViewEvents {
   hover(item: GraphItem | undefined): void;
   /** The camera moved; `zoom` 1 = 100 %. */
   camera(zoom: number): void;
-  /** The top of the colour scale changed, in ns or bytes: the most that a drawn box stands for. */
+  /** The top of the colour scale changed, in ns or bytes: the largest amount of a drawn box. */
   scale(most: number): void;
-  /** A layout is under way or done. */
+  /** A layout has begun or finished. */
   layout(busy: boolean, ms: number): void;
 }
 
-/** The canvas as the page drives it. `createGraphView` in `graph_view.ts` makes one. */
+/**
+ * The interface by which the page drives the canvas. `createGraphView` in `graph_view.ts` creates
+ * one.
+ */
 export interface GraphView {
-  /** Shows a graph, once it is laid out: with `reveal` in sight, else all of it if `whole`. */
+  /** Shows a graph once it is laid out: with `reveal` in view, else all of it if `whole`. */
   setGraph(
     model: GraphModel,
     first?: { readonly reveal?: GraphItem; readonly whole?: boolean },
@@ -164,17 +169,17 @@ export interface GraphView {
   setColourBy(mode: ColourBy): void;
   /** Nodes that match a search, dimming the others; undefined = no search. */
   setMatches(ids: ReadonlySet<number> | undefined): void;
-  /** What `ColourBy` "tint" shows; nodes that are not in it are drawn off. */
+  /** The colours for `ColourBy` "tint"; nodes without one are drawn as off. */
   setTints(tints: Tints): void;
-  /** Nodes outlined as belonging to what is selected or pointed at elsewhere. */
+  /** Nodes outlined as related to an item selected or pointed at elsewhere. */
   setLinked(ids: ReadonlySet<number>): void;
-  /** Shows what a step changed; undefined = not now. */
+  /** Shows the changes made by a step; undefined = none. */
   setChanges(changes: GraphChanges | undefined): void;
   /** Marks a path; undefined = none. */
   setPath(path: GraphPath | undefined): void;
   /** Re-reads the theme's CSS variables. */
   themeChanged(): void;
-  /** Shows the whole graph, and goes on to while it grows, until the camera is moved. */
+  /** Shows the whole graph, also while it grows, until the camera is moved. */
   fit(): void;
   reveal(item: GraphItem): void;
   zoomBy(factor: number): void;
@@ -188,9 +193,9 @@ export interface GraphView {
   toSvg(extent: "screen" | "whole", page: { title: string; fonts: string }): string;
   /** The overview strip's canvas; drawn and driven by the view. */
   readonly overview: HTMLCanvasElement;
-  /** For tests: screen rectangle (CSS px relative to the host) of an item now, if visible. */
+  /** For tests: current screen rectangle (CSS px relative to the host) of an item, if visible. */
   boundsOf(item: GraphItem): { x: number; y: number; width: number; height: number } | undefined;
-  /** For tests: whether no layout is under way. */
+  /** For tests: whether no layout is running. */
   settled(): boolean;
   dispose(): void;
 }

@@ -1,7 +1,7 @@
 /**
  * Puts frames on the two canvases.
  *
- * Invariant: a frame is complete or not drawn at all; a host without size draws nothing.
+ * Invariant: a frame is drawn completely or not at all; a host without size draws nothing.
  */
 
 import { type Camera, seen } from "@/render/camera/camera";
@@ -59,7 +59,7 @@ export class Screen {
 
   private toWorld(target: CanvasRenderingContext2D, camera: Camera): void {
     const scale = camera.zoom * this.stage.ratio;
-    // Whole device px, so that borders at 100 % are sharp wherever the camera stands.
+    // Whole device px, so that borders at 100 % are sharp wherever the camera is.
     target.setTransform(
       scale,
       0,
@@ -71,7 +71,7 @@ export class Screen {
   }
 }
 
-/** Loads the canvas's fonts: text drawn before they are there would stay in a fallback. */
+/** Loads the canvas's fonts: text drawn before that would stay in a fallback font. */
 export function loadFonts(loaded: () => void): () => void {
   document.fonts?.addEventListener?.("loadingdone", loaded);
   for (const font of ['500 12px "Inter NS"', '400 10px "JetBrains Mono NS"']) {

@@ -68,7 +68,7 @@ export class Stage {
   }
 }
 
-/** Whether the user asked the system for less motion. */
+/** Whether the user has requested reduced motion from the system. */
 export function reducedMotion(): boolean {
   return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 }

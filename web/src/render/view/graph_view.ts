@@ -1,5 +1,5 @@
 /**
- * The graph canvas: puts layout, picture, camera and pointer together.
+ * The graph canvas: combines layout, picture, camera and pointer.
  *
  * Invariant: draws at most once per animation frame, only what changed; a scene stays on screen
  * until the next one is ready, so the picture is never blank while there is a graph.
@@ -82,9 +82,9 @@ class CanvasGraphView implements GraphView {
   private liveNow: LiveState | undefined;
   private readonly motion = new Motion();
   private touched = false;
-  /** All of the graph was asked for, and the camera not moved since. */
+  /** The whole graph was requested, and the camera has not been moved since. */
   private whole = false;
-  /** A scene came while the host had no size yet: it is fitted when it gets one. */
+  /** A scene came while the host had no size: it is fitted when the host gets one. */
   private unfitted = false;
   private toggled: GraphItem | undefined;
   private wanted: GraphItem | undefined;
@@ -159,7 +159,8 @@ class CanvasGraphView implements GraphView {
       whole: this.whole,
       focus: focusRect(model, this.look.current?.node ?? requested),
     });
-    // One scope folded or opened stays where it is; the rest of the graph goes where it must.
+    // A single scope that is folded or opened stays in place; the rest of the graph moves as
+    // necessary.
     if (this.toggled !== undefined) this.whole = false;
     this.toggled = undefined;
     if (inSight(before, this.look.current?.node, from, this.stage.view)) {
@@ -235,7 +236,7 @@ class CanvasGraphView implements GraphView {
     this.set({ palette: readPalette(this.host) });
   }
 
-  /** Changes how the graph is shown; without layers named, all are drawn again. */
+  /** Changes how the graph is shown; by default, all layers are redrawn. */
   private set(change: Partial<Look>, ...layers: readonly Layer[]): void {
     this.look = { ...this.look, ...change };
     if (layers.length === 0) this.redraw();
@@ -249,7 +250,7 @@ class CanvasGraphView implements GraphView {
     this.moveTo(this.fitting(this.model));
   }
 
-  /** The node to be seen where not all can be: the current one, else the selected one. */
+  /** The node to keep in view if not all can be: the current one, else the selected one. */
   private get attended(): number | undefined {
     const { current, selection } = this.look;
     return current?.node ?? (selection?.kind === "node" ? selection.id : undefined);

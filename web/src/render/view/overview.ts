@@ -1,5 +1,5 @@
 /**
- * The overview strip: the whole graph small, where the view is, where the program stands.
+ * The overview strip: the whole graph in small, with the view and the program's position.
  *
  * Invariant: the strip shows the whole height of the graph, always; a drag moves the camera.
  */
@@ -14,7 +14,7 @@ import type { SceneModel } from "@/render/scene/model";
 const MARGIN = 8;
 
 export interface OverviewPicture {
-  /** What is drawn large, in its colours; undefined while there is nothing. */
+  /** The scene shown in the main view, in its colours; undefined while there is none. */
   readonly drawing: Coloured | undefined;
   readonly palette: Palette;
   readonly view: Rect;
@@ -22,7 +22,7 @@ export interface OverviewPicture {
   readonly current: number;
 }
 
-/** How the world is scaled into the strip; x and y apart, since graphs are tall and thin. */
+/** How the world is scaled into the strip; x and y separately, since graphs are tall and thin. */
 export interface OverviewScale {
   readonly x: number;
   readonly y: number;
@@ -33,7 +33,7 @@ export interface OverviewScale {
 export function overviewScale(model: SceneModel, width: number, height: number): OverviewScale {
   const { left, top, right, bottom } = model.scene;
   const x = (width - 2 * MARGIN) / Math.max(1, right - left);
-  // Neither a small graph blown up nor a wide one pulled long.
+  // Neither enlarge a small graph nor stretch a wide one.
   const y = Math.min((height - 2 * MARGIN) / Math.max(1, bottom - top), 0.3, 4 * x);
   const across = Math.min(x, Math.max(y * 1.6, 0.05));
   const spare = width - 2 * MARGIN - across * (right - left);
@@ -54,14 +54,14 @@ export function fromOverview(scale: OverviewScale, point: Point): Point {
   };
 }
 
-/** The strip's canvas: sized by whoever places it, dragged by the user. */
+/** The strip's canvas: sized by its host, dragged by the user. */
 export class OverviewPanel {
   readonly canvas = document.createElement("canvas");
   private readonly end = new AbortController();
   private readonly observer: ResizeObserver | undefined;
   private scale: OverviewScale | undefined;
 
-  /** `moved` hears the world point that the user wants in the middle of the view. */
+  /** `moved` receives the world point that the user wants in the middle of the view. */
   constructor(moved: (point: Point) => void, resized: () => void) {
     const {
       canvas,

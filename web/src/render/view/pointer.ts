@@ -1,7 +1,7 @@
 /**
- * What the user does with pointer and wheel, told as intentions.
+ * Pointer and wheel input, reported as intentions.
  *
- * Invariant: knows nothing of the graph; a press that moves less than a few px is a click.
+ * Invariant: knows nothing about the graph; a press that moves less than a few px is a click.
  */
 
 import type { Point } from "@/base/geometry";
@@ -12,14 +12,14 @@ export interface PointerIntent {
   hover(point: Point | undefined): void;
   click(point: Point): void;
   doubleClick(point: Point): void;
-  /** The hand is down and dragging, or not. */
+  /** The hand cursor is dragging, or not. */
   dragging(active: boolean): void;
 }
 
 const CLICK_SLOP = 4;
 const DOUBLE_MS = 350;
 
-/** Listens on `host`; returns what ends it. */
+/** Listens on `host`; returns a function that stops. */
 export function listenToPointer(host: HTMLElement, intent: PointerIntent): () => void {
   const stop = new AbortController();
   const { signal } = stop;
@@ -106,7 +106,7 @@ export function listenToPointer(host: HTMLElement, intent: PointerIntent): () =>
         intent.pan(-(event.deltaX + event.deltaY) * unit, 0);
         return;
       }
-      // A pinch on a touchpad comes as a wheel with Ctrl and small steps.
+      // A pinch on a touchpad arrives as a wheel event with Ctrl and small steps.
       const speed = event.ctrlKey ? 0.01 : 0.0016;
       intent.zoom(local(event), Math.exp(-event.deltaY * unit * speed));
       if (event.deltaX !== 0 && !event.ctrlKey) intent.pan(-event.deltaX * unit, 0);

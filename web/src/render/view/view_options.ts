@@ -1,7 +1,7 @@
 /**
- * How the page wants the graph shown, and what the drawing functions are told of it.
+ * View options: how the page wants the graph shown, as input for the drawing functions.
  *
- * Invariant: a `Look` is replaced, never changed; it holds no place and no camera.
+ * Invariant: a `Look` is replaced, never changed; it contains neither positions nor camera.
  */
 
 import { buildHierarchy } from "@/layout/hierarchy";
@@ -66,12 +66,12 @@ export function plainLook(palette: Palette): Look {
   };
 }
 
-/** Found once per scene: a frame of a tween shares its boxes. */
+/** Computed once per scene: a frame of a tween shares its boxes. */
 const sceneChangesOf = new WeakMap<GraphChanges, { scene: unknown; changes: SceneChanges }>();
 
 function onScene(model: SceneModel, changes: GraphChanges): SceneChanges {
   const known = sceneChangesOf.get(changes);
-  // A tween moves the boxes, and leaves their kinds alone.
+  // A tween moves the boxes, but leaves their kinds alone.
   if (known?.scene === model.scene.kind) return known.changes;
   const converted = sceneChanges(model, changes);
   sceneChangesOf.set(changes, { scene: model.scene.kind, changes: converted });
@@ -125,7 +125,7 @@ export function marksOf(look: Look, pointed: Pointed): Marks {
   return { current, badge, breakpoints, watchMarks, selection, linked, ...pointed };
 }
 
-/** What the camera sees, or without one all of the scene, as an SVG document. */
+/** The part of the scene seen by the camera, or without one the whole scene, as an SVG document. */
 export function svgOf(
   look: Look,
   model: SceneModel | undefined,
