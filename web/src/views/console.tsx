@@ -1,7 +1,7 @@
 /**
  * What the program wrote, line by line; lines that are too long go on in the next row.
  *
- * Invariant: follows the end until the user scrolls up, and again once the end is reached.
+ * Invariant: follows the end until the user scrolls up, and again when the end is reached.
  */
 
 import { createEffect, createMemo, createSignal, type JSX, on, onCleanup } from "solid-js";
@@ -30,7 +30,7 @@ const FROM: Readonly<Record<LogRow["stream"], string>> = {
   nodescope: "nodescope",
 };
 
-/** All that was written up to the moment shown, as it was. */
+/** The output up to the moment shown, unchanged. */
 function consoleText(store: Store): string {
   const cursor = store.cursor();
   return (store.model()?.logs ?? [])

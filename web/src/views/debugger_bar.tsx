@@ -1,7 +1,7 @@
 /**
- * The debugger's buttons, in the order and with the keys of every debugger.
+ * The debugger's buttons, in the usual order and with the usual keys of debuggers.
  *
- * Invariant: a button that can do nothing now is disabled and says why.
+ * Invariant: an unavailable button is disabled and says why.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";

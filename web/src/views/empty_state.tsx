@@ -1,7 +1,7 @@
 /**
- * What the canvas says while there is nothing to draw.
+ * The canvas's text while there is nothing to draw.
  *
- * Invariant: each state says what is so and what to do.
+ * Invariant: each state says what the situation is and what to do.
  */
 
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
@@ -63,10 +63,10 @@ export function EmptyState(props: {
   );
 }
 
-/** A handful of nodes: the user may not know that the graph grows by running. */
+/** A handful of nodes: the user may not know that the graph grows as the program runs. */
 const FEW_NODES = 6;
 
-/** At the first stop with a few nodes: what to press next. Gone for good once closed. */
+/** At the first stop with a few nodes: what to press next. Never shown again once closed. */
 export function NextHint(props: { readonly store: Store }): JSX.Element {
   const [closed, setClosed] = createSignal(false);
   const shown = () => {

@@ -1,7 +1,8 @@
 /**
- * What is kept of the run, in one line of the status bar, with the ways to more.
+ * What is kept of the run, in one line of the status bar, with links to more.
  *
- * Invariant: what can be changed while the program runs is a button, the rest a command to copy.
+ * Invariant: settings that can be changed while the program runs are buttons, others are commands
+ * to copy.
  */
 
 import {
@@ -43,21 +44,21 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
     return now === undefined ? [] : waysToMore(now, store.model()?.info.argv ?? []);
   });
 
-  // Of what somebody looks at, every element is kept.
+  // Every element of viewed nodes is kept.
   const looked = createMemo(() => lookedAt([store.pinned(), store.selection()]), [], {
     equals: (a, b) => a.join() === b.join(),
   });
   const change = (everything: boolean): void => {
     void store.refusal({ type: "set_keeping", everything, nodes: looked() });
   };
-  /** The run that can be told; "" while none can. */
+  /** The run that accepts settings; "" while none does. */
   const runState = createMemo(() =>
     store.link().kind === "open" && live() && (keeping()?.newest_steps ?? 0) > 0
       ? (store.runId() ?? "")
       : "",
   );
   let sent: string | undefined;
-  // Not at each answer: two pages that look at different nodes would never come to rest.
+  // Not at each answer: two pages viewing different nodes would never come to rest.
   createEffect(
     on([looked, runState], ([nodes, run], before) => {
       if (run !== before?.[1]) sent = undefined;

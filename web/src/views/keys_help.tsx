@@ -1,7 +1,7 @@
 /**
- * The sheet of keys.
+ * The key sheet.
  *
- * Invariant: it lists what the keyboard does, from the same table.
+ * Invariant: it lists the keyboard's commands, from the same table.
  */
 
 import { For, type JSX } from "solid-js";

@@ -1,5 +1,5 @@
 /**
- * What the page has to say: a lost connection across the top, passing notes at the bottom.
+ * Messages of the page: a lost connection across the top, transient notices at the bottom.
  *
  * Invariant: never modal, never over a control that is in use; text only.
  */
@@ -97,7 +97,7 @@ export function LostRun(props: { readonly store: Store }): JSX.Element {
   );
 }
 
-/** What is wrong with the recording, as long as it is: a full disk, damage. */
+/** A fault of the recording, as long as it lasts: a full disk, damage. */
 export function RecordingTrouble(props: { readonly store: Store }): JSX.Element {
   const [closed, setClosed] = createSignal("");
   const shown = () => {

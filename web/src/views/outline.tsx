@@ -1,7 +1,7 @@
 /**
  * The outline: the program's scopes and nodes as a tree, which also makes the canvas accessible.
  *
- * Invariant: one tab stop; the focused row is the selection; only rows in sight exist.
+ * Invariant: one tab stop; the focused row is the selection; only visible rows exist.
  */
 
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
@@ -30,11 +30,11 @@ export interface OutlineProps {
   readonly ui: Ui;
   /** The step's changes, while they are marked. */
   readonly changes: StepChanges | undefined;
-  /** What watches have found, by node. */
+  /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
-  /** Brings an item into sight on the canvas. */
+  /** Brings an item into view on the canvas. */
   reveal(row: Row): void;
 }
 

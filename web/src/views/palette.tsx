@@ -1,5 +1,5 @@
 /**
- * The palette: every node, scope and command by typing a part of it.
+ * The palette: finds every node, scope and command by typing a part of its name.
  *
  * Invariant: opening it stops nothing and closing it changes nothing.
  */

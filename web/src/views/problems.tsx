@@ -1,7 +1,7 @@
 /**
- * What is wrong in a run: values that are not finite, nodes that raised, what was lost.
+ * Problems in a run: non-finite values, nodes that raised, losses of data.
  *
- * Invariant: nothing is listed that is not so; an empty list says that it was looked for.
+ * Invariant: only actual problems are listed; an empty list says that the run was checked.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
@@ -17,7 +17,7 @@ import type { AskSpread, GetProblems, Governed, NodeProblem, ProblemList } from 
 
 const REFRESH_MS = 400;
 
-/** What is wrong in all that is recorded, asked for again a few times a second while it grows. */
+/** All problems in the recording, requested again a few times a second while it grows. */
 export function createProblems(store: Store): () => ProblemList | undefined {
   const beat = throttled(
     () => [store.tick(), store.stops(), store.model()?.info.state, store.link().kind],
@@ -38,7 +38,7 @@ export function createProblems(store: Store): () => ProblemList | undefined {
   return createMemo(() => answered(answer()));
 }
 
-/** What the program raised, and where it stops by that or has ended, unless a node's line says so. */
+/** The program's error, where it stops or has ended because of it, unless a node's row shows it. */
 export function errorBesides(
   store: Pick<Store, "model" | "stop">,
   problems: ProblemList | undefined,
@@ -47,7 +47,7 @@ export function errorBesides(
   return problems?.rows.some((row) => row.failed && row.error === error) ? "" : error;
 }
 
-/** Nodes with a problem, and an error of none of them. */
+/** Nodes with a problem, and an error that belongs to none of them. */
 export function problemCount(
   store: Pick<Store, "model" | "stop">,
   problems: ProblemList | undefined,
@@ -60,7 +60,7 @@ export function Problems(props: {
   readonly problems: ProblemList | undefined;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
-  /** Asks why the node's value was what it was. */
+  /** Queries why the node's value was what it was. */
   why(node: number, seq: number): void;
 }): JSX.Element {
   const rows = () => props.problems?.rows ?? [];
@@ -159,7 +159,7 @@ export function Problems(props: {
   );
 }
 
-/** Which steps the rows tell of, where not all were observed; else "". */
+/** The steps that the rows cover, if not all were observed; else "". */
 export function unobservedWords(governed: Governed | undefined): string {
   if (governed === undefined || governed.steps_left_out === 0) return "";
   const observed = formatCount(governed.steps - governed.steps_left_out);
@@ -177,7 +177,7 @@ export function stepsOf(row: NodeProblem): string {
     : `steps ${formatCount(first)}–${formatCount(last)}`;
 }
 
-/** What became of it, in a few words, or "". */
+/** Its outcome, in a few words, or "". */
 export function noteOf(row: NodeProblem): string {
   return [
     row.failed ? printable(row.error, 120) : "",
@@ -209,7 +209,7 @@ function capitalised(text: string): string {
 function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): JSX.Element {
   const answer = createQuery(props.store, "spread", (): AskSpread | undefined => {
     const run = props.store.runId();
-    // What is known stays when nodescope has ended.
+    // Known problems stay after nodescope has ended.
     const running = props.store.link().kind === "open" && !props.store.recorded();
     if (!props.asked || run === undefined || running) return undefined;
     return { type: "ask_spread", run, step: props.store.step() };

@@ -1,7 +1,7 @@
 /**
- * The runs that the server knows, as a list and as the selector in the top bar.
+ * The server's runs, as a list and as the selector in the top bar.
  *
- * Invariant: a run's state is said in words as well as by its lamp.
+ * Invariant: a run's state is shown in words as well as by its lamp.
  */
 
 import { For, type JSX, Show } from "solid-js";
@@ -27,7 +27,9 @@ function newestFirst(runs: readonly RunInfo[]): readonly RunInfo[] {
   return [...runs].sort((a, b) => b.started_unix_ns - a.started_unix_ns);
 }
 
-/** How a run ended; of one that lives, the strip beside says whether it runs or stands. */
+/**
+ * The outcome of a run; for a live one, the strip beside it says whether it is running or stopped.
+ */
 function ended(run: RunInfo): string {
   return run.state === "live" ? "" : runWords(run);
 }
@@ -68,7 +70,7 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
   );
 }
 
-/** Arguments, of which none is broken where it has a hyphen. */
+/** Arguments, none of which is broken at a hyphen. */
 function Words(props: { readonly text: string }): JSX.Element {
   return (
     <span class="m t2">

@@ -1,7 +1,7 @@
 /**
  * The step slider: moves the whole page through what has been recorded.
  *
- * Invariant: moving it changes what is looked at, never the program.
+ * Invariant: moving it changes the view, never the program.
  */
 
 import { createEffect, createMemo, type JSX, Show } from "solid-js";
@@ -20,7 +20,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     return cursor.kind === "past" ? cursor : undefined;
   });
   const atSeq = () => past()?.seq ?? last();
-  /** Why nothing goes on from here; "" in the past. */
+  /** Why nothing continues from here; "" in the past. */
   const end = () => {
     if (past() !== undefined) return "";
     return store.model()?.info.state === "live"
@@ -28,7 +28,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       : ": this is the end of the recording";
   };
   const steps = () => store.model()?.steps ?? [];
-  // In this order: a value beyond the old end would be cut to it.
+  // In this order: a value beyond the old end would be clamped to it.
   createEffect(() => {
     slider.max = String(last());
     slider.value = String(atSeq());
@@ -45,14 +45,14 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
   const turn = (by: 1 | -1): void => {
     const row = step();
     if (row === undefined) return;
-    // Back goes to the start of this step first, as in every player.
+    // Back first goes to the start of this step, as in media players.
     const index = steps().indexOf(row);
     const target =
       by < 0 ? steps()[atSeq() - row.start_seq > 1 ? index : index - 1] : steps()[index + 1];
     if (target !== undefined) seek(target.start_seq);
     else seek(by < 0 ? 1 : last());
   };
-  /** Characters of the longest words before the time: what moves leaves the slider as wide. */
+  /** Characters of the longest text before the time, so that the slider keeps its width. */
   const room = () => {
     const most = formatCount(last());
     const at = formatCount(steps().at(-1)?.step ?? 0);
@@ -65,12 +65,12 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     const stride = Math.max(1, Math.ceil(all.length / Math.max(1, width / 4)));
     g.fillStyle = colour("--line-strong");
     for (let i = 0; i < all.length; i += stride) {
-      // Lighter: the governor left it out.
+      // Lighter: left out by the governor.
       g.globalAlpha = all[i]?.observed === false ? 0.35 : 1;
       const x = 7 + ((all[i]?.start_seq ?? 0) / end) * (width - 14);
       g.fillRect(Math.round(x), 4, 1, height - 8);
     }
-    // Where the last one ended, if more ran after it.
+    // Where the last one ended, if something ran after it.
     const over = all.at(-1)?.end_seq ?? end;
     g.globalAlpha = 1;
     if (over + 1 < end) g.fillRect(Math.round(7 + (over / end) * (width - 14)), 4, 1, height - 8);

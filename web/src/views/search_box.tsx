@@ -24,7 +24,7 @@ export function SearchBox(props: {
     if (query === undefined || graph === undefined) return undefined;
     return search(graph, props.store.shown(), query);
   });
-  /** Where the focus was before it came here. */
+  /** Where the focus was before. */
   let before: HTMLElement | undefined;
   const keys = (event: KeyboardEvent & { currentTarget: HTMLInputElement }): void => {
     const field = event.currentTarget;
@@ -41,7 +41,7 @@ export function SearchBox(props: {
       if (id === undefined) return;
       event.preventDefault();
       props.go({ kind: "node", id });
-      // From here on the arrow keys walk through the tree.
+      // From here on, the arrow keys walk through the tree.
       const outline = document.querySelector<HTMLElement>('[data-testid="outline"]');
       if (outline === null) field.blur();
       else outline.focus({ preventScroll: true });

@@ -1,7 +1,7 @@
 /**
- * Where the program stands, in one line: state, step, node, phase and progress through the step.
+ * The program's state in one line: state, step, node, phase and progress through the step.
  *
- * Invariant: the words alone say everything; lamp and strip repeat it in colour.
+ * Invariant: the text alone says everything; lamp and strip repeat it in colour.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
@@ -69,7 +69,7 @@ export function describe(store: Store): Words {
 
 export function StateStrip(props: { readonly store: Store }): JSX.Element {
   const words = createMemo(() => describe(props.store));
-  // A stop is shown at once; while running, ten times a second are enough to count by.
+  // A stop is shown at once; while running, ten updates a second are enough for counting.
   const beat = throttled(() => [props.store.tick(), props.store.stops()] as const, 100);
   const progress = createMemo(() => {
     beat();
@@ -84,7 +84,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     props.store.cursor();
     return standsAfter(props.store);
   });
-  /** Of a step that is not observed, no operation is known. */
+  /** For an unobserved step, no operations are known. */
   const observed = createMemo(() => {
     beat();
     props.store.cursor();
@@ -114,7 +114,8 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     const node = graph?.nodes[stop?.node ?? props.store.shown().lastNode];
     return node?.phase ?? "";
   });
-  // Counting aloud ten times a second would drown everything else: only changes of state are said.
+  // Announcing counts ten times a second would drown everything else: only changes of state are
+  // announced.
   const spoken = createMemo(() => {
     const stop = props.store.cursor().kind === "live" ? props.store.stop() : undefined;
     return stop === undefined

@@ -1,7 +1,7 @@
 /**
  * The bottom line: connection, rates, what is kept, where the recording is.
  *
- * Invariant: every number has its unit; nothing here is the only place where a fault is said.
+ * Invariant: every number has its unit; no fault is reported here only.
  */
 
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";

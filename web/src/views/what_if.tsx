@@ -1,7 +1,7 @@
 /**
- * What was tried: the tree of branches, and of the chosen one what is another number than before.
+ * What-if: the tree of branches, and the changed numbers of the chosen one.
  *
- * Invariant: says what was run again and what was not; nothing here touches the program.
+ * Invariant: says what was rerun and what was not; nothing here touches the program.
  */
 
 import { createSignal, For, type JSX, onMount, Show } from "solid-js";
@@ -65,7 +65,7 @@ function NameField(props: { readonly name: string; onName(name: string): void })
       onKeyDown={(event) => {
         keepKey(event);
         if (event.key === "Enter") {
-          event.preventDefault(); // it would press what has the focus next
+          event.preventDefault(); // it would press the next focused element
           field.blur();
         }
         if (event.key === "Escape") {
@@ -78,7 +78,7 @@ function NameField(props: { readonly name: string; onName(name: string): void })
   );
 }
 
-/** Letters at the end of a branch's name that are never cut. */
+/** Characters at the end of a branch's name that are never cut. */
 const BRANCH_END = 9;
 
 function stepsWords(info: BranchInfo): string {
@@ -139,7 +139,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
   );
 }
 
-/** Branches of one node differ at the end of their names, which stays in sight. */
+/** Branches of one node differ at the end of their names, which stays visible. */
 function BranchName(props: { readonly name: string }): JSX.Element {
   const cut = (): number => Math.max(0, props.name.length - BRANCH_END);
   return (
@@ -214,7 +214,7 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
 
 function Row(props: {
   readonly change: ChangedValue;
-  /** Whether the training step is told. */
+  /** Whether the training step is shown. */
   readonly step: boolean;
   visit(node: number, seq: number): void;
 }): JSX.Element {

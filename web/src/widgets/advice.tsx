@@ -1,7 +1,7 @@
 /**
- * What to do about a run of which there is nothing to show.
+ * Advice for a run with nothing to show.
  *
- * Invariant: the user's own lines are shown as text, the old one and what it is to be.
+ * Invariant: the user's own lines are shown as text, the current one and its replacement.
  */
 
 import { For, type JSX, Show } from "solid-js";

@@ -1,5 +1,5 @@
 /**
- * A canvas that fills its host, sharp at any pixel ratio, redrawn when what it reads changes.
+ * A canvas that fills its host, sharp at any pixel ratio, redrawn when its inputs change.
  *
  * Invariant: drawing happens at most once per frame; colours come from the theme's variables.
  */
@@ -27,7 +27,7 @@ export type CanvasEvents = Pick<
 >;
 
 export function Canvas(props: {
-  /** Draws everything. Signals read in it lead to a redraw. */
+  /** Draws everything. Signals read in it cause a redraw. */
   draw(surface: Surface): void;
   readonly class?: string;
   readonly label: string;

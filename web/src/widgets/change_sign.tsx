@@ -1,7 +1,7 @@
 /**
  * The signs of a graph's changes: `+` new, a wave rewired, `−` skipped.
  *
- * Invariant: a shape each, so that colour is never needed to tell them apart.
+ * Invariant: each has its own shape, so that colour is never needed to distinguish them.
  */
 
 import type { JSX } from "solid-js";

@@ -1,7 +1,7 @@
 /**
  * Small charts: the distribution of a tensor, and a series over executions.
  *
- * Invariant: a chart draws what it is given and asks for nothing; NaN and Inf stand apart from the
+ * Invariant: a chart draws its input and requests nothing; NaN and Inf are shown beside the
  * distribution and are never part of its bars.
  */
 
@@ -21,7 +21,7 @@ export interface HistogramProps {
 
 const HEIGHT = 42;
 
-/** Counts on a logarithmic scale, so that a few outliers are seen beside a hundred thousand. */
+/** Counts on a logarithmic scale, so that a few outliers are visible beside a hundred thousand. */
 export function Histogram(props: HistogramProps): JSX.Element {
   const bars = createMemo(() => {
     const most = Math.log1p(Math.max(1, ...props.counts, props.nan, props.inf));
@@ -91,7 +91,7 @@ export function Histogram(props: HistogramProps): JSX.Element {
   );
 }
 
-/** Where 0 lies in the axis, unless it is too near to an end to be written. */
+/** Where 0 is on the axis, unless it is too near to an end for a label. */
 function zeroAt(min: number | null, max: number | null): number | undefined {
   if (min === null || max === null || min >= 0 || max <= 0) return undefined;
   const at = -min / (max - min);
@@ -105,7 +105,7 @@ export interface SparklineProps {
   /** Index to mark in amber; usually the last or the moment shown. */
   readonly marked?: number | undefined;
   onPick?(index: number): void;
-  /** Picked with Shift held. */
+  /** Chosen with Shift held. */
   onHold?(index: number): void;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Small controls: tabs, segmented choice, splitter between panes.
  *
- * Invariant: each works by keyboard as by pointer, and says its state to a screen reader.
+ * Invariant: each works by keyboard and pointer, and tells its state to a screen reader.
  */
 
 import { createEffect, For, type JSX, onCleanup, onMount, Show } from "solid-js";
@@ -58,7 +58,7 @@ export function Tabs<Id extends string>(props: {
             tabindex={props.active === tab.id ? 0 : -1}
             data-testid={`tab-${tab.id}`}
             ref={(element) => {
-              // Where the tabs do not fit, the chosen one is in sight.
+              // If the tabs do not fit, the chosen one is in view.
               createEffect(() => {
                 if (props.active === tab.id) element.scrollIntoView?.({ inline: "nearest" });
               });
@@ -105,7 +105,7 @@ export function Segmented<Id extends string>(props: {
 
 const KEY_STEP = 16;
 
-/** A handle between two panes. Reports sizes; double click gives the theme's own size back. */
+/** A handle between two panes. Reports sizes; a double click restores the theme's default. */
 export function Splitter(props: {
   readonly label: string;
   readonly axis: "x" | "y";

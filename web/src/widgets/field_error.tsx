@@ -1,7 +1,7 @@
 /**
- * Why what was typed was refused.
+ * Why input was refused.
  *
- * Invariant: the mark stands below the character that the reason names.
+ * Invariant: the mark is below the character that the reason refers to.
  */
 
 import { type JSX, Show } from "solid-js";

@@ -1,6 +1,6 @@
 /**
- * The focus of forms and popovers: into their first field when they open, back to where it was when
- * they close.
+ * The focus of forms and popovers: to their first field when they open, back to its previous place
+ * when they close.
  *
  * Invariant: a focus that the user has moved elsewhere in the meantime is left there.
  */
@@ -9,13 +9,13 @@ import { onCleanup, onMount } from "solid-js";
 
 const FIRST = "input:not([type=checkbox]):not([type=file]), textarea, select";
 
-/** Where the focus was before each box that is open. */
+/** The place of the focus before each open box. */
 const befores = new Map<HTMLElement, Element | null>();
 
-/** Where the focus is about to go back to, while a box closes. */
+/** Where the focus is about to return to, while a box closes. */
 let returning: Element | null = null;
 
-/** Where to go back to: not into another box, which closes as this one opens. */
+/** Where to return to: not into another box, which closes as this one opens. */
 function outside(element: Element | null): Element | null {
   if ((element === null || element === document.body) && returning !== null) return returning;
   for (const [box, before] of befores) if (box.contains(element)) return outside(before);

@@ -10,9 +10,9 @@ import { shownPlane } from "@/base/fold";
 import { formatNumber } from "@/base/numbers";
 import { Canvas, type Surface } from "@/widgets/canvas";
 
-// How far from square a cell may be drawn, so that a narrow matrix is still seen.
+// How far from square a cell may be drawn, so that a narrow matrix is still visible.
 const STRETCH = 4;
-/** As wide and as high as this, a picture keeps its proportions, px. */
+/** Up to this width and height, a picture keeps its proportions, px. */
 const ENOUGH = 96;
 /** Greatest width and height of the picture, and of a cell of a small tensor, px. */
 const ROOM = 192;
@@ -22,16 +22,16 @@ export interface HeatMapProps {
   readonly data: Float64Array;
   readonly rows: number;
   readonly cols: number;
-  /** First row and column, for the words. */
+  /** First row and column, for the text. */
   readonly row: number;
   readonly col: number;
-  /** Fixed leading indices, for the words. */
+  /** Fixed leading indices, for the text. */
   readonly index: readonly number[];
   /** Axes of the whole tensor: a vector's elements have one index. */
   readonly rank: number;
   /** The whole tensor's range, if known; else the window's. */
   readonly range: readonly [number, number] | undefined;
-  /** The scale: of values, or of differences, for which `range` has zero in its middle. */
+  /** The scale: for values, or for differences, whose `range` has zero in its middle. */
   readonly scale: "seq" | "div";
   /** Changes with the theme. */
   readonly theme: string;
@@ -39,7 +39,7 @@ export interface HeatMapProps {
   onPick?(row: number, col: number): void;
 }
 
-/** How large a picture of elements is: in their proportions, unless it would be a mere stripe. */
+/** The size of a picture of elements: in their proportions, unless that would be a mere stripe. */
 export function pictureSize(
   rows: number,
   cols: number,
@@ -71,7 +71,7 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
       inf: parseHex(colour("--inf")),
     };
     const painted = paintElements(props.data.subarray(0, count()), range() ?? [0, 1], paint);
-    // The last row of a folded vector may be shorter: the rest stays clear.
+    // The last row of a folded vector may be shorter: the rest stays empty.
     const pixels = new Uint8ClampedArray(rows * cols * 4);
     pixels.set(painted);
     const picture = new OffscreenCanvas(cols, rows);

@@ -74,7 +74,7 @@ export function Icon(props: { readonly name: IconName; readonly size?: number })
   );
 }
 
-/** A square button with an icon, its words in the tooltip and for screen readers. */
+/** A square button with an icon, its label in the tooltip and for screen readers. */
 export function IconButton(props: {
   readonly icon: IconName;
   readonly label: string;

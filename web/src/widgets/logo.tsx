@@ -1,7 +1,7 @@
 /**
- * The mark of nodescope: a target with the point that is looked at.
+ * The logo of nodescope: a target with a point in focus.
  *
- * Invariant: decoration; its name always stands beside it.
+ * Invariant: decorative; the name is always beside it.
  */
 
 import type { JSX } from "solid-js";

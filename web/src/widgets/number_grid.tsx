@@ -1,8 +1,9 @@
 /**
  * Elements as numbers: a table that scrolls over the whole slice and loads windows of it.
  *
- * Invariant: only cells in sight exist; what is not loaded is asked for and shown as dots meanwhile.
- * No number is cut: columns come to rest whole, and one that is cut on the way is not shown.
+ * Invariant: only visible cells exist; cells not loaded yet are requested and shown as dots in the
+ * meantime. No number is cut: columns come to rest whole, and one that is cut during scrolling is
+ * hidden.
  */
 
 import {
@@ -32,9 +33,9 @@ const NARROW_COL = 50;
 /** Wider, if there is room to spare. */
 const WIDE_COL = 100;
 const HEAD = 44;
-/** The empty part of a cell beside its number; this much may be out of sight. */
+/** The empty part of a cell beside its number, of which this much may be out of view. */
 const PAD = 6;
-/** Windows start at multiples of this, so that a small scroll asks for nothing. */
+/** Windows start at multiples of this, so that a small scroll requests nothing. */
 export const WINDOW_STEP = 64;
 
 function clamp(at: number, count: number): number {
@@ -45,7 +46,7 @@ export function NumberGrid(props: {
   readonly rows: number;
   readonly cols: number;
   readonly window: GridWindow;
-  /** A vector is folded to the width there is. */
+  /** A vector is folded to the available width. */
   readonly vector: boolean;
   onWindow(row: number, col: number): void;
   /** An element was clicked, by its place in the whole slice. */
@@ -75,7 +76,7 @@ export function NumberGrid(props: {
       const fit = Math.floor(room / COL);
       const cols = props.vector ? Math.max(1, Math.min(fit, count)) : props.cols;
       const even = Math.floor(room / Math.max(1, cols));
-      // As many whole columns as there is room for, if not all fit.
+      // As many whole columns as fit, if not all do.
       const narrow = Math.floor(room / Math.max(1, fit));
       const col = even >= NARROW_COL ? Math.min(WIDE_COL, even) : narrow;
       return { cols, col, rows: props.vector ? Math.ceil(count / cols) : props.rows, count };
@@ -96,7 +97,7 @@ export function NumberGrid(props: {
       cols: Math.max(0, Math.min(cols - col, Math.ceil(width / wide) + 1)),
     };
   });
-  /** A vector's elements as the one row or column that they are. */
+  /** A vector's elements as its single row or column. */
   const windowOf = (from: number, to: number) =>
     props.cols === 1
       ? { row: from, col: 0, rows: to - from, cols: 1 }

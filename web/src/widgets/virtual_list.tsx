@@ -1,5 +1,5 @@
 /**
- * A list of equally high rows of which only those in sight exist.
+ * A list of equally high rows, of which only the visible ones exist.
  *
  * Invariant: the number of elements depends on the height of the pane, not on the number of rows.
  *
@@ -32,7 +32,7 @@ export function VirtualList<T>(props: {
   readonly class?: string;
   readonly attrs?: Readonly<Record<string, string | number | undefined>>;
   readonly empty?: JSX.Element;
-  /** Whether it stays at its end when its pane gets another height. */
+  /** Whether it stays at its end when its pane changes its height. */
   readonly follows?: boolean;
   ref?(handle: VirtualListHandle): void;
   onScrolled?(atEnd: boolean): void;

@@ -1,15 +1,15 @@
 /**
  * Columns of bytes as typed arrays.
  *
- * Invariant: a column that is shorter than its count says is refused, never read past its end; the
- * arrays returned are the reader's own (msgpack's bytes are seldom aligned).
+ * Invariant: a column shorter than its count is refused, never read past its end; the returned
+ * arrays are copies (msgpack's bytes are seldom aligned).
  */
 
 import type { ExecutionColumns } from "@/wire/types.gen";
 
 /**
  * Executions as typed arrays, one entry per row. `times` is empty in a live stream, `worker` and
- * `lane` where all of them are 0.
+ * `lane` if all of them are 0.
  */
 export interface Executions {
   readonly count: number;

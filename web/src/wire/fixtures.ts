@@ -1,7 +1,7 @@
 /**
- * Messages for tests, as short as they can be written.
+ * Messages for tests, as short as possible.
  *
- * Invariant: imported by tests only; what is left out has the value of an empty run.
+ * Invariant: imported by tests only; omitted fields have the values of an empty run.
  */
 
 import type {
@@ -97,7 +97,7 @@ export interface ExecutionRow {
 }
 
 function bytes(array: Float64Array | Uint32Array | Uint8Array): Uint8Array {
-  // An odd offset, as msgpack gives: a reader must not count on alignment.
+  // An odd offset, as in msgpack: a reader must not rely on alignment.
   const shifted = new Uint8Array(array.byteLength + 1);
   shifted.set(new Uint8Array(array.buffer), 1);
   return shifted.subarray(1);

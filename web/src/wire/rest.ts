@@ -1,7 +1,7 @@
 /**
- * What the page asks for by REST: answers that are large, asked for once, and belong to no run alone.
+ * Requests by REST: for answers that are large, needed once, and not part of a single run.
  *
- * Invariant: an answer is the wanted one or a `RequestError` in words for a person.
+ * Invariant: an answer is the expected one or a `RequestError` in words for the user.
  */
 
 import { RequestError } from "@/wire/socket";
@@ -23,7 +23,7 @@ export async function get<T>(
   return ask<T>(address, "GET");
 }
 
-/** POSTs to or DELETEs `api/<path>`: something changes. */
+/** POSTs to or DELETEs `api/<path>`: changes something. */
 export async function send<T>(method: "POST" | "DELETE", path: string): Promise<T> {
   return ask<T>(addressOf(path), method);
 }

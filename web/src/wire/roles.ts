@@ -1,7 +1,7 @@
 /**
- * What nodes are for: the one rule for those that only hold data.
+ * Roles of nodes: the only rule for those that only hold data.
  *
- * Invariant: pure; the roles are those of `Node.is_leaf` of the server's side.
+ * Invariant: pure; the roles are those of `Node.is_leaf` on the server's side.
  */
 
 import type { Node } from "@/wire/types.gen";

@@ -193,7 +193,7 @@ describe("reconnection", () => {
     socket.close(1006);
     elapse(250);
     await connect();
-    expect(lists).toEqual([0]); // of the first connection: what was shown stays
+    expect(lists).toEqual([0]); // of the first connection: the display stays
     expect(last().sent.at(-1)?.body.type).toBe("initialize");
     last().gives({ type: "runs", runs: [{ id: "other" }] });
     expect(last().sent.at(-1)?.body.type).toBe("initialize");

@@ -1,7 +1,7 @@
 /**
  * The page's end of the wire: one WebSocket, requests with answers, pushes, and reconnection.
  *
- * To reconnect is to replay: the followed run is subscribed to again from the last seq that the
+ * Reconnecting means replaying: the followed run is subscribed to again from the last seq that the
  * page has. Pushes reach `onPush` in order; nothing else reads the socket.
  *
  * Invariant: every request ends, with an answer, a failure in words, or a time-out.
@@ -17,17 +17,17 @@ import {
   type ServerMessage,
 } from "@/wire/types.gen";
 
-/** Where the connection stands, in a form that the page can put into words. */
+/** The state of the connection, in a form that the page can describe. */
 export type Link =
   | { readonly kind: "connecting" }
   | { readonly kind: "open"; readonly server: string }
   | { readonly kind: "lost"; readonly since: number; readonly attempt: number }
-  /** The server was told to end: it does not come back, and nobody waits for it. */
+  /** The server was told to end: it does not come back, and there is no wait. */
   | { readonly kind: "ended" }
   | { readonly kind: "refused"; readonly message: string }
   | { readonly kind: "skew"; readonly ours: number; readonly theirs: number };
 
-/** A request that was not carried out; the message is for a person. */
+/** A request that was not carried out; the message is for the user. */
 export class RequestError extends Error {
   constructor(
     message: string,
@@ -37,10 +37,10 @@ export class RequestError extends Error {
   }
 }
 
-/** A request that could not be asked, or was not answered, because the line is down. */
+/** A request that could not be sent, or was not answered, because the connection is down. */
 export class LineError extends RequestError {}
 
-/** Any error as a line for a person. */
+/** Any error as a line for the user. */
 export function inWords(error: unknown): string {
   if (error instanceof RequestError) {
     const hint = error.hint.slice(0, 1).toUpperCase() + error.hint.slice(1);
@@ -53,11 +53,11 @@ export interface WireEvents {
   onLink(link: Link): void;
   onRuns(runs: readonly RunInfo[]): void;
   onPush(push: Push): void;
-  /** The run to follow and the last seq known of it, asked at each (re)connection. */
+  /** The run to follow and the last known seq, evaluated at each (re)connection. */
   following(): { readonly run: string; readonly seq: number } | undefined;
 }
 
-/** What of the surroundings the wire needs; tests give their own. */
+/** The parts of the environment that the wire needs; tests supply their own. */
 export interface WireHost {
   open(): WebSocket;
   /** HTTP status of an ordinary request: a refused socket does not tell a page why. */
@@ -77,7 +77,7 @@ const LOST = "The connection was lost";
 const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
 const REFUSALS = new Set([1002, 1008, 1013]);
-/** A server that is told to end closes with this; one that is killed says nothing. */
+/** Used by a server that is told to end; a killed one sends nothing. */
 const ENDED = 1012;
 
 interface Pending {
@@ -96,9 +96,9 @@ export class Wire {
   private attempt = 0;
   private everOpen = false;
   private greeted = false;
-  /** The run that is followed, as long as the server that was started again does not know it. */
+  /** The followed run, as long as a restarted server does not know it. */
   private astray: string | undefined;
-  /** Questions about that run. */
+  /** Requests about that run. */
   private readonly held: (() => void)[] = [];
   private lostAt = 0;
   private retry: number | undefined;
@@ -151,9 +151,9 @@ export class Wire {
   }
 
   /**
-   * Sends a request; resolves with the answer of the wanted type.
+   * Sends a request; resolves with the answer of the expected type.
    *
-   * Rejects with a `RequestError` if the server says no, does not answer, or is not there.
+   * Rejects with a `RequestError` if the server refuses, does not answer, or is not there.
    */
   async request<T extends ResponseBody["type"]>(
     body: RequestBody,
@@ -170,7 +170,7 @@ export class Wire {
   }
 
   private async exchange(body: RequestBody, timeoutMs: number): Promise<ResponseBody> {
-    // The server closes on a page that asks without waiting for answers.
+    // The server disconnects a page that sends requests without waiting for answers.
     while (this.pending.size >= MAX_IN_FLIGHT) await new Promise<void>((go) => this.queue.push(go));
     try {
       return await this.send(body, timeoutMs);
@@ -213,7 +213,7 @@ export class Wire {
         this.refuse({ kind: "skew", ours: PROTOCOL_VERSION, theirs });
         return;
       }
-      // One that was started again knows no run at first, and is told of them in a moment.
+      // A restarted server initially knows no run, and learns of them in a moment.
       const early = this.everOpen && answer.runs.length === 0;
       this.attempt = 0;
       this.everOpen = true;
@@ -228,7 +228,7 @@ export class Wire {
     }
   }
 
-  /** Subscribes again, once the run is there: a server that was started again learns of it late. */
+  /** Subscribes again, once the run is there: a restarted server learns of it late. */
   private async follow(runs: readonly RunInfo[]): Promise<void> {
     const followed = this.events.following();
     if (followed !== undefined && !runs.some((run) => run.id === followed.run)) {
@@ -243,7 +243,7 @@ export class Wire {
     }
   }
 
-  /** Waits until the server knows the run that is followed, or for as long as for an answer. */
+  /** Waits until the server knows the followed run, or as long as for an answer. */
   private known(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.host.later(resolve, timeoutMs);
@@ -267,14 +267,14 @@ export class Wire {
     if (!(data instanceof ArrayBuffer) && !ArrayBuffer.isView(data)) return;
     const message = decode(data as ArrayBuffer) as ServerMessage;
     if (message.type === "heartbeat") {
-      // At once and from the main thread: a page that is frozen does not come here.
+      // At once and from the main thread: a frozen page does not get here.
       this.socket?.send(encode({ id: this.nextId++, body: { type: "alive" } }));
       return;
     }
     if (message.type !== "response") {
       this.events.onPush(message);
       if (this.astray !== undefined && message.type === "runs") {
-        this.follow(message.runs).catch(() => undefined); // it has gone again, or the line has
+        this.follow(message.runs).catch(() => undefined); // it or the line has gone
       }
       return;
     }

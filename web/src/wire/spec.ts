@@ -1,7 +1,7 @@
 /**
- * What a value is: a tensor, some sizes of which may be unknown, or something else altogether.
+ * The spec of a value: a tensor, possibly with unknown sizes, or something else altogether.
  *
- * Invariant: pure; what is unknown is never told as a number.
+ * Invariant: pure; unknown sizes are never given as a number.
  */
 
 import { type Size, tensorBytes } from "@/base/dtypes";
@@ -11,19 +11,19 @@ export type Spec = TensorSpec | OpaqueSpec;
 
 const SCALAR: readonly Size[] = [];
 
-/** A tensor's shape; of a value that is no tensor, none. */
+/** A tensor's shape; empty for a value that is not a tensor. */
 export function shapeOf(spec: Spec | null | undefined): readonly Size[] | undefined {
   if (spec === null || spec === undefined) return undefined;
   return spec.kind === "tensor" ? spec.shape : SCALAR;
 }
 
-/** A tensor's dtype, or the class of what is none. */
+/** A tensor's dtype, or the class of any other value. */
 export function typeOf(spec: Spec | null | undefined): string {
   if (spec === null || spec === undefined) return "";
   return spec.kind === "tensor" ? spec.dtype : spec.type;
 }
 
-/** What a picture of the graph shows of a value: `type` of what is no tensor, the least `bytes`. */
+/** The picture's data for a value: `type` if it is not a tensor, and the lower bound `bytes`. */
 export function specFields(spec: Spec): {
   readonly shape: readonly Size[];
   readonly dtype: string;

@@ -1,7 +1,8 @@
 /**
- * What the debugger's commands can do now, and if nothing, why: in one place for buttons and keys.
+ * Which of the debugger's commands are available now, and if not, why: in one place for buttons and
+ * keys.
  *
- * Invariant: pure; an ability is "" or the reason that stands behind the command's name.
+ * Invariant: pure; an ability is "" or the reason shown after the command's name.
  */
 
 import type { Store } from "@/store/page/store";
@@ -13,17 +14,17 @@ export interface Situation {
   readonly ended?: boolean;
   readonly state: RunInfo["state"] | undefined;
   readonly phase: SessionInfo["phase"] | undefined;
-  /** The program stands, and what ran before is here. */
+  /** The program is stopped, and everything before the stop has arrived. */
   readonly stopped: boolean;
-  /** It stands, and what ran before is still coming. */
+  /** The program is stopped, and records before the stop are still arriving. */
   readonly arriving: boolean;
-  /** It was asked to stop. */
+  /** A pause was requested. */
   readonly pausing: boolean;
   /** A recorded moment is shown. */
   readonly past: boolean;
-  /** The moment shown; 0 where nothing is recorded. */
+  /** The moment shown; 0 if nothing is recorded. */
   readonly seq: number;
-  /** Breakpoints that are on. */
+  /** Enabled breakpoints. */
   readonly breakpoints: number;
 }
 

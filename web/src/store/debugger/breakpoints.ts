@@ -1,8 +1,8 @@
 /**
  * Breakpoint sets, as pure functions: the page always sends the whole set, as in DAP.
  *
- * Invariant: a breakpoint that stays keeps its id, so that the session keeps its hits; it counts them
- * anew when what the breakpoint asks for changes.
+ * Invariant: a breakpoint that stays keeps its id, so that the session keeps its hits; these
+ * restart when the breakpoint's conditions change.
  */
 
 import type { Breakpoint, BreakpointKind, BreakpointStatus } from "@/wire/types.gen";
@@ -65,7 +65,7 @@ const NEW: Omit<Breakpoint, "kind" | "target"> = {
   group: "",
 };
 
-/** The set with all breakpoints of a group switched on or off. */
+/** The set with all breakpoints of a group enabled or disabled. */
 export function switched(
   statuses: readonly BreakpointStatus[],
   group: string,
@@ -76,14 +76,14 @@ export function switched(
   );
 }
 
-/** A range of steps as people write it: "", "3", "3..", "..7" or "3..7". */
+/** A range of steps in text form: "", "3", "3..", "..7" or "3..7". */
 export function stepsText(breakpoint: Pick<Breakpoint, "first_step" | "last_step">): string {
   const { first_step: first, last_step: last } = breakpoint;
   if (last === null) return first > 0 ? `${first}..` : "";
   return first === last ? `${first}` : `${first > 0 ? first : ""}..${last}`;
 }
 
-/** The range that a text means; null if it is none. */
+/** The range denoted by a text; null if it is invalid. */
 export function stepsOf(text: string): Pick<Breakpoint, "first_step" | "last_step"> | null {
   const match = /^(\d{1,9})?\s*(\.\.)?\s*(\d{1,9})?$/.exec(text.trim());
   if (match === null) return null;
@@ -101,7 +101,7 @@ export function stepsOf(text: string): Pick<Breakpoint, "first_step" | "last_ste
   return range.last_step !== null && range.last_step < range.first_step ? null : range;
 }
 
-/** What a breakpoint asks for besides its place and condition, in a few words. */
+/** A breakpoint's options besides its place and condition, in a few words. */
 export function optionsText(breakpoint: Breakpoint): readonly string[] {
   const steps = stepsText(breakpoint);
   return [
@@ -133,7 +133,7 @@ const WHERE: Record<Breakpoint["kind"], (target: string) => string> = {
   source: (target) => `any node made at ${target} runs`,
 };
 
-/** What a breakpoint does, in a sentence. */
+/** The effect of a breakpoint, in a sentence. */
 export function effectText(breakpoint: Breakpoint): string {
   const { condition, phase, hits, log } = breakpoint;
   const steps = stepsText(breakpoint);
@@ -162,7 +162,7 @@ export function markOf(status: BreakpointStatus): Mark {
   return status.verified ? "enabled" : "unverified";
 }
 
-/** Marks by node id, of the breakpoints that name one node. */
+/** Marks by node id, for breakpoints that name a single node. */
 export function nodeMarks(
   statuses: readonly BreakpointStatus[],
   byName: ReadonlyMap<string, number>,
@@ -178,7 +178,7 @@ export function nodeMarks(
 
 const KIND_PREFIX = /^(node|glob|regex|op|scope|source):\s*(?=\S)/;
 
-/** What the form's field means: `op:log` is written as on the command line, whatever is chosen. */
+/** The meaning of the form's field: `op:log` is command-line syntax, whatever kind is chosen. */
 export function kindAndTarget(
   kind: BreakpointKind,
   typed: string,
@@ -192,8 +192,8 @@ export function kindAndTarget(
 const NAME = /^[\w./-]*$/;
 
 /**
- * What the form's field says in the syntax of the command line, which the server reads; "" for a
- * plain name of the chosen kind.
+ * The form's field in command-line syntax, which the server parses; "" for a plain name of the
+ * chosen kind.
  */
 export function specOf(kind: BreakpointKind, typed: string): string {
   const text = typed.trim();

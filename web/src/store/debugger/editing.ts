@@ -1,5 +1,5 @@
 /**
- * Whether a value can be changed: in the program where it stands, or in a branch of what if.
+ * Whether a value can be changed: in the program at the stop, or in a what-if branch.
  *
  * Invariant: pure; reads the store's signals.
  */
@@ -7,7 +7,9 @@
 import type { Store } from "@/store/page/store";
 import { offers } from "@/store/run/capabilities";
 
-/** Whether the program stands where this value can be changed: it was just taken or given. */
+/**
+ * Whether the program is stopped where this value can be changed: it was just taken or returned.
+ */
 export function editable(store: Store, value: number): boolean {
   const stop = store.stop();
   if (stop === undefined || store.cursor().kind !== "live") return false;
@@ -17,7 +19,7 @@ export function editable(store: Store, value: number): boolean {
   return node.inputs.includes(value) || (stop.when === "after" && node.outputs.includes(value));
 }
 
-/** Whether another value may be tried at the moment shown: what depends on it can be run again. */
+/** Whether another value can be tried at the moment shown: its dependents can be rerun. */
 export function forkable(store: Store, value: number): boolean {
   const producer = store.model()?.graph.values.get(value)?.producer ?? undefined;
   return store.recorded() && offers(store, "rerun", producer);

@@ -1,12 +1,12 @@
 /**
- * What the page is about: the selected item, and the pinned one that the inspector keeps.
+ * The subject of the page: the selected item, and the pinned one that the inspector keeps.
  *
- * Everything that shows or asks about "this" goes by `subjectOf`: the inspector's head and all of
- * its tabs, *Why*, what a moment is compared on, editing. The canvas and what steers the program
- * (breakpoints, run to) go by the selection.
+ * Everything that concerns "this" uses `subjectOf`: the inspector's head and all of its tabs,
+ * *Why*, the value being compared, editing. The canvas and the commands that steer the program
+ * (breakpoints, run to) use the selection.
  *
- * Invariant: pure. What was selected by hand is not taken away by moving through training steps,
- * and is back once the page is back where it left.
+ * Invariant: pure. A manual selection survives moving through training steps, and is restored when
+ * the page returns to where it left.
  */
 
 import type { Item } from "@/store/page/url";
@@ -16,7 +16,7 @@ export interface Focus {
   readonly pinned: Item | undefined;
   /** Whether the selection was made by hand, and not by a stop or a move. */
   readonly chosen: boolean;
-  /** What was selected where a move began that changed it; undefined if none did. */
+  /** The selection at the start of a move that changed it; undefined if none did. */
   readonly home: { readonly item: Item | undefined; readonly chosen: boolean } | undefined;
 }
 
@@ -25,9 +25,9 @@ export type FocusAct =
   | { readonly type: "select"; readonly item: Item | undefined }
   /** The program stopped there. */
   | { readonly type: "stopped"; readonly item: Item | undefined }
-  /** The page went there in the recording: to a node, or only to another training step. */
+  /** The page moved within the recording: to a node, or only to another training step. */
   | { readonly type: "moved"; readonly item: Item; readonly by: "node" | "step" }
-  /** Back to where the program stands, or to the end. */
+  /** Back to where the program is stopped, or to the end. */
   | { readonly type: "live" }
   | { readonly type: "pin" | "unpin" | "reset" };
 
@@ -38,7 +38,7 @@ export const NO_FOCUS: Focus = {
   home: undefined,
 };
 
-/** What the inspector shows, and what is asked about. */
+/** The item that the inspector shows, which is also the subject of queries. */
 export function subjectOf(focus: Focus): Item | undefined {
   return focus.pinned ?? focus.selection;
 }
@@ -59,7 +59,7 @@ export function focusAfter(focus: Focus, act: FocusAct): Focus {
       };
     case "live":
       if (focus.home === undefined) return focus;
-      // What was chosen by hand since is newer than what was left.
+      // A manual selection made since is newer than the one left.
       return focus.chosen
         ? { ...focus, home: undefined }
         : { ...focus, selection: focus.home.item, chosen: focus.home.chosen, home: undefined };

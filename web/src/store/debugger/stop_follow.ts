@@ -1,7 +1,7 @@
 /**
- * Folding, and what a stop does to it: the current node comes into sight and is selected.
+ * Folding, and the effect of a stop: the current node comes into view and is selected.
  *
- * Invariant: pure; what the user folded by hand stays folded.
+ * Invariant: pure; scopes folded by the user stay folded.
  */
 
 import { ancestors, isWithin } from "@/base/scopes";
@@ -21,7 +21,7 @@ export function folded(folds: FoldState, path: string): FoldState {
   return { open, shut: new Set(folds.shut).add(path) };
 }
 
-/** Opens a scope and all that hold it. */
+/** Opens a scope and all scopes around it. */
 export function unfolded(folds: FoldState, path: string): FoldState {
   const chain = ancestors(path);
   const shut = new Set(folds.shut);
@@ -48,7 +48,7 @@ export function followStop(
   };
 }
 
-/** Whether a session stood where a stop is. */
+/** Whether a session was stopped where a stop is. */
 export function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
   const before = session?.stop;
   return (

@@ -1,25 +1,25 @@
 /**
- * Why the program stands where it stands, in words that follow "Stopped after matmul".
+ * Why the program is stopped where it is, in words that follow "Stopped after matmul".
  *
- * Invariant: pure; never names the node again, which the words before do.
+ * Invariant: pure; never repeats the node's name, which precedes these words.
  */
 
 import { formatCount } from "@/base/numbers";
 import { describeBreakpoint } from "@/store/debugger/breakpoints";
 import type { Breakpoint, Stop } from "@/wire/types.gen";
 
-/** `Stopped after`; the name of the node follows, unless the program itself raised an error. */
+/** `Stopped after`; followed by the node's name, unless the program itself raised an error. */
 export function stopWords(stop: Stop): string {
-  // Of the program itself, not of the node that ran last.
+  // Raised by the program itself, not by the last node.
   if (stop.error !== "") return "Stopped by an error";
   if (stop.reason === "exception") return "Stopped at the error raised by";
   if (stop.reason === "watch") return "Stopped by a watch at";
   return stop.when === "before" ? "Stopped before" : "Stopped after";
 }
 
-/** Args: breakpoint: The one that was hit, if it is still set. */
+/** Args: breakpoint: The breakpoint that was hit, if it still exists. */
 export function reasonWords(stop: Stop, breakpoint: Breakpoint | undefined): string {
-  // Its own text is made for a terminal: it names the node, and breakpoints by their numbers.
+  // Its own text is made for a terminal: it names the node, and breakpoints by number.
   const { node_name: name, text } = stop;
   switch (stop.reason) {
     case "entry":

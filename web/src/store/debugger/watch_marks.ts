@@ -1,8 +1,8 @@
 /**
- * What watches have marked, by node: of those that run, the newest hits; of a question to the
- * recording, all that it gave.
+ * Marks of watches by node: for running ones, the newest hits; for a query on the recording, all
+ * findings.
  *
- * Invariant: pure; a node's hits are the newest first.
+ * Invariant: pure; a node's hits are sorted newest first.
  */
 
 import type { Asked } from "@/store/debugger/watches";
@@ -17,7 +17,7 @@ export interface MarkedHit {
 
 export interface Marked {
   readonly hits: readonly MarkedHit[];
-  /** The watches that found more than is told here, as they are written. */
+  /** The watches with more hits than are listed here, as text. */
   readonly more: readonly string[];
 }
 
@@ -55,7 +55,7 @@ export function markedNodes(
   );
 }
 
-/** What was found, without rule, node, step and line, which stand beside it or above. */
+/** The finding without rule, node, step and line, which are shown beside or above it. */
 export function foundWords(text: string): string {
   return /^\w+: .*? in step \d+(?: \([^()]*\))?: (.*)$/s.exec(text)?.[1] ?? text;
 }

@@ -1,7 +1,7 @@
 /**
- * The watches of the run, what rules there are, and what was asked of the recording.
+ * The watches of the run, the available rules, and queries on the recording.
  *
- * Invariant: the session holds the watches; the page sends whole sets, each as it is written.
+ * Invariant: the session holds the watches; the page sends whole sets, each watch as text.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -11,7 +11,7 @@ import type { Ui } from "@/store/page/ui";
 import { inWords } from "@/wire/socket";
 import type { RuleInfo, RuleList, WatchAnswer, WatchStatus } from "@/wire/types.gen";
 
-/** A question to the recording, and its answer once it is there. */
+/** A query on the recording, and its answer once it has arrived. */
 export interface Asked {
   readonly text: string;
   readonly answer: WatchAnswer | undefined;
@@ -19,18 +19,18 @@ export interface Asked {
 
 export interface Watches {
   readonly statuses: Accessor<readonly WatchStatus[]>;
-  /** Whether watches can be set: the program runs. */
+  /** Whether watches can be set: the program is running. */
   readonly live: Accessor<boolean>;
   readonly gallery: Accessor<boolean>;
   readonly rules: Accessor<RuleList | undefined>;
   readonly asked: Accessor<Asked | undefined>;
-  /** What is marked on the canvas and in the outline. */
+  /** Marks on the canvas and in the outline. */
   readonly marked: Accessor<MarkedNodes>;
-  /** What stands in the text field. */
+  /** The content of the text field. */
   readonly draft: Accessor<string>;
   setDraft(text: string): void;
   setGallery(open: boolean): void;
-  /** These return "" when it was done, else why not, for a person. */
+  /** These return "" on success, else the reason, for the user. */
   add(text: string): Promise<string>;
   edit(id: number, text: string): Promise<string>;
   addAll(texts: readonly string[]): Promise<string>;
@@ -43,13 +43,13 @@ export interface Watches {
 const OFF = "off ";
 const ASK_TIMEOUT_MS = 15_000;
 
-/** A watch as it is written, switched on or off. */
+/** A watch as text, enabled or disabled. */
 export function switched(text: string, enabled: boolean): string {
   const bare = text.startsWith(OFF) ? text.slice(OFF.length) : text;
   return enabled ? bare : OFF + bare;
 }
 
-/** The set with these added, but for those that are there. */
+/** The set with these added, except those already in it. */
 export function withMore(
   statuses: readonly WatchStatus[],
   texts: readonly string[],
@@ -59,7 +59,7 @@ export function withMore(
   return [...now, ...texts.filter((text) => !known.has(switched(text, true)))];
 }
 
-/** What of a watch is its own: without its rule's actions, if they are the usual ones. */
+/** A watch's own part: without its rule's actions, if they are the usual ones. */
 export function shortText(text: string): string {
   return switched(text, true).replace(/ -> stop$/, "");
 }
@@ -100,7 +100,8 @@ export function createWatches(store: Store, ui: Ui): Watches {
       });
     }),
   );
-  // What suits depends on what has been seen: asked anew with each opening, and after a stop.
+  // Recommendations depend on what has been seen: requested again at each opening, and after a
+  // stop.
   createEffect(
     on([shown, store.runId, store.stops], ([open, run]) => {
       if (!open || run === undefined) return;

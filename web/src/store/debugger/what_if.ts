@@ -1,7 +1,7 @@
 /**
- * What was tried: the branches of the run as a tree, and what is another value in the chosen one.
+ * What-if: the branches of the run as a tree, and the changed values in the chosen one.
  *
- * Invariant: the server holds the branches; whatever is done to them comes back as its list.
+ * Invariant: the server holds the branches; every change comes back as its list.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -22,11 +22,11 @@ import type {
   TensorSummary,
 } from "@/wire/types.gen";
 
-/** Running a step again takes longer than reading. */
+/** Rerunning a step takes longer than reading. */
 const FORK_TIMEOUT_MS = 60_000;
 
 export interface Branches {
-  /** Parents first, each before what was forked from it. */
+  /** Parents first, each before its descendants. */
   readonly rows: Accessor<readonly BranchRow[]>;
   readonly notes: Accessor<readonly string[]>;
   readonly chosen: Accessor<number | undefined>;
@@ -34,7 +34,7 @@ export interface Branches {
   /** While the chosen branch is shown. */
   readonly cone: Accessor<Path | undefined>;
   choose(id: number): void;
-  /** Forks; "" when it was done, else why not, for a person. */
+  /** Forks; returns "" on success, else the reason, for the user. */
   fork(edit: SetValue, parent: number, steps: number | null): Promise<string>;
   rename(id: number, name: string): void;
   drop(id: number): void;
@@ -50,7 +50,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
   const [chosen, setChosen] = createSignal<number | undefined>();
   const [detail, setDetail] = createSignal<BranchAnswer | undefined>();
   const open = createMemo(() => ui.dockTab() === "branches");
-  // The address may name a run before the list of runs has come.
+  // The address may name a run before the list of runs has arrived.
   const ready = createMemo(() => {
     const run = store.runId();
     const known =
@@ -76,7 +76,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
       store.complain(error);
     }
   };
-  // Branches belong to a run, not to a connection: while the link is down, they stay in sight.
+  // Branches belong to a run, not to a connection: while the link is down, they stay visible.
   createEffect(
     on(
       store.runId,
@@ -151,7 +151,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
   };
 }
 
-/** The tree in the order in which it is read. */
+/** The tree in display order. */
 export function branchRows(branches: readonly BranchInfo[]): readonly BranchRow[] {
   const rows: BranchRow[] = [];
   const under = (parent: number, depth: number): void => {
@@ -165,7 +165,7 @@ export function branchRows(branches: readonly BranchInfo[]): readonly BranchRow[
   return rows;
 }
 
-/** What depends on the edit, as the canvas marks it: `≠`, and `?` where it could not be run. */
+/** The dependents of the edit, as marked on the canvas: `≠`, and `?` if they could not be rerun. */
 export function coneOf(detail: BranchAnswer, nodes: readonly (Node | undefined)[]): Path {
   const marks = new Map<number, string>();
   const makers = new Map<number, number>();
@@ -184,7 +184,9 @@ export function coneOf(detail: BranchAnswer, nodes: readonly (Node | undefined)[
   return { nodes: marks, culprit: detail.info.node, edges, tone: "change" };
 }
 
-/** The numbers that tell most: a scalar itself; what became finite or not; else the norm. */
+/**
+ * The most informative numbers: a scalar itself; what became finite or non-finite; else the norm.
+ */
 export function numbersOf(change: ChangedValue): {
   readonly what: string;
   readonly old: string;

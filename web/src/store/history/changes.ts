@@ -1,9 +1,10 @@
 /**
- * What a step did to the graph: nodes met for the first time, nodes defined again with other
- * inputs, and, once it is over, nodes of steps before that did not run in it.
+ * The changes that a step made to the graph: new nodes, nodes redefined with other inputs and, once
+ * it is over, nodes of earlier steps that did not run in it.
  *
- * Invariant: pure. Parameters and constants are no changes, and what runs between steps, such as an
- * evaluation, is not missed in them. The first step, in which all is new, has no changes.
+ * Invariant: pure. Parameters and constants do not count as changes, and nodes that run between
+ * steps, such as in an evaluation, are not considered skipped. The first step, in which everything
+ * is new, has no changes.
  */
 
 import { ancestors } from "@/base/scopes";
@@ -22,11 +23,11 @@ export interface StepChanges {
   readonly marks: ReadonlyMap<number, ChangeKind>;
   readonly rewired: ReadonlyMap<number, Rewiring>;
   readonly counts: Readonly<Record<ChangeKind, number>>;
-  /** False while the server is still to say what ran in the step: `skipped` is yet to come. */
+  /** False while the server has not yet said what ran in the step: `skipped` is still to come. */
   readonly complete: boolean;
 }
 
-/** Nodes whose last run, at the end of a step, was in it or in the one before. */
+/** Nodes whose last run, at the end of a step, was in it or in the previous one. */
 export interface RanIn {
   readonly now: ReadonlySet<number>;
   readonly before: ReadonlySet<number>;
@@ -45,8 +46,8 @@ export function ranIn(rows: Executions, step: number): RanIn {
 }
 
 /**
- * The step whose changes are shown: that of the moment, or the one before while it has none.
- * Undefined where nothing can be said, as of a step whose rewirings are no longer kept.
+ * The step whose changes are shown: that of the moment, or the previous one while it has none.
+ * Undefined if they are unknown, as for a step whose rewirings are no longer kept.
  */
 export function subjectStep(
   graph: RunGraph,
@@ -69,8 +70,8 @@ export function subjectStep(
 }
 
 /**
- * Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet; nor
- * does it in a step that was left out, where nobody saw what ran.
+ * Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet. Nor
+ * does anything in an unobserved step.
  */
 export function changesOf(
   graph: RunGraph,
@@ -113,7 +114,7 @@ export function changesOf(
   return { step: row.step, marks, rewired, counts, complete };
 }
 
-/** Whether there is something to say: what was skipped in the step before as well is no news. */
+/** Whether there is anything to report: nodes also skipped in the previous step are not news. */
 export function isNews(changes: StepChanges, ran: RanIn | undefined): boolean {
   if (changes.counts.new + changes.counts.rewired > 0) return true;
   if (ran === undefined) return false;
@@ -123,9 +124,9 @@ export function isNews(changes: StepChanges, ran: RanIn | undefined): boolean {
   return false;
 }
 
-/** Tells of a seq whether it lies within a step, rather than between two. */
+/** Tells whether a seq lies within a step, rather than between two. */
 function inSteps(steps: readonly StepRow[]): (seq: number) => boolean {
-  // Nodes are met in long runs of one step.
+  // Nodes appear in long runs of one step.
   let row: StepRow | undefined;
   let until = -1;
   return (seq) => {
@@ -137,14 +138,14 @@ function inSteps(steps: readonly StepRow[]): (seq: number) => boolean {
   };
 }
 
-/** What runs after a step belongs to it until the next begins. */
+/** Anything that runs after a step belongs to it until the next begins. */
 function endOf(steps: readonly StepRow[], row: StepRow): number {
   return steps[steps.indexOf(row) + 1]?.start_seq ?? Number.POSITIVE_INFINITY;
 }
 
 export type ScopeCounts = Readonly<Record<ChangeKind, number>>;
 
-/** Changes by scope, with all that lies inside. */
+/** Changes by scope, including everything inside. */
 export function countsByScope(
   graph: RunGraph,
   changes: StepChanges,

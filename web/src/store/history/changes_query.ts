@@ -1,8 +1,8 @@
 /**
  * The changes of the step at the moment shown, as a signal.
  *
- * Invariant: nothing is worked out while the program runs; what ran in a step that is over is asked
- * of the server once per step.
+ * Invariant: nothing is computed while the program runs; the executions of a finished step are
+ * requested from the server once per step.
  */
 
 import { type Accessor, createMemo } from "solid-js";
@@ -23,7 +23,7 @@ export function createChanges(store: Store): Accessor<StepChanges | undefined> {
     const past = store.cursor().kind === "past";
     const step = store.step();
     if (past || !isRunning(store)) return subjectStep(now, steps(), step, past);
-    // A short run, such as a step to the next node, should not make it come and go.
+    // A short run, such as a step to the next node, should not make it flicker.
     return before !== undefined && step <= before.step + 1 ? before : undefined;
   }, undefined);
   const answer = createQuery(store, "state_at", (): GetState | undefined => {
@@ -47,7 +47,7 @@ export function createChanges(store: Store): Accessor<StepChanges | undefined> {
   });
 }
 
-/** The steps as far as the program came: one that it ended in was not gone through. */
+/** The steps as far as the program got: one in which it ended was not completed. */
 function reached(model: RunModel | undefined): readonly StepRow[] {
   const steps = model?.steps ?? [];
   const last = steps.at(-1);

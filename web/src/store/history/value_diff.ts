@@ -1,8 +1,7 @@
 /**
- * Two moments of a run beside each other: the one that was held, A, and the one shown, or two sides
- * of an edit.
+ * Two moments of a run side by side: the held one, A, and the one shown, or both sides of an edit.
  *
- * Invariant: holding a moment moves nothing; whatever node is selected then is compared.
+ * Invariant: holding a moment moves nothing; the currently selected node is compared.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -14,23 +13,23 @@ import type { EditRow, MomentsCompared } from "@/wire/types.gen";
 export interface Moment {
   readonly seq: number;
   readonly step: number;
-  /** What it is, where the step alone does not tell. */
+  /** A description, if the step alone is ambiguous. */
   readonly words?: string;
 }
 
 export interface Moments {
   readonly held: Accessor<Moment | undefined>;
-  /** The other side, where it is not the moment shown. */
+  /** The other side, if it is not the moment shown. */
   readonly other: Accessor<Moment | undefined>;
   /** The moment shown. */
   readonly here: Accessor<Moment>;
   hold(moment?: Moment): void;
   /** Before and after an edit. */
   edited(edit: EditRow): void;
-  /** Goes to A, and holds the moment that was shown. */
+  /** Goes to A, and holds the moment shown so far. */
   swap(): void;
   clear(): void;
-  /** Opens the tab that says what differs. */
+  /** Opens the tab with the differences. */
   show(): void;
 }
 
@@ -87,7 +86,7 @@ export function momentWords(moment: Moment): string {
   return [`step ${formatCount(moment.step)}`, moment.words].filter(Boolean).join(", ");
 }
 
-/** What a comparison says, in one line. */
+/** The result of a comparison, in one line. */
 export function verdict(comparison: MomentsCompared): string {
   const { measure } = comparison;
   if (!comparison.one.found || !comparison.other.found) return "Nothing to compare.";

@@ -1,8 +1,8 @@
 /**
- * Requests whose answers are kept for a while, for questions that are asked again and again, such as
- * about a window of time that somebody moves to and fro.
+ * Requests with cached answers, for repeated queries, such as for a window of time that the user
+ * moves back and forth.
  *
- * Invariant: at most `MOST` answers are kept, the ones that were used last; none while `lasting` says
+ * Invariant: at most `MOST` answers are kept, the most recently used; none while `lasting` says
  * that answers may change.
  */
 

@@ -3,7 +3,7 @@
  * once, or offered.
  *
  * Invariant: the page leaves a run by itself only if that run is over, the same program began the
- * new one, and nothing was chosen to be looked at.
+ * new one, and the user has not selected anything.
  */
 
 import { type Accessor, createEffect, createSignal, on } from "solid-js";
@@ -13,7 +13,7 @@ import type { Store } from "@/store/page/store";
 import type { RunInfo } from "@/wire/types.gen";
 
 export interface NewRun {
-  /** The newest run that began meanwhile and is not shown. */
+  /** The newest run that began in the meantime and is not shown. */
   readonly offered: Accessor<RunInfo | undefined>;
   show(): void;
   dismiss(): void;
@@ -21,7 +21,7 @@ export interface NewRun {
 
 export function createNewRun(store: Store): NewRun {
   const [offeredId, setOfferedId] = createSignal<string>();
-  /** Runs that were listed before; undefined until the first list has come. */
+  /** Runs listed before; undefined until the first list has arrived. */
   let listed: ReadonlySet<string> | undefined;
 
   createEffect(
@@ -53,7 +53,7 @@ export function createNewRun(store: Store): NewRun {
   };
 }
 
-/** What is offered, as a sentence. */
+/** The offer, as a sentence. */
 export function offerWords(run: RunInfo): string {
   return `A new run of ${printable(run.name, 60)} began at ${formatClock(run.started_unix_ns / 1e6)}.`;
 }

@@ -1,8 +1,8 @@
 /**
- * Passing notes to the user: newest last, few at a time.
+ * Transient notices to the user: newest last, few at a time.
  *
- * Invariant: what answers a command goes when the next one is given. An error stays until then, or
- * until it is dismissed; anything else goes by itself.
+ * Invariant: a notice about a command disappears with the next command. An error stays until then,
+ * or until it is dismissed; other notices disappear by themselves.
  */
 
 import { type Accessor, createSignal } from "solid-js";
@@ -11,7 +11,7 @@ export interface Notice {
   readonly id: number;
   readonly tone: "info" | "error" | "ok";
   readonly text: string;
-  /** What a command came to; else it is news that nobody asked for. */
+  /** The result of a command; otherwise, unsolicited news. */
   readonly answer: boolean;
 }
 
@@ -29,17 +29,17 @@ export class NoticeBoard {
     this.set = set;
   }
 
-  /** Says what a command came to. */
+  /** Reports the result of a command. */
   answer(tone: Notice["tone"], text: string): void {
     this.add(tone, text, true);
   }
 
-  /** Says what nobody asked for. */
+  /** Reports unsolicited news. */
   announce(text: string): void {
     this.add("ok", text, false);
   }
 
-  /** The same words again replace the old ones. */
+  /** Equal text replaces the old notice. */
   private add(tone: Notice["tone"], text: string, answer: boolean): void {
     const id = ++this.lastId;
     const kept = this.notices().filter((notice) => notice.text !== text);
@@ -47,7 +47,7 @@ export class NoticeBoard {
     if (tone !== "error") setTimeout(() => this.dismiss(id), SHOWN_MS);
   }
 
-  /** A command is given: what the one before came to is read by now. */
+  /** A command is given: the result of the previous one has been read by now. */
   commanded(): void {
     const news = this.notices().filter((notice) => !notice.answer);
     if (news.length < this.notices().length) this.set(news);

@@ -1,7 +1,7 @@
 /**
- * What the page remembers between visits: theme and sizes of panes, in localStorage.
+ * Preferences that the page remembers between visits: theme and pane sizes, in localStorage.
  *
- * Invariant: a browser without storage (or with nonsense in it) gives the defaults.
+ * Invariant: a browser without storage (or with invalid content in it) gets the defaults.
  */
 
 import { type Accessor, createSignal } from "solid-js";
@@ -72,7 +72,7 @@ function parseSizes(text: string | undefined): Partial<Record<Pane, number>> {
       }
     }
   } catch {
-    // Somebody else's text under our name: as if there were none.
+    // Foreign text under our key: as if there were none.
   }
   return sizes;
 }
@@ -89,6 +89,6 @@ function write(storage: Storage | undefined, key: string, text: string): void {
   try {
     storage?.setItem(key, text);
   } catch {
-    // Full or forbidden storage costs the memory of a size, nothing else.
+    // Full or forbidden storage only costs the memory of a size.
   }
 }

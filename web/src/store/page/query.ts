@@ -1,9 +1,9 @@
 /**
- * Lazy reads from the server as signals: asked again when their question changes, late answers to
- * old questions dropped, the previous answer kept on screen until the next one is there. What was
- * known of a question stays when it cannot be asked again because the line is down.
+ * Lazy reads from the server as signals: requested again when the query changes, late answers to
+ * old queries dropped, the previous answer kept on screen until the next one arrives. A known
+ * answer stays if it cannot be requested again because the connection is down.
  *
- * Invariant: at most one request of a query is under way, and the last question always gets asked.
+ * Invariant: at most one request of a query is in flight, and the last one is always sent.
  */
 
 import { type Accessor, createEffect, createSignal, onCleanup, untrack } from "solid-js";
@@ -16,19 +16,19 @@ export type Answer<T> =
   | { readonly kind: "ready"; readonly value: T; readonly stale: boolean }
   | { readonly kind: "failed"; readonly message: string };
 
-/** What was answered, once it is there. */
+/** The answer, once it has arrived. */
 export function answered<T>(answer: Answer<T>): T | undefined {
   return answer.kind === "ready" ? answer.value : undefined;
 }
 
-/** Why there is no answer, if it failed. */
+/** Why there is no answer, if the request failed. */
 export function failureOf(answer: Answer<unknown>): string | undefined {
   return answer.kind === "failed" ? answer.message : undefined;
 }
 
 type Body<T extends ResponseBody["type"]> = Extract<ResponseBody, { readonly type: T }>;
 
-/** Questions for which the server may first have to go through a long recording. */
+/** Requests for which the server may first have to read through a long recording. */
 const PATIENCE_MS: Partial<Record<RequestBody["type"], number>> = {
   get_step_times: 120_000,
   get_timeline: 120_000,

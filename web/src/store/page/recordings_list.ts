@@ -1,7 +1,7 @@
 /**
- * The recordings that can be opened, as the start page lists them: sorted, filtered, in words.
+ * The recordings that can be opened, for the start page: sorted, filtered, and described.
  *
- * Invariant: pure functions of the server's list; a recording is named by its id alone.
+ * Invariant: pure functions of the server's list; a recording is identified by its id alone.
  */
 
 import { formatClock, formatDay } from "@/base/dates";
@@ -26,7 +26,7 @@ const OUTCOMES: Readonly<Record<Outcome, string>> = {
   unreadable: "cannot be read",
 };
 
-/** The arguments of a program as they were typed, without the program itself. */
+/** The arguments of a program as typed, without the program itself. */
 export function argumentsOf(run: Pick<RunInfo | Glance, "argv">): string {
   return run.argv.slice(1).map(quoted).join(" ");
 }
@@ -37,7 +37,7 @@ function quoted(text: string): string {
 
 type Ending = Pick<Glance, "outcome" | "status" | "error"> & Partial<Pick<Glance, "broken_loss">>;
 
-/** How it ended: `ValueError`, `killed`, `finished, NaN since step 4`. */
+/** The outcome: `ValueError`, `killed`, `finished, NaN since step 4`. */
 export function outcomeWords(glance: Ending): string {
   const type = /^[\w.]+/.exec(glance.error)?.[0] ?? "";
   const named = type === "" || type === "SystemExit" ? `status ${glance.status ?? 1}` : type;
@@ -45,7 +45,7 @@ export function outcomeWords(glance: Ending): string {
   return withLoss(ending, glance.broken_loss);
 }
 
-/** The same as a title, where the error stands beside it: `Failed`, `Finished, NaN since step 4`. */
+/** The same as a title beside which the error is shown: `Failed`, `Finished, NaN since step 4`. */
 export function outcomeTitle(ending: Pick<Glance, "outcome" | "broken_loss">): string {
   const word = OUTCOMES[ending.outcome];
   return withLoss(word.charAt(0).toUpperCase() + word.slice(1), ending.broken_loss);
@@ -55,7 +55,7 @@ function withLoss(ending: string, broken: BrokenLoss | null | undefined): string
   return [ending, lossEnding(broken)].filter(Boolean).join(", ");
 }
 
-/** "NaN since step 4" of a loss that is not finite at the end; else "". */
+/** "NaN since step 4" for a loss that is not finite at the end; else "". */
 export function lossEnding(broken: BrokenLoss | null | undefined): string {
   if (!broken) return "";
   return `${broken.kind === "nan" ? "NaN" : "Inf"} since step ${formatCount(broken.step)}`;
@@ -63,7 +63,10 @@ export function lossEnding(broken: BrokenLoss | null | undefined): string {
 
 const INTERRUPTED = 130;
 
-/** How a run of the server's list ended, as its recording will say; see `record/overview.py`. */
+/**
+ * The outcome of a run in the server's list, as its recording will state it; see
+ * `record/overview.py`.
+ */
 export function outcomeOf(run: Pick<RunInfo, "state" | "status" | "error">): Outcome {
   if (run.state === "live") return "running";
   if (run.state === "lost" || run.status === null) return "killed";
@@ -71,7 +74,7 @@ export function outcomeOf(run: Pick<RunInfo, "state" | "status" | "error">): Out
   return run.status !== 0 || run.error !== "" ? "failed" : "finished";
 }
 
-/** Its state in a list of runs, in the words of the start page. */
+/** Its state in a list of runs, in the start page's wording. */
 export function runWords(run: Pick<RunInfo, "state" | "status" | "error" | "broken_loss">): string {
   if (run.state === "recorded" && run.status === null) return "recording"; // it may still run
   return outcomeWords({ ...run, outcome: outcomeOf(run) });
@@ -90,7 +93,7 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** How long ago, for a person; "" for a time that is not known. */
+/** How long ago, as text; "" for an unknown time. */
 export function ago(then: number, now: number): string {
   if (then <= 0) return "";
   const passed = Math.max(0, now - then);
@@ -101,13 +104,13 @@ export function ago(then: number, now: number): string {
   return days === 1 ? "yesterday" : `${days} days ago`;
 }
 
-/** The moment itself: the time of a day that is not long past, else the date as well. */
+/** The moment itself: the time for a recent day, else the date as well. */
 export function clock(then: number, now: number): string {
   if (then <= 0) return "";
   return now - then < DAY ? formatClock(then) : `${formatDay(then)} ${formatClock(then)}`;
 }
 
-/** When a run started, in milliseconds; of a file that cannot be read, when it was written. */
+/** When a run started, in milliseconds; for an unreadable file, when it was written. */
 export function startedAt(glance: Glance | null): number {
   if (glance === null) return 0;
   return (glance.started_unix_ns || glance.changed_unix_ns) / 1e6;
@@ -172,7 +175,7 @@ function keyOf(entry: Entry, by: SortBy): number | string {
   }
 }
 
-/** In order; what is equal keeps the order of the list, which is the latest first. */
+/** Sorted; equal entries keep the order of the list, latest first. */
 export function sorted(entries: readonly Entry[], { by, up }: Sorting): readonly Entry[] {
   const sign = up ? -1 : 1;
   return [...entries].sort((a, b) => {

@@ -1,8 +1,8 @@
 /**
- * The page's state: what views read (signals) and what they may ask for (actions).
+ * The page's state: signals that views read, and actions that they may call.
  *
- * Messages come in once per frame, go through `update`, and are followed by the effects of a stop
- * (`follow.ts`). Two moments are shown: live, or a past seq whose state the server gave.
+ * Messages arrive once per frame, go through `update`, and are followed by the effects of a stop
+ * (`stop_follow.ts`). The moment shown is live, or a past seq whose state the server has sent.
  *
  * Invariant: views change nothing but through these actions; per-node columns are mutable and are
  * announced by `tick`.
@@ -52,7 +52,7 @@ export class Store {
   readonly tree: Accessor<Tree | undefined>;
   readonly cursor: Accessor<Cursor>;
   readonly selection: Accessor<Item | undefined> = () => this.focus().selection;
-  /** What the inspector shows and what is asked about: the pinned item, or the selected one. */
+  /** The inspector's item, also the subject of queries: the pinned item, or the selected one. */
   readonly subject: Accessor<Item | undefined> = () => subjectOf(this.focus());
   readonly pinned: Accessor<Item | undefined> = () => this.focus().pinned;
   /** Whether the selection was made by hand. */
@@ -61,11 +61,11 @@ export class Store {
   readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
   /** Grows when columns or ring changed. */
   readonly tick: Accessor<number>;
-  /** Grows with each stop, so that views can bring it into sight. */
+  /** Grows with each stop, so that views can bring it into view. */
   readonly stops: Accessor<number>;
-  /** Whether the program was asked to stop, and still runs. */
+  /** Whether a pause was requested and the program is still running. */
   readonly pausing: Accessor<boolean>;
-  /** Where a search through the recording came to, and why there. */
+  /** Where a search through the recording ended, and why there. */
   readonly reached: Accessor<Reached | undefined>;
 
   readonly pastValues: Accessor<PastValues>;
@@ -90,15 +90,15 @@ export class Store {
     reached(moment: Reached | undefined): void;
   };
   private readonly focus: Accessor<Focus>;
-  /** The session whose stop is shown although not all that ran before it has come. */
+  /** The session whose stop is shown although not all earlier records have arrived. */
   private readonly overdue: Accessor<number>;
   private arrival: ReturnType<typeof setTimeout> | undefined;
-  /** The run whose end was taken note of. */
+  /** The run whose end has been handled. */
   private ended: string | undefined;
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
   private opened = false;
-  /** What the address asked for; undefined once the first run is there. */
+  /** The address's request; undefined once the first run has arrived. */
   private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
   private seeking = false;
@@ -160,7 +160,7 @@ export class Store {
     this.wire = wire;
   }
 
-  // ------------------------------------------------------------ what comes in
+  // ------------------------------------------------------------ incoming messages
 
   linkChanged(link: Link): void {
     const before = this.link();
@@ -248,7 +248,7 @@ export class Store {
     if (seq !== undefined) void this.seek(seq);
   }
 
-  /** Shows the node that ended the program, unless something was chosen to be looked at. */
+  /** Shows the node that ended the program, unless the user has selected something. */
   private showFailure(): void {
     const id = this.failure();
     if (id === 0 || this.focus().chosen || this.start?.selection !== undefined) return;
@@ -257,7 +257,7 @@ export class Store {
     this.disclose(item);
   }
 
-  /** The stop of a model, once all that ran before it is there. */
+  /** The stop of a model, once all earlier records have arrived. */
   private standsIn(model: RunModel | undefined): Stop | undefined {
     const late = recordsToCome(model) > 0 && this.overdue() !== model?.session?.version;
     return model?.session?.phase === "stopped" && !late
@@ -265,7 +265,7 @@ export class Store {
       : undefined;
   }
 
-  /** Shows a stop with what there is where nothing more comes. */
+  /** Shows a stop with the available data if nothing more arrives. */
   private awaitRecords(model: RunModel): void {
     clearTimeout(this.arrival);
     const { session } = model;
@@ -281,7 +281,7 @@ export class Store {
   }
 
   private stopped(stop: Stop): void {
-    // A page opened by its address shows what the address says; later stops take it along.
+    // A page opened by its address shows what the address says; later stops move it along.
     if (this.start?.seq !== undefined) return;
     this.wantedSeq = undefined;
     this.set.cursor({ kind: "live" });
@@ -293,9 +293,9 @@ export class Store {
     this.set.stops(this.stops() + 1);
   }
 
-  // ------------------------------------------------------------ what views read
+  // ------------------------------------------------------------ for views
 
-  /** Columns of the moment shown. Read `tick` to hear of changes. */
+  /** Columns of the moment shown. Read `tick` to be notified of changes. */
   shown(): NodeColumns {
     return this.cursor().kind === "live" ? this.live : this.past;
   }
@@ -304,7 +304,7 @@ export class Store {
     return this.model()?.session;
   }
 
-  /** The stop that the program stands at now, if it does. */
+  /** The current stop, if the program is stopped. */
   stop(): Stop | undefined {
     const model = this.model();
     return model?.info.state === "live" ? this.standsIn(model) : undefined;
@@ -319,20 +319,20 @@ export class Store {
     return info.error !== "" && ((flags[lastNode] ?? 0) & FAILED) !== 0 ? lastNode : 0;
   }
 
-  /** The node that raised what stopped the program here, or what ended it; 0 if none did. */
+  /** The node whose error stopped the program here, or ended it; 0 if none did. */
   raised(): number {
     const stop = this.cursor().kind === "live" ? this.stop() : undefined;
     return stop?.reason === "exception" && stop.error === "" ? stop.node : this.failure();
   }
 
-  /** How many records up to the stop are still to come: until then it is not shown. */
+  /** Number of records before the stop still to arrive: until then it is not shown. */
   arriving(): number {
     const model = this.model();
     if (model?.info.state !== "live" || this.standsIn(model) !== undefined) return 0;
     return recordsToCome(model);
   }
 
-  /** The watch that stopped the program where it stands now. */
+  /** The watch that caused the current stop. */
   watchHere(): WatchStatus | undefined {
     const stop = this.stop();
     if (stop?.reason !== "watch") return undefined;
@@ -346,7 +346,7 @@ export class Store {
     return model.info.state === "live" || (model.info.recording !== "" && model.seq > 0);
   }
 
-  /** Why breakpoints cannot be set, as a sentence; "" where they can. */
+  /** Why breakpoints cannot be set, as a sentence; "" if they can. */
   unbreakable(): string {
     if (this.breakable()) return "";
     const link = this.link().kind;
@@ -356,14 +356,14 @@ export class Store {
     return "This run has ended, and nothing of it was recorded.";
   }
 
-  /** Why the page came to the moment shown, where it was looked for. */
+  /** Why the page went to the moment shown, if by a search. */
   found(): Reached | undefined {
     const cursor = this.cursor();
     const reached = this.reached();
     return cursor.kind === "past" && cursor.seq === reached?.seq ? reached : undefined;
   }
 
-  /** Whether a recorded moment is shown, and the program does not go on behind it. */
+  /** Whether a recorded moment is shown, and the program is not running in the background. */
   recorded(): boolean {
     if (this.link().kind !== "open" || this.model() === undefined) return false;
     const live = this.model()?.info.state === "live";
@@ -381,7 +381,7 @@ export class Store {
     const cursor = this.cursor();
     if (cursor.kind === "past") return cursor.step;
     const stop = this.stop();
-    // An error of the program itself may come long after the last operation that was observed.
+    // An error of the program itself may come long after the last observed operation.
     return (stop?.error ? undefined : stop?.step) ?? this.model()?.steps.at(-1)?.step ?? 0;
   }
 
@@ -454,7 +454,7 @@ export class Store {
     this.set.folds(folds.open.has(path) ? folded(folds, path) : unfolded(folds, path));
   }
 
-  /** Opens what holds an item, so that it can be seen. */
+  /** Opens the scopes around an item, so that it is visible. */
   disclose(item: Item): void {
     const graph = this.model()?.graph;
     const path = item.kind === "scope" ? item.path : (graph?.nodes[item.id]?.name ?? "");
@@ -472,7 +472,7 @@ export class Store {
     return why === "";
   }
 
-  /** Sends a command; "" when it was taken, else why not, for a person. */
+  /** Sends a command; returns "" if it was accepted, else the reason, for the user. */
   async refusal(command: Command): Promise<string> {
     if (command.type !== "set_keeping") this.board.commanded();
     const run = this.runId();
@@ -489,8 +489,8 @@ export class Store {
   }
 
   /**
-   * A stepping command, or `continue`: of the program where it stands and is looked at, of the
-   * recording where the past is, or the program has ended.
+   * A stepping command, or `continue`: for the program if it is stopped and being viewed, for the
+   * recording if a past moment is shown or the program has ended.
    */
   async walk(command: Command): Promise<void> {
     const stop = this.cursor().kind === "live" ? this.stop() : undefined;
@@ -501,7 +501,7 @@ export class Store {
     else await this.control(command);
   }
 
-  /** Moves the page through the recording as a command says. */
+  /** Moves the page through the recording according to a command. */
   async travel(command: Command, back: boolean): Promise<void> {
     this.board.commanded();
     const run = this.runId();
@@ -538,7 +538,7 @@ export class Store {
     return this.control({ type: "set_breakpoints", breakpoints });
   }
 
-  /** Moves the page to a past moment. Only the newest of several wishes is asked for. */
+  /** Moves the page to a past moment. Only the newest of several requests is sent. */
   async seek(seq: number): Promise<void> {
     this.board.commanded();
     this.wantedSeq = seq;
@@ -568,7 +568,7 @@ export class Store {
     }
   }
 
-  /** The moment that the page is on its way to; undefined once it is there. Not reactive. */
+  /** The moment that the page is moving to; undefined once it is there. Not reactive. */
   destination(): number | undefined {
     return this.seeking ? this.wantedSeq : undefined;
   }

@@ -1,7 +1,7 @@
 /**
- * A signal that follows another at most every so often, and always ends at its last value.
+ * A signal that follows another one at a limited rate, and always ends at its last value.
  *
- * Invariant: with no changes no timer runs.
+ * Invariant: without changes, no timer runs.
  */
 
 import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";

@@ -1,14 +1,14 @@
 /**
- * What of the page is neither data nor remembered: tabs, searches, overlays.
+ * UI state that is neither data nor remembered: tabs, searches, overlays.
  *
- * Invariant: only signals; anything that decides something lives in `Store`.
+ * Invariant: only signals; all decisions are made in `Store`.
  */
 
 import { type Accessor, createSignal, type Setter } from "solid-js";
 
 export type OutlineTab = "outline" | "runs";
 export type InspectorTab = "value" | "gradient" | "inputs" | "steps" | "diff" | "why";
-/** `breakpoints` is a tab only where there is no room for it beside the others. */
+/** `breakpoints` is a tab only if there is no room for it beside the others. */
 export type DockTab = "timeline" | "console" | "problems" | "watches" | "branches" | "breakpoints";
 export type Overlay = "none" | "palette" | "keys";
 export type ColourMode = "family" | "time" | "memory" | "finite";
@@ -32,14 +32,14 @@ interface UiState {
   dockTab: DockTab;
   overlay: Overlay;
   colourBy: ColourMode;
-  /** Of tensors whose numbers can be taken in at a glance, and of larger ones. */
+  /** For tensors whose numbers can be read at a glance, and for larger ones. */
   smallForm: ValueForm;
   valueForm: ValueForm;
   search: string;
   zoom: number;
   layoutBusy: boolean;
   outlineOpen: boolean;
-  /** Whether a step's changes are shown: until turned off, and while the pointer asks for it. */
+  /** Whether a step's changes are shown: until turned off, and while the pointer requests it. */
   showChanges: boolean;
   peekChanges: boolean;
   /** Whether the form that changes a value is open. */

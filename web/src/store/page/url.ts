@@ -1,11 +1,11 @@
 /**
- * What the page's address keeps: run, selection, open scopes, moment, tabs.
+ * The content of the page's address: run, selection, open scopes, moment, tabs.
  *
- * Invariant: reading what was written gives the same; nonsense in an address is ignored, and
- * nothing of it is ever shown unescaped or run.
+ * Invariant: reading a written address gives the same state; invalid parts are ignored, and no part
+ * is ever shown unescaped or run.
  */
 
-/** What is selected. Scopes are named by their path. */
+/** The selection. Scopes are identified by their path. */
 export type Item =
   | { readonly kind: "node"; readonly id: number }
   | { readonly kind: "scope"; readonly path: string };

@@ -1,15 +1,16 @@
 /**
- * What the page offers for a node, or for a whole run: what the adapters of its frameworks can do.
+ * The features that the page offers for a node, or for a whole run: the capabilities of its
+ * frameworks' adapters.
  *
- * Invariant: pure, and the only place that reads capabilities. A run that does not say what it can
- * do, as recordings of earlier releases, offers everything.
+ * Invariant: pure, and the only place that reads capabilities. A run without stated capabilities,
+ * as in recordings of earlier releases, offers everything.
  */
 
 import type { RunModel } from "@/store/run/run_model";
 import type { Executions } from "@/wire/decode";
 import type { Framework, Node, RunInfo } from "@/wire/types.gen";
 
-/** What may be withheld, and what follows "Not available for torch: ". */
+/** Features that may be withheld, and the text after "Not available for torch: ". */
 const WISHES = {
   values: "values",
   gradients: "gradients",
@@ -39,7 +40,7 @@ export function offers(store: Capable, wish: Wish, node?: number): boolean {
   return frameworks.length === 0 || frameworks.some((framework) => can(framework, wish));
 }
 
-/** Rows without the times of nodes whose framework cannot tell them. */
+/** Rows without the times of nodes whose framework cannot measure them. */
 export function withoutFalseTimes(rows: Executions, model: RunModel | undefined): Executions {
   const store: Capable = { model: () => model };
   if (!frameworksOf(store, undefined).some((framework) => !can(framework, "timing"))) return rows;
@@ -49,7 +50,7 @@ export function withoutFalseTimes(rows: Executions, model: RunModel | undefined)
   return { ...rows, durationNs };
 }
 
-/** Why some of what the page has elsewhere is not here, as a sentence; "" if all is. */
+/** Why some of the page's features are missing here, as a sentence; "" if none are. */
 export function withheldWords(
   store: Capable,
   node?: number,
@@ -61,7 +62,7 @@ export function withheldWords(
   return `Not available for ${names.join(", ")}: ${missing.map((wish) => WISHES[wish]).join("; ")}.`;
 }
 
-/** The framework of a node where it is another one than nodescope's own engine; else "". */
+/** The framework of a node if it is not nodescope's own engine; else "". */
 export function foreignTo(node: Pick<Node, "dialect">): string {
   return node.dialect === "nodescope" ? "" : node.dialect;
 }

@@ -1,8 +1,8 @@
 /**
  * State per node in typed-array columns, and the last executions in a ring.
  *
- * Invariant: index = node id; rows are written in order of seq, so that the last one stands. These
- * are the only mutable data of the store; whoever draws them is told by the store's tick.
+ * Invariant: index = node id; rows are written in order of seq, so that the last one remains. These
+ * are the only mutable data of the store; changes are announced by the store's tick.
  */
 
 import type { Executions } from "@/wire/decode";
@@ -18,7 +18,7 @@ export class NodeColumns {
   thread = new Uint32Array(0);
   worker = new Uint32Array(0);
   lane = new Uint32Array(0);
-  /** Highest seq that was written. */
+  /** Highest seq written so far. */
   lastSeq = 0;
   /** Node of that row; 0 = none. */
   lastNode = 0;
@@ -100,7 +100,7 @@ export class ExecutionRing {
   readonly startNs: Float64Array;
   readonly durationNs: Float64Array;
   readonly flags: Uint8Array;
-  /** How many were ever written. */
+  /** Number of rows ever written. */
   total = 0;
 
   constructor(readonly capacity = 32_768) {

@@ -1,5 +1,5 @@
 /**
- * What is counted on the page, and how: one definition for graph, outline, inspector and bars.
+ * Counts on the page: one definition for graph, outline, inspector and bars.
  *
  * - An *operation* is a node that computes. Parameters, inputs and constants are nodes, but no
  *   operations: they only hold data.
@@ -33,7 +33,7 @@ export function isDone(node: Node | undefined, columns: NodeColumns, step: numbe
   return !isOperation(node) || (columns.step[node.id] ?? 0) >= step;
 }
 
-/** Flags of the execution shown; 0 of a node that has not run in this step. */
+/** Flags of the execution shown; 0 for a node that has not run in this step. */
 export function flagsOf(node: Node | undefined, columns: NodeColumns, step: number): number {
   return node !== undefined && isDone(node, columns, step) ? (columns.flags[node.id] ?? 0) : 0;
 }
@@ -49,11 +49,11 @@ export interface ScopeCounts {
   readonly operations: readonly number[];
   readonly ran: number;
   readonly ns: number;
-  /** The slowest first. */
+  /** Sorted, slowest first. */
   readonly families: readonly FamilyCount[];
 }
 
-/** Args: members: all nodes in a scope and in those inside of it. */
+/** Args: members: all nodes in a scope and in scopes inside it. */
 export function scopeCounts(
   graph: RunGraph | undefined,
   members: readonly number[],
@@ -87,7 +87,7 @@ export function operationsCounted(count: number): string {
   return `${plural(count, "operation")}; parameters, inputs and constants are not counted`;
 }
 
-/** How many nodes hold NaN, and how many Inf. */
+/** The numbers of nodes with NaN and with Inf. */
 export function notFinite(
   graph: RunGraph | undefined,
   columns: NodeColumns,

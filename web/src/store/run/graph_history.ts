@@ -1,13 +1,13 @@
 /**
- * When each node was first met, and when it was defined again with other inputs.
+ * When each node first appeared, and when it was redefined with other inputs.
  *
- * Invariant: pure; rewirings stand in order of seq. Only so many are kept: before `since` there may
- * have been others.
+ * Invariant: pure; rewirings are in order of seq. Only a limited number is kept: before `since`
+ * there may have been others.
  */
 
 import type { Node } from "@/wire/types.gen";
 
-/** A node that was defined again with other inputs. */
+/** A node that was redefined with other inputs. */
 export interface Rewiring {
   readonly node: number;
   readonly seq: number;
@@ -28,7 +28,7 @@ export const NO_HISTORY: GraphHistory = { met: [], rewirings: [], since: 0 };
 
 export const MAX_REWIRINGS = 20_000;
 
-/** The history after further definitions; `known` are the nodes as they stood before. */
+/** The history after further definitions; `known` are the nodes before them. */
 export function withDefinitions(
   history: GraphHistory,
   known: readonly (Node | undefined)[],
@@ -39,7 +39,7 @@ export function withDefinitions(
   const met = history.met.slice();
   const latest = new Map<number, readonly number[]>();
   const fresh: Rewiring[] = [];
-  // Records that come again, after a lost connection, are no news.
+  // Records repeated after a lost connection are not new.
   const last = history.rewirings.at(-1)?.seq ?? 0;
   nodes.forEach((node, i) => {
     const seq = seqs[i] ?? 0;

@@ -1,8 +1,7 @@
 /**
- * Collects pushes and hands them on once per animation frame.
+ * Collects pushes and passes them on once per animation frame.
  *
- * Invariant: order is kept; a page in a background tab, where frames do not come, still empties
- * itself by a timer.
+ * Invariant: order is kept; in a background tab, which gets no frames, a timer empties the inbox.
  */
 
 import type { Push } from "@/wire/types.gen";

@@ -1,14 +1,14 @@
 /**
- * What is kept of a run, in one line, and why the rest is not.
+ * A one-line description of what is kept of a run, and the reasons for the rest.
  *
- * Invariant: pure; says what the recording tells and no more.
+ * Invariant: pure; based on the recording alone.
  */
 
 import { formatBytes, formatCount, formatNumber, listed, plural } from "@/base/numbers";
 import type { Item } from "@/store/page/url";
 import type { Governed, Keeping, Unwritten } from "@/wire/types.gen";
 
-/** Below this, in seconds, a factor tells nothing. */
+/** Below this, in seconds, a factor is meaningless. */
 const LITTLE_S = 0.25;
 
 /**
@@ -42,7 +42,7 @@ export function keptWords(keeping: Keeping, governed: Governed | undefined, trou
   }
 }
 
-/** What is kept where no operation was observed. */
+/** What is kept if no operation was observed. */
 export function nothingWords(live: boolean): string {
   return live ? "Nothing yet: no operation was observed" : "Nothing: no operation was observed";
 }
@@ -63,7 +63,7 @@ function wholeWords(keeping: Keeping, partial: boolean): string {
   return missing === 0 ? "Every value kept" : `Every value but ${formatCount(missing)} kept`;
 }
 
-/** The newest steps are held whole only where they fit into memory. */
+/** The newest steps are held whole only if they fit into memory. */
 function asFar(keeping: Keeping): string {
   if (keeping.made_room === 0) return "";
   return ` as far as ${formatBytes(keeping.newest_bytes)} hold them`;
@@ -78,13 +78,13 @@ function firstNonfinite(keeping: Keeping): string {
   return inside + (outside ? " and around the first NaN or Inf outside of steps" : "");
 }
 
-/** The nodes among items, as a `Keeping` names them: in order, each once. */
+/** The nodes among items, in the form of a `Keeping`: in order, each once. */
 export function lookedAt(items: readonly (Item | undefined)[]): readonly number[] {
   const nodes = items.flatMap((item) => (item?.kind === "node" ? [item.id] : []));
   return [...new Set(nodes)].sort((a, b) => a - b);
 }
 
-/** How many steps are observed, and what watching costs; "" where neither is known. */
+/** How many steps are observed, and the cost of observing; "" if neither is known. */
 export function costWords(governed: Governed | undefined): string {
   if (governed === undefined) return "";
   const observed = governed.steps - governed.steps_left_out;
@@ -98,7 +98,7 @@ export function costWords(governed: Governed | undefined): string {
     .join(" · ");
 }
 
-/** How much longer the run takes; of little, a factor tells nothing. */
+/** How much longer the run takes; for short times, without a factor. */
 function slowerWords(governed: Governed): string {
   if (governed.slowdown < 1.005) return "";
   const seconds = governed.extra_s;
@@ -112,7 +112,7 @@ export function leftOutWords(governed: Governed | undefined): string {
 }
 
 /**
- * Why something is not there, a line for each reason.
+ * Why something is missing, one line per reason.
  *
  * Args:
  *   over: Whether the run has ended: what the governor gave as its reason then was true for a moment
@@ -193,7 +193,7 @@ export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly 
   }
   if (keeping.over_budget > 0 || keeping.too_large > 0) {
     const more = Math.ceil((4 * keeping.budget_bytes) / 2 ** 20);
-    // Where only the newest values are whole, more of them is what is missed.
+    // If only the newest values are whole, more of them are needed.
     const newest = keeping.newest_steps > 0 && keeping.level !== "values";
     const level = newest ? "" : "--level values ";
     ways.push({ what: "A larger budget", command: run(`${level}--budget ${more}M`) });
@@ -201,7 +201,7 @@ export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly 
   return ways;
 }
 
-/** What was lost though it was to be kept; none if nothing was. */
+/** What was lost although it was to be kept; none if nothing was. */
 export function lossWords(keeping: Keeping | undefined, dropped: Losses): string[] {
   const unwritten = keeping?.unwritten ?? null;
   const words = unwrittenWords(unwritten);
@@ -239,7 +239,7 @@ function times(factor: number): string {
   return `${Number(factor.toPrecision(factor >= 10 ? 2 : 3))}×`;
 }
 
-/** An argument as a shell takes it. */
+/** An argument quoted for a shell. */
 function quoted(argument: string): string {
   return /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
 }

@@ -1,7 +1,7 @@
 /**
- * Nodes in words and colours: attributes as text, families as colours.
+ * Nodes as text and colours: attributes as text, families as colours.
  *
- * Invariant: pure; a family that this page does not know yet is grey.
+ * Invariant: pure; a family unknown to this page is grey.
  */
 
 import { FAMILIES, type Family } from "@/base/families";
@@ -16,7 +16,9 @@ export function familyColour(family: string): string {
 
 const MAX_DETAIL = 34;
 
-/** One short line of what the op was given: `axis 1 · keepdims`; what has no room is left out. */
+/**
+ * One short line of the op's attributes: `axis 1 · keepdims`; attributes without room are left out.
+ */
 export function detail(node: Node): string {
   let line = "";
   for (const [key, value] of Object.entries(node.attrs)) {
@@ -34,16 +36,16 @@ function cut(text: string): string {
   return `${text.slice(0, MAX_DETAIL - 1)}…`;
 }
 
-/** Six digits, without zeros that say nothing: 0.1 is no 0.100000. */
+/** Six digits without trailing zeros: 0.1, not 0.100000. */
 function numberText(value: number): string {
   const text = formatNumber(value, 6);
   return /^\S*\.\d+$/.test(text) ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** As Python writes it, but a shape as it is written everywhere: `64×10`. */
+/** In Python notation, but shapes as everywhere on the page: `64×10`. */
 export function attributeText(value: unknown, name = ""): string {
   if (name === "shape" && Array.isArray(value) && value.every(Number.isInteger)) {
-    // What `reshape` works out by itself is not known here.
+    // A size that `reshape` computes by itself is not known here.
     return formatShape(value.map((size: number) => (size < 0 ? null : size)));
   }
   if (value === null || value === undefined) return "None";

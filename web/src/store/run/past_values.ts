@@ -1,8 +1,8 @@
 /**
- * Shapes and dtypes of the moment shown, where they are not what they are now.
+ * Shapes and dtypes at the moment shown, where they differ from the current ones.
  *
- * Invariant: pure; the same moment gives the same map, so that moving through moments that look alike
- * draws nothing again.
+ * Invariant: pure; the same moment gives the same map, so that moving between equal moments redraws
+ * nothing.
  */
 
 import type { Accessor } from "solid-js";
@@ -12,7 +12,7 @@ import type { ProducedValue } from "@/wire/types.gen";
 
 export type PastValues = ReadonlyMap<number, ProducedValue>;
 
-/** Of values as they were, those that are otherwise now; `before` itself where it says the same. */
+/** Past values that differ from the current ones; `before` itself if it is equal. */
 export function reshapedValues(
   values: readonly ProducedValue[],
   now: RunModel | undefined,
@@ -27,7 +27,7 @@ export function reshapedValues(
   return same ? before : new Map(other.map((slice) => [slice.value.id, slice]));
 }
 
-/** The graph with these values as they were. */
+/** The graph with these past values. */
 export function graphWith(graph: RunGraph, past: PastValues): RunGraph {
   return past.size === 0 ? graph : { ...graph, values: new Map([...graph.values, ...past]) };
 }
@@ -38,7 +38,7 @@ interface Shown {
   readonly pastValues: Accessor<PastValues>;
 }
 
-/** A value as it is at the moment shown. */
+/** A value at the moment shown. */
 export function valueShown(store: Shown, id: number): ProducedValue | undefined {
   const past = store.cursor().kind === "past" ? store.pastValues().get(id) : undefined;
   return past ?? store.model()?.graph.values.get(id);

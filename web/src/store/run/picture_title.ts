@@ -1,5 +1,5 @@
 /**
- * What an exported picture says of itself: the program, and the moment that it shows.
+ * The caption of an exported picture: the program, and the moment shown.
  *
  * Invariant: pure; the words for a run that has ended are those of `nodescope export`.
  */

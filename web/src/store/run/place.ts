@@ -1,10 +1,10 @@
 /**
- * Where nodes ran: on threads of the program, in queues of devices, in other processes.
+ * Where nodes ran: on threads of the program, in device queues, in other processes.
  *
  * Invariant: pure; 0 stands for the program itself.
  */
 
-/** Where nodes ran: all that ran at one place stands in one lane. */
+/** The place where nodes ran: all nodes of one place share a lane. */
 export interface Place {
   readonly thread: number;
   /** The process; 0 is the program's own. */
@@ -13,7 +13,7 @@ export interface Place {
   readonly queue: number;
 }
 
-/** Whether it is a thread of the program, and neither a queue of a device nor another process. */
+/** Whether it is a thread of the program, and neither a device queue nor another process. */
 export function onThread(place: Place): boolean {
   return place.worker === 0 && place.queue === 0;
 }

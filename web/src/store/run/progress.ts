@@ -1,7 +1,7 @@
 /**
- * How far the step shown has come: operations that ran, by phase.
+ * Progress of the step shown: operations that ran, by phase.
  *
- * Invariant: pure; counts what the columns hold, so that live and past are counted alike.
+ * Invariant: pure; counts from the columns, so that live and past are counted alike.
  */
 
 import type { NodeColumns } from "@/store/run/columns";
@@ -19,7 +19,7 @@ export interface PhaseProgress {
 export interface Progress {
   readonly total: number;
   readonly done: number;
-  /** Phases that the graph has, in order. */
+  /** Phases in the graph, in order. */
   readonly phases: readonly PhaseProgress[];
 }
 

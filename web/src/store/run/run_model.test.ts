@@ -181,7 +181,7 @@ test("what ran last came after the step shown, or within it", () => {
       shown: () => ({ lastSeq }),
     });
   expect([12, 13, 14].map((seq) => ran(seq))).toEqual([false, false, true]);
-  // Step 5 runs unobserved: what was seen last belongs to step 4.
+  // Step 5 runs unobserved: the last observed executions belong to step 4.
   expect(ran(14, 5)).toBe(false);
 });
 
@@ -280,6 +280,6 @@ test("what only tells what is kept is no event of the program", () => {
   expect(selected?.keeping?.nodes).toEqual([3]);
   expect(selected?.lastEvent).toBe(9);
   expect(update(selected, records({ seq: 11, logs: [LINE], keeping }))?.lastEvent).toBe(11);
-  // A reload counts as the page before it did.
+  // A reloaded page counts like the one before.
   expect(play(snapshot({ seq: 10, last_event: 9, keeping }))?.lastEvent).toBe(9);
 });

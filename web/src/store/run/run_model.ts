@@ -1,8 +1,8 @@
 /**
- * A run as the page holds it, and the pure function that takes it from message to message.
+ * The page's model of a run, and the pure function that updates it by a message.
  *
  * Invariant: a `RunModel` is never changed; parts that a message does not touch are shared with the
- * model before. Applying the records after a snapshot gives what a later snapshot would give.
+ * previous model. Applying the records after a snapshot gives the same model as a later snapshot.
  */
 
 import { assertNever } from "@/base/assert";
@@ -33,7 +33,7 @@ export const MAX_LOGS = 5000;
 /** The graph so far. `version` grows with each change of structure. */
 export interface RunGraph {
   readonly version: number;
-  /** By id; holes where there is none. */
+  /** By id; with holes for unused ids. */
   readonly nodes: readonly (Node | undefined)[];
   readonly count: number;
   readonly byName: ReadonlyMap<string, number>;
@@ -44,7 +44,7 @@ export interface RunGraph {
 export interface RunModel {
   readonly info: RunInfo;
   readonly seq: number;
-  /** The last record of what the program did: what only tells what is kept of it comes beside. */
+  /** The last record of the program's own activity; records of what is kept do not count. */
   readonly lastEvent: number;
   readonly timeNs: number;
   readonly graph: RunGraph;
@@ -53,12 +53,12 @@ export interface RunModel {
   /** In order of step. */
   readonly steps: readonly StepRow[];
   readonly logs: readonly LogRow[];
-  /** Lines that were here and are no longer kept on the page. */
+  /** Number of lines no longer kept on the page. */
   readonly logsCut: number;
   readonly dropped: Dropped;
-  /** What the governor last told; undefined of a run without a limit. */
+  /** The governor's latest report; undefined for a run without a limit. */
   readonly governed: Governed | undefined;
-  /** What is kept; undefined of a recording that does not tell. */
+  /** What is kept; undefined for a recording that does not say. */
   readonly keeping: Keeping | undefined;
   /** Executions that the server left out of the live stream. */
   readonly skipped: number;
@@ -132,7 +132,7 @@ function append(model: RunModel, message: Records): RunModel {
   };
 }
 
-/** The model with the steps around a moment, of a run of which it does not hold all. */
+/** The model with the steps around a moment, for a run whose steps it does not hold completely. */
 export function withStepsAround(
   model: RunModel | undefined,
   rows: readonly StepRow[],
@@ -163,7 +163,7 @@ function extend(
     for (const value of values) more.set(value.value.id, value);
     known = more;
   }
-  // Another shape is no other structure.
+  // Another shape does not change the structure.
   const reshaped = nodes.length === 0 && values.every(({ value }) => graph.values.has(value.id));
   if (reshaped) return { ...graph, values: known };
   const all = graph.nodes.slice();
@@ -198,7 +198,7 @@ function withGradients(
 function withSteps(known: readonly StepRow[], rows: readonly StepRow[]): readonly StepRow[] {
   if (rows.length === 0) return known;
   const last = known.at(-1)?.step ?? -1;
-  // The usual case, checked first: the running step goes on or a new one begins.
+  // The usual case, checked first: the running step continues or a new one begins.
   if (rows.length === 1 && rows[0] !== undefined && rows[0].step > last) return [...known, rows[0]];
   const all = new Map(known.map((row) => [row.step, row]));
   for (const row of rows) all.set(row.step, row);
@@ -219,7 +219,7 @@ export function gradientOf(
 }
 
 /**
- * Why nothing is known of what ran at `seq`, if the governor left its step out; else "".
+ * Why nothing is known about executions at `seq`, if the governor left the step out; else "".
  *
  * Args:
  *   why: What steps are left out for.
@@ -231,7 +231,7 @@ export function leftOutAt(steps: readonly StepRow[], seq: number, why: string): 
     : `Values of step ${formatCount(row.step)} were not recorded: it ran unobserved, ${why}.`;
 }
 
-/** The last step up to `step` that was observed; `step` itself if that is unknown. */
+/** The last observed step up to `step`; `step` itself if unknown. */
 export function lastObserved(steps: readonly StepRow[], step: number): number {
   let at = steps.findLastIndex((row) => row.step <= step);
   if (steps[at]?.step !== step) return step;
@@ -239,7 +239,7 @@ export function lastObserved(steps: readonly StepRow[], step: number): number {
   return steps[at]?.step ?? step;
 }
 
-/** The step to be looked at while the program runs: unobserved ones go by, the last other stays. */
+/** The step to show while the program runs: unobserved ones pass by, the last other one stays. */
 export function seenWhileRunning(
   steps: readonly StepRow[],
   now: StepRow | undefined,
@@ -248,7 +248,7 @@ export function seenWhileRunning(
   return stepNumbered(steps, lastObserved(steps, now.step)) ?? now;
 }
 
-/** The training step that the moment shown lies in, whether or not it was observed. */
+/** The training step of the moment shown, observed or not. */
 export function stepShown(store: {
   model(): RunModel | undefined;
   seq(): number | null;
@@ -256,7 +256,7 @@ export function stepShown(store: {
 }): number {
   const past = store.seq();
   if (past === null) return store.step();
-  // The server answers with the step of what ran last.
+  // The server answers with the step of the last execution.
   return stepAt(store.model()?.steps ?? [], past)?.step ?? store.step();
 }
 
@@ -265,7 +265,7 @@ export function seenStep(store: { model(): RunModel | undefined; step(): number 
   return lastObserved(store.model()?.steps ?? [], store.step());
 }
 
-/** That the value shown is of an earlier step than the one that is shown, and why. */
+/** A note that the value shown belongs to an earlier step than the one shown, and why. */
 export function earlierWords(
   steps: readonly StepRow[],
   from: number,
@@ -279,7 +279,8 @@ export function earlierWords(
 }
 
 /**
- * Whether a program raised in a step, so that no operation ran after it: its end is in that step.
+ * Whether a program raised in a step, so that no operation ran after it and its end is in that
+ * step.
  *
  * Args:
  *   live: When each node ran last.
@@ -298,7 +299,7 @@ export function raisedIn(
   );
 }
 
-/** Whether the moment shown comes after its step: told alike wherever it is told. */
+/** Whether the moment shown comes after its step: worded alike everywhere. */
 export function standsAfter(store: {
   model(): RunModel | undefined;
   seq(): number | null;
@@ -314,13 +315,13 @@ export function standsAfter(store: {
   return isAfter(step, seq) && !raisedIn(step, model, store.live);
 }
 
-/** Whether a step had ended by `seq`: what runs then, before the next one, is no part of it. */
+/** Whether a step had ended by `seq`: executions between steps are not part of it. */
 export function isAfter(step: StepRow | undefined, seq: number): boolean {
   const end = step?.end_seq;
   return end !== undefined && end !== null && seq > end;
 }
 
-/** Whether what ran last came after the step shown, as an evaluation does. */
+/** Whether the last execution came after the step shown, as in an evaluation. */
 export function ranAfterStep(store: {
   model(): RunModel | undefined;
   step(): number;
@@ -331,7 +332,7 @@ export function ranAfterStep(store: {
   return step?.step === store.step() && isAfter(step, ran);
 }
 
-/** The step that `seq` falls into, or after which it comes, if those around it are known. */
+/** The step that contains `seq`, or precedes it, if the steps around it are known. */
 export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefined {
   let low = 0;
   let high = steps.length;
@@ -342,12 +343,12 @@ export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefi
   }
   const step = steps[low - 1];
   const next = steps[low];
-  // Of very many steps not all are here: those around a moment come with it.
+  // If there are very many steps, not all are here: those around a moment come with it.
   const between = step !== undefined && next !== undefined && next.step > step.step + 1;
   return between && step.end_seq !== null && seq > step.end_seq ? undefined : step;
 }
 
-/** The step of a number, if it is here. */
+/** The step with a number, if it is here. */
 export function stepNumbered(steps: readonly StepRow[], step: number): StepRow | undefined {
   let low = 0;
   let high = steps.length;

@@ -1,7 +1,7 @@
 /**
- * The summary of the run that is shown, once it has ended: asked of the server again when it ends.
+ * The summary of the run shown, once it has ended: requested again when it ends.
  *
- * Invariant: never of another run than the one shown; undefined while a run goes on.
+ * Invariant: never that of another run; undefined while the run is going on.
  */
 
 import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
@@ -16,12 +16,12 @@ export interface Summing {
   readonly over: Accessor<boolean>;
   readonly summary: Accessor<RunSummary | undefined>;
   readonly problem: Accessor<string>;
-  /** Whether the summary stands in the inspector's place although something is selected. */
+  /** Whether the summary takes the inspector's place although something is selected. */
   readonly shown: Accessor<boolean>;
   show(shown: boolean): void;
 }
 
-/** What the run time is made of, and what is no part of it. */
+/** The components of the run time, and what is excluded. */
 export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">): string {
   const { time, before_ns: before, after_ns: after } = sum;
   const parts =
@@ -30,7 +30,7 @@ export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">)
       : [
           `${formatDuration(before)} before the first step`,
           `${formatDuration(Math.max(0, time.ran_ns - before - after))} in steps`,
-          // A program that was killed within a step has none.
+          // A program killed within a step has none.
           ...(after > 0 ? [`${formatDuration(after)} after the last one`] : []),
         ];
   const heldText =
@@ -38,7 +38,7 @@ export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">)
   return `${parts.join(", ")}${heldText}.`;
 }
 
-/** Of which steps the operations are; "" if of all. */
+/** The steps that the operations belong to; "" if all. */
 export function observedWords(
   governed: Pick<Governed, "steps" | "steps_left_out"> | undefined,
 ): string {
@@ -48,7 +48,7 @@ export function observedWords(
   return `In ${formatCount(governed.steps - left)} observed steps of ${all}, and outside of steps.`;
 }
 
-/** Of which steps the shares of time are. */
+/** The steps that the shares of time belong to. */
 export function sharesWords(
   governed: Pick<Governed, "steps" | "steps_left_out"> | undefined,
 ): string {
@@ -57,7 +57,7 @@ export function sharesWords(
   return `Time of the ${formatCount(governed.steps - left)} observed training steps:`;
 }
 
-/** What stands in the place of a summary that there is not. */
+/** The text in place of a missing summary. */
 export function unsummed(problem: string, link: Link["kind"]): string {
   if (link === "ended") return "nodescope has ended. The summary comes with the recording:";
   if (link === "lost" && problem !== "") {
@@ -75,7 +75,7 @@ export function createSummary(store: Store): Summing {
     return info !== undefined && info.state !== "live" && info.recording !== "";
   };
   let lastAsked = 0;
-  // What is told last comes before a run is said to have ended, so it is asked once for each end.
+  // The last report comes before a run is announced as ended, so it is requested once for each end.
   const question = (): string => {
     const info = store.model()?.info;
     return info === undefined || !over() ? "" : `${info.id} ${info.state}`;
@@ -86,7 +86,7 @@ export function createSummary(store: Store): Summing {
       setSummary(undefined);
       setProblem("");
       if (now === "") return setShown(false);
-      // It has just ended before our eyes: this is what one wants to see.
+      // It has just ended while being viewed: the summary is what the user wants to see.
       const run = now.split(" ")[0] ?? "";
       if (before === "" && watched === run) setShown(true);
       ask(run, number);

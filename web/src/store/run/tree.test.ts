@@ -91,7 +91,7 @@ test("what a longer step adds stands where it flows, and what comes afterwards a
     }),
   );
   if (model === undefined) throw new Error("a snapshot gives a model");
-  // In a shorter step the last ones are not taken, and stay where they were.
+  // In a shorter step, the last ones are not used and keep their places.
   const shorter = records({
     seq: 90,
     nodes: [node(4, "out/matmul", { inputs: [3] })],

@@ -1,7 +1,8 @@
 /**
  * The outline: scopes and nodes as a tree, its visible rows, and searches over it.
  *
- * Invariant: pure; children stand in order of first execution, or of the flow where that differs; only open scopes cost rows.
+ * Invariant: pure; children are in order of first execution, or of the data flow where that
+ * differs; only open scopes have rows.
  */
 
 import { printable } from "@/base/printable";
@@ -16,7 +17,7 @@ export interface ScopeEntry {
   readonly kind: "scope";
   readonly path: string;
   readonly children: TreeEntry[];
-  /** Ids of all nodes inside, however deep. */
+  /** Ids of all nodes inside, at any depth. */
   readonly members: number[];
 }
 
@@ -61,7 +62,7 @@ export function buildTree(graph: RunGraph): Tree {
   return { root, scopes };
 }
 
-/** Rows of the open scopes, top to bottom; with `matches`, only these and what holds them. */
+/** Rows of the open scopes, top to bottom; with `matches`, only these and their scopes. */
 export function visibleRows(
   tree: Tree,
   open: ReadonlySet<string>,
@@ -133,7 +134,7 @@ function word(part: string): (node: Node, columns: NodeColumns) => boolean {
 function like(text: string, wanted: string): boolean {
   const lower = text.toLowerCase();
   if (!wanted.includes("*")) return lower.includes(wanted);
-  // Matches piece by piece; a pattern of the user's never becomes a regular expression.
+  // Matches literally piece by piece; a user's pattern never becomes a regular expression.
   let at = 0;
   for (const [index, piece] of wanted.split("*").entries()) {
     const foundAt = lower.indexOf(piece, at);
@@ -153,7 +154,7 @@ export function search(graph: RunGraph, columns: NodeColumns, query: Query): Rea
   return paths;
 }
 
-/** Of the nodes found, the one that is named exactly so, else the one that was made first. */
+/** Of the nodes found, the one with exactly this name, else the oldest. */
 export function firstMatch(
   graph: RunGraph,
   matches: ReadonlySet<number>,
@@ -164,7 +165,7 @@ export function firstMatch(
   return graph.nodes.find((node) => node !== undefined && matches.has(node.id))?.id;
 }
 
-/** Scopes to open at first: breadth first, as long as what is visible stays within `limit` rows. */
+/** Scopes open at first: breadth first, as long as at most `limit` rows are visible. */
 export function firstOpen(tree: Tree, limit: number): ReadonlySet<string> {
   const open = new Set<string>();
   let visible = tree.root.children.length;

@@ -1,17 +1,17 @@
 /**
- * The order of the outline where nodes were met late: a step that goes further than those before
- * makes nodes that belong before others that were known first.
+ * The order of the outline for nodes that appeared late: a step that goes further than earlier ones
+ * creates nodes that belong before others that were known first.
  *
- * Invariant: what was met in the order in which values flow stays as it was met; else what gives a
- * value, in this step or in an earlier one, stands before what takes it, and otherwise the order of
- * meeting holds.
+ * Invariant: nodes that appeared in data-flow order keep their order; otherwise the producer of a
+ * value, in this step or an earlier one, comes before its users, and apart from that the order of
+ * appearance holds.
  */
 
 import type { RunGraph } from "@/store/run/run_model";
 import type { ScopeEntry, TreeEntry } from "@/store/run/tree";
 import type { Node } from "@/wire/types.gen";
 
-/** Puts the children of scopes in the order of the flow, where they were not met in it. */
+/** Puts the children of scopes into data-flow order, if they did not appear in it. */
 export function orderByFlow(graph: RunGraph, scopes: ReadonlyMap<string, ScopeEntry>): void {
   const wrong = new Set<string>();
   const flows: (readonly [Node, Node])[] = [];
@@ -34,7 +34,7 @@ export function orderByFlow(graph: RunGraph, scopes: ReadonlyMap<string, ScopeEn
   }
 }
 
-/** Inputs that nodes had in other steps: a step that is shorter than others keeps their order. */
+/** Inputs that nodes had in other steps: a shorter step keeps the order of longer ones. */
 function inputsOnce(graph: RunGraph): ReadonlyMap<number, ReadonlySet<number>> {
   const followers = new Map<number, Set<number>>();
   for (const { node, before } of graph.history.rewirings) {
@@ -58,7 +58,7 @@ function sortChildren(scope: ScopeEntry, flows: readonly (readonly [Node, Node])
   const { path, children } = scope;
   const place = new Map(children.map((child, at) => [keyOf(child), at]));
   const before = path === "" ? "" : `${path}/`;
-  /** Place of the child that is or holds a node; undefined if none does. */
+  /** Place of the child that is or contains a node; undefined if none does. */
   const childOf = (node: Node): number | undefined => {
     if (node.scope === path) return place.get(`n${node.id}`);
     if (!node.scope.startsWith(before)) return undefined;
@@ -73,7 +73,7 @@ function sortChildren(scope: ScopeEntry, flows: readonly (readonly [Node, Node])
   }
   const sorted: TreeEntry[] = [];
   const seen = new Uint8Array(children.length);
-  // As they were met, each after what it takes; in a circle, whoever was met first goes first.
+  // In order of appearance, each after its inputs; in a cycle, the first to appear goes first.
   for (const first of children.keys()) {
     const stack = [first];
     for (let at = stack.at(-1); at !== undefined; at = stack.at(-1)) {

@@ -1,7 +1,8 @@
 /**
  * The table of breakpoints, and the form that adds one.
  *
- * Invariant: the table shows what the session holds; an edit is sent whole and comes back from it.
+ * Invariant: the table shows the session's state; an edit is sent as a whole and comes back from
+ * the session.
  */
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
@@ -51,7 +52,7 @@ export function Breakpoints(props: {
   const breakable = () => props.store.breakable();
   const send = (set: readonly Breakpoint[]): void => void props.store.setBreakpoints(set);
   const [editing, setEditing] = createSignal(0);
-  // By their ids: a hit changes a status, and must not take the field that is typed into away.
+  // By id: a hit changes a status, and must not replace the field being typed into.
   const ids = createMemo(() => statuses().map((status) => status.breakpoint.id), [], {
     equals: (a, b) => a.join() === b.join(),
   });
@@ -252,7 +253,7 @@ export function Breakpoints(props: {
   );
 }
 
-/** The condition in the table; a wrong one stays to be mended, with the reason below it. */
+/** The condition in the table; an invalid one stays for correction, with the reason below it. */
 function ConditionField(props: {
   readonly store: Store;
   readonly status: BreakpointStatus;
@@ -260,7 +261,7 @@ function ConditionField(props: {
 }): JSX.Element {
   const [fault, setFault] = createSignal("");
   const [text, setText] = createSignal("");
-  /** What stands in the field while it is not what is in force. */
+  /** The field's content while it differs from the condition in force. */
   const [draft, setDraft] = createSignal<string>();
   const current = () => props.status.breakpoint.condition;
   const send = async (wanted: string): Promise<void> => {

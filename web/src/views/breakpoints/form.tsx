@@ -1,7 +1,7 @@
 /**
  * The form that adds a breakpoint, or changes one.
  *
- * Invariant: what the session refuses stays in the form, with the reason; nothing typed is lost.
+ * Invariant: refused input stays in the form, with the reason; nothing typed is lost.
  */
 
 import { batch, createSignal, For, type JSX, Show } from "solid-js";
@@ -42,7 +42,7 @@ export function BreakpointForm(props: {
   readonly store: Store;
   /** The breakpoint to be changed; null for a new one. */
   readonly start: Breakpoint | null;
-  /** "" when it was taken, else why not. */
+  /** "" if it was accepted, else the reason, for the user. */
   onSave(wanted: Wanted): Promise<string>;
   onClose(): void;
 }): JSX.Element {
@@ -61,7 +61,7 @@ export function BreakpointForm(props: {
   const [more, setMore] = createSignal(start !== null);
   const [enabled, setEnabled] = createSignal(true);
   const [fault, setFault] = createSignal("");
-  /** What the fault's column counts in, if not in the condition. */
+  /** The text that the fault's column refers to, if not the condition. */
   const [faulty, setFaulty] = createSignal<string>();
   takeFocus(() => form, "[data-testid=breakpoint-target]");
   const names = () => {
@@ -80,7 +80,9 @@ export function BreakpointForm(props: {
     }
     return [...(graph?.byName.keys() ?? [])];
   };
-  /** Fills the fields from a breakpoint that was typed as on the command line; whether it could be. */
+  /**
+   * Fills the fields from a breakpoint typed in command-line syntax; returns whether that worked.
+   */
   const read = async (text: string): Promise<boolean> => {
     const run = props.store.runId() ?? "";
     const { breakpoint, fault } = await props.store

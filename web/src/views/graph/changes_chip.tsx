@@ -1,7 +1,8 @@
 /**
- * What a step changed in the graph, in one line that marks it on the canvas.
+ * The changes that a step made to the graph, in one line that marks them on the canvas.
  *
- * Invariant: there only when something changed; the same signs as on the canvas and in the outline.
+ * Invariant: shown only if something changed; with the same signs as on the canvas and in the
+ * outline.
  */
 
 import { For, type JSX, Show } from "solid-js";
@@ -19,7 +20,7 @@ const MEANINGS: Readonly<Record<ChangeKind, string>> = {
 export function ChangesChip(props: {
   readonly ui: Ui;
   readonly changes: StepChanges | undefined;
-  /** Whether what ran last came after the step, as an evaluation does. */
+  /** Whether the last execution came after the step, as in an evaluation. */
   readonly after: boolean;
 }): JSX.Element {
   return (
@@ -66,7 +67,7 @@ function hint(changes: StepChanges): string {
   return [`Nodes in step ${changes.step}`, ...lines, "Click to mark them (G)"].join("\n");
 }
 
-/** The legend's lines for what is marked. */
+/** The legend's lines for the marks. */
 export function ChangesKey(props: { readonly changes: StepChanges }): JSX.Element {
   return (
     <div class="legend-group" data-testid="legend-group">

@@ -1,5 +1,5 @@
 /**
- * The store's graph in the canvas's words.
+ * The store's graph in the canvas's form.
  *
  * Invariant: pure; the same graph gives the same model.
  */

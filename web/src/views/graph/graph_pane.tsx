@@ -1,8 +1,8 @@
 /**
  * The canvas's pane: breadcrumb, colouring, zoom, legend, the graph itself and its overview.
  *
- * Invariant: the store speaks to the canvas through effects here and nowhere else; the canvas
- * answers through its events.
+ * Invariant: only the effects here pass the store's state to the canvas; the canvas answers through
+ * its events.
  */
 
 import {
@@ -39,14 +39,14 @@ import { Segmented } from "@/widgets/controls";
 import { IconButton } from "@/widgets/icon";
 import type { ValueSlice } from "@/wire/types.gen";
 
-/** The value last seen in the inspector, and the moment it was seen at. */
+/** The value last seen in the inspector, and its moment. */
 export interface SeenValue {
   readonly node: number;
   readonly slice: ValueSlice | undefined;
   readonly seq: number | undefined;
 }
 
-/** What is looked at: a moment of the past, or where the program stands. */
+/** The moment being viewed: in the past, or where the program is stopped. */
 export function momentOf(store: Store): number | undefined {
   return store.seq() ?? store.stop()?.seq;
 }
@@ -57,13 +57,13 @@ export interface GraphPaneProps {
   readonly theme: string;
   /** For the badge in the current node. */
   readonly slice: SeenValue | undefined;
-  /** Of the step shown; undefined if it changed nothing. */
+  /** Changes of the step shown; undefined if there are none. */
   readonly changes: StepChanges | undefined;
-  /** A chain of causes, or what depends on an edit. */
+  /** A chain of causes, or the dependents of an edit. */
   readonly path: GraphPath | undefined;
-  /** What watches have found, by node. */
+  /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
-  /** What lies over the graph, above the legend. */
+  /** Overlays on the graph, above the legend. */
   readonly notes?: JSX.Element;
   toggleBreakpoint(node: number): void;
   onView(view: GraphView | undefined): void;
@@ -80,7 +80,7 @@ function colourings(store: Store): typeof COLOURINGS {
   return offers(store, "timing") ? COLOURINGS : COLOURINGS.filter(({ id }) => id !== "time");
 }
 
-/** The colouring that was chosen, where the run has what it shows. */
+/** The chosen colouring, if the run has data for it. */
 function colouring(store: Store, ui: Ui): ColourMode {
   return ui.colourBy() === "time" && !offers(store, "timing") ? "family" : ui.colourBy();
 }
@@ -179,7 +179,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
   );
 }
 
-/** Carries the store's state into the canvas; draws nothing itself. */
+/** Passes the store's state to the canvas; draws nothing itself. */
 function Feed(
   props: GraphPaneProps & {
     readonly view: GraphView;
@@ -252,7 +252,7 @@ function Feed(
       query === undefined || graph === undefined ? undefined : search(graph, store.shown(), query),
     );
   });
-  // Of another moment, it would be another number.
+  // At another moment, it would be another number.
   const seen = () => (props.slice?.seq === momentOf(store) ? props.slice : undefined);
   createEffect(() => {
     const node = store.raised();

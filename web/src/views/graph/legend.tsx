@@ -1,7 +1,7 @@
 /**
  * The legend: what colours, borders and signs on the canvas mean.
  *
- * Invariant: names only what occurs.
+ * Invariant: lists only what occurs.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
@@ -21,12 +21,12 @@ import { isLeaf } from "@/wire/roles";
 export function Legend(props: {
   readonly mode: ColourBy;
   readonly store: Store;
-  /** What is marked on the canvas. */
+  /** Marks on the canvas. */
   readonly changes: StepChanges | undefined;
   readonly path: GraphPath | undefined;
   /** Whether watches have marked nodes. */
   readonly watched: boolean;
-  /** The top of the scale of colours, in ns or bytes. */
+  /** The top of the colour scale, in ns or bytes. */
   readonly most: number;
 }): JSX.Element {
   const families = createMemo(

@@ -1,7 +1,7 @@
 /**
- * What watches have found at the node under the pointer.
+ * Hits of watches at the node under the pointer.
  *
- * Invariant: stands beside the node and takes no pointer of its own.
+ * Invariant: shown beside the node, and transparent to the pointer.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";

@@ -1,8 +1,8 @@
 /**
- * What an op was given, and where it belongs.
+ * The attributes of an op, and where it belongs.
  *
- * Invariant: shows what the execution at the moment shown was given; what of it is another than at
- * the first execution says so.
+ * Invariant: shows the attributes of the execution at the moment shown; those that differ from the
+ * first execution say so.
  */
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
@@ -15,13 +15,13 @@ import { placeWords } from "@/store/run/place";
 import { stepAt } from "@/store/run/run_model";
 import type { GetAttributes, Node } from "@/wire/types.gen";
 
-/** Longer texts, such as a nested graph, get lines of their own. */
+/** Longer texts, such as a nested graph, get their own lines. */
 const LONG = 24;
 /** Names and texts that are longer together get a line, not half of one. */
 const BROAD = 18;
 const MOST_TEXT = 20_000;
 
-/** Line by line, so that its lines stay. */
+/** Line by line, so that line breaks are kept. */
 function shown(text: string): string {
   const kept = text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)}…` : text;
   return kept
@@ -37,7 +37,7 @@ function isLong(text: string): boolean {
 export function Attributes(props: {
   readonly node: Node;
   readonly store: Store;
-  /** Changes when it ran again. */
+  /** Changes when the node has run again. */
   readonly refresh: Accessor<unknown>;
   go(item: Item): void;
 }): JSX.Element {
@@ -68,14 +68,14 @@ export function Attributes(props: {
     name in (recorded()?.changed ?? {})
       ? attributeText(recorded()?.changed[name] ?? "none", name)
       : undefined;
-  /** Levels that keep no values keep no attributes of later executions either. */
+  /** Levels without values do not keep attributes of later executions either. */
   const only = () =>
     attributes().length > 0 && ["graph", "timing"].includes(props.store.model()?.info.level ?? "");
   const met = () => {
     const model = props.store.model();
     return stepAt(model?.steps ?? [], model?.graph.history.met[props.node.id] ?? 0)?.step;
   };
-  /** Where the execution shown ran, if on no thread of the program. */
+  /** Where the execution shown ran, if not on a thread of the program. */
   const ranIn = () => {
     props.refresh();
     const { worker, lane } = props.store.shown();

@@ -1,8 +1,8 @@
 /**
- * The channels of a tensor beside each other: feature maps, heads, images, one small picture each.
+ * The channels of a tensor side by side: feature maps, heads, images, one small picture each.
  *
- * Invariant: asks for a small window of each channel shown, never for the whole tensor; all of a page
- * are drawn alike, so that they can be compared.
+ * Invariant: requests a small window of each channel shown, never the whole tensor; all channels on
+ * a page are drawn alike, so that they can be compared.
  */
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
@@ -23,27 +23,27 @@ type Contrast = "shared" | "own";
 
 export interface ChannelGridProps {
   readonly store: Store;
-  /** The slice shown below: of which value, when, and which channel. */
+  /** The slice shown below: its value, moment and channel. */
   readonly slice: ValueSlice;
-  /** Of the whole tensor, if known. */
+  /** The range of the whole tensor, if known. */
   readonly range: readonly [number, number] | undefined;
   readonly theme: string;
   onPick(index: readonly number[]): void;
 }
 
-/** The axis that is spread out: of the leading ones that have several entries, the last; or -1. */
+/** The axis that is spread out: the last leading axis with several entries; or -1. */
 export function channelAxis(shape: readonly number[]): number {
   return shape.slice(0, -2).findLastIndex((size) => size > 1);
 }
 
-/** The proportions of what is shown of a channel; where it is narrow, no more than 3 to 1. */
+/** The proportions of the part shown of a channel; if narrow, at most 3 to 1. */
 export function shapeOf([rows, cols]: readonly [number, number]): string {
   const side = (cells: number) => Math.max(1, Math.min(SIDE, cells));
   const ratio = side(cols) / side(rows);
   return Math.min(3, Math.max(1, ratio)).toFixed(3);
 }
 
-/** Which part of a channel is shown, where that is not all of it: "the first 128×128 of 200×300". */
+/** The part of a channel that is shown, if not all of it: "the first 128×128 of 200×300". */
 export function partOf([rows, cols]: readonly [number, number]): string {
   if (rows <= SIDE && cols <= SIDE) return "";
   const part = formatShape([Math.min(SIDE, rows), Math.min(SIDE, cols)]);

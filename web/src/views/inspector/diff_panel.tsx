@@ -1,8 +1,8 @@
 /**
- * One value at two moments: what differs, how far, where, and how the differences are spread.
+ * One value at two moments: what differs, by how much, where, and the distribution of differences.
  *
- * Invariant: all elements are compared where both are to be had; where they are not, the statistics
- * are, and the reason is said.
+ * Invariant: all elements are compared if both are available; otherwise the statistics are, and the
+ * reason is given.
  */
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
@@ -31,9 +31,9 @@ export interface DiffPanelProps {
   readonly theme: string;
   readonly value: number;
   readonly refresh: Accessor<unknown>;
-  /** The execution before the one shown: A, unless a moment is held. */
+  /** The previous execution: A, unless a moment is held. */
   readonly before: Moment | undefined;
-  /** What a person set this value to. */
+  /** The user's edit of this value. */
   readonly edits: readonly EditRow[];
 }
 
@@ -111,7 +111,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
   );
 }
 
-/** A and B, and what can be done to them. */
+/** A and B, and the actions on them. */
 function Sides(
   props: DiffPanelProps & {
     readonly one: Moment | undefined;
@@ -276,12 +276,12 @@ function Place(props: { readonly name: string; readonly pair: ElementPair | null
   );
 }
 
-/** A number as Python writes it, in the page's own form: `-6.3e-06` as `−6.3e−6`. */
+/** A number in Python notation, converted to the page's form: `-6.3e-06` as `−6.3e−6`. */
 export function numeralText(text: string): string {
   return text.replace(/e\+?(-?)0*(\d)/g, "e$1$2").replaceAll("-", MINUS);
 }
 
-/** A number as it is read out; NaN and Inf by name and in their colour. */
+/** A number as text; NaN and Inf by name and in their colour. */
 function Numeral(props: { readonly text: string }): JSX.Element {
   const named = () => {
     if (props.text === "nan") return { text: "NaN", tone: "nan" };

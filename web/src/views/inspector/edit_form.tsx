@@ -1,8 +1,8 @@
 /**
  * Changes a value: whole, some elements, or from a file; in the program, or as a what-if.
  *
- * Invariant: the program is changed only where it stands; at any recorded moment the same edit may
- * be tried beside the recording. What is refused stays typed, with the reason.
+ * Invariant: the program is changed only where it is stopped; at any recorded moment the same edit
+ * can be tried beside the recording. Refused input stays in the form, with the reason.
  */
 
 import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
@@ -52,7 +52,9 @@ export function EditForm(props: {
   const [busy, setBusy] = createSignal(false);
   const live = () => editable(props.store, props.value);
   const branching = () => forkable(props.store, props.value);
-  /** The node that stands after it ran, if the value is only what it took. */
+  /**
+   * The node at which the program is stopped after it ran, if the value is only one of its inputs.
+   */
   const hasRun = () => {
     const stop = props.store.stop();
     const node = props.store.model()?.graph.nodes[stop?.node ?? -1];
@@ -73,7 +75,7 @@ export function EditForm(props: {
   };
   const [far, setFar] = createSignal<number | null>(0);
   const [base, setBase] = createSignal<number | undefined>();
-  /** How many recorded steps follow the moment's own. */
+  /** The number of recorded steps after the moment's own. */
   const after = () => {
     const last = props.store.model()?.steps.at(-1)?.step ?? 0;
     return Math.max(0, last - props.store.step());
@@ -273,7 +275,7 @@ function Field(props: {
   );
 }
 
-/** What a text means as a number; nothing is 0, undefined is none. */
+/** The number denoted by a text; empty text is 0, undefined is none. */
 function read(text: string): number | undefined {
   const plain = text.trim().toLowerCase();
   if (plain === "") return 0;

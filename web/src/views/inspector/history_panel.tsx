@@ -1,7 +1,7 @@
 /**
  * A node over its executions: time and value, as lines and as a table.
  *
- * Invariant: what is thinned says so; picking a row moves the whole page to that moment.
+ * Invariant: a thinned history says so; choosing a row moves the whole page to that moment.
  */
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
@@ -25,27 +25,27 @@ export interface HistoryData {
   readonly durationNs: readonly number[];
   readonly measure: readonly (number | undefined)[];
   readonly mean: readonly (number | null | undefined)[];
-  /** Elements that are NaN or Inf; undefined of an execution without statistics. */
+  /** Number of NaN or Inf elements; undefined for an execution without statistics. */
   readonly notFinite: readonly (number | undefined)[];
-  /** What `measure` is: the value itself of a scalar, the norm of a tensor. */
+  /** The meaning of `measure`: the value itself for a scalar, the norm for a tensor. */
   readonly measured: "value" | "norm";
-  /** What a person set its outputs to. */
+  /** The user's edits of its outputs. */
   readonly edits: readonly EditRow[];
 }
 
-/** The execution before the last one that is known. */
+/** The execution before the last known one. */
 export function executionBefore(history: HistoryData | undefined): Moment | undefined {
   const seq = history?.seq.at(-2);
   const step = history?.step.at(-2);
   return seq === undefined || step === undefined ? undefined : { seq, step };
 }
 
-/** A count, or a dash where it is unknown. */
+/** A count, or a dash if unknown. */
 export function notFiniteText(count: number | undefined): string {
   return count === undefined ? "–" : formatCount(count);
 }
 
-/** The history of a node, asked again when it ran again. */
+/** The history of a node, requested again when it has run again. */
 export function createHistory(
   store: Store,
   node: Accessor<number | undefined>,
@@ -133,9 +133,9 @@ export function StepsPanel(props: {
   readonly history: HistoryData | undefined;
   readonly theme: string;
   readonly seq: number | null;
-  /** Whether the framework tells times. */
+  /** Whether the framework measures times. */
   readonly timed: boolean;
-  /** The moment that is held, as A. */
+  /** The held moment, A. */
   readonly held: number | undefined;
   onPick(seq: number): void;
   onHold(seq: number, step: number): void;

@@ -1,8 +1,8 @@
 /**
- * What went into a node: each input with its producer and statistics, and the way there.
+ * The inputs of a node: each with its producer and statistics, and a link there.
  *
- * Invariant: an input is shown as it was when the node took it; what has not run will take it as it
- * is.
+ * Invariant: an input is shown as of when the node took it; for a node that has not run yet, as of
+ * now.
  */
 
 import { type Accessor, For, type JSX, Show } from "solid-js";

@@ -1,7 +1,7 @@
 /**
- * The inspector: what is selected, why the program stands there, its value and how it came about.
+ * The inspector: the selected item, why the program is stopped there, its value and its origin.
  *
- * Invariant: the most telling thing comes first, and everything is of the one moment shown.
+ * Invariant: the most informative part comes first, and everything refers to the moment shown.
  */
 
 import {
@@ -63,14 +63,14 @@ export interface InspectorProps {
   readonly branches: Branches;
   readonly moments: Moments;
   readonly theme: string;
-  /** Selects a node and brings it into sight. */
+  /** Selects a node and brings it into view. */
   go(item: Item): void;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
   readonly marked: MarkedNodes;
-  /** What a node raised at last, or "". */
+  /** The last error of a node, or "". */
   errorOf(node: number): string;
-  /** Asks the recording for all hits of a watch. */
+  /** Queries the recording for all hits of a watch. */
   askWatch(text: string): void;
   /** Rings a node on the canvas, or none. */
   point(node: number | undefined): void;
@@ -144,7 +144,7 @@ function NodeInspector(
     setPort(0);
   });
   const value = createMemo(() => props.node.outputs[port()] ?? props.node.outputs[0]);
-  // When it runs again, its value is another one; a stop is not kept waiting.
+  // When it runs again, its value changes; a stop does not wait for it.
   const ran = createMemo(() => {
     props.store.tick();
     const columns = props.store.shown();
@@ -191,19 +191,25 @@ function NodeInspector(
     if (cursor.kind !== "past" || model === undefined) return "";
     return leftOutAt(model.steps, cursor.seq, leftOutWords(model.governed));
   });
-  /** That the value shown is of an earlier step; while the program runs it soon is of this one. */
+  /**
+   * A note that the value shown belongs to an earlier step; while the program runs, it soon belongs
+   * to this one.
+   */
   const earlier = createMemo(() => {
     const { store } = props;
     const live = store.cursor().kind === "live" && store.model()?.info.state === "live";
     if (live && store.stop() === undefined) return "";
     ran();
     const from = store.shown().step[id()] ?? 0;
-    // Step 0 is before the first: what is made there, parameters above all, is of no step.
+    // Step 0 is before the first: values made there, above all parameters, belong to no step.
     if (from === 0 || leftOut() || from >= store.step()) return "";
     const model = store.model();
     return earlierWords(model?.steps ?? [], from, store.step(), leftOutWords(model?.governed));
   });
-  /** When the node took its inputs: an input may have the id of what it made of it since. */
+  /**
+   * When the node took its inputs: an input may share its id with a result that the node has since
+   * made of it.
+   */
   const took = (): number | null => {
     const at = ran();
     return at === 0 || stop()?.when === "before" ? props.store.seq() : at - 1;
@@ -211,7 +217,7 @@ function NodeInspector(
   const tabs = () =>
     TABS.filter(({ id: tab }) => tab !== "gradient" || offers(props.store, "gradients", id()));
   const timed = () => offers(props.store, "timing", id());
-  /** A tab that this node lacks may have been chosen at another one. */
+  /** A tab missing for this node may have been chosen at another one. */
   const tab = (): InspectorTab =>
     tabs().some((shown) => shown.id === props.ui.inspectorTab())
       ? props.ui.inspectorTab()

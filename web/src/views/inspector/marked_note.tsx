@@ -1,5 +1,5 @@
 /**
- * What watches have found at this node: the newest few, and the way to all of them.
+ * Hits of watches at this node: the newest few, with a link to all of them.
  *
  * Invariant: one line per hit; a click goes to its moment.
  */
@@ -15,7 +15,7 @@ export function MarkedNote(props: {
   readonly node: number;
   readonly marked: Marked | undefined;
   visit(node: number, seq: number): void;
-  /** Asks the recording for all hits of a watch. */
+  /** Queries the recording for all hits of a watch. */
   ask(watch: string): void;
 }): JSX.Element {
   return (

@@ -1,7 +1,7 @@
 /**
- * Of a node whose inputs changed: in which step, what they were and what they are.
+ * For a node whose inputs changed: the step, the old and the new inputs.
  *
- * Invariant: says the last change up to the moment shown.
+ * Invariant: shows the last change up to the moment shown.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
@@ -64,7 +64,7 @@ export function RewiredNote(props: {
   );
 }
 
-/** The name of what made a value; leads to it. */
+/** The name of a value's producer, as a link. */
 function Input(props: {
   readonly store: Store;
   readonly value: number;

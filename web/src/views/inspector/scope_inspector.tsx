@@ -1,5 +1,5 @@
 /**
- * A selected scope: what is inside, what it costs and where the time goes.
+ * A selected scope: its contents, its cost, and where its time goes.
  *
  * Invariant: sums of the last execution of each member, at the moment shown.
  */

@@ -1,7 +1,7 @@
 /**
- * Where in a tensor one looks: the index of its leading axes, and the window of the last two.
+ * The part of a tensor being viewed: the index of its leading axes, and the window of the last two.
  *
- * Invariant: asks for nothing; whoever shows a slice asks for the one that was chosen.
+ * Invariant: sends no requests; the view that shows a slice requests the chosen one.
  */
 
 import { type Accessor, createEffect, createSignal, For, type JSX, on, Show } from "solid-js";
@@ -13,10 +13,10 @@ import { shapeOf } from "@/wire/spec";
 import type { ValueSlice } from "@/wire/types.gen";
 
 export const WINDOW = 128;
-/** Of a vector, as many elements at once as the server gives. */
+/** For a vector, as many elements at once as the server sends. */
 export const VECTOR_WINDOW = 512;
 
-/** Where one looks in a value; from its beginning when another value is shown. */
+/** The place being viewed in a value; from its beginning when another value is shown. */
 export function createWindow(store: Store, value: Accessor<number>) {
   const [index, setIndex] = createSignal<readonly number[]>([]);
   const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);
@@ -33,7 +33,7 @@ export function createWindow(store: Store, value: Accessor<number>) {
   return {
     setIndex,
     moveTo: (row: number, col: number): void => void setCorner([row, col]),
-    /** The part of a question that says so. */
+    /** The corresponding part of a request. */
     asked() {
       const [row, col] = corner();
       const rank = shapeOf(valueShown(store, value())?.value.spec)?.length ?? 2;

@@ -19,7 +19,7 @@ import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Frame, GetSource, SourceLocation } from "@/wire/types.gen";
 
-/** Lines before and after; more where the window is high. */
+/** Lines before and after; more if the window is high. */
 const AROUND = 4;
 const AROUND_HIGH = 7;
 const HIGH = "(min-height: 960px)";
@@ -28,7 +28,7 @@ export function SourcePanel(props: {
   readonly store: Store;
   readonly source: SourceLocation | null;
   readonly stack: readonly Frame[];
-  /** The program has raised an error of its own: where, says the stack alone. */
+  /** The program has raised its own error: only the stack says where. */
   readonly raised: boolean;
 }): JSX.Element {
   const [frame, setFrame] = createSignal<number | undefined>();
@@ -145,7 +145,7 @@ export function SourcePanel(props: {
   );
 }
 
-/** Where a long line goes on, two characters further in than it begins. */
+/** Where a long line continues, indented by two more characters than it begins. */
 function indentOf(text: string): number {
   return Math.max(0, text.search(/\S/));
 }

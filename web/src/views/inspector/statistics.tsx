@@ -1,7 +1,7 @@
 /**
  * A tensor in eight numbers.
  *
- * Invariant: NaN and Inf are always counted out, and coloured only when there are some.
+ * Invariant: counts of NaN and Inf are always shown, and coloured only if there are any.
  */
 
 import { For, type JSX } from "solid-js";

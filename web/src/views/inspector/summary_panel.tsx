@@ -1,6 +1,6 @@
 /**
- * A run that has ended, in short: how it went, its losses, what was slow, what went wrong, what was
- * kept, and what can be done with the recording.
+ * Summary of a run that has ended: its outcome, its losses, its slowest parts, its problems, what
+ * was kept, and what can be done with the recording.
  *
  * Invariant: every line that names a node or a moment leads there; numbers are the recording's.
  */
@@ -226,7 +226,7 @@ function Fact(props: { readonly title: string; readonly value: string }): JSX.El
   );
 }
 
-/** Words, and the classes of the timeline's colours. */
+/** Labels, and the classes of the timeline's colours. */
 const PARTS: Readonly<Record<StepShare["part"], readonly [word: string, tone: string]>> = {
   forward: ["forward", "ph-forward"],
   backward: ["backward", "ph-backward"],
@@ -278,7 +278,7 @@ function Shares(props: {
   );
 }
 
-/** How much of the time was spent in operations. */
+/** The share of time spent in operations. */
 function Share(props: { readonly within: number; readonly wall: number }): JSX.Element {
   const part = () => Math.min(1, props.wall > 0 ? props.within / props.wall : 0);
   return (
@@ -300,7 +300,7 @@ function percent(part: number): string {
   return `${part > 0 && part < 0.1 ? (part * 100).toFixed(1) : Math.round(part * 100)} %`;
 }
 
-/** `2.697 → 0.01876 · lowest 0.000389`; one finite value leads nowhere. */
+/** `2.697 → 0.01876 · lowest 0.000389`; a single finite value has no arrow. */
 export function curveWords(curve: Omit<Curve, "node" | "name" | "points">): string {
   const { first, last, least, broken, total } = curve;
   if (first === null) return "never finite";
@@ -311,7 +311,7 @@ export function curveWords(curve: Omit<Curve, "node" | "name" | "points">): stri
   return parts.join(" · ");
 }
 
-/** `46 %`; what is there is not called nothing. */
+/** `46 %`; a small share is not shown as zero. */
 export function wholePercent(part: number): string {
   return part > 0 && part < 0.005 ? "<1 %" : `${Math.round(part * 100)} %`;
 }
@@ -406,7 +406,7 @@ function TroubleRow(props: {
 
 function Slow(props: {
   readonly title: string;
-  /** Of which steps these are the costs, where it is not all. */
+  /** The steps that these costs belong to, if not all. */
   readonly of: string;
   readonly costs: readonly Cost[];
   readonly total: number;
@@ -465,7 +465,7 @@ function CommandRow(props: { readonly line: string; readonly does: string }): JS
   );
 }
 
-/** `nodescope export`: the path stands above, and what is copied is the whole command. */
+/** `nodescope export`: the path is shown above; the whole command is copied. */
 function shortened(line: string): string {
   return line.split(" ", 2).join(" ");
 }
@@ -481,7 +481,7 @@ function stepsWords(ranges: KeptValues["ranges"]): string {
   return ` of step${single ? "" : "s"} ${listed(words)}`;
 }
 
-/** What can be looked at later and what cannot, a sentence each. */
+/** What can be viewed later and what cannot, one sentence each. */
 export function keptWords(kept: KeptValues, level: string): readonly string[] {
   const lines: string[] = [];
   if (kept.arrays > 0) {

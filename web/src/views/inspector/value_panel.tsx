@@ -1,8 +1,8 @@
 /**
  * A value at the moment shown: shape, picture or numbers, statistics, distribution.
  *
- * Invariant: elements are asked for by window, never whole; where there are none, the
- * reason is said.
+ * Invariant: elements are requested by window, never as a whole; if there are none, the reason is
+ * given.
  */
 
 import { type Accessor, createEffect, createMemo, type JSX, Show } from "solid-js";
@@ -29,7 +29,7 @@ import { decodeElements } from "@/wire/decode";
 import { typeOf } from "@/wire/spec";
 import type { GetValue, TensorSummary, ValueSlice } from "@/wire/types.gen";
 
-/** Up to this many elements the numbers come first. */
+/** Up to this many elements, the numbers come first. */
 const SMALL = 64;
 
 export interface ValuePanelProps {
@@ -43,7 +43,7 @@ export interface ValuePanelProps {
   /** Changes when the value may have changed. */
   readonly refresh: Accessor<unknown>;
   readonly colour: string;
-  /** What to say when the value has not been computed by the moment shown. */
+  /** The text if the value has not been computed by the moment shown. */
   readonly absent: string;
   onSlice?(slice: ValueSlice | undefined): void;
 }
@@ -155,7 +155,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
 
 function Head(props: {
   readonly slice: ValueSlice;
-  /** What the pencil does; "" for none. */
+  /** The effect of the pencil; "" for none. */
   readonly edit: string;
   onEdit(): void;
   readonly moments: Moments;
@@ -363,7 +363,7 @@ function Elements(
   );
 }
 
-/** A vector over its index. */
+/** A vector plotted over its index. */
 function VectorLine(props: {
   readonly data: Float64Array;
   readonly first: number;
@@ -393,7 +393,7 @@ function VectorLine(props: {
 function scalarText(value: number | undefined, slice: ValueSlice): string {
   const { summary } = slice;
   if (value === undefined) return summary === null ? "not kept" : nameless(summary);
-  // A count is read to its last digit.
+  // A count is shown to its last digit.
   if (isInteger(typeOf(slice.spec)) && Number.isSafeInteger(value)) {
     return `${value < 0 ? MINUS : ""}${formatCount(Math.abs(value))}`;
   }

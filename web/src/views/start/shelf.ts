@@ -1,7 +1,7 @@
 /**
- * The start page's own state: the list as the server last gave it, what is marked, what is asked.
+ * The start page's state: the server's last list, marked entries, and pending questions.
  *
- * Invariant: asked again while the page is shown, sooner while something has not been read yet.
+ * Invariant: requested again while the page is shown, sooner while files have not been read yet.
  */
 
 import { type Accessor, createEffect, createMemo, createSignal, onCleanup } from "solid-js";
@@ -30,14 +30,14 @@ export interface ShelfState {
   readonly which: Accessor<Which>;
   readonly sorting: Accessor<Sorting>;
   readonly marked: Accessor<ReadonlySet<string>>;
-  /** The recordings that deletion was asked of, until it is confirmed. */
+  /** The recordings to be deleted, until that is confirmed. */
   readonly doomed: Accessor<readonly Entry[]>;
   readonly focused: Accessor<string | undefined>;
   readonly busy: Accessor<boolean>;
   readonly now: Accessor<number>;
-  /** Rows as they are shown, of each group. */
+  /** The rows shown, by group. */
   readonly rowsOf: (group: Group) => readonly Entry[];
-  /** All of them, as they stand below each other. */
+  /** All rows, in display order. */
   readonly rows: Accessor<readonly Entry[]>;
   setSearch(text: string): void;
   setWhich(which: Which): void;
@@ -45,9 +45,9 @@ export interface ShelfState {
   mark(id: string): void;
   clear(): void;
   focus(id: string | undefined): void;
-  /** Opens a recording; the run's id. */
+  /** Opens a recording; returns the run's id. */
   open(entry: Entry): Promise<string | undefined>;
-  /** Opens the two that are marked; the eager run's id, then the compiled one's. */
+  /** Opens the two marked recordings; returns the eager run's id, then the compiled one's. */
   compare(): Promise<readonly [string, string] | undefined>;
   askToDelete(): void;
   keep(): void;
@@ -58,7 +58,7 @@ export interface ShelfState {
 export function createShelf(stir: Accessor<unknown>): ShelfState {
   const [shelf, setShelf] = createSignal<Shelf>();
   const [problem, setProblem] = createSignal("");
-  /** Why the list could not be asked for. */
+  /** Why the list could not be requested. */
   const [silence, setSilence] = createSignal("");
   const [search, setSearch] = createSignal("");
   const [which, setWhich] = createSignal<Which>("all");

@@ -1,7 +1,7 @@
 /**
- * The start page: runs that go on, recordings of this folder, and recent ones elsewhere.
+ * The start page: running programs, recordings of this folder, and recent ones elsewhere.
  *
- * Invariant: everything can be done by keyboard; nothing is deleted without being asked twice.
+ * Invariant: everything can be done by keyboard; nothing is deleted without confirmation.
  */
 
 import {
@@ -239,7 +239,7 @@ function Rows(props: {
   open(entry: Entry): void;
 }): JSX.Element {
   const rows = () => props.state.rowsOf(props.group);
-  // By their ids: a list that is asked for again must not take the focus away.
+  // By id: an updated list must not take the focus away.
   const ids = createMemo(() => rows().map((entry) => entry.id), [], {
     equals: (a, b) => a.join() === b.join(),
   });
@@ -349,7 +349,7 @@ function Row(props: {
   const marked = () => props.state.marked().has(props.entry.id);
   const at = () => startedAt(glance());
   const lost = () => glance()?.outcome === "unreadable";
-  /** Whether Tab comes to this row: to the one that had the focus last, or the first. */
+  /** Whether Tab stops at this row: the one that had the focus last, or the first. */
   const reached = () => {
     const rows = props.state.rows();
     const last = rows.find((entry) => entry.id === props.state.focused());
@@ -448,7 +448,7 @@ function Row(props: {
   );
 }
 
-/** How a run begins; in full while there is none. */
+/** How to begin a run; in full while there is none. */
 function Begin(props: { readonly waits: boolean; readonly first: boolean }): JSX.Element {
   return (
     <section class="start-begin" classList={{ first: props.first }} data-testid="start-begin">

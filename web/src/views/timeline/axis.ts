@@ -1,8 +1,8 @@
 /**
- * From the program's clock to the axis: time that the debugger held is taken out, and nothing else.
+ * From the program's clock to the axis: time held by the debugger is removed, and nothing else.
  *
- * Invariant: the mapping is monotonic; every moment that is no part of a hold keeps its distance to
- * the moments around it, and each hold is one point with its true length.
+ * Invariant: the mapping is monotonic; moments outside of holds keep their distances, and each hold
+ * is a single point with its true length.
  */
 
 import type { TimelineRows } from "@/views/timeline/spans";
@@ -17,7 +17,7 @@ export interface Axis {
   readonly holds: readonly Hold[];
   /** From the program's clock to the axis. */
   map(time: number): number;
-  /** Back; at a hold, to its end. */
+  /** The inverse; at a hold, its end. */
   unmap(at: number): number;
 }
 
@@ -26,7 +26,7 @@ export function axisOf(pairs: ArrayLike<number>): Axis {
   const count = Math.floor(pairs.length / 2);
   const starts = new Float64Array(count);
   const ends = new Float64Array(count);
-  /** What was taken out before each hold. */
+  /** Time removed before each hold. */
   const out = new Float64Array(count + 1);
   for (let i = 0; i < count; i++) {
     starts[i] = pairs[2 * i] ?? 0;
@@ -43,7 +43,7 @@ export function axisOf(pairs: ArrayLike<number>): Axis {
       const i = below(count, (k) => (starts[k] ?? 0) < time);
       if (i === 0) return time;
       const end = ends[i - 1] ?? 0;
-      // Within a hold, its own point.
+      // Within a hold: its point.
       return Math.max(time, end) - (out[i] ?? 0);
     },
     unmap(at) {
@@ -53,7 +53,7 @@ export function axisOf(pairs: ArrayLike<number>): Axis {
   };
 }
 
-/** How many of the first `count` are below, of a condition that ends once. */
+/** How many of the first `count` satisfy a condition that holds up to some point. */
 function below(count: number, is: (index: number) => boolean): number {
   let low = 0;
   let high = count;

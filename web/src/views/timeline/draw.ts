@@ -24,18 +24,18 @@ import type { Surface } from "@/widgets/canvas";
 
 export interface Scene {
   readonly lanes: readonly Lane[];
-  /** What is to come in the running step, of the first lane. */
+  /** Expected nodes of the running step, in the first lane. */
   readonly expected: Lane | undefined;
-  /** More ran in this time than is drawn. */
+  /** Whether more ran in this time than is drawn. */
   readonly thinned: boolean;
   readonly blocks: readonly StepBlock[];
-  /** Too many steps for their executions: each is drawn as the parts of its time. */
+  /** Too many steps to show executions: each is drawn as the parts of its time. */
   readonly stacked: boolean;
   /** The step that the page shows. */
   readonly step: number;
   readonly after: boolean;
   readonly window: readonly [number, number];
-  /** Time that the axis calls 0: the start of the step shown. */
+  /** The time that the axis calls 0: the start of the step shown. */
   readonly zero: number;
   readonly moment: number;
   readonly hovered: Bar | undefined;
@@ -46,7 +46,7 @@ export interface Scene {
 export interface Placed {
   readonly width: number;
   readonly time: (x: number) => number;
-  /** Where steps are: all of the height below if they are stacked. */
+  /** The area of steps: the full height below if they are stacked. */
   readonly steps: { readonly y: number; readonly height: number };
   readonly rows: readonly {
     readonly y: number;
@@ -63,7 +63,7 @@ interface Chip {
   readonly right: number;
 }
 
-/** Whether a label of the axis would touch the moment's, which has the right of way. */
+/** Whether an axis label would touch the moment's, which takes precedence. */
 function meets(chip: Chip | undefined, left: number, right: number): boolean {
   return chip !== undefined && left < chip.right + 6 && right > chip.left - 6;
 }
@@ -75,7 +75,7 @@ const BAND_H = 13;
 const PHASE_H = 15;
 const BAR_H = 13;
 const GAP = 2;
-/** Of a label that is cut. */
+/** The minimum width of a cut label. */
 const FEWEST_LETTERS = 3;
 const LANE_GAP = 9;
 const SANS = { face: "sans", weight: 400, size: 10 } as const;
@@ -159,7 +159,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     g.textAlign = "left";
   }
 
-  /** A step of which nothing was recorded, below the names of steps and behind the bars. */
+  /** A step without recorded data, below the names of steps and behind the bars. */
   function hatch(block: StepBlock): void {
     const left = Math.max(LEFT, x(block.start));
     const right = Math.min(width, x(block.end));
@@ -242,7 +242,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.fillRect(left, top, w, high);
       g.globalAlpha = 1;
       if (bar.failed === true) raised.push([left, w, top, high]);
-      // Of a sentence a few letters say nothing.
+      // A few letters of a sentence are meaningless.
       const text = w > (host ? 56 : 22) ? legible(barLabel(bar), host ? SANS : font, w - 10) : "";
       if (text !== "") {
         g.font = host ? `10px ${sans}` : `${font.weight} ${font.size}px ${sans}`;
@@ -260,7 +260,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     }
   }
 
-  /** What has not run yet, as it went in the step before, dashed. */
+  /** Nodes that have not run yet, at their times in the previous step, dashed. */
   function drawExpected(bars: readonly Bar[], top: number, high: number): void {
     g.strokeStyle = colour("--line-strong");
     g.setLineDash([3, 3]);
@@ -281,7 +281,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     g.setLineDash([]);
   }
 
-  /** Where the debugger held the program: a line with two bars at its head, of no length. */
+  /** Where the debugger held the program: a line with two bars at its head, without length. */
   function drawHolds(): void {
     let last = Number.NEGATIVE_INFINITY;
     for (const hold of scene.holds) {
@@ -296,7 +296,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     }
   }
 
-  /** The moment's own label, moved inwards at an edge; undefined where it is not in sight. */
+  /** The moment's own label, shifted inwards at an edge; undefined if it is not visible. */
   function momentChip(): Chip | undefined {
     const at = x(scene.moment);
     const empty = scene.lanes.length === 0 && scene.blocks.length === 0;
@@ -307,7 +307,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     return { at, text, left, right: left + w };
   }
 
-  /** Nodes that raised: a red frame, and a cross on red that is seen where the bar is narrow. */
+  /** Nodes that raised: a red frame, and a cross on red that is visible on narrow bars. */
   function drawRaised(): void {
     for (const [left, w, top, high] of raised) {
       const [x0, y0] = [left + w / 2, top + high];
@@ -369,7 +369,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   }
 }
 
-/** A text that is cut to fit, or nothing where too few of its letters would be left. */
+/** A text cut to fit, or nothing if too few of its letters would remain. */
 export function legible(text: string, font: Font, room: number): string {
   const cut = truncate(text, font, room);
   return cut === text || cut.length > FEWEST_LETTERS ? cut : "";
@@ -387,7 +387,7 @@ function barLabel(bar: Bar): string {
   return bar.label;
 }
 
-/** The holds at a point, as one with their whole length. */
+/** The holds at a point, as one with their total length. */
 export function hitHold(placed: Placed, holds: readonly Hold[], px: number): Hold | undefined {
   const [low, high] = [placed.time(px - 4), placed.time(px + 4)];
   const visible = holds.filter((hold) => hold.at >= low && hold.at <= high);

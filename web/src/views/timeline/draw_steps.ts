@@ -1,6 +1,6 @@
 /**
- * Draws steps on the timeline: a band of their names, or, where there are too many to show what ran
- * in them, each as a stack of the parts of its time.
+ * Draws steps on the timeline: a band of their names or, if there are too many to show executions,
+ * each as a stack of the parts of its time.
  *
  * Invariant: steps below a pixel are drawn once per pixel.
  */
@@ -16,7 +16,7 @@ export interface Steps {
   readonly blocks: readonly StepBlock[];
   /** The step that the page shows. */
   readonly step: number;
-  /** What ran after it is shown. */
+  /** The time after it is shown. */
   readonly after: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface Place {
   readonly height: number;
 }
 
-/** From below: what the program computes, then what it waits for. */
+/** From below: the program's computations, then its waiting. */
 const STACK: readonly TimePart[] = [
   "forward",
   "backward",
@@ -83,7 +83,7 @@ export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: P
     const w = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
     const whole = STACK.reduce((sum, part) => sum + block.parts[part], 0);
     let y = top + high;
-    // What is not known of steps that were left out is not sold as known.
+    // Unknown time of steps that were left out is not shown as known.
     g.globalAlpha = 1 - 0.65 * (block.leftOut / (block.last - block.first + 1));
     STACK.forEach((part, i) => {
       const h = whole > 0 ? (block.parts[part] / whole) * high : 0;

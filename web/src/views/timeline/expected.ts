@@ -1,8 +1,8 @@
 /**
- * What the running step is expected to do next: what followed in the step before.
+ * The expected continuation of the running step: what followed in the previous step.
  *
- * Invariant: pure; what has run in this step is never expected again, and nothing is expected before
- * the moment shown.
+ * Invariant: pure; nodes that have run in this step are never expected again, and none before the
+ * moment shown.
  */
 
 import type { TimelineRows } from "@/views/timeline/spans";
@@ -18,8 +18,8 @@ const NONE: TimelineRows = {
 };
 
 /**
- * The executions of `before` that come after the one that ran last in `now`, moved so that they
- * follow the moment. None if the step goes another way than the one before.
+ * The executions of `before` after the last one of `now`, moved so that they follow the moment.
+ * None if the step takes another course than the previous one.
  */
 export function expectedRows(
   rows: TimelineRows,
@@ -43,7 +43,7 @@ export function expectedRows(
   }
   const from = earlier[0];
   if (from === undefined) return NONE;
-  // How often each node had run in the step before, as far as it was gone through.
+  // How often each node had run in the previous step, up to the same point.
   const seen = new Map<number, number>();
   let place = last === undefined ? 0 : -1;
   let then = before.start_ns;

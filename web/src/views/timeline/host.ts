@@ -1,5 +1,5 @@
 /**
- * What lies between nodes: where it is drawn, and what it is called.
+ * Time between nodes: where it is drawn, and its names.
  *
  * A sampler knows the ends of a gap to a few milliseconds; the executions around it know them
  * exactly, so a sampled span reaches to them.
@@ -29,7 +29,7 @@ export interface HostSpan {
 /** About twice the sampler's interval. */
 const BLUR_NS = 16e6;
 
-/** Kinds whose ends the program told; a sampler saw the others. */
+/** Kinds whose ends the program reported; others were sampled. */
 const EXACT: ReadonlySet<HostKind> = new Set(["compiling", "unobserved", "held_along"]);
 
 const NAMES: Readonly<Record<HostSpan["kind"], string>> = {
@@ -68,7 +68,7 @@ export const PART_COLOURS: Readonly<Record<TimePart, string>> = {
   held: "--line",
 };
 
-/** The last part of a path; the names of cells and prompts as they are. */
+/** The last part of a path; names of cells and prompts unchanged. */
 export function baseName(file: string): string {
   return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
 }
@@ -83,7 +83,7 @@ export function hostTitle(span: HostSpan): string {
   return span.where === "" ? description : `${description} · ${span.where}`;
 }
 
-/** Host time of a window, on the axis and between the nodes of its thread. */
+/** Host time in a window, on the axis and between the nodes of its thread. */
 export function hostSpans(
   host: readonly HostTime[],
   rows: TimelineRows,
@@ -137,11 +137,11 @@ function shown(host: HostTime, start: number, end: number, nested: boolean): Hos
 }
 
 interface Edges {
-  /** The end of the node before and the start of the next; null within a node. */
+  /** The end of the previous node and the start of the next; null within a node. */
   around(time: number): readonly [number, number] | null;
 }
 
-/** Of rows that stand on the axis already. */
+/** For rows that are already on the axis. */
 function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
   const byThread = new Map<number, number[]>();
   for (let i = 0; i < rows.count; i++) {
@@ -177,7 +177,7 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
   return edges;
 }
 
-/** Where the time went, the most first: `data loading 99 ms, operations 1.1 ms`. */
+/** Where the time went, largest first: `data loading 99 ms, operations 1.1 ms`. */
 export function partWords(parts: Readonly<Record<TimePart, number>>, short = false): string {
   const rest = parts.between;
   const operations = short ? "ops" : "operations";

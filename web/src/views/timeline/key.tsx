@@ -1,7 +1,7 @@
 /**
- * The colours of the timeline by name: phases, and what lies between nodes.
+ * The colours of the timeline by name: phases, and time between nodes.
  *
- * Invariant: rare phases are named only in runs that have them.
+ * Invariant: rare phases are listed only in runs that have them.
  */
 
 import { createMemo, For, type JSX } from "solid-js";

@@ -1,9 +1,9 @@
 /**
- * Executions as the bars of a flame chart: phases, scopes, nodes; one lane per thread, per queue of
- * a device and per worker; and what lies between them.
+ * Executions as the bars of a flame chart: phases, scopes, nodes; one lane per thread, per device
+ * queue and per worker; and the time between them.
  *
- * Invariant: pure; bars of one level in a lane stand in order of time, and only nodes that run
- * within others overlap.
+ * Invariant: pure; bars of one level in a lane are in order of time, and only nodes that run within
+ * others overlap.
  */
 
 import { formatCount, formatDuration } from "@/base/numbers";
@@ -38,14 +38,14 @@ export interface Bar {
   readonly scope: string;
   readonly phase: Phase;
   readonly step: number;
-  /** It ran after the step had ended, and is no part of it. */
+  /** It ran after the step had ended, and is not part of it. */
   readonly after: boolean;
   readonly family: string;
   /** The node raised. */
   readonly failed?: boolean;
-  /** Set for what lies between nodes. */
+  /** Set for time between nodes. */
   readonly host?: HostSpan;
-  /** Between two nodes and with no other name: where, by their lines, or "". */
+  /** Unnamed time between two nodes: where, by their lines, or "". */
   readonly between?: string;
 }
 
@@ -57,8 +57,8 @@ export interface Lane extends Place {
 const SCOPE_LEVELS = 2;
 
 /**
- * Executions of operations within a window of the axis; what only holds data is drawn, but is no
- * operation. More is asked for than is in sight.
+ * Executions of operations within a window of the axis; nodes that only hold data are drawn, but
+ * are not operations. More is requested than is visible.
  */
 export function operationsIn(lane: Lane, [from, to]: readonly [number, number]): number {
   const bars = lane.levels.at(-1) ?? [];
@@ -67,12 +67,15 @@ export function operationsIn(lane: Lane, [from, to]: readonly [number, number]):
   ).length;
 }
 
-/** How often operations ran in what a lane shows; a long stretch of time has more than are drawn. */
+/**
+ * Number of executions of operations in a lane; for a long time range there are more than are
+ * drawn.
+ */
 export function laneWords(ops: number, thinned: boolean): string {
   return thinned ? `${formatCount(ops)}+ ran` : `${formatCount(ops)} ran`;
 }
 
-/** When a step ended, on the axis of the bars; NaN where it has not, or is not known. */
+/** When a step ended, on the axis of the bars; NaN if it has not, or if unknown. */
 export type StepEnd = (step: number) => number;
 
 const UNKNOWN_END: StepEnd = () => Number.NaN;
@@ -84,9 +87,9 @@ export function stepWords(step: number, after: boolean): string {
 }
 
 export interface LaneOptions {
-  /** What is known of the time between nodes, on the axis. */
+  /** Known time between nodes, on the axis. */
   readonly host?: readonly HostSpan[];
-  /** Whether the rows are all that ran, so that what is between them can be shown. */
+  /** Whether the rows are complete, so that the time between them can be shown. */
   readonly gaps?: boolean;
   readonly stepEnd?: StepEnd;
 }
@@ -119,7 +122,7 @@ export function lanesOf(
   });
 }
 
-/** What the lanes are called: `main`, `thread 2`, `lane 1`, `worker 2`, `w2 · lane 1`. */
+/** The names of the lanes: `main`, `thread 2`, `lane 1`, `worker 2`, `w2 · lane 1`. */
 export function laneNames(lanes: readonly Place[]): readonly string[] {
   const threads = lanes.filter(onThread);
   return lanes.map((lane) => {
@@ -138,7 +141,7 @@ function levelsOf(
   order: readonly number[],
   { host, gaps, stepEnd }: Required<LaneOptions>,
 ): readonly (readonly Bar[])[] {
-  // What was fetched or typed ends a phase; what is between two nodes of it does not.
+  // Fetching or input ends a phase; other time between its nodes does not.
   const breaks = host.filter((span) => apart(span)).map((span) => span.start);
   const phases: Bar[] = [];
   const scopes: Bar[][] = Array.from({ length: SCOPE_LEVELS }, () => []);
@@ -186,7 +189,7 @@ function inOrder(bars: Bar[]): readonly Bar[] {
   return bars.sort((a, b) => a.start - b.start);
 }
 
-/** Whether it stands beside phases, not beside nodes. */
+/** Whether it is drawn beside phases, not beside nodes. */
 function apart(span: HostSpan): boolean {
   return span.kind === "data" || span.kind === "input";
 }
@@ -198,7 +201,7 @@ function hostBar(span: HostSpan, stepEnd: StepEnd): Bar {
   return { ...NO_BAR, start, end, step, after: start >= stepEnd(step), label: "", host: span };
 }
 
-/** Time between nodes of a thread that nothing names, with the lines around it. */
+/** Unnamed time between nodes of a thread, with the lines around it. */
 function gapsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
@@ -238,7 +241,7 @@ function gapsOf(
   return bars;
 }
 
-/** `train.py:30–34`: the lines of two nodes that follow each other. */
+/** `train.py:30–34`: the lines of two consecutive nodes. */
 function between(graph: RunGraph | undefined, before: number, after: number): string {
   const source = graph?.nodes[before]?.source;
   const other = graph?.nodes[after]?.source;
@@ -247,7 +250,7 @@ function between(graph: RunGraph | undefined, before: number, after: number): st
   return `${baseName(source.file)}:${low === high ? low : `${low}–${high}`}`;
 }
 
-/** Lengthens the last bar if this one goes on with it, else adds it. */
+/** Extends the last bar if this one continues it, else adds it. */
 function extend(bars: Bar[], bar: Bar, breaks: readonly number[]): void {
   const last = bars.at(-1);
   if (
@@ -277,7 +280,7 @@ const UNITS = [
   [1e3, "µs"],
 ] as const;
 
-/** A moment with as many digits as tell it from the next tick. */
+/** A moment with enough digits to distinguish it from the next tick. */
 export function tickLabel(ns: number, tickNs: number): string {
   const [scale, unit] = UNITS.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
   const digits = Math.max(0, Math.ceil(Math.log10(scale / tickNs) - 1e-9));

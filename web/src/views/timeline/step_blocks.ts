@@ -1,7 +1,7 @@
 /**
- * Where the time of steps went, as the page holds it, on the axis.
+ * Where the time of steps went, in the page's form, on the axis.
  *
- * Invariant: pure; blocks stand in order of time and do not overlap.
+ * Invariant: pure; blocks are in order of time and do not overlap.
  */
 
 import { formatCount, formatDuration } from "@/base/numbers";
@@ -12,7 +12,7 @@ import { PARTS, type StepRow, type StepTimes, type Stretch, type TimePart } from
 
 export type Parts = Readonly<Record<TimePart, number>>;
 
-/** One step, several in a row, or what ran after one and before the next. */
+/** One step, several consecutive ones, or the time after one and before the next. */
 export interface StepBlock {
   readonly after: boolean;
   readonly first: number;
@@ -63,7 +63,7 @@ function partsOf(row: ArrayLike<number>): Parts {
   return parts;
 }
 
-/** The step of a block at a time of the program's own; of several in a row, the last that began. */
+/** The step of a block at a time of the program's own; of several, the last that began. */
 export function stepIn(
   steps: readonly StepRow[],
   block: Pick<StepBlock, "first" | "last">,
@@ -73,12 +73,12 @@ export function stepIn(
   return inside.findLast((row) => row.start_ns <= timeNs) ?? inside[0];
 }
 
-/** Where a step is shown as it went: at its last record; of one that still runs, at the newest. */
+/** The moment for a step: at its last record; for a running one, the newest. */
 export function lastSeqOf(row: StepRow, newest: number): number {
   return Math.max(1, row.start_seq, row.end_seq ?? newest);
 }
 
-/** The moment shown: of a program that stands or has ended, the end of what is told of its step. */
+/** The moment shown: for a stopped or ended program, the end of the known part of its step. */
 export function markAt(moment: number, block: StepBlock | undefined, newest: boolean): number {
   return newest ? Math.max(moment, block?.end ?? moment) : moment;
 }

@@ -254,7 +254,7 @@ test("a step says where its time went, the most first", () => {
   expect(blockWords(block, { short: true, running: true })).toBe(
     "step 12 · 101\u202fms: data 99.0\u202fms, ops 1.10\u202fms; held 12.3\u202fs",
   );
-  // Of what a library runs without telling its time, no share is told.
+  // For a library without times, no share is shown.
   expect(blockWords({ ...block, parts: { ...parts, held: 0 } }, { timed: false })).toBe(
     "step 12 · 101\u202fms",
   );
@@ -283,7 +283,7 @@ describe("what is expected of the running step", () => {
     startNs: list.map((row) => row[2] ?? 0),
     durationNs: list.map((row) => row[3] ?? 0),
   });
-  // Forward took long in the step before; backward follows.
+  // Forward took long in the previous step; backward follows.
   const before = [
     [1, 1, 0, 50],
     [2, 1, 50, 50],

@@ -1,12 +1,12 @@
 /**
- * The timeline: a flame chart of the steps in sight with what lies between their nodes, and, from
- * afar, all steps as the parts of their time; the moment in amber.
+ * The timeline: a flame chart of the visible steps with the time between their nodes and, zoomed
+ * out, all steps as the parts of their time; the moment in amber.
  *
- * While the program runs the newest is drawn from what arrives; everything else the recording is
- * asked for, a window at a time.
+ * While the program runs, the newest part is drawn from arriving data; everything else is requested
+ * from the recording, a window at a time.
  *
- * Invariant: the amber line is the moment that the whole page shows; only what the debugger held is
- * taken out of the axis.
+ * Invariant: the amber line is the moment that the whole page shows; only time held by the debugger
+ * is removed from the axis.
  */
 
 import {
@@ -50,17 +50,17 @@ import type { GetStepTimes, GetTimeline, StepRow } from "@/wire/types.gen";
 
 const LIMIT = 4000;
 const LIVE_MS = 200;
-/** How often a running program's recording is asked. */
+/** Interval of requests to a running program's recording. */
 const ASK_MS = 1000;
-/** Of more steps in sight, their executions are not asked for. */
+/** If more steps are visible, their executions are not requested. */
 const MOST_STEPS = 30;
 const FEW_STEPS = 3;
 const MOST_BLOCKS = 800;
-/** Empty at the end of the line above, px. */
+/** Empty space at the end of the line above, px. */
 const BAR_END = 4;
 /** Width of a character of the line above, px. */
 const CHARACTER = 6;
-/** Of the words at the pointer with their distance from the edge, px. */
+/** Width of the text at the pointer including its distance from the edge, px. */
 const TIP_WIDTH = 256;
 
 export interface TimelineProps {
@@ -75,7 +75,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const [under, setUnder] = createSignal<Under | undefined>(undefined, { equals: sameUnder });
   const [pointer, setPointer] = createSignal({ x: 0, y: 0, width: 0 });
   let placed: Placed | undefined;
-  /** The step that was gone to by a click in here. */
+  /** The step that was selected by a click here. */
   let chosenStep: number | undefined;
 
   const timed = () => offers(store, "timing");
@@ -111,7 +111,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const after = ahead === undefined && isAfter(now, shownSeq) && !raised;
     return { now, before: model?.steps[index - 1], after, ahead };
   });
-  /** What is shown unless somebody zooms, in the program's own time: a step and the one before. */
+  /** The default view, in the program's own time: a step and the previous one. */
   const near = createMemo(
     () => {
       const { now, before, after, ahead } = steps();
@@ -123,7 +123,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     { equals: (a, b) => a.from === b.from && a.to === b.to },
   );
   const ready = () => store.runId() !== undefined && (store.model()?.seq ?? 0) > 0;
-  /** Changes with whatever may change an answer about the same time. */
+  /** Changes with anything that may change an answer about the same time. */
   const fresh = () => {
     const model = store.model();
     if (model?.info.state !== "live") return model?.info.state;
@@ -131,10 +131,10 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return `${store.stops()} ${running() ? store.tick() : model.lastEvent}`;
   };
   const freshNow = throttled(fresh, ASK_MS);
-  /** Answers of a run that is over stay true. */
+  /** Answers about a finished run stay valid. */
   const asker = remembering(store, () => store.model()?.info.state !== "live");
 
-  // What is in sight in the program's own time; set after the axis is known.
+  // The visible range in the program's own time; set when the axis is known.
   const [sight, setSight] = createSignal<TimeWindow>([0, 1000], {
     equals: (a, b) => a[0] === b[0] && a[1] === b[1],
   });
@@ -155,7 +155,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
         : undefined,
     freshNow,
   );
-  /** Of a long recording the times of its steps take a moment. */
+  /** In a long recording, step times take a moment. */
   const stepAnswerWords = () => {
     const now = stepAnswer();
     return now.kind === "failed" ? now.message : "Reading the times of all steps…";
@@ -175,13 +175,13 @@ export function Timeline(props: TimelineProps): JSX.Element {
   });
   const position = createMemo(() => {
     const stretch = times()?.here;
-    // While the program runs, the last one that was asked about.
+    // While the program runs, the last one that was requested.
     return stretch != null && (running() || stretch.first === steps().now?.step)
       ? blockOf(stretch, axis())
       : undefined;
   });
 
-  /** Where the page stands on the axis: of the newest, where the length that is told ends. */
+  /** The page's position on the axis: for the newest moment, the end of the known part. */
   const mark = createMemo(() =>
     markAt(axis().map(moment()), position(), store.cursor().kind === "live" && !running()),
   );
@@ -203,7 +203,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     freshNow,
   );
   const detail = () => answered(timelineAnswer());
-  /** The newest of a running program; a window that somebody chose is asked for. */
+  /** The newest part of a running program; a window chosen by the user is requested. */
   const following = () => running() && zoom() === undefined;
   const rows = createMemo((): TimelineRows => {
     const now = detail();
@@ -239,7 +239,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     start_ns: axis().map(step.start_ns),
     end_ns: step.end_ns === null ? null : axis().map(step.end_ns),
   });
-  /** What is expected next; a program that is gone does nothing more. */
+  /** The expected continuation; a program that is gone does nothing more. */
   const expected = createMemo(() => {
     const { now, before } = steps();
     if (store.model()?.info.state !== "live" || store.cursor().kind === "past") return undefined;
@@ -248,7 +248,9 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const next = expectedRows(rows(), mapStep(now), mapStep(before), at);
     return next.count === 0 ? undefined : lanesOf(store.model()?.graph, next)[0];
   });
-  /** Without zooming: what is near; of a program without steps, what came after the last wait. */
+  /**
+   * Without zooming: the neighbourhood; for a program without steps, the time after the last wait.
+   */
   const home = createMemo((): TimeWindow => {
     const { map } = axis();
     let from = map(near().from);
@@ -265,7 +267,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const chosen = zoom();
     return chosen === "all" ? all() : (chosen ?? home());
   };
-  /** What the axis calls 0: the start of the step shown, or of the run where many are in sight. */
+  /** The zero of the axis: the start of the step shown, or of the run if many are visible. */
   const zero = () => {
     const now = steps().now;
     return now === undefined || inSight() > FEW_STEPS
@@ -284,20 +286,20 @@ export function Timeline(props: TimelineProps): JSX.Element {
   createEffect(() => {
     const { unmap } = axis();
     const chosen = zoom() === undefined ? undefined : window();
-    // Of a run without steps all is asked for: it tells where the last wait ended.
+    // For a run without steps, everything is requested: it tells where the last wait ended.
     const [from, to] = chosen === undefined ? [near().from, near().to] : chosen.map(unmap);
     setSight(askedFor([from ?? 0, to ?? 0]));
   });
   const stepShown = createMemo(() => steps().now?.step);
   createEffect(
     on([store.runId, stepShown], ([run, step], before) => {
-      // A window that somebody chose stays while steps go by, and when one in it is gone to.
+      // A window chosen by the user stays while steps pass, and when one in it is selected.
       const stays = run === before?.[0] && (running() || step === chosenStep);
       if (!stays) setZoom(undefined);
       chosenStep = undefined;
     }),
   );
-  /** What the moment shown is part of, or what is below the pointer. */
+  /** What contains the moment shown, or what is under the pointer. */
   const words = (short = false) => {
     const now = under();
     const bar = now?.kind === "bar" ? now.bar : undefined;
@@ -365,7 +367,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     else showBlock(block);
   }
   let grabbed: { x: number; from: TimeWindow; moved: boolean } | undefined;
-  /** Where the pointer rests; what is below it may come later. */
+  /** The pointer's resting place; data under it may arrive later. */
   let resting: readonly [number, number] | undefined;
   const at = (px: number, py: number): Under | undefined => {
     if (placed === undefined) return undefined;
@@ -385,7 +387,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return now && tipOf(now, store.model()?.graph, zero(), host());
   };
   let tipBox: HTMLDivElement | undefined;
-  /** Where the words at the pointer begin at the lowest, px: long ones have several lines. */
+  /** The lowest position of the text at the pointer, px: long text has several lines. */
   const [lowest, setLowest] = createSignal(0);
   createEffect(() => {
     if (tip() === undefined || tipBox === undefined) return;

@@ -1,5 +1,5 @@
 /**
- * Words about what the pointer is on.
+ * Text about the item under the pointer.
  *
  * Invariant: pure; a title and a few short lines.
  */
@@ -11,7 +11,7 @@ import { type HostSpan, hostTitle, partWords } from "@/views/timeline/host";
 import { type Bar, stepWords } from "@/views/timeline/spans";
 import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
 
-/** What the pointer is on. */
+/** The item under the pointer. */
 export type Under =
   | { readonly kind: "bar"; readonly bar: Bar }
   | { readonly kind: "hold"; readonly hold: Hold }
@@ -29,7 +29,7 @@ export interface Tip {
   readonly rows: readonly string[];
 }
 
-/** `zero` is the start of the step shown, `host` all that lies between nodes. */
+/** `zero` is the start of the step shown, `host` all time between nodes. */
 export function tipOf(
   under: Under,
   graph: RunGraph | undefined,
@@ -68,7 +68,7 @@ export function tipOf(
   }
   return {
     title: graph?.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
-    // No time is known of what some libraries run.
+    // Some libraries report no times.
     rows: [bar.end > bar.start ? `${took}, ${bar.phase}` : bar.phase, `${step}, ${at}`],
   };
 }

@@ -1,7 +1,7 @@
 /**
- * The window of time that is shown, and how it moves.
+ * The visible window of time, and its movements.
  *
- * Invariant: pure; a window is never narrower than what can be told apart, never much wider than the
+ * Invariant: pure; a window is never too narrow to distinguish items, never much wider than the
  * run, and always shows a part of it.
  */
 
@@ -23,22 +23,21 @@ export function panned(window: TimeWindow, by: number, total: number): TimeWindo
   return within([window[0] + by, window[1] + by], total);
 }
 
-/** Moves a window so far that its middle is in the run. */
+/** Moves a window so that its middle is within the run. */
 function within([t0, t1]: TimeWindow, total: number): TimeWindow {
   const middle = (t0 + t1) / 2;
   const shift = Math.min(Math.max(middle, 0), Math.max(total, 0)) - middle;
   return [t0 + shift, t1 + shift];
 }
 
-/** The whole run from where something is known of it, with a little room. */
+/** The whole run from the start of its data, with a little margin. */
 export function whole(since: number, total: number): TimeWindow {
   const width = Math.max(total - since, 1000);
   return [since - width * 0.01, since + width * 1.01];
 }
 
 /**
- * What is asked for to show a window: wider, and on a grid, so that moving a little needs no other
- * answer.
+ * The range to request for a window: wider, and on a grid, so that small moves need no new request.
  */
 export function askedFor([t0, t1]: TimeWindow): TimeWindow {
   const grid = 2 ** Math.ceil(Math.log2(Math.max(t1 - t0, 1))) / 2;
@@ -48,7 +47,7 @@ export function askedFor([t0, t1]: TimeWindow): TimeWindow {
   ];
 }
 
-/** What a key does to a window; undefined if it is not about time. */
+/** The effect of a key on a window; undefined if it does not concern time. */
 export function moved(window: TimeWindow, key: string, total: number): TimeWindow | undefined {
   const [t0, t1] = window;
   const middle = (t0 + t1) / 2;

@@ -1,7 +1,7 @@
 /**
- * Result from the recording to a watch.
+ * The result of evaluating a watch on the recording.
  *
- * Invariant: what could not be judged is said beside what was found.
+ * Invariant: what could not be evaluated is reported beside the findings.
  */
 
 import { For, type JSX, Show } from "solid-js";

@@ -1,5 +1,5 @@
 /**
- * All rules by kind, and above them the watches that suit the program.
+ * All rules by kind, and above them the watches recommended for the program.
  *
  * Invariant: choosing a rule fills the text field and sets nothing; only Take does.
  */
@@ -147,7 +147,7 @@ function Rule(props: { readonly rule: RuleInfo; readonly watches: Watches }): JS
   );
 }
 
-/** A parameter with its default, or what must be said of it. */
+/** A parameter with its default, or the note that it must be set. */
 export function parameterText(parameter: RuleParameter): string {
   const unit = parameter.unit === "" ? "" : ` ${parameter.unit}`;
   if (parameter.default !== "") return `${parameter.name} ${parameter.default}${unit}`;

@@ -1,8 +1,8 @@
 /**
- * The watches of the run: what is watched for, what was found, and what the recording says.
+ * The watches of the run: the list, the hits, and queries on the recording.
  *
- * Invariant: what is refused stays typed, with the reason below it; nothing is watched that is not
- * in the list.
+ * Invariant: refused input stays in the field, with the reason below it; only listed watches are
+ * active.
  */
 
 import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
@@ -21,7 +21,7 @@ const OVER = "The run has ended: watches can only be checked against the recordi
 
 export interface WatchesProps {
   readonly watches: Model;
-  /** Id of the watch at which the program stands, or 0. */
+  /** Id of the watch at which the program is stopped, or 0. */
   readonly here: number;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
@@ -29,7 +29,7 @@ export interface WatchesProps {
 
 export function Watches(props: WatchesProps): JSX.Element {
   const [editing, setEditing] = createSignal(0);
-  // By their ids: a hit changes a status, and must not take the field that is typed into away.
+  // By id: a hit changes a status, and must not replace the field being typed into.
   const ids = () => props.watches.statuses().map((status) => status.id);
   const statusOf = (id: number) => props.watches.statuses().find((status) => status.id === id);
   const side = () => props.watches.gallery() || props.watches.asked() !== undefined;
@@ -85,7 +85,7 @@ export function Watches(props: WatchesProps): JSX.Element {
   );
 }
 
-/** The field for a new watch, or for a question. */
+/** The field for a new watch, or for a query. */
 function Field(props: { readonly watches: Model }): JSX.Element {
   const [fault, setFault] = createSignal("");
   const [tried, setTried] = createSignal("");
@@ -234,7 +234,7 @@ function Row(props: WatchesProps & { readonly status: WatchStatus; onEdit(): voi
   );
 }
 
-/** The words of the last hit; the rule is said above them. */
+/** The description of the last hit; the rule is shown above it. */
 function withoutRule(status: WatchStatus): string {
   const start = `${status.rule}: `;
   return status.last.startsWith(start) ? status.last.slice(start.length) : status.last;
