@@ -81,8 +81,8 @@ export function formatDuration(ns: number): string {
 }
 
 /**
- * A shape: `16×8×64`; `?×64` where a size is unknown; `scalar` for none. A vector's is `[64]`: beside
- * a number of bytes, or in a name's place, a number alone would be anything.
+ * A shape: `16×8×64`; `?×64` if a size is unknown; `scalar` without axes. A vector's is `[64]`: a
+ * number alone would be ambiguous beside a number of bytes, or in place of a name.
  */
 export function formatShape(shape: readonly (number | null)[]): string {
   const sizes = shape.map((size) => size ?? "?").join("×");
