@@ -29,6 +29,7 @@ from nodescope.errors import ShapeError, UsageError
 from nodescope.ir.scopes import join
 
 _ASSIGN = ops.get("assign")
+_NO_OP = ops.get("no_op")
 
 
 def _working(parameter: Tensor) -> np.dtype[Any]:
@@ -170,6 +171,9 @@ class Optimizer:
             for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad
                 if gradient is None:
+                    if tracer is not None and builder is None:
+                        with tracer.optimizer(path):  # that it was left out is seen
+                            apply(_NO_OP, (), {})
                     continue
                 if tracer is None:
                     arrays = [variable.data for variable in state]

@@ -97,6 +97,16 @@ def functions(recording: Recording) -> list[CompiledFunction]:
     return [function.done() for function in growing]
 
 
+def captured_graphs(recording: Recording) -> list[GraphCaptured]:
+    """The graphs of compiled functions, in the order in which they were captured.
+
+    Raises:
+        RecordingError: The recording is damaged.
+    """
+    documents = (_read(recording, "graph", data) for _, data in recording.documents("graph"))
+    return [document for document in documents if isinstance(document, GraphCaptured)]
+
+
 def cross_checked(recording: Recording) -> CrossChecked | None:
     """How the calls of compiled functions compare with their traces; None if unchecked.
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from pathlib import PurePath
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from nodescope.debug.watch.graph_studies import Studies, study
+from nodescope.debug.watch.hits import hit_of
 from nodescope.debug.watch.observation import (
     ContentSource,
     Inapplicable,
@@ -30,7 +30,7 @@ from nodescope.debug.watch.observation import (
     Target,
 )
 from nodescope.debug.watch.program_graph import ProgramGraph
-from nodescope.debug.watch.rule import Finding, Look, Need, Rule, WatchError
+from nodescope.debug.watch.rule import Look, Need, Rule, WatchError
 from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node, Value
@@ -114,10 +114,12 @@ class _Entry:
     def active(self) -> bool:
         return self.outcome.watch.enabled and not self.outcome.fault
 
-    def covers(self, part: _Part) -> bool:
+    def covers(self, part: _Part, graph: ProgramGraph) -> bool:
         """Whether it is asked of a value, as far as is known of it."""
         node, rule, chosen = part.node, self.rule, self.chosen
         exact = chosen.exact and chosen.covers(node)
+        if rule.concerns is not None and not (exact or rule.concerns(node, graph)):
+            return False
         if rule.ops and node.op not in rule.ops and not exact:
             return False
         if not self.outcome.watch.select and any(selected.covers(node) for selected in self.about):
@@ -301,6 +303,9 @@ class WatchEvaluator:
                     part = self._parts[value] = _Part(node, port)
                 part.node = node
                 self._plan(part)
+            for value in self.graph.kept_by(node):
+                if value in self._parts:
+                    self._plan(self._parts[value])
 
     def paired(self, value: int, gradient: int) -> list[Hit]:
         """``gradient`` is the gradient of ``value`` from now on."""
@@ -356,7 +361,7 @@ class WatchEvaluator:
         part.owners = tuple(self._parts[value].node for value in owned if value in self._parts)
         part.roles = _roles(part, loss=part.value in self._losses)
         active = [entry for entry in self._entries if entry.active]
-        part.entries = tuple(entry for entry in active if entry.covers(part))
+        part.entries = tuple(entry for entry in active if entry.covers(part, self.graph))
         needs: set[Need] = set()
         for entry in part.entries:
             entry.values.add(part.value)
@@ -388,6 +393,7 @@ class WatchEvaluator:
         outputs: Callable[[int], ContentSource | None],
         inputs: Callable[[], tuple[ObservedContent, ...]],
         only: Collection[int] | None = None,
+        attrs: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
         """A node has run.
 
@@ -395,6 +401,7 @@ class WatchEvaluator:
             outputs: Gives what is known of the value at an output port.
             inputs: Gives what the node was given.
             only: The watches that are asked, by their ids; None asks all.
+            attrs: The attributes of this execution, where they are not the node's.
         """
         hits: list[Hit] = []
         for port, value in enumerate(node.outputs):
@@ -420,6 +427,8 @@ class WatchEvaluator:
                 before=before,
                 gradient=functools.partial(self._gradient_of, value),
                 written=value in self._written,
+                graph=self.graph,
+                attrs=attrs,
             )
             entries = part.entries
             if only is not None:
@@ -518,7 +527,11 @@ class WatchEvaluator:
                 continue
             entry.decided(value)
             outcome.hits += 1
-            hits.append(_hit(entry, sight, finding))
+            at, found = (sight.step, sight.seq), (finding.text, finding.actual)
+            hits.append(
+                hit_of(outcome.watch, entry.settings, sight.node, sight.port, sight.name, at, found,
+                       streak)
+            )  # fmt: skip
         return hits
 
     def _disable(self, entry: _Entry, name: str, step: int, error: Exception) -> None:
@@ -571,27 +584,3 @@ def _broken(sight: Sight) -> bool:
         return bool(sight.summary.nan_count or sight.summary.inf_count)
     except MissingData:
         return False
-
-
-def _hit(entry: _Entry, sight: Sight, finding: Finding) -> Hit:
-    node, watch = sight.node, entry.outcome.watch
-    source = node.source
-    location = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
-    text = f"{entry.rule.name}: {sight.name} in step {sight.step}{location}: {finding.text}"
-    if watch.patience > 1:
-        text += f" ({entry.streaks[sight.value]} times in a row)"
-    return Hit(
-        rule=entry.rule.name,
-        watch=watch.id,
-        node=node.id,
-        node_name=node.name,
-        value=sight.value,
-        port=sight.port,
-        step=sight.step,
-        seq=sight.seq,
-        configured=dict(entry.settings),
-        actual=dict(finding.actual),
-        text=text,
-        actions=watch.actions,
-        in_row=entry.streaks[sight.value],
-    )

@@ -1,17 +1,18 @@
 """Studies at work: rules about the graph are asked at the end of steps and of the run.
 
-A study is asked in the first steps, and later when the graph has grown. A node is told of once.
+A study is asked in the first steps, and later when the graph has grown. A place is told of once.
 
 Invariant: an error in a rule disables its watch and nothing else.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import PurePath
 from typing import Any, Final
 
+from nodescope.debug.watch.hits import hit_of
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Study, Verdict
 from nodescope.debug.watch.watch import Hit
@@ -29,8 +30,8 @@ class Studies:
         self._judge = judge
         self._asked = 0
         self._version = -1
-        self._told: set[int] = set()
-        self._streaks: Counter[int] = Counter()
+        self._told: set[object] = set()
+        self._streaks: Counter[object] = Counter()
 
     @property
     def young(self) -> bool:
@@ -45,19 +46,27 @@ class Studies:
         """What it says now."""
         self._asked += 1
         self._version = graph.version
-        return list(self._judge(graph, over))
+        verdicts = list(self._judge(graph, over))
+        for owner, traced in graph.captured.items():
+            for verdict in self._judge(traced, over):
+                node = graph.runs(owner, verdict.node)
+                if node is not None:
+                    verdicts.append(dataclasses.replace(verdict, node=node))
+        return verdicts
 
-    def tells(self, verdict: Verdict, patience: int) -> bool:
-        """Whether a verdict is a hit: of a node that was not told of, found so often in a row."""
-        node = verdict.node.id
+    def tells(self, verdict: Verdict, patience: int) -> int:
+        """If a verdict is a hit, of a place that was not told of: how often it was given; else 0.
+
+        Nodes of one op and line are one place: loops make many of one line.
+        """
+        node = (verdict.node.op, verdict.node.source or verdict.node.id)
         if not verdict.text:
-            del self._streaks[node]
-            return False
+            return 0
         self._streaks[node] += 1
         if node in self._told or self._streaks[node] < patience:
-            return False
+            return 0
         self._told.add(node)
-        return True
+        return self._streaks[node]
 
 
 def study(
@@ -98,27 +107,11 @@ def study(
             outcome.looked += 1
             entry.values.add(node.outputs[0])
             entry.decided(node.outputs[0])
-            if studies.tells(verdict, outcome.watch.patience):
+            in_row = studies.tells(verdict, outcome.watch.patience)
+            if in_row:
                 outcome.hits += 1
-                hits.append(_hit(entry, verdict, step, last.get(node.id) or seq))
+                at, found = (step, last.get(node.id) or seq), (verdict.text, verdict.actual)
+                hits.append(
+                    hit_of(outcome.watch, entry.settings, node, 0, node.name, at, found, in_row)
+                )
     return hits
-
-
-def _hit(entry: Any, verdict: Verdict, step: int, seq: int) -> Hit:
-    node, watch = verdict.node, entry.outcome.watch
-    source = node.source
-    location = f" ({PurePath(source.file).name}:{source.line})" if source is not None else ""
-    return Hit(
-        rule=entry.rule.name,
-        watch=watch.id,
-        node=node.id,
-        node_name=node.name,
-        value=node.outputs[0],
-        port=0,
-        step=step,
-        seq=seq,
-        configured=dict(entry.settings),
-        actual=dict(verdict.actual),
-        text=f"{entry.rule.name}: {node.name} in step {step}{location}: {verdict.text}",
-        actions=watch.actions,
-    )

@@ -27,6 +27,7 @@ from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import Array, Bus, Demand, Event, Logged, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.protocol import WatchSeen, WatchStatus
+from nodescope.record.compiled_functions import captured_graphs
 from nodescope.record.recording import Recording
 
 EXIT_STATUS: Final = 3  # of a run that a watch ended
@@ -168,6 +169,7 @@ class LiveWatches:
                     (row.node for row in recording.nodes()),
                     ((row.value, row.gradient) for row in recording.gradients()),
                     (row.value for row in recording.values()),
+                    captured_graphs(recording),
                 )
 
     def _recommend(self, step_ended: bool) -> None:

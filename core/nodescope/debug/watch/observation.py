@@ -6,12 +6,13 @@ Invariant: arrays are only read; statistics are computed once per sight; missing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
 from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.errors import ArrayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node, TensorSpec
@@ -226,11 +227,13 @@ class Sight(ObservedContent):
         before: The same value in the step before, or None in its first.
         gradient: Gives the latest gradient of the value, or None where none is known.
         written: Whether some node of the program writes to the value.
+        graph: What is known of the program's graph.
+        attrs: The attributes of this execution, where they are not the node's.
     """
 
     __slots__ = (
-        "_gradient", "_inputs", "before", "node", "owner", "port", "roles", "seq", "step",
-        "time_ns", "value", "written",
+        "_attrs", "_gradient", "_inputs", "before", "graph", "node", "owner", "port", "roles",
+        "seq", "step", "time_ns", "value", "written",
     )  # fmt: skip
 
     def __init__(
@@ -249,6 +252,8 @@ class Sight(ObservedContent):
         before: ObservedContent | None = None,
         gradient: Callable[[], ObservedContent | None] = _none,
         written: bool = False,
+        graph: ProgramGraph | None = None,
+        attrs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(source)
         self.written = written
@@ -263,6 +268,13 @@ class Sight(ObservedContent):
         self._inputs = inputs
         self.before = before
         self._gradient = gradient
+        self.graph = graph if graph is not None else ProgramGraph()
+        self._attrs = attrs
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes of this execution."""
+        return self.node.attrs if self._attrs is None else self._attrs
 
     @property
     def phase(self) -> str:

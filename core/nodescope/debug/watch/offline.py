@@ -10,6 +10,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -17,8 +18,9 @@ from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOut
 from nodescope.debug.watch.observation import ContentSource, ObservedContent
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.watch import Hit, Watch, describe
-from nodescope.events import Array, Level
+from nodescope.events import Array, GraphCaptured, Level
 from nodescope.ir.graph import Node
+from nodescope.record.compiled_functions import captured_graphs
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Dropped, Execution, GradientRow, Holds, NodeRow
 from nodescope.record.summary import TensorSummary
@@ -61,6 +63,7 @@ class Asking:
         self._evaluator = WatchEvaluator(watches, on_fault=on_fault, hold_bytes=hold_bytes)
         self._evaluator.graph.source = self._source
         self._step = 0
+        self._calls: dict[int, dict[str, Any]] = {}
         self._level, self._dropped = recording.run().level, recording.dropped()
         self._holds = Holds(recording.holds())
         self._hits = self._run()
@@ -109,7 +112,8 @@ class Asking:
             for row in recording.steps()
             if row.end_seq is not None and row.observed
         )
-        records = heapq.merge(
+        records: Iterable[tuple[int, int, object]] = heapq.merge(
+            ((0, 0, event) for event in (captured_graphs(recording) if evaluator.follows else ())),
             ((row.seq, 0, row) for row in recording.nodes()),
             ((row.seq, 1, row) for row in recording.gradients()),
             ((row.seq, 2, row) for row in self._executions()),
@@ -125,6 +129,9 @@ class Asking:
             if isinstance(row, NodeRow):
                 defined[row.node.id] = row.node
                 evaluator.define((row.node,))
+                continue
+            elif isinstance(row, GraphCaptured):
+                evaluator.graph.capture(row)
                 continue
             elif isinstance(row, GradientRow):
                 hits = evaluator.paired(row.value, row.gradient)
@@ -151,6 +158,7 @@ class Asking:
             if time.monotonic() > self._until:
                 self._left = page[0].step
                 return
+            self._calls = self._recording.calls(after, page[-1].seq)
             yield from page
             after = page[-1].seq
 
@@ -162,11 +170,14 @@ class Asking:
 
         def inputs() -> tuple[ObservedContent, ...]:
             return tuple(
-                ObservedContent(RecordedContent(recording, value, row.seq)) for value in node.inputs
+                ObservedContent(RecordedContent(recording, value, row.seq - 1))
+                for value in node.inputs
             )
 
         time_ns = self._holds.ran_ns(row.start_ns + row.duration_ns)
-        return self._evaluator.finished(node, row.step, row.seq, time_ns, output, inputs)
+        return self._evaluator.finished(
+            node, row.step, row.seq, time_ns, output, inputs, attrs=self._calls.get(row.seq)
+        )
 
 
 class Coverage(msgspec.Struct, frozen=True):

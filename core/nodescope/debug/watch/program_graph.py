@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from nodescope.events import GraphCaptured
 from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
 from nodescope.ops.traits import traits_of
 from nodescope.source_files import source_text
@@ -36,6 +37,8 @@ class ProgramGraph:
         ran: Ids of the nodes that ran since the last study, in order, and when: pairs of id and
             seq. Cut off at `MOST_RAN`; empty where rules no longer ask for it.
         version: Changes with every new definition.
+        captured: By owner: the graphs of compiled functions, as they were traced. Their nodes do
+            not run; `runs` says which ones do.
     """
 
     MOST_RAN: Final = 200_000
@@ -49,6 +52,8 @@ class ProgramGraph:
         self.ran: list[tuple[int, int]] = []
         self.version = 0
         self.source = source
+        self.captured: dict[str, ProgramGraph] = {}
+        self._owners: dict[int, str] = {}
         self._makers: dict[int, int] = {}
         self._readers: dict[int, dict[int, None]] = {}
         self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
@@ -81,6 +86,17 @@ class ProgramGraph:
             self.slopes.add(gradient)
         if begins:
             self.losses.add(value)
+
+    def capture(self, event: GraphCaptured) -> None:
+        """Take in a graph that was captured at once."""
+        self.version += 1
+        self._owners[event.graph.id] = event.owner
+        if event.stage != "traced":
+            return
+        traced = self.captured[event.owner] = ProgramGraph(self.source)
+        traced.tell(event.graph.values)
+        for node in event.graph.nodes:
+            traced.define(node)
 
     # Questions
 
@@ -158,6 +174,36 @@ class ProgramGraph:
     def leaves(self, value: int) -> list[Node]:
         """The leaves that a value is computed from."""
         return [self.nodes[node] for node in sorted(self.above(value)) if self.nodes[node].is_leaf]
+
+    def runs(self, owner: str, traced: Node) -> Node | None:
+        """The node that runs for a traced one of a compiled function: alone or among others."""
+        nodes = [node for node in self.nodes.values() if self._owners.get(node.graph) == owner]
+        for node in nodes:
+            if traced.id in node.origin:
+                return node
+        return next((node for node in nodes if node.source == traced.source), None)
+
+    def updates(self, node: Node) -> bool:
+        """Whether what a node gives is written to a variable, or comes back to the node itself."""
+        todo, seen = [node], {node.id}
+        while todo:
+            for value in (current := todo.pop()).outputs:
+                for reader in self.readers(value):
+                    if reader.writes or (reader.id == node.id and current is not reader):
+                        return True
+                    moves = reader.family == "layout" or reader.op in _HANDS_ON
+                    if moves and reader.id not in seen:
+                        seen.add(reader.id)
+                        todo.append(reader)
+        return node.id in {self._makers.get(value) for value in node.inputs}
+
+    def kept_by(self, node: Node) -> Iterator[int]:
+        """The values that a node writes to variables, and what they were before conversions."""
+        for value in node.inputs if node.writes else ():
+            yield value
+            given = self.given(value)
+            if given is not None:
+                yield from given.outputs
 
     def tree(self, source: SourceLocation | None) -> ast.Module | None:
         """The syntax tree of a source file; None if it is not known."""

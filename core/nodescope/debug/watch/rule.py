@@ -243,6 +243,7 @@ class Rule:
             settings make no sense together.
         applies: What it is asked of unless a watch names a node.
         ops: Of these ops only, if any.
+        concerns: Of these nodes only, by what the graph shows when they are defined; None is all.
         needs: What it may ask a sight for.
         parameters: What a watch can set.
         any_of: Of these parameters at least one must be set.
@@ -278,6 +279,7 @@ class Rule:
     follows: tuple[str, ...] = ()
     diverges: bool = False
     suits: Callable[[Sequence[Node]], str] | None = None
+    concerns: Callable[[Node, ProgramGraph], bool] | None = None
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of that name.

@@ -21,6 +21,7 @@ from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.events import (
     Event,
     GradientComputed,
+    GraphCaptured,
     GraphExtended,
     NodeFinished,
     RunFinished,
@@ -106,6 +107,7 @@ class Watcher:
         nodes: Iterable[Node],
         gradients: Iterable[tuple[int, int]],
         values: Iterable[Value] = (),
+        captured: Iterable[GraphCaptured] = (),
     ) -> None:
         """Take in what was met before the first event came.
 
@@ -113,9 +115,12 @@ class Watcher:
             nodes: Every definition in order.
             gradients: Pairs of a value's id and its gradient's.
             values: As they were defined last.
+            captured: Graphs of compiled functions.
         """
         with self._lock:
             self._evaluator.define((), values)
+            for event in captured:
+                self._evaluator.graph.capture(event)
             self._evaluator.define(node for node in nodes if not self._evaluator.knows(node))
             for value, gradient in gradients:
                 self._evaluator.paired(value, gradient)
@@ -140,6 +145,10 @@ class Watcher:
             with self._lock:
                 self._evaluator.step_finished()
             hits = self._study(event.step)
+        elif isinstance(event, GraphCaptured):
+            with self._lock:
+                self._evaluator.graph.capture(event)
+            return
         elif isinstance(event, RunFinished):
             hits = self._study(self._step, over=True)
         else:
@@ -187,5 +196,6 @@ class Watcher:
 
         with self._lock:
             return self._evaluator.finished(
-                event.node, event.step, seq, event.end_ns - self._held_ns(), output, inputs, only
-            )
+                event.node, event.step, seq, event.end_ns - self._held_ns(), output, inputs, only,
+                event.attrs,
+            )  # fmt: skip

@@ -18,15 +18,16 @@ _LEAST: Final = 3
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     nodes = graph.nodes.values()
     # Before the first update nobody knows whether losses are parts of a larger batch.
-    if not any(node.writes for node in nodes) or any(_adds_up(graph, node) for node in nodes):
+    updates = any(node.writes for node in nodes)
+    if any(_adds_up(graph, node) for node in nodes):
         return
     for node in graph.forward():
         if node.op not in ("divide", "multiply") or len(node.inputs) != 1:
             continue
-        if graph.shape(node.outputs[0]) != () or not graph.reaches_loss(node):
+        if not (graph.reaches_loss(node) if updates else _comes_back(graph, node)):
             continue
         divisor = _divisor(node)
-        mean = graph.maker(node.inputs[0])
+        mean = _past_factors(graph, node.inputs[0])
         if divisor is None or mean is None:
             continue
         if divisor >= _LEAST and divisor == _rows(graph, mean):
@@ -41,11 +42,23 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(node)
 
 
+def _comes_back(graph: ProgramGraph, node: Node) -> bool:
+    """Whether what a node gives goes into what it is made from: an update written by hand."""
+    return node.id in graph.above(node.inputs[0])
+
+
 def _adds_up(graph: ProgramGraph, node: Node) -> bool:
     """Whether gradients of several backward passes are added: their losses may be divided."""
     if node.op != "add" or node.phase == "optimizer" or len(node.inputs) != 2:
         return False
     return any(value in graph.slopes for value in node.inputs)
+
+
+def _past_factors(graph: ProgramGraph, value: int) -> Node | None:
+    maker = graph.maker(value)
+    while maker is not None and maker.op in ("multiply", "negative") and len(maker.inputs) == 1:
+        maker = graph.maker(maker.inputs[0])
+    return maker
 
 
 def _divisor(node: Node) -> float | None:

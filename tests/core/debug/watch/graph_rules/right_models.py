@@ -348,3 +348,112 @@ def metrics_every_other_step() -> None:
         optimizer.step()
         if number == 3:
             assert accuracy.item() >= 0
+
+
+def a_layer_used_for_both_views_and_again() -> None:
+    """Cycle consistency: the same two networks, one after the other and back."""
+    there, back = mlp(6), mlp(6)
+    optimizer = optim.SGD([*there.parameters(), *back.parameters()], lr=0.05)
+    for _ in ns.steps(range(3)):
+        optimizer.zero_grad()
+        x = ns.tensor(X)
+        loss = nn.mse_loss(back(there(x)), X) + nn.mse_loss(there(back(x)), X)
+        loss.backward()
+        optimizer.step()
+
+
+def gradual_unfreezing() -> None:
+    """The optimizer has all, but the body is without a gradient at first."""
+    body, head = mlp(8), nn.Linear(8, CLASSES, rng=_rng)
+    optimizer = optim.SGD([*body.parameters(), *head.parameters()], lr=0.05)
+    for number in ns.steps(range(10)):
+        optimizer.zero_grad()
+        features = np.tanh(body(ns.tensor(X)))
+        if number < 6:
+            features = features.detach()
+        nn.cross_entropy(head(features), LABELS).backward()
+        optimizer.step()
+
+
+def frozen_though_the_optimizer_has_it() -> None:
+    """A linear probe whose optimizer was given all parameters."""
+    body, head = mlp(8), nn.Linear(8, CLASSES, rng=_rng)
+    optimizer = optim.Adam([*body.parameters(), *head.parameters()], lr=0.01)
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        with ns.no_grad():
+            features = body(ns.tensor(X))
+        nn.cross_entropy(head(features), LABELS).backward()
+        optimizer.step()
+
+
+def features_once_then_a_head() -> None:
+    """Features are computed once, as arrays, and the head learns from them."""
+    body, head = mlp(8), nn.Linear(8, CLASSES, rng=_rng)
+    optimizer = optim.SGD(head, lr=0.05)
+    features = body(ns.tensor(X)).numpy()
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        nn.cross_entropy(head(ns.tensor(features)), LABELS).backward()
+        optimizer.step()
+
+
+def experts_of_which_one_is_chosen() -> None:
+    """Each step trains one of two experts; the other one has no gradient then."""
+    experts = [mlp(CLASSES), mlp(CLASSES)]
+    optimizer = optim.SGD([weight for expert in experts for weight in expert.parameters()], lr=0.05)
+    for number in ns.steps(range(6)):
+        optimizer.zero_grad()
+        nn.cross_entropy(experts[number % 2](ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+
+
+def a_branch_that_is_not_used_yet() -> None:
+    """A head for later: its parameters are read by nothing."""
+    model, later = mlp(CLASSES), mlp(2)
+    optimizer = optim.SGD([*model.parameters(), *later.parameters()], lr=0.05)
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+
+
+def actor_and_critic() -> None:
+    """The critic's value is a baseline without a gradient for the actor."""
+    actor, critic = mlp(CLASSES), mlp(1)
+    optimizer = optim.Adam([*actor.parameters(), *critic.parameters()], lr=0.01)
+    rng = np.random.default_rng(4)
+    for _ in ns.steps(range(5)):
+        optimizer.zero_grad()
+        x = ns.tensor(X)
+        values = critic(x)[:, 0]
+        advantages = ns.tensor(TARGETS) - values.detach()
+        actions = rng.integers(0, CLASSES, N)
+        logs = nn.log_softmax(actor(x), axis=1)[np.arange(N), actions]
+        loss = -np.mean(logs * advantages) + nn.mse_loss(values, TARGETS)
+        loss.backward()
+        optimizer.step()
+
+
+def standard_error_of_a_mean() -> None:
+    """The mean of squares by n is the square of a standard error."""
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(3)):
+        optimizer.zero_grad()
+        error = model(ns.tensor(X))[:, 0] - ns.tensor(TARGETS)
+        spread = np.sqrt(np.mean(np.square(error.detach())) / N)
+        np.mean(np.square(error)).backward()
+        optimizer.step()
+        assert spread.item() >= 0
+
+
+def centred_over_the_batch() -> None:
+    """The centre of a batch is subtracted on purpose, as for DINO or a contrastive loss."""
+    model, optimizer = scores(4)
+    for _ in ns.steps(range(3)):
+        optimizer.zero_grad()
+        codes = model(ns.tensor(X))
+        codes = codes - np.mean(codes, axis=0)
+        covariance = codes.T @ codes / (N - 1)
+        np.sum(np.square(covariance - np.eye(4, dtype="f"))).backward()
+        optimizer.step()

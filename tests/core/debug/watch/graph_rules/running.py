@@ -38,10 +38,16 @@ def judge(program: Program, path: Path, rules: Iterable[str]) -> Judged:
 
 
 def marked(program: Program) -> set[tuple[str, int]]:
-    """Where a program says, by ``# hit: RULE``, that a rule must give a hit: rules and lines."""
+    """The rules and lines where a program must be hit.
+
+    A line says ``# hit: RULE``, or outside of the program ``# hit: RULE in PROGRAM``.
+    """
     lines, first = inspect.getsourcelines(program)
+    own = range(first, first + len(lines))
+    text = inspect.getsource(inspect.getmodule(program) or program).splitlines()
     return {
-        (match[1], first + number)
-        for number, line in enumerate(lines)
-        for match in re.finditer(r"# hit: (\w+)", line)
+        (match[1], number)
+        for number, line in enumerate(text, 1)
+        for match in re.finditer(r"# hit: (\w+)(?: in (\w+))?", line)
+        if (match[2] == program.__name__ if match[2] else number in own)
     }

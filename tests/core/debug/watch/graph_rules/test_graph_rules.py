@@ -1,4 +1,4 @@
-"""What every rule about the graph must do: find what is wrong where it is, and else be silent."""
+"""What rules about the graph, and others that programs show, must find and leave alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import pytest
 
 from nodescope.debug.watch import Rule, all_rules
 from nodescope.debug.watch.watch import Watch
-from tests.core.debug.watch.graph_rules import right, right_models, wrong
+from tests.core.debug.watch.graph_rules import (
+    right,
+    right_models,
+    right_training,
+    wrong,
+    wrong_models,
+    wrong_training,
+)
 from tests.core.debug.watch.graph_rules.running import Program, judge, marked
 from tests.core.debug.watch.programs import Watched
 from tests.parts import in_parts
-
-RULES = [rule for rule in all_rules() if rule.study is not None]
-NAMES = [rule.name for rule in RULES]
 
 
 def programs(*modules: object) -> list[Program]:
@@ -23,12 +27,20 @@ def programs(*modules: object) -> list[Program]:
         function
         for module in modules
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")  # type: ignore[attr-defined]
+        if function.__module__ == getattr(module, "__name__", "") and not name.startswith("_")
     ]
 
 
-WRONG = programs(wrong)
-RIGHT = programs(right, right_models)
+def _marked() -> set[str]:
+    return {name for program in WRONG for name, _ in marked(program)}
+
+
+WRONG = programs(wrong, wrong_models, wrong_training)
+RIGHT = programs(right, right_models, right_training)
+
+
+RULES = [rule for rule in all_rules() if rule.study is not None or rule.name in _marked()]
+NAMES = [rule.name for rule in RULES]
 
 
 @in_parts(4)
@@ -56,7 +68,7 @@ def test_what_is_right_is_left_alone(program: Program, tmp_path: Path) -> None:
 def test_a_rule_has_programs_and_words(rule: Rule) -> None:
     assert any(rule.name in {name for name, _ in marked(program)} for program in WRONG)
     assert rule.about
-    assert rule.applies == ("graph",)
+    assert (rule.applies == ("graph",)) == (rule.study is not None)
     assert rule.suits is not None
     assert rule.suits([]) == ""
 

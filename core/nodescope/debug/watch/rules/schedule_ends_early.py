@@ -1,0 +1,98 @@
+"""A learning rate that is next to nothing long before training ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    number,
+    per_value,
+    percent,
+)
+from nodescope.ir.graph import Node
+
+
+def _begin(settings: Settings) -> Look:
+    factor, least = settings["factor"], settings["num_steps"]
+    share = settings["share"] / 100
+    largest = 0.0
+    steps = fell_at = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal largest, steps, fell_at
+        rate = _rate(sight)
+        if rate is None or not _goes_into_a_parameter(sight):
+            return None
+        steps += 1
+        largest = max(largest, rate)
+        if rate > largest * factor or not largest:
+            fell_at = 0
+            return None
+        fell_at = fell_at or steps
+        if steps - fell_at < max(least, share * fell_at):
+            return None
+        return Finding(
+            f"the learning rate has been below {factor:g} of its largest, {largest:.3g}, for "
+            f"{steps - fell_at} updates (it is {rate:.3g}), so nothing is learnt any more; let the "
+            "schedule end where training ends",
+            {"rate": rate, "largest": largest},
+        )
+
+    return look
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    """Whether a node may scale what is learnt from by a number."""
+    if len(node.inputs) != 1 or node.phase == "backward":
+        return False
+    return node.phase == "optimizer" or node.inputs[0] in graph.slopes
+
+
+def _goes_into_a_parameter(sight: Sight) -> bool:
+    """Whether what a node gives is subtracted from a parameter, by Adam's roots if need be."""
+    node, graph = sight.node, sight.graph
+    for reader in graph.readers(node.outputs[0]):
+        if reader.op == "subtract" and len(reader.inputs) == 2 and graph.updates(reader):
+            return reader.inputs[1] == node.outputs[0]
+        if reader.op == "divide" and node.phase == "optimizer":  # by the root of Adam's squares
+            return any(graph.updates(last) for last in graph.readers(reader.outputs[0]))
+    return False
+
+
+def _rate(sight: Sight) -> float | None:
+    for name in ("x2", "x1"):
+        rate = sight.attrs.get(name)
+        if isinstance(rate, int | float) and not isinstance(rate, bool):
+            return abs(float(rate))
+    return None
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    optimizes = any(node.phase == "optimizer" and node.op == "multiply" for node in nodes)
+    return "it has an optimizer, whose rate a schedule may take to nothing" if optimizes else ""
+
+
+register(
+    Rule(
+        "schedule_ends_early",
+        "the learning rate is next to nothing for a long time before training ends",
+        per_value(_begin),
+        ops=frozenset({"multiply"}),
+        needs=frozenset({"history"}),
+        suits=_suits,
+        concerns=_concerns,
+        parameters=(
+            number("factor", 1e-4, "of the largest rate, below which it is nothing", low=0, high=1),
+            count("num_steps", 20, "hit after at least so many updates", low=1, unit="steps"),
+            percent("share", 50.0, "hit after this share of the updates before, too"),
+        ),
+    )
+)

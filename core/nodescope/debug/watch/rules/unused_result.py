@@ -1,0 +1,79 @@
+"""A result that nobody uses: a call whose value is dropped, a name that is never read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.graph_rule import graph_rule, stateless
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Verdict
+from nodescope.debug.watch.syntax import fate
+from nodescope.ir.graph import Node
+
+_OPERATORS: Final = frozenset({"add", "subtract", "multiply", "divide", "matmul", "power",
+                               "negative", "floor_divide", "remainder"})  # fmt: skip
+
+
+def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
+    if not any(node.phase == "backward" for node in graph.nodes.values()):
+        return
+    written = {(node.source.file, node.source.line) for node in graph.nodes.values()
+               if node.writes and node.source is not None}  # fmt: skip
+    for node in graph.forward():
+        source = node.source
+        if node.family == "kernel" or node.op == "fused" or node.graph or source is None:
+            continue
+        if node.writes or (source.file, source.line) in written:
+            continue
+        read = any(graph.readers(value) for value in node.outputs)
+        begins = not graph.losses.isdisjoint(node.outputs)
+        yield Verdict(node, "" if read or begins else _words(graph, node))
+
+
+def _words(graph: ProgramGraph, node: Node) -> str:
+    """What becomes of what a node gives, if it is nothing."""
+    source = node.source
+    tree = graph.tree(source)
+    if tree is None or source is None or not _is_data(graph, node):
+        return ""
+    found = fate(tree, source.line)
+    if found is None or (found.kind != "dropped" and not source.file.endswith(".py")):
+        return ""
+    if found.kind == "dropped":
+        if found.calls != node.op and not (not found.calls and node.op in _OPERATORS):
+            return ""
+        return (
+            f"the result of {node.op} is dropped, and what it was computed from stays as it is; "
+            f"assign it, as x = {node.op}(x)"
+        )
+    if found.kind == "unread":
+        return (
+            f"{found.name} is computed and never read; add it to what it was meant for, such as "
+            "the loss, or leave it out"
+        )
+    return (
+        f"{found.name} is given something else in line {found.line} before it is read; use it "
+        "there, or leave it out"
+    )
+
+
+def _is_data(graph: ProgramGraph, node: Node) -> bool:
+    """Whether parameters or data are in it."""
+    return any(leaf.role in ("parameter", "input") for leaf in graph.leaves(node.outputs[0]))
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    backward = any(node.phase == "backward" for node in nodes)
+    return "it trains; a result that is not used has no effect" if backward else ""
+
+
+register(
+    graph_rule(
+        "unused_result",
+        "a result is dropped, or kept under a name that is never read",
+        stateless(_judge),
+        suits=_suits,
+    )
+)

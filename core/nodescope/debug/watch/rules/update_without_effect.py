@@ -1,0 +1,144 @@
+"""Updates that are too small for the dtype: a + b is a, although b is not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import MissingData, ObservedContent, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Example,
+    Finding,
+    Look,
+    Need,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    per_value,
+)
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+from nodescope.record.summary import TensorSummary
+
+_WRITES: Final = frozenset({"assign", "assign_add", "assign_sub"})
+_OPS: Final = frozenset({"add", "subtract"}) | _WRITES
+_NEEDS: Final[frozenset[Need]] = frozenset({"summary", "inputs", "history"})
+_BITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def _begin(settings: Settings) -> Look:
+    first, later = settings["first"], settings["later"]
+    seen = lost = 0
+    moved = wide = False
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal seen, lost, moved, wide
+        if moved and wide:
+            return None  # what follows is convergence
+        bits = _BITS.get(sight.spec.dtype, 0)
+        wide = bits > _BITS["float16"]
+        if not bits:
+            return None
+        change = _change(sight)
+        if not change:
+            return None  # nothing was to change, as in the first step of a warm-up
+        seen += 1
+        absorbed = _same(sight.summary, sight.inputs[0].summary)
+        lost = lost + 1 if absorbed else 0
+        moved = moved or not absorbed
+        if moved and (wide or lost < later):
+            return None
+        if not moved and lost < first:
+            raise needs_steps(first, seen)
+        size = sight.summary.max or 0.0
+        low = max(abs(size), abs(sight.summary.min or 0.0))
+        return Finding(
+            f"{lost} updates in a row changed no element, although they are not zero: the last is "
+            f"at most {change:.3g}, and {sight.spec.dtype} tells numbers near {low:.3g} apart from "
+            f"{low * 2.0 ** (1 - bits):.2g} on; use a wider dtype, or make larger steps",
+            {"updates": lost, "largest": change},
+        )
+
+    return look
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    """Whether what a node gives is kept for the next step."""
+    return node.phase != "backward" and (node.op in _WRITES or graph.updates(node))
+
+
+def _change(sight: Sight) -> float:
+    """The largest magnitude of what was added, or to be written instead; 0 for nothing."""
+    inputs = sight.inputs
+    if sight.node.op == "assign":
+        return _difference(inputs) if len(inputs) > 1 else 0.0
+    if not inputs or inputs[0].summary.nan_count or inputs[0].summary.inf_count:
+        return 0.0
+    if len(inputs) > 1:
+        other = inputs[1].summary
+        if other.nan_count or other.inf_count or other.max is None or other.min is None:
+            return 0.0
+        return max(abs(other.max), abs(other.min))
+    number = sight.attrs.get("x2", 0.0)
+    return abs(float(number)) if isinstance(number, int | float | np.number) else 0.0
+
+
+def _difference(inputs: tuple[ObservedContent, ...]) -> float:
+    old, new = inputs[0].summary, inputs[1].summary
+    if old.spec.dtype == new.spec.dtype or _same(old, new):
+        return 0.0  # nothing is rounded
+    try:
+        apart = np.abs(inputs[0].array.astype(np.float64) - inputs[1].array.astype(np.float64))
+    except (MissingData, ValueError):
+        return 0.0
+    return float(apart.max(initial=0.0))
+
+
+def _same(one: TensorSummary, other: TensorSummary) -> bool:
+    """Whether the statistics of two values are equal; so are their elements, all but surely."""
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("min", "max", "mean", "std", "norm", "zero_count", "preview")
+    )
+
+
+def _half(*numbers: float) -> Array:
+    return np.array(numbers, np.float16)
+
+
+_STUCK = (_half(1.0, 2.0), _half(1.0, 2.0), [1.0001, 2.0001])
+_MOVED = (_half(1.0, 2.002), _half(1.0, 2.0), [1.0001, 2.002])
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    writes = [node.name for node in nodes if node.writes and node.phase != "backward"]
+    return f"{writes[0]} writes updates, which may be too small for the dtype" if writes else ""
+
+
+register(
+    Rule(
+        "update_without_effect",
+        "updates in a row change no element although they are not zero: too small for the dtype",
+        per_value(_begin),
+        ops=_OPS,
+        needs=_NEEDS,
+        parameters=(
+            count("first", 5, "so many updates in a row from the first on", low=1, unit="steps"),
+            count("later", 40, "so many in a row later on, in 16-bit dtypes", low=1, unit="steps"),
+        ),
+        suits=_suits,
+        concerns=_concerns,
+        examples=(
+            Example([_STUCK] * 6, (5, 6), ops={"x": "assign"}),
+            Example([_MOVED, *[_STUCK] * 6], (5, 6, 7), {"later": 4}, {"x": "assign"}),
+            Example([_MOVED, *[_STUCK] * 6], (), ops={"x": "assign"}),
+            Example([([1.0], [1.0], [1.0])] * 8, (), ops={"x": "assign"},
+                    about="it is written as it was"),
+        ),
+    )
+)  # fmt: skip

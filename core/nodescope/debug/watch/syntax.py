@@ -1,0 +1,165 @@
+"""Syntax: what a line of the user's program does with a result, from its source.
+
+Invariant: says only what is certain; where a name could be read in another way, it is used.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_DYNAMIC = frozenset({"locals", "globals", "vars", "eval", "exec", "dir"})
+
+
+class Fate(NamedTuple):
+    """What becomes of the result of a statement.
+
+    Attributes:
+        kind: ``dropped``: it is kept nowhere; ``unread``: its name is never read;
+            ``overwritten``: its name is given something else before it is read.
+        name: The name.
+        line: Of the statement that overwrites it.
+        calls: Of a call that is dropped: the function's own name.
+    """
+
+    kind: str
+    name: str = ""
+    line: int = 0
+    calls: str = ""
+
+
+def fate(tree: ast.Module, line: int) -> Fate | None:
+    """The fate of what the statement at a line computes; None where it is or may be used."""
+    place = _statement(tree, line)
+    if place is None:
+        return None
+    statement, block, function = place
+    if isinstance(function, ast.ClassDef):
+        return None  # a name of a class is read as an attribute
+    if isinstance(statement, ast.Expr):
+        value = statement.value
+        if isinstance(value, ast.Call):
+            return Fate("dropped", calls=_called(value))
+        return Fate("dropped") if isinstance(value, ast.BinOp | ast.UnaryOp) else None
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name) or target.id.startswith("_"):
+        return None
+    name = target.id
+    scope = function if function is not None else tree
+    if _hidden(scope, name) or _hidden(tree, name):
+        return None
+    if not any(_reads(node, name) for node in ast.walk(scope)):
+        return Fate("unread", name)
+    for later in block[block.index(statement) + 1 :]:
+        if any(_reads(node, name) for node in ast.walk(later)):
+            return None
+        if isinstance(later, ast.Assign) and any(_stores(item, name) for item in later.targets):
+            return Fate("overwritten", name, later.lineno)
+        if any(_stores(node, name) for node in ast.walk(later)):
+            return None
+        if not isinstance(later, ast.Assign | ast.Expr | ast.AnnAssign):
+            return None  # it may leave the block
+    return None
+
+
+def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:
+    """The last line from ``first`` to ``last`` that calls a method or function so named; or 0."""
+    lines = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and first <= node.lineno <= last and _called(node) in names
+    ]
+    return max(lines, default=0)
+
+
+def within(tree: ast.Module, line: int, name: str) -> bool:
+    """Whether a line stands in a ``with`` block, or a function, of such a call: ``no_grad``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.With | ast.FunctionDef):
+            continue
+        if not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        marks = node.decorator_list if isinstance(node, ast.FunctionDef) else [
+            item.context_expr for item in node.items
+        ]  # fmt: skip
+        for mark in marks:
+            for inner in ast.walk(mark):
+                if name in (getattr(inner, "attr", ""), getattr(inner, "id", "")):
+                    return True
+    return False
+
+
+def names_around(tree: ast.Module, line: int) -> list[str]:
+    """Names of the functions and classes around a line, the outermost first."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return [node.name for node in sorted(around, key=lambda node: node.lineno)]
+
+
+def _called(call: ast.Call) -> str:
+    """The function's own name: ``relu`` of ``nn.relu(x)``."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _statement(
+    tree: ast.Module, line: int
+) -> tuple[ast.stmt, list[ast.stmt], ast.AST | None] | None:
+    """The simple statement at a line, the block that it is in, and the function around it."""
+    block: list[ast.stmt] = tree.body
+    function: ast.AST | None = None
+    while True:
+        for statement in block:
+            if statement.lineno <= line <= (statement.end_lineno or 0):
+                break
+        else:
+            return None
+        inner = [part for part in _blocks(statement)
+                 if part and part[0].lineno <= line <= (part[-1].end_lineno or 0)]  # fmt: skip
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            function = statement
+        if not inner:
+            return None if list(_blocks(statement)) else (statement, block, function)
+        block = inner[0]
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(statement, field, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            yield block
+    for handler in getattr(statement, "handlers", ()):
+        yield handler.body
+    for case in getattr(statement, "cases", ()):
+        yield case.body
+
+
+def _hidden(scope: ast.AST, name: str) -> bool:
+    """Whether a name may be read where it is not written out."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            return True
+        if isinstance(node, ast.Name) and node.id in _DYNAMIC:
+            return True
+        if isinstance(node, ast.Assign) and any(_stores(to, "__all__") for to in node.targets):
+            return True
+    return False
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.target, ast.Name) and node.target.id == name
+    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store)
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)

@@ -1,0 +1,127 @@
+"""Data and schedules that are right although they look odd; see `right`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import nn, optim
+from tests.core.debug.watch.graph_rules.data import CLASSES, LABELS, TARGETS, X, mlp, scores
+
+N = len(X)
+
+
+def nearly_all_of_one_class() -> None:
+    """Few labels are of the other class, so most batches hold one only."""
+    model, optimizer = scores(2)
+    labels = np.zeros(N, int)
+    labels[5] = 1
+    for number in ns.steps(range(12)):
+        rows = slice(number % 3 * 8, number % 3 * 8 + 8)
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X[rows])), labels[rows]).backward()
+        optimizer.step()
+
+
+def one_task_after_the_other() -> None:
+    """Continual learning: first one class, then two others."""
+    model, optimizer = scores()
+    for number in ns.steps(range(10)):
+        labels = np.full(8, 0) if number < 5 else np.arange(8) % 2 + 1
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X[:8])), labels).backward()
+        optimizer.step()
+
+
+def one_judge_for_real_and_made() -> None:
+    """A discriminator sees a batch of ones and one of zeros in each step."""
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(10)):
+        optimizer.zero_grad()
+        for x, target in ((X, 1.0), (X * 2, 0.0)):
+            logits = model(ns.tensor(x))
+            nn.binary_cross_entropy_with_logits(logits, np.full((N, 1), target, "f")).backward()
+        optimizer.step()
+
+
+def a_schedule_that_ends_with_training() -> None:
+    model, optimizer = scores()
+    for number in ns.steps(range(60)):
+        optimizer.lr = 0.05 * 10 ** (-5 * number / 59)
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+
+
+def warm_restarts() -> None:
+    """The rate falls to nothing and begins again, several times."""
+    model, optimizer = scores()
+    for number in ns.steps(range(60)):
+        optimizer.lr = 0.025 * (1 + np.cos(np.pi * (number % 20) / 19))
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+
+
+def small_constants() -> None:
+    """Sums whose small part is lost on purpose: an epsilon under a root."""
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(8)):
+        optimizer.zero_grad()
+        error = np.abs(model(ns.tensor(X))[:, 0] - ns.tensor(TARGETS)) + 1e-12
+        np.mean(np.sqrt(np.square(error) + 1e-20)).backward()
+        optimizer.step()
+
+
+def converged_regression() -> None:
+    """Newton's method: after some steps nothing changes any more."""
+    weight = ns.parameter(np.zeros((X.shape[1], 1), "f"), name="weight")
+    inverse = np.linalg.inv(X.T @ X).astype("f")
+    x, y = ns.tensor(X), ns.tensor(TARGETS[:, None])
+    for _ in ns.steps(range(12)):
+        slope = x.T @ (x @ weight - y)
+        with ns.no_grad():
+            ns.assign(weight, weight - ns.tensor(inverse) @ slope)
+
+
+def half_precision_that_converges() -> None:
+    """float16 weights with steps of a size that float16 holds."""
+    weight = ns.parameter(np.zeros((X.shape[1], 1), np.float16), name="weight")
+    x, y = X.astype(np.float16), TARGETS[:, None].astype(np.float16)
+    optimizer = optim.SGD([weight], lr=0.2)
+    for _ in ns.steps(range(30)):
+        optimizer.zero_grad()
+        np.mean((ns.tensor(x) @ weight - ns.tensor(y)) ** 2).backward()
+        optimizer.step()
+
+
+def slow_warm_up() -> None:
+    model = mlp(CLASSES)
+    optimizer = optim.Adam(model, lr=0.0)
+    for number in ns.steps(range(30)):
+        optimizer.lr = 1e-6 * number
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+
+
+def labels_with_noise_in_each_epoch() -> None:
+    """Some labels are drawn anew in each epoch, on purpose."""
+    model, optimizer = scores()
+    rng = np.random.default_rng(8)
+    for _ in ns.steps(range(8)):
+        labels = np.where(rng.random(N) < 0.2, rng.integers(0, CLASSES, N), LABELS)
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), labels).backward()
+        optimizer.step()
+
+
+def rows_are_scaled_at_random() -> None:
+    """Augmentation: each row by a factor of its own."""
+    model, optimizer = scores()
+    rng = np.random.default_rng(8)
+    for _ in ns.steps(range(8)):
+        factors = np.exp(rng.normal(0, 1, (N, 1))).astype("f")
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X * factors)), LABELS).backward()
+        optimizer.step()

@@ -1,0 +1,67 @@
+"""Data and schedules that are wrong; see `wrong`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import nn, optim
+from tests.core.debug.watch.graph_rules.data import LABELS, TARGETS, X, mlp, scores
+
+
+def labels_are_sorted() -> None:
+    model, optimizer = scores()
+    order = np.concatenate([np.flatnonzero(k == LABELS)[:8].repeat(2)[:8] for k in range(3)])
+    for number in ns.steps(range(9)):
+        rows = order[number % 3 * 8 : number % 3 * 8 + 8]
+        optimizer.zero_grad()
+        loss = nn.cross_entropy(model(ns.tensor(X[rows])), LABELS[rows])  # hit: one_class_batches
+        loss.backward()
+        optimizer.step()
+
+
+def a_clock_that_stands_still() -> None:
+    """Not about training: a float32 clock far from zero."""
+    clock = ns.tensor(np.float32(3e7))
+    for _ in ns.steps(range(8)):
+        clock = clock + np.float32(0.1)  # hit: update_without_effect
+
+
+def a_rate_of_next_to_nothing() -> None:
+    weight = ns.parameter(np.ones((X.shape[1], 1), "f"), name="weight")
+    for _ in ns.steps(range(7)):
+        np.mean((ns.tensor(X) @ weight - ns.tensor(TARGETS[:, None])) ** 2).backward()
+        with ns.no_grad():
+            ns.assign(weight, weight - 1e-11 * weight.grad)  # hit: update_without_effect
+        weight.grad = None
+
+
+def half_precision_weights() -> None:
+    """The optimizer computes in float32, but what it writes is rounded to float16."""
+    weight = ns.parameter(np.ones((X.shape[1], 1), np.float16), name="weight")
+    optimizer = optim.SGD([weight], lr=1e-5)
+    x, y = X.astype(np.float16), TARGETS[:, None].astype(np.float16)
+    for _ in ns.steps(range(7)):
+        optimizer.zero_grad()
+        np.mean((ns.tensor(x) @ weight - ns.tensor(y)) ** 2).backward()
+        optimizer.step()  # hit: update_without_effect
+
+
+def cosine_that_ends_in_a_third() -> None:
+    model = mlp(3)
+    optimizer = optim.SGD(model, lr=0.05)
+    for number in ns.steps(range(50)):
+        optimizer.lr = 0.05 * max(0.0, 1 - number / 16)
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()  # hit: schedule_ends_early
+
+
+def decay_that_ends_early_with_adam() -> None:
+    model = mlp(3)
+    optimizer = optim.Adam(model, lr=0.05)
+    for number in ns.steps(range(60)):
+        optimizer.lr = 0.05 * 0.4**number
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()  # hit: schedule_ends_early
