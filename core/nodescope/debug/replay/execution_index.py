@@ -180,7 +180,7 @@ class ExecutionIndex:
             return self._assigned(node, execution)
         sources = []
         for port, value in enumerate(node.inputs):
-            source = self._operand(execution, port, value)
+            source = self.operand(execution, port, value)
             if source is None:
                 name = self.values.get(value, f"value {value}")
                 raise ReplayError(
@@ -190,7 +190,7 @@ class ExecutionIndex:
             sources.append(source)
         return sources
 
-    def _operand(self, execution: Execution, port: int, value: int) -> ValueSource | None:
+    def operand(self, execution: Execution, port: int, value: int) -> ValueSource | None:
         """Where an execution took one input from."""
         wrote = None
         if self._operands and self.exact(value):

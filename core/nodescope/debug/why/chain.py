@@ -16,7 +16,7 @@ import numpy as np
 
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
-from nodescope.debug.why import operand_ranking, raised, updates
+from nodescope.debug.why import effects, operand_ranking, raised, updates
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
 from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
@@ -260,6 +260,11 @@ class Follower:
         if state == "finite":
             ranked = followed = operand_ranking.ranked(op, candidates, number)
             words = operand_ranking.made_words(op, ranked, opened, derivation, total)
+            if kind == "elementwise":
+                by_port = {candidate.port: candidate.number for candidate in candidates}
+                numbers = [by_port[port] for port in sorted(by_port)]
+                effect = effects.effect_of(op, numbers, number, array.dtype)
+                words += f"; {effect}" if effect else ""
         elif alike:
             first, ranked = (
                 alike[0],
@@ -268,8 +273,8 @@ class Follower:
             place = _told_at(self._named(opened, first), opened, first)
             words = f"{op} passes on the {number_text(first.number)} of {place}"
             matching = operand_ranking.count(opened, derivation, state)
-            if matching > 1:
-                words += f" (one of {matching:,} such operands)"
+            many = effects.alike_words(number_text(first.number), matching, total)
+            words += f" ({many})" if many else ""
             cause = replace(cause, kind="passed")
             followed = alike
         else:
@@ -291,6 +296,11 @@ class Follower:
             cause = replace(cause, kind="birth", birth=born, ranges=self._ranges(opened))
             followed = blamed or ([] if at >= 0 else operand_ranking.ranked(op, candidates, number))
             words = born.words
+            if born.kind == "softmax of all -inf":
+                axis = opened.call.attrs.get("axis", -1)
+                if isinstance(axis, int):
+                    words += f": {effects.masked_row(op, cause.at, axis)}"
+                    cause = replace(cause, birth=replace(born, words=words))
         operands = tuple(
             Operand(
                 self._named(opened, candidate),

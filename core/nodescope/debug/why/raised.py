@@ -5,11 +5,11 @@ Invariant: reads only; an input that cannot be had is named with the reason.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nodescope.debug.why import operand_ranking
+from nodescope.debug.why import effects, operand_ranking
 from nodescope.debug.why.answer import Operand
 from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import state_of
@@ -49,9 +49,10 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
     node = book.node(execution.node, execution.seq)
     seen: list[tuple[tuple[int, int, int], Operand, Point, int]] = []
     ranges: list[str] = []
+    arrays: list[np.ndarray[Any, Any]] = []
     for port, value in enumerate(node.inputs):
         name = book.values.get(value, f"value {value}")
-        source = book.source(value, execution.seq)
+        source = book.operand(execution, port, value)
         if source is None:
             ranges.append(f"{name} was not recorded")
             continue
@@ -61,6 +62,7 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
         except ReplayError as error:
             ranges.append(f"{name} is not available: {error.message}")
             continue
+        arrays.append(array)
         range_text = operand_ranking.range_of(array)
         ranges.append(f"{name}, {array.dtype.name} {shape_words(array.shape)}, {range_text}")
         if not array.size:
@@ -72,6 +74,8 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
         entered = not points.node(point).inputs
         operand = Operand(name, port, operand_ranking.index(array, position), number)
         seen.append(((rank, entered, -point.execution.seq), operand, point, position))
+    wrong = effects.out_of_range(node.op, arrays) if len(arrays) == len(node.inputs) else ""
+    ranges = [wrong, *ranges] if wrong else ranges
     seen.sort(key=lambda entry: entry[0])
     follow = seen[0][2:] if seen else None
     return Given(tuple(entry[1] for entry in seen), tuple(dict.fromkeys(ranges)), follow)

@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope.debug.why import operand_ranking
 from nodescope.debug.why.body_frames import Point, point_of
+from nodescope.debug.why.effects import absorbed
 from nodescope.debug.why.nonfinite_origins import distinct_texts, number_text
 from nodescope.debug.why.value_tracing import Opened, ValueTracer
 from nodescope.errors import ReplayError
@@ -248,17 +249,3 @@ def _unchanged(updates: list[Update], steps: str, amounts: dict[str, float]) -> 
     amount = max(abs(term.amount) for term in update.terms)
     apart = absorbed(update.before, amount, update.dtype)
     return f"{text}: {apart}" if apart else text
-
-
-def absorbed(number: float, amount: float, dtype: np.dtype[Any]) -> str:
-    """Why adding an amount to a number changes nothing, in words; ``""`` if it would."""
-    if dtype.kind != "f" or not amount or not math.isfinite(number):
-        return ""
-    typed = dtype.type(number)
-    if typed + dtype.type(amount) != typed and typed - dtype.type(amount) != typed:
-        return ""
-    spacing = abs(float(np.spacing(typed)))
-    return (
-        f"{number_text(abs(amount))} is lost beside {number_text(number)}, where {dtype.name} "
-        f"numbers are {number_text(spacing)} apart"
-    )

@@ -184,7 +184,9 @@ def test_masked_softmax(tmp_path: Path) -> None:
     with run(broken.masked_softmax, tmp_path) as recording:
         result = why(recording, "sum")
         assert result.culprit.name == "attention/softmax"
-        assert result.culprit.words == "softmax of a row of 3 elements, all -inf"
+        assert result.culprit.words == (
+            "softmax of a row of 3 elements, all -inf: row 1 is wholly masked"
+        )
         last = result.root.chain()[-1]
         assert (last.op, last.words) == ("where", "where passes on the -inf of -inf")
         assert [value.number for value in last.operands if value.selects] == [False]
@@ -396,7 +398,7 @@ def test_millions_of_operands_are_weighed_by_those_that_stand_out(tmp_path: Path
         assert result.root.operands[0].at == (123_456,)
         assert result.root.others == 200_000 - 6
         result = why(recording, "sum_1")
-        assert result.root.words == "sum passes on the nan of x at [7] (one of 2 such operands)"
+        assert result.root.words == "sum passes on the nan of x at [7] (2 of 200,000 operands are nan)"
 
 
 def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:
