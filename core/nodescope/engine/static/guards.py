@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.nn import Module
+from nodescope.engine.optim import Optimizer
 from nodescope.engine.random import Generator
+from nodescope.engine.static.attribute_bases import names_read_of
 from nodescope.engine.tensor import Tensor
 from nodescope.origins import is_internal
 
@@ -62,6 +64,8 @@ class Guards:
             self._grown = _appended(code)
         if owner is None and isinstance(function, types.MethodType):
             owner, function = function.__self__, function.__func__
+        if isinstance(function, types.FunctionType):
+            names -= _of_optimizers(function, owner)
         if owner is not None:
             self._inside("self", owner, names, 0)
         for path, value in static_values:
@@ -117,7 +121,7 @@ class Guards:
             return
         self._seen.add(id(function))
         code = function.__code__
-        names = _names(code)
+        names = _names(code) - _of_optimizers(function, None)
         around, self._grown = self._grown, _appended(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             value = _look(_CELL, cell, None)
@@ -303,6 +307,19 @@ def _globals(code: types.CodeType) -> frozenset[str]:
 def _names(code: types.CodeType) -> frozenset[str]:
     """Names of attributes in a function and in those defined inside."""
     return _named(code)[1]
+
+
+def _of_optimizers(function: types.FunctionType, owner: Any) -> frozenset[str]:
+    """Names that a function reads of optimizers alone: such an attribute of others is not meant.
+
+    A counter ``self.step`` beside ``self.optimizer.step()`` would otherwise cost a trace per step.
+    """
+    if _OPTIMIZERS.isdisjoint(_names(function.__code__)):
+        return frozenset()
+    return names_read_of(function, owner, lambda item: isinstance(item, Optimizer))
+
+
+_OPTIMIZERS = frozenset(name for name in dir(Optimizer) if name[0] != "_") | {"lr", "steps"}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -174,3 +174,51 @@ def test_what_a_function_imports_is_followed(monkeypatch: pytest.MonkeyPatch) ->
     assert run(X).tolist() == [2, 2]
     settings_t4.scale = 3.0  # type: ignore[attr-defined]
     assert run(X).tolist() == [3, 3]
+
+
+class _Trainer:
+    """Counts its steps, under the name of what it calls of its optimizer."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.scale = 1.0
+        self.w = ns.parameter(np.ones((3, 1)))
+        self.optimizer = ns.optim.SGD([self.w], lr=0.1)
+        self.traced = 0
+
+    @ns.compile
+    def train(self, x):
+        note(self)
+        self.optimizer.zero_grad()
+        loss = np.mean(np.square(x @ self.w)) * self.scale
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def note(trainer: Any) -> None:
+    trainer.traced += 1
+
+
+def test_a_counter_that_is_called_as_what_an_optimizer_does_is_no_dependency():
+    trainer, x = _Trainer(), np.ones((4, 3))
+    for trainer.step in range(4):
+        trainer.train(x)
+    assert trainer.traced == 1
+    trainer.scale = 2.0
+    trainer.train(x)
+    assert trainer.traced == 2
+
+
+def test_a_setting_that_is_called_as_what_an_optimizer_does_is_one_where_it_is_read():
+    trainer, x = _Trainer(), np.ones((4, 3))
+    traced: list[int] = []
+
+    @ns.compile
+    def train(x):
+        traced.append(trainer.step)
+        assert trainer.optimizer.step
+        return np.sum(x) * trainer.step
+
+    assert [float(train(x)) for trainer.step in range(3)] == [0.0, 12.0, 24.0]
+    assert traced == [0, 1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, Sight
@@ -46,12 +47,16 @@ def _flat(settings: Settings) -> Look:
     return look
 
 
+_GROWTH: Final = 1.02
+
+
 def _diverging(settings: Settings) -> Look:
-    factor, first = settings["factor_gt"], -math.inf
-    seen = 0
+    factor, steps, first = settings["factor_gt"], settings["num_steps"], -math.inf
+    seen = grown = 0
+    before = math.inf
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal first, seen
+        nonlocal first, seen, grown, before
         loss = loss_of(sight)
         if loss is None:
             return None
@@ -59,16 +64,20 @@ def _diverging(settings: Settings) -> Look:
         if failed is not None:
             return failed
         seen += 1
+        # From near zero, any loss is a large multiple: a diverging one grows by itself.
+        grown = grown + 1 if loss > _GROWTH * before > 0 else 0
+        before = loss
         if loss < 0 or seen <= 3:
             first = max(first, abs(loss))
         if seen <= 3:
             raise needs_steps(4, seen)
         if not first:
             raise Inapplicable("there is no ratio to a loss of zero")
-        if loss <= factor * first:
+        if loss <= factor * first or grown < steps:
             return None
         return Finding(
-            f"it is {loss:.6g}, {loss / first:.6g} times the largest of its first three values",
+            f"it is {loss:.6g}, {loss / first:.6g} times the largest of its first three values, and "
+            f"has grown in each of the last {grown} steps",
             {"factor_gt": loss / first},
         )
 
@@ -104,17 +113,21 @@ register(
     ),
     Rule(
         "loss_diverging",
-        "a loss is many times what it was at first, or is not finite",
+        "a loss is many times what it was at first and grows on, or is not finite",
         per_value(_diverging),
         ("losses",),
         needs=frozenset({"summary", "history"}),
-        parameters=(number("factor_gt", 100.0, "hit above this multiple", low=1),),
+        parameters=(
+            number("factor_gt", 100.0, "hit above this multiple", low=1),
+            count("num_steps", 3, "growing in so many steps in a row", unit="steps", low=1),
+        ),
         lasting=True,
         follows=("steps_too_large",),
         diverges=True,
         suits=trains_weights("a loss that grows without bound has diverged"),
         examples=(
-            Example([1.0, 2.0, 1.0, 50.0, 201.0], (5,)),
+            Example([1.0, 2.0, 1.0, 50.0, 201.0, 210.0, 230.0], (5, 6, 7), {"num_steps": 2}),
+            Example([0.001, 0.001, 0.001, 1.0, 0.9, 1.1, 1.2, 1.1], (), about="from near zero"),
             Example([1.0, math.inf, 1.0, 1.0], (2,)),
             Example([-1.0, 1.0, -1.0, 50.0], (), about="within the multiple"),
         ),

@@ -1,0 +1,97 @@
+"""Attribute bases: on what a function's code reads each attribute, where that can be told.
+
+``self.optimizer.step`` reads ``step`` of an optimizer, so an attribute ``step`` of ``self`` is
+another one.
+
+Invariant: what cannot be told for sure is not told.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+Base = tuple[str, ...]
+"""A kind of variable (``global``, ``cell`` or ``local``), its name, and attributes of it."""
+
+_ROOTS: Final = {
+    "LOAD_GLOBAL": "global", "LOAD_DEREF": "cell", "LOAD_FAST": "local",
+    "LOAD_FAST_BORROW": "local", "LOAD_FAST_CHECK": "local",
+}  # fmt: skip
+_READS: Final = ("LOAD_ATTR", "LOAD_METHOD")
+_SILENT: Final = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP", "RESUME", "PRECALL")
+_MISSING: Final = object()
+
+
+@functools.lru_cache(maxsize=256)
+def _bases(code: types.CodeType) -> tuple[dict[str, frozenset[Base | None]], frozenset[str]]:
+    """The bases of each attribute, None for an unknown one; and the variables that are assigned."""
+    found: dict[str, set[Base | None]] = {}
+    assigned: set[str] = set()
+    base: Base | None = None
+    for step in dis.get_instructions(code):
+        name = step.opname
+        if name in _SILENT:
+            continue
+        if name in _ROOTS:
+            base = (_ROOTS[name], step.argval)
+        elif name in _READS:
+            found.setdefault(step.argval, set()).add(base)
+            base = (*base, step.argval) if base is not None else None
+        else:
+            if "ATTR" in name or name == "IMPORT_FROM":
+                found.setdefault(str(step.argval), set()).add(None)
+            elif name.startswith("STORE_"):
+                assigned.update(step.argval if isinstance(step.argval, tuple) else (step.argval,))
+            base = None
+    return {name: frozenset(bases) for name, bases in found.items()}, frozenset(assigned)
+
+
+def names_read_of(
+    function: types.FunctionType, owner: Any, chosen: Callable[[Any], bool]
+) -> frozenset[str]:
+    """Names of attributes that a function's code reads of objects of one kind, and of no others.
+
+    Args:
+        function: The function.
+        owner: What its first argument is, if it is a method; else None.
+        chosen: Whether an object is of that kind.
+    """
+    code = function.__code__
+    if any(isinstance(const, types.CodeType) for const in code.co_consts):
+        return frozenset()  # what is defined inside may read anything
+    bases, assigned = _bases(code)
+
+    def known(base: Base | None) -> Any:
+        if base is None or base[1] in assigned:
+            return _MISSING
+        kind, root, *path = base
+        if kind == "global":
+            item = function.__globals__.get(root, _MISSING)
+        elif kind == "cell" and root in code.co_freevars:
+            cell = (function.__closure__ or ())[code.co_freevars.index(root)]
+            item = _content(cell)
+        elif kind == "local" and owner is not None and code.co_varnames[:1] == (root,):
+            item = owner
+        else:
+            return _MISSING
+        for name in path:
+            space = getattr(item, "__dict__", None)
+            item = space.get(name, _MISSING) if isinstance(space, dict) else _MISSING
+        return item
+
+    def of_kind(base: Base | None) -> bool:
+        item = known(base)
+        return item is not _MISSING and chosen(item)
+
+    return frozenset(name for name, found in bases.items() if all(map(of_kind, found)))
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return _MISSING
