@@ -69,9 +69,9 @@ export function dedented(lines: readonly string[]): readonly string[] {
 }
 
 /**
- * A text cut where a line that is too long may go on: after a bracket, a comma, a point. An arrow is
- * a piece of its own, which is never broken.
+ * A text cut where a line that is too long may go on: after a bracket or a comma. An arrow is a
+ * piece of its own, which is never broken.
  */
 export function breakable(text: string): readonly string[] {
-  return text.split(/(->)|(?<=[([{,=])|(?<=\.)(?=\p{L})/u).filter(Boolean);
+  return text.split(/(->)|(?<=[([{,])/).filter(Boolean);
 }

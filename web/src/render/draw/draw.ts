@@ -52,7 +52,11 @@ export interface Drawing {
   readonly path: ScenePath | undefined;
   /** Shapes beside edges, if there is room. */
   readonly labels: readonly EdgeLabel[];
-  /** The box drawn by the current mark instead. */
+  /** The box of the node that stands here, or of the folded scope around it; -1 for none. */
+  readonly current: number;
+  /** The box of what is selected; -1 for none. */
+  readonly selected: number;
+  /** The same, if the current mark draws it instead. */
   readonly raised: number;
 }
 

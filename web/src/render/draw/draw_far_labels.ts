@@ -7,7 +7,7 @@
  */
 
 import { type Font, textWidth, truncateMiddle } from "@/base/fonts_metrics";
-import { overlaps, type Rect } from "@/base/geometry";
+import { grow, overlaps, type Rect } from "@/base/geometry";
 import { printable } from "@/base/printable";
 import { HEADER_HEIGHT, SCOPE_FONT, SCOPE_PADDING } from "@/layout/sizes";
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
@@ -117,8 +117,13 @@ function freeRect(
     ? Math.max(own.y + 1 / zoom, Math.min(view.y + 2 / zoom, own.y + own.height - height))
     : own.y + (own.height - height) / 2;
   const lines = open ? 3 : 1;
+  const ringed = [drawing.current, drawing.selected]
+    .filter((other) => other >= 0 && other !== box && model.scene.kind[other] !== BOX_SCOPE)
+    .map((other) => grow(model.rect(other), 5 / zoom));
   const free = (at: Rect) =>
-    !clear || !model.boxesIn(at).some((other) => other !== box && hasName(drawing, other));
+    // Never over a node that stands here or is selected: its ring would strike the name through.
+    !ringed.some((ring) => overlaps(ring, at)) &&
+    (!clear || !model.boxesIn(at).some((other) => other !== box && hasName(drawing, other)));
   for (let line = 0; line < lines; line++) {
     const y = top + line * height;
     if (line > 0 && y + height > own.y + own.height) return undefined;

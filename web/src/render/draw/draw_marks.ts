@@ -40,7 +40,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   // Again, above these: a line that enters a scope must not cross out its header.
   if (flow >= 0 || marks.edge !== undefined) drawHeaders(drawing, model.boxesIn(drawing.view));
   // Of the node that stands here, the ring around it tells enough; a second one would show beside it.
-  if (flow !== currentBox(drawing, marks)) drawOutline(drawing, flow, "select");
+  if (flow !== drawing.current) drawOutline(drawing, flow, "select");
   drawLinked(drawing, marks);
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
   drawCurrent(drawing, marks);
@@ -232,18 +232,12 @@ export function raisedRect(drawing: Drawing, marks: Marks, box: number): Rect {
   };
 }
 
-/** The box of the node that stands here, or of the folded scope around it; -1 for none. */
-function currentBox({ model }: Drawing, { current }: Marks): number {
-  const node = current && model.hierarchy.indexOf.get(current.node);
-  return node === undefined ? -1 : model.visibleBox(node);
-}
-
 function drawCurrent(drawing: Drawing, marks: Marks): void {
   const { current } = marks;
   if (current === undefined) return;
   const { painter, palette, model, zoom } = drawing;
   const { scene } = model;
-  const box = currentBox(drawing, marks);
+  const box = drawing.current;
   if (box < 0) return;
   if (model.scene.kind[box] === BOX_NODE) drawSaved(drawing, scene.ref[box]!);
   const rect = raisedRect(drawing, marks, box);

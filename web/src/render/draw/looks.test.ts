@@ -47,6 +47,8 @@ function drawingOf(model: SceneModel, zoom: number, colourBy: ColourBy): Drawing
     matches: undefined,
     changes: undefined,
     path: undefined,
+    current: -1,
+    selected: -1,
     raised: -1,
     labels: [],
   };
@@ -101,6 +103,18 @@ describe("names of scopes from far away", () => {
     labels.forEach((label, k) => {
       for (const other of labels.slice(k + 1)) expect(overlaps(label.rect, other.rect)).toBe(false);
     });
+  });
+
+  it.each([0.3, 0.2, 0.1])("never lie over what stands here or is selected, at %s", (zoom) => {
+    const model = modelOf(nodes, "all");
+    const [current, selected] = [model.nodeBox[0]!, model.nodeBox[13]!];
+    const drawing = { ...drawingOf(model, zoom, "family"), current, selected };
+    const labels = placeScopeLabels(drawing, model.boxesIn(drawing.view));
+    expect(labels.length).toBeGreaterThan(0);
+    for (const { rect } of labels) {
+      expect(overlaps(rect, model.rect(current))).toBe(false);
+      expect(overlaps(rect, model.rect(selected))).toBe(false);
+    }
   });
 
   it("stand on a ground that nothing shines through, wider than their scope or not", () => {

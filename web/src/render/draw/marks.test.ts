@@ -54,6 +54,8 @@ function painted(nodes: readonly GraphNode[], stoppedAt: number | undefined, onP
     matches: undefined,
     changes: undefined,
     path: scenePath(model, path),
+    current: stoppedAt === undefined ? -1 : model.nodeBox[stoppedAt - 1]!,
+    selected: model.nodeBox[1]!,
     raised: stoppedAt === undefined ? -1 : model.nodeBox[stoppedAt - 1]!,
     labels: placeLabels(model),
   };

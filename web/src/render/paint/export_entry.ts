@@ -54,6 +54,8 @@ export function renderSvg(json: string): string {
       matches: undefined,
       changes: undefined,
       path: undefined,
+      current: -1,
+      selected: -1,
       raised: -1,
       labels: placeLabels(model),
     },

@@ -29,6 +29,7 @@ import {
 import { Motion } from "@/render/camera/motion";
 import type { Drawing, EdgeLabel } from "@/render/draw/draw";
 import { placeLabels } from "@/render/draw/draw_edges";
+import { LABELS_BELOW } from "@/render/draw/draw_far_labels";
 import { type LiveState, liveState } from "@/render/draw/execution_overlay";
 import { readPalette } from "@/render/draw/palette";
 import {
@@ -205,7 +206,9 @@ class CanvasGraphView implements GraphView {
   }
 
   setSelection(item: GraphItem | undefined): void {
-    this.set({ selection: item }, "overlay");
+    // Names over the picture make room for it.
+    const named = this.camera.zoom < LABELS_BELOW;
+    this.set({ selection: item }, ...(named ? [] : (["overlay"] as const)));
   }
 
   setColourBy(mode: ColourBy): void {

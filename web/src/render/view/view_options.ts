@@ -111,6 +111,8 @@ export function drawingOf(
     tints: look.tints,
     zoom,
     view: seen(place.camera, place.view),
+    current,
+    selected: look.selection === undefined ? -1 : model.boxOf(look.selection),
     raised,
     live: state,
     heatMost: heatMost(model, state, look.colourBy),
