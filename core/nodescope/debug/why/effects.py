@@ -136,7 +136,7 @@ def out_of_range(op: str, arrays: Sequence[Array]) -> str:
 
 
 def alike_words(state: str, matching: int, total: int) -> str:
-    """How many of the operands are NaN, Inf or zero: ``all 12 operands are nan``; ``""`` if one is."""
+    """How many operands are NaN, Inf or zero: ``all 12 operands are nan``; ``""`` for one."""
     if matching <= 1:
         return ""
     if matching == total:

@@ -398,7 +398,9 @@ def test_millions_of_operands_are_weighed_by_those_that_stand_out(tmp_path: Path
         assert result.root.operands[0].at == (123_456,)
         assert result.root.others == 200_000 - 6
         result = why(recording, "sum_1")
-        assert result.root.words == "sum passes on the nan of x at [7] (2 of 200,000 operands are nan)"
+        assert (
+            result.root.words == "sum passes on the nan of x at [7] (2 of 200,000 operands are nan)"
+        )
 
 
 def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:

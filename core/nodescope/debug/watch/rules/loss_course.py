@@ -76,8 +76,8 @@ def _diverging(settings: Settings) -> Look:
         if loss <= factor * first or grown < steps:
             return None
         return Finding(
-            f"it is {loss:.6g}, {loss / first:.6g} times the largest of its first three values, and "
-            f"has grown in each of the last {grown} steps",
+            f"it is {loss:.6g}, {loss / first:.6g} times the largest of its first three values, "
+            f"and has grown in each of the last {grown} steps",
             {"factor_gt": loss / first},
         )
 
