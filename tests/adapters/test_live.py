@@ -102,5 +102,5 @@ def test_what_is_no_array_is_said(distant: Case, live: Live, tmp_path: Path) -> 
     watched = Watched(live, tmp_path / "run.nscope", distant.opaque, distant.obscured)
     shown = watched.window()
     assert not shown.available
-    assert shown.reason.startswith("It is no tensor, but library.Token")
+    assert shown.reason.startswith("It is not a tensor but library.Token")
     watched.go_on()

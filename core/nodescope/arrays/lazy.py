@@ -133,7 +133,7 @@ def _unavailable(error: Exception) -> ArrayError:
     if isinstance(error, ArrayError):
         return error
     text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return ArrayError(f"the elements could not be had: {text}")
+    return ArrayError(f"the elements could not be read: {text}")
 
 
 HeldArray = Array | LazyArray

@@ -127,7 +127,7 @@ class Value(msgspec.Struct, frozen=True):
         """
         if isinstance(self.spec, TensorSpec):
             return self.spec
-        raise GraphError(f"value {self.name} is no tensor, but {self.spec}")
+        raise GraphError(f"value {self.name} is not a tensor but {self.spec}")
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
                 continue
             if value not in specs:
                 _fault(node, f"its output %{value} is not among the graph's values")
-            _fault(node, f"its output %{value} is made by another node, too")
+            _fault(node, f"its output %{value} is also made by another node")
         done.add(node.id)
         if infer is not None and id(node) not in known:
             _check_specs(node, specs, infer)
@@ -85,7 +85,7 @@ def _check_specs(node: Node, specs: dict[int, Spec], infer: Infer) -> None:
     operand_specs = [specs[value] for value in node.inputs]
     inputs = tuple(spec for spec in operand_specs if isinstance(spec, TensorSpec))
     if len(inputs) < len(operand_specs):
-        _fault(node, f"{node.op} takes tensors, and one of its inputs is none")
+        _fault(node, f"{node.op} takes tensors, but one of its inputs is not a tensor")
     try:
         inferred = infer(node, inputs)
     except KeyError as error:
@@ -98,7 +98,7 @@ def _check_specs(node: Node, specs: dict[int, Spec], infer: Infer) -> None:
         _fault(node, f"{node.op} gives {len(inferred)} values, it has {len(node.outputs)} outputs")
     for value, spec in zip(node.outputs, inferred, strict=True):
         if specs[value] != spec:
-            _fault(node, f"%{value} is said to be {specs[value]}; {node.op} gives {spec}")
+            _fault(node, f"%{value} is declared as {specs[value]}, but {node.op} returns {spec}")
 
 
 def _fault(node: Node, problem: str) -> NoReturn:

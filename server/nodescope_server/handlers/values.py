@@ -55,7 +55,7 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
             return await value_slice(run, request)
     shape = spec.shape if spec and None not in spec.shape else ()
     if isinstance(spec, OpaqueSpec):
-        reason = f"It is no tensor, but {spec}: its elements cannot be shown."
+        reason = f"It is not a tensor but {spec}: its elements cannot be shown."
     if window is None:
         return wire.ValueSlice(request.value, True, seq, step, spec, summary, shape, reason=reason)
     elements, grid, index = window

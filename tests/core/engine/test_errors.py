@@ -198,7 +198,7 @@ w = ns.parameter(np.ones(3), name="w")
 w += 1
 """,
         GradientError, 2,
-        "x += y would write to the leaf 'w', whose gradient is wanted",
+        "x += y would write to the leaf 'w', which requires a gradient",
         "make a new tensor, as in x = x + y; or use nodescope.assign, or write inside `with "
         "nodescope.no_grad():`",
     ),

@@ -258,7 +258,7 @@ part = np.real(x)
 x += 1
 """,
         UnsupportedError, 3,
-        "a tensor of float64 shares memory with what is written to, of complex128",
+        "a tensor of float64 shares memory with the target, of complex128",
         "write to a copy: x = x.copy()",
     ),
     Mistake(

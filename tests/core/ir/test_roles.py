@@ -48,6 +48,6 @@ def test_stepping_passes_over_what_a_graph_is_fed_with() -> None:
 def test_a_value_that_is_no_tensor_says_what_it_is() -> None:
     value = Value(1, OpaqueSpec("pandas.DataFrame", 2048), "frame")
     assert (str(value.spec), value.spec.shape) == ("pandas.DataFrame, 2,048 bytes", ())
-    with pytest.raises(GraphError, match=r"value frame is no tensor, but pandas\.DataFrame"):
+    with pytest.raises(GraphError, match=r"value frame is not a tensor but pandas\.DataFrame"):
         _ = value.tensor
     assert str(TensorSpec((None, 10), "float32")) == "float32 ?×10"

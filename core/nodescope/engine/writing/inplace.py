@@ -92,8 +92,8 @@ def _check_history(target: Tensor) -> None:
     edge = settled(target).edge
     if edge is not None and edge is not LEAF and not current().recording:
         raise GradientError(
-            "what is written to was made from a tensor whose gradient is wanted, and nothing is "
-            "recorded here, so it would lose its gradient",
+            "the target was computed from a tensor that requires a gradient, and nothing is recorded "
+            "here, so the gradient would be lost",
             source=where(),
             hint="write outside no_grad, or to a copy without history: x = x.detach().copy()",
         )
@@ -108,7 +108,7 @@ def _seen(other: Tensor, old: Array, result: Tensor, detached: bool) -> Tensor |
     data = other.data
     if data.dtype != old.dtype:
         raise UnsupportedError(
-            f"a tensor of {data.dtype} shares memory with what is written to, of {old.dtype}",
+            f"a tensor of {data.dtype} shares memory with the target, of {old.dtype}",
             source=where(),
             hint="write to a copy: x = x.copy()",
         )
@@ -130,7 +130,7 @@ def _replaced(
         return None
     if other.edge is LEAF and current().recording:
         raise GradientError(
-            "what is written to shares memory with a leaf whose gradient is wanted",
+            "the target shares memory with a leaf that requires a gradient",
             source=where(),
             hint="write to a copy: x = x.copy(); or inside `with nodescope.no_grad():`",
         )
@@ -138,8 +138,8 @@ def _replaced(
     # If the other tensor was written to only in part, it keeps its history in the rest.
     if detached and tracked and (other.__class__ is Tensor or hit.all()):
         raise GradientError(
-            "what is written to was detached from a tensor whose gradient is wanted, and shares "
-            "its memory: that one would lose its gradient",
+            "the target was detached from a tensor that requires a gradient and shares its memory: "
+            "that tensor would lose its gradient",
             source=where(),
             hint="write to a copy: x = x.detach().copy()",
         )

@@ -41,7 +41,7 @@ def check_writable(target: Tensor, subject: str) -> None:
     if target.edge is LEAF and current().recording:
         name = f" {target.name!r}" if target.name else ""
         raise GradientError(
-            f"{subject} would write to the leaf{name}, whose gradient is wanted",
+            f"{subject} would write to the leaf{name}, which requires a gradient",
             source=where(),
             hint="make a new tensor, as in x = x + y; or use nodescope.assign, or write inside "
             "`with nodescope.no_grad():`",

@@ -129,7 +129,7 @@ class QueryGuard:
                 return np.fromiter(numbers, dtype=np.int64).reshape(-1, len(first))
             except (TypeError, ValueError) as error:
                 raise sqlite3.DatabaseError(
-                    f"what should be an integer is none: {error}"
+                    f"a value that should be an integer is not: {error}"
                 ) from error
 
         return self._taken(take, question, parameters, most_rows)

@@ -353,7 +353,7 @@ export class Store {
     if (link === "ended") return "nodescope has ended; open the run again to set breakpoints.";
     if (link !== "open") return "The page is not connected.";
     if (this.model() === undefined) return "No run is open.";
-    return "This run has ended, and nothing of it was recorded.";
+    return "This run has ended, and nothing was recorded.";
   }
 
   /** Why the page went to the moment shown, if by a search. */
