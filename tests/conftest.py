@@ -1,4 +1,4 @@
-"""What all tests share: the options ``--depth``, ``--each``, ``--planted`` and others.
+"""Shared parts of all tests: the options ``--depth``, ``--each``, ``--planted`` and others.
 
 ``--depth`` says how much is run (see `tests.depth`); ``--each`` makes a test of each case (see
 `tests.parts`); ``--planted NAME`` puts a fault into the compiler for a whole run; ``--slow-page
@@ -129,7 +129,9 @@ def nothing_kept_beside_the_samples() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def a_state_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Which recordings are ours is not noted in the folder of whoever runs the tests."""
+    """Record the ownership of recordings in a folder of the tests, not of the user who runs
+    them.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

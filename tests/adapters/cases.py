@@ -22,18 +22,18 @@ class Case:
 
     Attributes:
         adapter: The module with its ``ADAPTER``.
-        dialect: Of its nodes.
+        dialect: The dialect of its nodes.
         product, bend, mean: Its ops that multiply, bend and average.
-        train: Makes `STEPS` steps.
-        loop: A plain loop without steps, of so many rounds.
-        grow: The same: the op ``growing`` adds a row in each round, to what has one at first.
+        train: Runs `STEPS` steps.
+        loop: A plain loop without steps, with a number of rounds.
+        grow: The same, but the op ``growing`` adds a row in each round, starting from one.
         fail: Raises ``raises`` inside an operation.
         differentiate: One product, bent and averaged, and the gradient of its weight.
         write: A weight is multiplied, changed in place by the op ``written``, multiplied again.
-        view: The op ``viewed`` gives a view of a row, whose elements are averaged.
-        select: The op ``selected`` gives as many elements as are positive.
-        opaque: The op ``obscured`` gives something that is no array; None if no op does.
-        overflow: The op ``overflowing`` makes Inf of finite numbers.
+        view: The op ``viewed`` returns a view of a row, whose elements are averaged.
+        select: The op ``selected`` returns the positive elements.
+        opaque: The op ``obscured`` returns something that is not an array; None if no op does.
+        overflow: The op ``overflowing`` makes Inf from finite numbers.
     """
 
     adapter: str

@@ -47,7 +47,7 @@ class Debugged:
         self._program = program
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._ended = threading.Event()
-        # The end of the program is news, too: nobody waits for a stop that does not come.
+        # The end of the program also wakes waiters: none waits for a stop that does not come.
         self.run.start()
         self._thread.start()
 
@@ -76,10 +76,10 @@ class Debugged:
             self.go_on()
 
     def end(self) -> Any:
-        """Let it run to its end; what it returned.
+        """Let the program run to its end; return its result.
 
         Raises:
-            BaseException: What it raised.
+            BaseException: The program's exception.
         """
         self.controller.leave()
         assert self._ended.wait(WAIT_S), "the program hangs"

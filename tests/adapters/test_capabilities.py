@@ -1,4 +1,6 @@
-"""What a framework cannot do is refused in one line, and not offered, by terminal and editor."""
+"""Features that a framework lacks are refused in one line, and not offered, by terminal and
+editor.
+"""
 
 from __future__ import annotations
 

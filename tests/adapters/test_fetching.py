@@ -1,4 +1,4 @@
-"""How much of an array of another library is fetched at a stop: what is asked for, and no more."""
+"""Fetching: of another library's array at a stop, only the requested part is fetched."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_what_a_watch_fetches(
     with debugged(tmp_path / "run.nscope", large, watches=watches, level="timing") as seen:
         pass
     assert seen.run.watching is not None
-    # What the program itself fetches at its end is its own.
+    # Elements that the program itself fetches at its end do not count.
     assert fetched.elements - 1 == elements
     assert fetched.statistics <= statistics
 
@@ -239,7 +239,7 @@ ARRAYS = {
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_it_is_what_the_whole_array_gives(distant: Case, text: str, name: str) -> None:
-    """Of fetched arrays and of others, an expression has the same value or the same error."""
+    """An expression gives the same value, or the same error, for fetched and unfetched arrays."""
     array = np.array(ARRAYS[name])
     there = lib.distant(array)
     register({lib.Distant: foreign.DistantArrays()})

@@ -1,4 +1,4 @@
-"""A page of a program of each adapter: what it sees and changes where the program stands."""
+"""Pages of a running program of each adapter: what they show and change at a stop."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def live() -> Iterator[Live]:
 
 
 class Watched:
-    """A program that stands at an operation, and the page that it stands for.
+    """A program stopped at an operation, and a page connected to it.
 
     Attributes:
         page, run: The page, and the run's id.
-        node: Where it stands.
+        node: The node where it is stopped.
     """
 
     def __init__(self, live: Live, path: Path, program: Any, op: str, level: str = "timing"):
@@ -44,13 +44,13 @@ class Watched:
         self.node = next(node for node in snapshot.nodes if node.op == op)
 
     def window(self, **part: int) -> wire.ValueSlice:
-        """Of what the node gave."""
+        """A window of the node's result."""
         answer = self.page.ask(wire.GetValue(self.run, self.node.outputs[0], **part))
         assert isinstance(answer, wire.ValueSlice)
         return answer
 
     def go_on(self) -> Any:
-        """What the program returns."""
+        """Continue; return the program's result."""
         self.page.ask(wire.Control(self.run, Continue()))
         self.page.close()
         return self.program.end()

@@ -1,4 +1,4 @@
-"""What is made of a recording of each adapter: the page's model, *why*, *what if*, looking back."""
+"""Recordings of each adapter: the page's model, *why*, *what-if*, looking back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.server.support import Page, seqs, serving
 
 
 class Opened:
-    """A recording that a server knows, and a page of it."""
+    """A recording opened by a server, and a page showing it."""
 
     def __init__(self, page: Page, run: str) -> None:
         self.page, self.run = page, run

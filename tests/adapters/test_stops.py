@@ -1,4 +1,4 @@
-"""What capabilities promise of stops: before and after a node, conditions, edits, watches."""
+"""Stops as promised by the capabilities: before and after a node, conditions, edits, watches."""
 
 from __future__ import annotations
 

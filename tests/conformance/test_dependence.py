@@ -1,5 +1,6 @@
-"""Every registered op: an output element that changes with an input element lists it, and what is
-listed exactly matters."""
+"""Every op: an output element that changes with an input element lists it, and listed elements
+matter.
+"""
 
 from __future__ import annotations
 

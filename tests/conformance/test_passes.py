@@ -1,4 +1,4 @@
-"""Every pass, alone and with the others, on random graphs: nothing changes but how it is computed.
+"""Every pass, alone and with the others, on random graphs: results do not change.
 
 What is compared is told in `tests.conformance.graphs.checks`. Passes are found in the registry, so
 a new one is covered as it comes.

@@ -1,4 +1,4 @@
-"""The adapter of `library`: what a page is told of arrays that are elsewhere."""
+"""The adapter of `library`, whose arrays are in another process."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class DistantArrays:
 
 
 SEEDS = ("one_like",)
-"""What backward passes begin with: data that the library makes, and computes from nothing."""
+"""The starting values of backward passes: data made by the library, computed from nothing."""
 
 
 def storage(array: Distant) -> int:
-    """A number of the memory that an array lies in: the handle of what it is a view of."""
+    """A number for the memory of an array: the handle of its base."""
     return array.handle if array.base is None else storage(array.base)
 
 
@@ -116,7 +116,7 @@ class Attached:
         self.off = True
 
     def hook(self, name: str, inputs: tuple[Any, ...], attrs: Any, run: Any) -> Any:
-        """What the library calls around each of its operations."""
+        """Called by the library around each operation."""
         emitter = self.emitter
         if self.off:
             return run()
@@ -147,18 +147,18 @@ class Attached:
         return result
 
     def differentiated(self, result: Distant) -> contextlib.AbstractContextManager[None]:
-        """What the library calls around the operations that differentiate one."""
+        """Called by the library around operations that differentiate one."""
         if self.off:
             return contextlib.nullcontext()
         node = self.emitter.node_of(self._ids.get(result, 0))
         return self.emitter.phase("backward", None if node is None else node.id)
 
     def backward(self, loss: Distant) -> None:
-        """What the library calls when a backward pass begins, also in steps that are left out."""
+        """Called by the library when a backward pass begins, also in steps that are left out."""
         self.emitter.backward_begins(self._ids.get(loss, 0), loss.fetch())
 
     def gradient(self, array: Distant, gradient: Distant) -> None:
-        """What the library calls once it has a gradient."""
+        """Called by the library once it has a gradient."""
         if not self.off:
             edits = self.emitter.gradient(self._id(array), self._id(gradient), gradient)
             self._take(edits, (gradient,))

@@ -1,4 +1,4 @@
-"""Distant: arrays that live in another process, computed there while the program goes on.
+"""Distant: arrays that live in another process, computed there while the program continues.
 
 It knows nothing of nodescope. Each call returns at once; elements are fetched only by `fetch`. A
 library that wants to be observed has hooks: here a list, ``HOOKS``.
@@ -19,9 +19,9 @@ import numpy as np
 
 
 def _serve(commands: Any, replies: Any) -> None:
-    """The other process: carries out commands in order, until nobody can give it any more.
+    """The other process: executes commands in order, until the connection ends.
 
-    What fails is noticed by who fetches it, or what was made of it.
+    A failure is noticed when its result, or a value computed from it, is fetched.
     """
     _close_all_but(commands.fileno(), replies.fileno())
     np.seterr(all="ignore")
@@ -151,7 +151,7 @@ class Process:
             self._commands.send((0, what, arguments))
 
     def ask(self, what: str, *arguments: Any) -> Future[Any]:
-        """What comes of it, in time."""
+        """The result of a command, in time."""
         number, future = next(_numbers), Future[Any]()
         self._waiting[number] = future
         with self._lock:
@@ -189,7 +189,7 @@ class Distant:
 
     Attributes:
         shape: None where only the other process knows.
-        base: What it is a view of, or None.
+        base: The array that it is a view of, or None.
         made: The operation that made it, and its inputs; None if it was sent.
         weight: Whether it is trained.
     """
@@ -273,7 +273,7 @@ def nudge_(x: Distant, by: float) -> Distant:
 
 
 def pile(x: Distant, y: Distant) -> Distant:
-    """One on the other."""
+    """One array on top of the other."""
     return _op("pile", (x, y), (x.shape[0] + y.shape[0], x.shape[1]))  # type: ignore
 
 

@@ -1,4 +1,4 @@
-"""What must hold of every back end; each check raises `Differs` where it does not.
+"""Requirements on every back end; each check raises `Differs` if one is violated.
 
 Exact back ends are compared with the traced graph's results bit for bit. Of the others each kernel
 is: alone, on the inputs that the reference gives it, within its `bounds`; and run as a whole they

@@ -1,4 +1,4 @@
-"""What must hold of every lowered graph; each check raises `Differs` where it does not.
+"""Requirements on every lowered graph; each check raises `Differs` if one is violated.
 
 Invariant: checks look at graphs, provenance and results only, so that they hold for any pass.
 """
@@ -36,7 +36,7 @@ def need(holds: object, claim: str, case: Case, lowered: Lowered | None = None) 
 def lowered_of(
     case: Case, chosen: Sequence[str] | None = None, options: LoweringOptions | None = None
 ) -> Lowered:
-    """The case lowered; passes may not change what they are given."""
+    """The case lowered; passes must not change their input."""
     before, contents = print_graph(case.graph), {k: v.tobytes() for k, v in case.arrays.items()}
     try:
         result = lower(case.graph, case.arrays, chosen, options)
@@ -49,7 +49,7 @@ def lowered_of(
 
 
 def check_graph(case: Case, lowered: Lowered) -> None:
-    """The graph is well formed, and its text says all of it."""
+    """The graph is well-formed, and its text is complete."""
     graph = lowered.graph
     try:
         verify(graph, inferred)
@@ -262,7 +262,7 @@ def check_lowered(
 
 
 def check_settles(case: Case, name: str, *, times: int) -> None:
-    """A pass that ran so many times finds nothing more to do."""
+    """A pass that ran ``times`` times finds nothing more to do."""
     graph, arrays = case.graph, case.arrays
     for _ in range(times):
         result = lower(graph, arrays, (name,))

@@ -1,4 +1,4 @@
-"""Random loops and branches: nodes that hold random graphs, within one another too.
+"""Random loops and branches: nodes that contain random graphs, also nested.
 
 A body is made as a graph is, on what its first iteration gets. What it takes from around becomes an
 input behind the given ones.
@@ -36,7 +36,7 @@ MOST_STEPS = 4  # of a loop that runs while a condition holds
 
 @dataclass
 class Inside(Making):
-    """A body on its way.
+    """A body under construction.
 
     Attributes:
         outer: What it stands in.
@@ -90,7 +90,7 @@ class Inside(Making):
 
 
 def depth(m: Making) -> int:
-    """How many bodies something stands in."""
+    """The number of bodies around a node."""
     return 1 + depth(m.outer) if isinstance(m, Inside) else 0
 
 
@@ -332,7 +332,7 @@ def control_gradients(first: int, count: int) -> list[Case]:
 
 
 def described(graph: Graph, around: str = "") -> list[str]:
-    """What there is in a graph's bodies, in words, once for each time."""
+    """The content of a graph's bodies as text, once for each occurrence."""
     results = []
     for node in graph.nodes:
         attrs = node.attrs

@@ -1,6 +1,6 @@
-"""What random graphs are made of: one function per kind of node, in a table with weights.
+"""Makers of random graphs: one function per kind of node, in a table with weights.
 
-Invariant: a maker adds nodes that fit what is there, or nothing.
+Invariant: a maker adds nodes that fit the graph, or none.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ from nodescope.ops.op import port_name
 from tests.conformance.graphs.arrays import LARGEST, Array
 from tests.conformance.graphs.choose import Choices
 
-# What an impl says of inputs that it does not take.
+# Errors of an impl for inputs that it refuses.
 REFUSED = (NodescopeError, TypeError, ValueError, OverflowError, IndexError, np.linalg.LinAlgError,
            ZeroDivisionError)  # fmt: skip
-# Of a NaN they show the sign, or the bits, about which nothing is promised.
+# These show the sign or the bits of a NaN, about which nothing is promised.
 _OF_NAN = {"signbit", "copysign", "nextafter", "spacing", "frexp", "heaviside"}
 
 

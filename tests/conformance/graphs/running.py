@@ -1,4 +1,4 @@
-"""What a case gives as it was traced, computed once."""
+"""Results of a traced case, computed once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.graphs.making import Case
 
 
 class Traced:
-    """What a case gives as it was traced: computed once, when first asked for."""
+    """The results of a traced case, computed when first needed."""
 
     def __init__(self, case: Case) -> None:
         self.case = case

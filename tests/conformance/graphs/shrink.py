@@ -1,4 +1,4 @@
-"""Making a failing case small: fewer outputs, and nodes replaced by inputs with their values.
+"""Shrinking a failing case: fewer outputs, and nodes replaced by inputs with their values.
 
 Invariant: a smaller case fails in the same check as the one it came from.
 """
@@ -20,7 +20,7 @@ _MOST = 400  # attempts
 
 
 def fails(check: Callable[[Case], object], case: Case) -> Exception | None:
-    """What the check says of the case, if it fails; every case runs as it was traced."""
+    """The failure that a check reports for a case, if any; every case runs as traced."""
     try:
         check(case)
     except Exception as error:
@@ -29,7 +29,7 @@ def fails(check: Callable[[Case], object], case: Case) -> Exception | None:
 
 
 def smallest(check: Callable[[Case], object], case: Case) -> tuple[Case, Exception]:
-    """A small case that the check refuses as well, and what it says of it.
+    """A small case that fails the same check, and its failure.
 
     Args:
         check: Raises for the case.
@@ -112,7 +112,7 @@ def _without(case: Case, removed: Node) -> Case:
 
 
 def _cut(case: Case, node: Node) -> Case:
-    """The node's outputs as inputs that hold what it gave."""
+    """The node's outputs replaced by inputs with their values."""
     graph = case.graph
     _, values = every_value(graph, case.arrays, case.feeds)
     first = 1 + max(n.id for n in graph.nodes)

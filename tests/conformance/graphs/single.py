@@ -1,4 +1,4 @@
-"""Graphs of one node: each op that there is, on its own samples.
+"""Graphs of one node: every op, on its own samples.
 
 Invariant: every op with samples is there.
 """

@@ -1,4 +1,4 @@
-"""Faults that bite late: only where a value is large, in one phase, of one shape, in one form.
+"""Faults that appear late: only if a value is large, in one phase, with one shape, in one form.
 
 A back end is replaced by one that is right but for one op. What it computes wrongly is told by the
 values, so that a program chooses in which step the fault bites.
@@ -43,7 +43,7 @@ class Biting:
     unobserved: bool = True
 
     def moved(self, node: Node, result: Any) -> Any:
-        """What the faulty back end gives for what a node gives."""
+        """The faulty back end's result for a node's result."""
         result = np.asarray(result)
         if not self._meant(node, result) or not result.size:
             return result

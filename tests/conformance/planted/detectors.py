@@ -1,4 +1,4 @@
-"""What finds faults: the suites' own checks, on the directed graphs and on some random ones.
+"""Detectors of faults: the suites' own checks, on the directed graphs and on some random ones.
 
 Invariant: without a fault nothing is found.
 """

@@ -67,7 +67,7 @@ def twins(m: Making) -> list[int | None]:
 
 
 def again(m: Making) -> list[int | None]:
-    """What is computed again, so as not to be kept."""
+    """Nodes recomputed to save memory."""
     x = m.input(_x((3, 4)))
     first = m.one("tanh", (x,))
     m.phase = "recompute"
@@ -111,7 +111,7 @@ def constants(m: Making) -> list[int | None]:
 
 
 def waiting(m: Making) -> list[int | None]:
-    """Nodes that wait for others, some of which nobody else needs."""
+    """Nodes that wait for others, some of which are otherwise unused."""
     x = m.input(_x((4,)))
     dead = m.one("exp", (x,))
     assert dead is not None
@@ -165,7 +165,7 @@ def chain(m: Making) -> list[int | None]:
 
 
 def exact(m: Making) -> list[int | None]:
-    """What must be the same to the bit in any back end."""
+    """Values that must be identical to the bit in any back end."""
     x, y = m.input(_x((37,))), m.input(_x((37,), seed=1))
     now = x
     for number in (0.123456789, 3.3333333, 0.7654321):
@@ -249,7 +249,7 @@ DIRECTED: tuple[Callable[[Making], list[int | None]], ...] = (
 
 @functools.cache
 def directed() -> tuple[Case, ...]:
-    """All of them."""
+    """All directed graphs."""
     results = []
     for item in DIRECTED:
         m = Making(Choices(Seeded(0)))

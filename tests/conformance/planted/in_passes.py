@@ -1,4 +1,4 @@
-"""Faults in the passes, and in what they stand on.
+"""Faults in the passes and in the modules below them.
 
 Invariant: each replaces real code of `nodescope.passes`; none makes another fault possible.
 """
@@ -46,7 +46,7 @@ def _as_if_exact(patch: Patch, *names: str) -> None:
         assert isinstance(term, tuple)
         table.setdefault(term[0], []).append(rule)
     patch.setattr(simplify, "_rules", lambda: table)
-    patch.setattr(simplify, "_candidates", simplify._candidates.__wrapped__)  # nothing remembered
+    patch.setattr(simplify, "_candidates", simplify._candidates.__wrapped__)  # empty cache
 
 
 @planted("add_zero", found_by="passes", help="x + 0 -> x, which keeps -0.0")

@@ -1,4 +1,4 @@
-"""What a cross-check is to say of each planted fault.
+"""The expected verdict of a cross-check for each planted fault.
 
 Invariant: one row per fault; ``""`` as the culprit says that none may be named.
 """

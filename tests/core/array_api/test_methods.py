@@ -1,4 +1,4 @@
-"""Methods, properties and operators that NumPy's arrays have; what is missing says what to use."""
+"""Methods, properties and operators of NumPy arrays; missing ones name an alternative."""
 
 from __future__ import annotations
 

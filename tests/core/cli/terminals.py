@@ -1,4 +1,4 @@
-"""Commands in a real terminal: a pseudo-terminal of which this is the person's side.
+"""Commands in a real terminal: a pseudo-terminal, driven from the user's side.
 
 Invariant: every wait has a limit and nothing sleeps; what is started is ended with the test.
 """
@@ -69,7 +69,7 @@ class Typed:
         self.type(text + "\n")
 
     def expect(self, text: str) -> str:
-        """Wait until ``text`` is shown after what was expected before; what was shown up to it."""
+        """Wait until ``text`` appears after the last expected text; return the output up to it."""
         deadline = time.monotonic() + WAIT_S
         while (result := self.shown.find(text, self._seen)) < 0:
             ready, _, _ = select.select([self._person], [], [], max(0, deadline - time.monotonic()))

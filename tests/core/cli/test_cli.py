@@ -1,4 +1,4 @@
-"""``nodescope run`` with real processes: it ends as plain Python would, and says what is wrong."""
+"""``nodescope run`` with real processes: it ends as plain Python would, with clear errors."""
 
 from __future__ import annotations
 

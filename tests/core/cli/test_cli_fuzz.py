@@ -1,4 +1,4 @@
-"""Every option and argument of every command, with values that are no good: told in words.
+"""Every option and argument of every command with invalid values: each gives a clear message.
 
 The options come from the parser itself, so that what is added is tried, too. Commands that would
 serve a page or run a program are only read.

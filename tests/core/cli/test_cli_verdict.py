@@ -1,4 +1,4 @@
-"""What ``nodescope compare --exit`` says: a sentence, a status and JSON."""
+"""The verdict of ``nodescope compare --exit``: a sentence, a status and JSON."""
 
 from __future__ import annotations
 

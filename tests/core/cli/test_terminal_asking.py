@@ -1,4 +1,4 @@
-"""What the terminal debugger is asked: parts of values, why, what if, differences, rules."""
+"""Queries of the terminal debugger: parts of values, why, what-if, differences, rules."""
 
 from __future__ import annotations
 

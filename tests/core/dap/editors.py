@@ -43,7 +43,7 @@ def validator(definition: str) -> Any:
 
 
 def check(message: Body) -> None:
-    """Refuse what is no valid message."""
+    """Refuse an invalid message."""
     name = str(message.get("command") or message.get("event"))
     head = name[0].upper() + name[1:]
     if message["type"] == "response" and not message["success"]:
@@ -217,12 +217,12 @@ class Editor:
         return results
 
     def variables(self, reference: int, **more: Any) -> dict[str, Body]:
-        """What it unfolds to, by name."""
+        """The variables that a reference expands to, by name."""
         result = self.ask("variables", variablesReference=reference, **more)["variables"]
         return {item["name"]: item for item in result}
 
     def value(self, expression: str, context: str = "watch") -> str:
-        """What an expression gives."""
+        """The value of an expression."""
         return self.ask("evaluate", expression=expression, context=context)["result"]
 
 

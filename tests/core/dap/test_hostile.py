@@ -1,4 +1,4 @@
-"""What no editor sends: the adapter refuses it, and answers what comes next."""
+"""Messages that no editor sends: the adapter refuses them, and answers the next ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What editors may ask beyond the usual, and that the capabilities say exactly that."""
+"""Less common requests of editors, and the capabilities that announce them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody but its own user speaks with an adapter: whoever does can start programs."""
+"""Only the adapter's own user may talk to it, because a client can start programs."""
 
 from __future__ import annotations
 

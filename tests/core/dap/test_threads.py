@@ -1,4 +1,4 @@
-"""Programs of several threads, in an editor: who stops, who goes on, who is told of."""
+"""Programs with several threads in an editor: which threads stop, continue and are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What adapters call: nodes keep their identity; values, failures and gradients are told."""
+"""The adapters' interface: nodes keep their identity; values, failures and gradients are
+emitted.
+"""
 
 from __future__ import annotations
 

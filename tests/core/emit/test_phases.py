@@ -1,4 +1,4 @@
-"""Scope, phase and forward node of a thread: what is set for a while, and put back in any case."""
+"""Scope, phase and forward node of a thread: set for a while, and always restored."""
 
 from __future__ import annotations
 

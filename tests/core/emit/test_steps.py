@@ -8,7 +8,7 @@ from nodescope.ir.identity import Identity
 
 
 class Attachment:
-    """Says what it is told."""
+    """Records the calls it receives."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -30,7 +30,7 @@ class Attachment:
 
 
 class Told:
-    """A probe that keeps what it is told of steps."""
+    """A probe that keeps the step events it receives."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -1,4 +1,4 @@
-"""What a piece of program emits, collected.
+"""Collects the events that a piece of program emits.
 
 Invariant: observation ends with the block, also when it raises.
 """

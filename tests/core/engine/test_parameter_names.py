@@ -1,4 +1,4 @@
-"""A parameter without a name is called as what it is assigned to."""
+"""A parameter without a name gets the name of its assignment target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose process is at the other end."""
+"""The owner of the process at the other end."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def _check_history(target: Tensor) -> None:
     edge = settled(target).edge
     if edge is not None and edge is not LEAF and not current().recording:
         raise GradientError(
-            "the target was computed from a tensor that requires a gradient, and nothing is recorded "
-            "here, so the gradient would be lost",
+            "the target was computed from a tensor that requires a gradient, and nothing is "
+            "recorded here, so the gradient would be lost",
             source=where(),
             hint="write outside no_grad, or to a copy without history: x = x.detach().copy()",
         )

@@ -1,4 +1,4 @@
-"""Values changed at a stop: what is stored, what is refused, and what the program makes of it."""
+"""Values edited at a stop: what is stored, what is refused, and the effect on the program."""
 
 from __future__ import annotations
 

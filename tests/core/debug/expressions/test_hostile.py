@@ -1,5 +1,6 @@
-"""Hostile texts in every field that takes text: refused, or taken in little work; never anything
-but an error of ours, and nothing of them is run."""
+"""Hostile text in every text field: refused, or handled with little work; never run, and never an
+error other than nodescope's.
+"""
 
 from __future__ import annotations
 

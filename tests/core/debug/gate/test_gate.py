@@ -1,4 +1,4 @@
-"""The gate with real threads: it holds, lets go, and never holds what it should not."""
+"""The gate with real threads: it holds and releases, and never holds what it must not."""
 
 from __future__ import annotations
 

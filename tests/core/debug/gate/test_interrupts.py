@@ -1,4 +1,4 @@
-"""Whatever interrupts a thread within the gate, and wherever: nothing is locked, no stop is missed.
+"""Interrupts of a thread within the gate, at any place: no deadlock, no missed stop.
 
 KeyboardInterrupt is raised at each line of the gate in turn, as a signal would raise it; signal
 handlers and listeners that compute run at each line, too.
@@ -31,7 +31,7 @@ Work = Callable[[Bench], None]
 
 
 class At:
-    """Does something at the n-th line that the thread comes to within the gate."""
+    """Performs an action at the n-th line that the thread reaches within the gate."""
 
     def __init__(self, number: int, do: Callable[[], None]) -> None:
         self.left, self.do, self.where = number, do, ""
@@ -107,7 +107,7 @@ def fails(bench: Bench) -> None:
 def disturbed(
     number: int, work: Work, do: Work
 ) -> tuple[Attended, At, threading.Thread, list[BaseException]]:
-    """A program that is disturbed at the n-th line, and what it got out of it."""
+    """A program disturbed at the n-th line, and its result."""
     bench = Attended()
     bench.breaks("op:log", "late/exp", "handled/sin", "op:matmul if isnan(value)")
     results: list[BaseException] = []

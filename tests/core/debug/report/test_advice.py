@@ -1,4 +1,4 @@
-"""Advice for programs of which there is nothing to show."""
+"""Advice for programs with nothing to show."""
 
 from __future__ import annotations
 

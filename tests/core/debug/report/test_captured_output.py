@@ -1,4 +1,4 @@
-"""Of what a program writes the beginning and the end are kept, and the rest is counted."""
+"""Captured output: the beginning and the end are kept, and the rest is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbooks: a session told what happens, step by step, and checked after each.
+"""Playbooks: a session is given events step by step, and checked after each.
 
 ``play(session()).give(reach(A)).expect(stopped("step", A))``
 """

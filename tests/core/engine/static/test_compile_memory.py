@@ -1,6 +1,6 @@
-"""Compiled functions: whose memory results and state are.
+"""Compiled functions: memory ownership of results and state.
 
-Invariant: as after the plain function, what is written to one tensor changes no other.
+Invariant: as with the plain function, writing to one tensor changes no other.
 """
 
 from __future__ import annotations

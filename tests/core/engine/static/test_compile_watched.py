@@ -1,4 +1,4 @@
-"""Compiled functions while somebody observes: kernels are nodes, and nothing else changes."""
+"""Observed compiled functions: kernels are nodes, and nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing to tensors does what it does to NumPy's arrays."""
+"""Writing to tensors has the same effect as writing to NumPy arrays."""
 
 from __future__ import annotations
 

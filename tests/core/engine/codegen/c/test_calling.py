@@ -1,4 +1,4 @@
-"""What C takes from Python: arrays by their fields, products from NumPy's BLAS."""
+"""Access to Python from C: arrays by their fields, products by NumPy's BLAS."""
 
 from __future__ import annotations
 

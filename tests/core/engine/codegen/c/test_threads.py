@@ -1,4 +1,4 @@
-"""Large loops in C are divided among threads, and nobody can tell by their results."""
+"""Large loops in C are divided among threads, without effect on results."""
 
 from __future__ import annotations
 
