@@ -293,6 +293,8 @@ def test_the_page_opens_where_the_runs_first_differ(start: Start, page: Page) ->
 
     eventually(page, PICKED, lambda name: name == "flip_1")
     assert fn(page, "f.stages[c.stageIndex()].name") == "simplify"
+    expect(by(page, "check-facts")).to_contain_text("24 of 24 elements differ")
+    expect(by(page, "check-facts")).to_contain_text("in the check of step 1")
     page.keyboard.press("Escape")
     page.keyboard.press("]")
     assert picked() is None

@@ -57,6 +57,9 @@ class Verdict(msgspec.Struct, frozen=True):
         kernel, kernel_name: The final node that computes it.
         rules: Passes and rules that are responsible, as ``pass/rule``.
         calls, steps: How many calls were checked, and training steps compared.
+        amount: How much of the node's value differs, as the cross-check ran it: also of nodes
+            within kernels, which no recording holds; None if it did not find the difference.
+        detail: What else it has to say.
     """
 
     outcome: VerdictOutcome
@@ -72,6 +75,8 @@ class Verdict(msgspec.Struct, frozen=True):
     rules: tuple[str, ...] = ()
     calls: int = 0
     steps: int = 0
+    amount: Amount | None = None
+    detail: str = ""
 
 
 NOT_RUN: Final = Measure("none", why="the eager run does not execute it")
@@ -268,6 +273,8 @@ def _of_check(check: FunctionCheck, all_sides: Sequence[Sides], calls: int) -> V
         kernel_name=difference.kernel_name,
         rules=difference.rules,
         calls=calls,
+        amount=difference.amount,
+        detail=difference.detail,
     )
 
 

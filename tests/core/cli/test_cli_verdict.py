@@ -74,6 +74,14 @@ def test_a_fault_of_the_compiler_is_named(
     assert status == (1 if cause else 0)
 
 
+def test_the_check_says_how_much_differs_and_in_which_form(tmp_path: Path) -> None:
+    """The recorded values are those of the observed form, which is right here."""
+    _, _, verdict = judged(tmp_path, planted_program.__file__, "softmax_axis", "rows")
+    assert (verdict["amount"]["differing"], verdict["amount"]["elements"]) == (190, 200)
+    assert (verdict["amount"]["actual"], verdict["amount"]["at"]) == ("nan", [0, 0])
+    assert verdict["detail"] == "only while nobody observes it"
+
+
 def test_other_numbers_are_the_program_s(tmp_path: Path) -> None:
     script = written(tmp_path, """
 @ns.compile

@@ -2071,6 +2071,9 @@ export interface CallTimes {
  *     kernel, kernel_name: The final node that computes it.
  *     rules: Passes and rules that are responsible, as `pass/rule`.
  *     calls, steps: How many calls were checked, and training steps compared.
+ *     amount: How much of the node's value differs, as the cross-check ran it: also of nodes
+ *         within kernels, which no recording holds; None if it did not find the difference.
+ *     detail: What else it has to say.
  */
 export interface Verdict {
   readonly outcome: "equal" | "rounding" | "differs" | "unchecked";
@@ -2086,6 +2089,28 @@ export interface Verdict {
   readonly rules: readonly string[];
   readonly calls: number;
   readonly steps: number;
+  readonly amount: Amount | null;
+  readonly detail: string;
+}
+
+/**
+ * The extent to which an array differs.
+ *
+ * Attributes:
+ *     elements: Number of its elements.
+ *     differing: Number of elements that differ.
+ *     max_abs: The largest difference of two finite elements, at most the largest float; None
+ *         without any.
+ *     expected, actual: The first differing elements, as text.
+ *     at: Their index.
+ */
+export interface Amount {
+  readonly elements: number;
+  readonly differing: number;
+  readonly max_abs: number | null;
+  readonly expected: string;
+  readonly actual: string;
+  readonly at: readonly number[];
 }
 
 /** A traced node's first value in both runs, step by step. */

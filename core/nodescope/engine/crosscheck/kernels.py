@@ -82,13 +82,15 @@ def wrong_alone(
             both = observed is not None and planned is not None
             form = "" if both else "unobserved" if observed is None else "observed"
             member = _wrong_member(lowered, backend, node, operands)
-            return wrong._replace(member=member, form=form)
+            if member is not None and not wrong.error and not member.error:
+                wrong = wrong._replace(expected=member.expected, actual=member.actual)
+            return wrong._replace(member=member.node if member is not None else None, form=form)
     return None
 
 
 def _wrong_member(
     lowered: Lowered, backend: Backend, kernel: Node, operands: Sequence[Any]
-) -> Node | None:
+) -> WrongKernel | None:
     """The first node of a kernel's body that a plan of its own computes wrongly."""
     if kernel.op != "fused":
         return None
@@ -100,8 +102,9 @@ def _wrong_member(
             planned = _planned(lowered, backend, node, body)
         except Exception:
             continue
-        if _wrong(body, node, taken, planned, exact=backend.exact) is not None:
-            return node
+        wrong = _wrong(body, node, taken, planned, exact=backend.exact)
+        if wrong is not None:
+            return wrong
     return None
 
 

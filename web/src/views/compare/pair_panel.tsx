@@ -18,6 +18,7 @@ import {
   worstOf,
 } from "@/store/history/compare";
 import { familyColour } from "@/store/run/node_text";
+import { CheckFacts } from "@/views/compare/check_facts";
 import { Fact, Name, ratio } from "@/views/compare/facts";
 import { FateSwatch } from "@/views/compare/fate_legend";
 import type { CompareState } from "@/views/compare/state";
@@ -171,6 +172,7 @@ function Values(props: {
       <h3 class="lab ell" title={printable(props.node.name, 10_000)}>
         Values<Show when={props.count > 1}> of {printable(props.node.name)}</Show>
       </h3>
+      <CheckFacts state={props.state} node={props.node} />
       <Show
         when={measured() && worst()}
         fallback={<p class="empty cmp-why">{shown()?.why || worst()?.why || "No value."}</p>}

@@ -24,6 +24,8 @@ const verdict: Verdict = {
   rules: ["simplify/add_zero"],
   calls: 8,
   steps: 8,
+  amount: null,
+  detail: "",
 };
 
 describe("the place of a verdict", () => {

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { foundOf } from "@/views/compare/check_facts";
+import type { Amount, Verdict } from "@/wire/types.gen";
+
+const amount: Amount = {
+  elements: 12,
+  differing: 3,
+  max_abs: 0.5,
+  expected: "1.0",
+  actual: "1.5",
+  at: [0, 2],
+};
+const verdict = { function: "step", node: 7, amount } as unknown as Verdict;
+
+test("only the node that the verdict names has the numbers of the check", () => {
+  expect(foundOf(verdict, "step", 7)).toBe(amount);
+  expect(foundOf(verdict, "step", 8)).toBeUndefined();
+  expect(foundOf(verdict, "other", 7)).toBeUndefined();
+  expect(foundOf(null, "step", 7)).toBeUndefined();
+  expect(foundOf({ ...verdict, amount: null }, "step", 7)).toBeUndefined();
+});

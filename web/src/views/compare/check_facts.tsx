@@ -1,0 +1,56 @@
+/**
+ * What the check of the calls found of a node: the verdict's own numbers, beside those recorded.
+ *
+ * Invariant: nothing is shown of nodes that the verdict does not name.
+ */
+
+import { type JSX, Show } from "solid-js";
+import { formatCount, formatNumber, plural } from "@/base/numbers";
+import { printable } from "@/base/printable";
+import { Fact } from "@/views/compare/facts";
+import type { CompareState } from "@/views/compare/state";
+import type { Amount, ComparedNode, Verdict } from "@/wire/types.gen";
+
+/** The amount of the verdict, if it is about this node. */
+export function foundOf(
+  verdict: Verdict | null | undefined,
+  owner: string | undefined,
+  node: number,
+): Amount | undefined {
+  if (!verdict || verdict.function !== owner || verdict.node !== node) return undefined;
+  return verdict.amount ?? undefined;
+}
+
+export function CheckFacts(props: {
+  readonly state: CompareState;
+  readonly node: ComparedNode;
+}): JSX.Element {
+  const verdict = () => props.state.comparison()?.verdict;
+  const found = () => foundOf(verdict(), props.state.fn()?.owner, props.node.id);
+  return (
+    <Show when={found()}>
+      {(amount) => (
+        <div data-testid="check-facts">
+          <p class="cmp-verdict">
+            {formatCount(amount().differing)} of {plural(amount().elements, "element")} differ
+          </p>
+          <dl class="cmp-facts">
+            <Fact name="as traced" value={printable(amount().expected, 40)} />
+            <Fact name="as compiled" value={printable(amount().actual, 40)} />
+            <Show when={amount().at.length > 0}>
+              <Fact name="first at" value={`[${amount().at.join(", ")}]`} />
+            </Show>
+            <Show when={amount().max_abs !== null}>
+              <Fact name="max abs error" value={formatNumber(amount().max_abs)} />
+            </Show>
+          </dl>
+          <p class="t3 small">
+            in the check of step {formatCount(verdict()?.step ?? 0)}
+            <Show when={verdict()?.detail}>: {printable(verdict()?.detail ?? "", 200)}</Show>
+          </p>
+          <h3 class="lab cmp-apart">As recorded</h3>
+        </div>
+      )}
+    </Show>
+  );
+}
