@@ -34,7 +34,8 @@ def pair_verdict(
         RecordingError: A recording is damaged.
     """
     result = agreement(first, second)
-    runs = sum(check.calls for check in checked.functions) if checked is not None else 0
+    checks = checked.functions if checked is not None else ()
+    runs = sum(check.calls for check in checks)
     if result.other is not None:
         return _of(result.other, result.steps, runs)
     if notes:
@@ -42,11 +43,22 @@ def pair_verdict(
         return Verdict(
             "differs", f"{'. '.join(notes)}{same}.", "end", calls=runs, steps=result.steps
         )
-    if not result.executions:
+    if not result.executions and not runs:
         return Verdict("unchecked", "No value of the two runs could be compared.")
-    text = f"No difference: the values of {_extent(result)} are the same in both runs"
-    if runs:
-        text += f", and {counted(runs, 'run')} of sessions gave what their graphs give node by node"
+    fault = next((check for check in checks if check.fault), None)
+    if fault is not None:
+        text = f"{fault.function} could not be checked: {fault.fault}."
+        return Verdict("unchecked", text, calls=runs, steps=result.steps)
+    of_sessions = sum(check.calls for check in checks if check.built)
+    parts = []
+    if result.executions:
+        parts.append(f"the values of {_extent(result)} are the same in both runs")
+    if of_sessions:
+        gave = "gave what their graphs give node by node"
+        parts.append(f"{counted(of_sessions, 'run')} of sessions {gave}")
+    if runs > of_sessions:
+        parts.append(f"{counted(runs - of_sessions, 'call')} gave what was traced, bit for bit")
+    text = f"No difference: {', and '.join(parts)}"
     return Verdict("equal", f"{text}.", calls=runs, steps=result.steps)
 
 

@@ -396,9 +396,11 @@ def _agreed(checks: Sequence[FunctionCheck], *, exact: bool, calls: int, steps: 
         text = f"No difference in {compared}; the calls were not checked one by one."
         return Verdict("equal", text, steps=steps)
     if exact:
+        runs = sum(check.calls for check in checks if check.built)
+        ran = f", {counted(runs, 'run')} of sessions what they give node by node" if runs else ""
         text = (
-            f"No difference: {counted(calls, 'call')} of compiled functions gave what was traced, "
-            f"bit for bit, and {compared} are those of the eager run."
+            f"No difference: {counted(calls - runs, 'call')} of compiled functions gave what was "
+            f"traced, bit for bit{ran}, and {compared} are those of the eager run."
         )
         return Verdict("equal", text, calls=calls, steps=steps)
     backends = ", ".join(sorted({check.backend for check in checks if not check.exact}))

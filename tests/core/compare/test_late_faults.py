@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import nodescope as ns
 from nodescope.compare.verdict import Verdict
 from tests import depth
 from tests.conformance.planted.biting import Biting, plant
@@ -60,6 +62,27 @@ def test_a_fault_of_one_part_is_named(
         return
     assert (verdict.outcome, verdict.step) == ("differs", 4)
     assert verdict.name.startswith(phase)
+
+
+def test_a_saved_program_is_checked(tmp_path: Path) -> None:
+    """Its calls are not observed."""
+    path = tmp_path / "step.nsprogram"
+    weight = ns.parameter(np.ones((3, 2)), np.float32, name="weight")
+    step = ns.compile(lambda x: np.sum((x @ weight) ** 2), name="step")
+    step.graph(np.ones((2, 3), np.float32)).save(path)
+
+    def program() -> None:
+        loaded = ns.load_graph(path)
+        for number in ns.steps(range(1, 6)):
+            loaded(np.full((2, 3), 100.0 if number == 4 else 1.0, np.float32))
+
+    assert judged(tmp_path, program).text == (
+        "No difference: 5 calls gave what was traced, bit for bit."
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch, Biting("matmul"))
+        verdict = judged(tmp_path, program)
+    assert (verdict.cause, verdict.step, verdict.name) == ("kernel", 4, "matmul")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from nodescope.engine import dispatch_mode
 from nodescope.engine.crosscheck.active import cross_check
 from nodescope.engine.graphs import archive, saved
 from nodescope.engine.graphs.graph import Graph as BuiltGraph
@@ -133,10 +134,12 @@ class Program:
         arrays = self._lowering.run(feeds)
         check = cross_check()
         if check is not None:
+            tracer = dispatch_mode.attending()
+            step = 0 if tracer is None else tracer.step
             if self._lowering.ready() is not None:
-                check.call(self._lowering, 0, 0, feeds)
+                check.call(self._lowering, 0, step, feeds)
             elif self._lowering.given_up:
-                check.failed(self._lowering, 0)
+                check.failed(self._lowering, step)
         results_by_value = dict(zip(self.graph.outputs, arrays, strict=True))
         inputs = [leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
         held_arrays = [array for array in (*self.state.values(), *self.constants.values())

@@ -1,0 +1,42 @@
+"""Every planted fault by ``nodescope compare`` with default options; and correct programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance import compare_table
+from tests.conformance.planted import all_planted
+from tests.conformance.planted.named import NAMED
+
+WITHOUT_PLACE = {name for name, (_, _, culprit) in NAMED.items() if not culprit}
+"""No node is to blame: they are told as a difference, and nothing is named."""
+FEW = {"softmax_axis": "seed 1", "schedule_waits": "seed 2"}
+"""What `make test` runs, without timing, and a correct program for each."""
+FAULTS = compare_table.faults()
+
+
+def test_enough_faults_have_a_culprit() -> None:
+    assert len(all_planted()) - len(WITHOUT_PLACE) >= 50
+
+
+@pytest.mark.parametrize("fault", FEW)
+def test_a_fault_is_named_and_a_correct_program_raises_no_alarm(fault: str) -> None:
+    pairs = [*compare_table.faults([fault]), ("none", FEW[fault])]
+    wrong, correct = compare_table.compared(pairs, "--no-timing")
+    assert wrong.named, str(wrong)
+    assert correct.status == 0, str(correct)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("fault", "case"), FAULTS, ids=[fault for fault, _ in FAULTS])
+def test_each_fault_is_told_and_named(fault: str, case: str) -> None:
+    (row,) = compare_table.compared([(fault, case)])
+    assert row.told, str(row)
+    assert row.named is (fault not in WITHOUT_PLACE), str(row)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("case", [case for _, case in compare_table.sound(50)])
+def test_a_correct_random_program_raises_no_alarm(case: str) -> None:
+    (row,) = compare_table.compared([("none", case)])
+    assert (row.status, row.verdict["outcome"]) == (0, "equal"), str(row)
