@@ -109,6 +109,22 @@ def single_examples() -> None:
         optimizer.step()
 
 
+def bias_before_a_norm() -> None:
+    """The gradient of the bias cancels: it is trained, and keeps its bits."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 1, (32, 4)).astype(np.float32)
+    w = ns.parameter(rng.normal(0, 0.5, (4, 6)).astype(np.float32), name="w")
+    bias = ns.parameter(np.ones(6, np.float32), name="bias")
+    optimizer = optim.SGD([w, bias], lr=0.1)
+    for _ in ns.steps(range(20)):
+        optimizer.zero_grad()
+        h = ns.tensor(x) @ w + bias
+        h = h - np.mean(h, axis=0, keepdims=True)
+        loss = np.mean(np.square(np.tanh(h) - x[:, :1]))
+        loss.backward()
+        optimizer.step()
+
+
 RIGHT: tuple[Callable[[], None], ...] = (
     converged, margins, alternating, masks, scaled_halves, single_examples,
 )  # fmt: skip

@@ -17,7 +17,7 @@ from nodescope.debug.watch.check_verdicts import CheckReport
 from nodescope.debug.watch.run_check import RunCheck
 from nodescope.debug.watch.watch import parse_watches
 from nodescope.record.recording import Recording
-from tests.core.debug.watch.right_programs import RIGHT
+from tests.core.debug.watch.right_programs import RIGHT, bias_before_a_norm
 
 
 def checked(program: Callable[[], object], path: Path, watches: str = "") -> CheckReport:
@@ -48,6 +48,11 @@ def test_what_is_right_is_silent(program: Callable[[], None], tmp_path: Path) ->
     assert report.having("failed") == []
 
 
+def test_a_gradient_that_cancels_is_neither_lost_nor_is_its_weight_frozen(tmp_path: Path) -> None:
+    report = checked(bias_before_a_norm, tmp_path / "run.nscope")
+    assert not {"gradient_lost", "weight_frozen"} & set(hits(report))
+
+
 def nothing_passes() -> None:
     """A dead layer: no gradient, no change, a flat loss."""
     rng = np.random.default_rng(0)
@@ -67,7 +72,6 @@ def test_what_follows_is_told_beneath_its_cause(tmp_path: Path) -> None:
     report = checked(nothing_passes, tmp_path / "run.nscope")
     assert hits(report) == {
         "dead_layer": "", "gradient_lost": "dead_layer", "loss_flat": "dead_layer",
-        "weight_frozen": "dead_layer",
     }  # fmt: skip
     lines = words(report).splitlines()
     assert "1 with hits" in lines[0]
@@ -75,7 +79,7 @@ def test_what_follows_is_told_beneath_its_cause(tmp_path: Path) -> None:
     assert "relu in step 5" in lines[2]
     assert "(17 times, last in step 21)" in lines[2]
     assert [line.split()[2] for line in lines if line.strip().startswith("from it:")] == [
-        "weight_frozen:", "gradient_lost:", "loss_flat:",
+        "gradient_lost:", "loss_flat:",
     ]  # fmt: skip
 
 

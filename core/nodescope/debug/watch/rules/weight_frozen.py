@@ -1,6 +1,6 @@
 """A weight that is never trained: from the first step on it has the same bits.
 
-It was written in each step and did not change: its updates are zero, or too small for its dtype. Or
+It was written in each step and did not change, although its gradient is none of the smallest. Or
 a gradient was computed for it and nothing used it: it was not given to the optimizer. The latter
 may be on purpose, as where only a part of a network is trained; it is a fault where the losses do
 not fall either.
@@ -15,7 +15,7 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.loss_progress import LossProgress
-from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.observation import Inapplicable, ObservedContent, Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -29,6 +29,8 @@ from nodescope.debug.watch.rule import (
 from nodescope.debug.watch.suiting import trains_weights
 from nodescope.events import Array
 
+# A smaller share of the largest gradient of a weight is nothing.
+_NOTHING: Final = 1e-5
 _UNKNOWN: Final = "nothing says whether it is to be trained"
 
 
@@ -39,11 +41,20 @@ def digest(array: Array) -> bytes:
     return state.digest()
 
 
+def _size(gradient: ObservedContent) -> float:
+    """The largest magnitude; 0 without finite elements."""
+    summary = gradient.summary
+    if summary.min is None or summary.max is None:
+        return 0.0
+    return max(abs(summary.min), abs(summary.max))
+
+
 def _begin(settings: Settings) -> Look:
     steps, least = settings["num_steps"], settings["loss_fell"] / 100
     first: dict[int, bytes] = {}  # by weight, as it was at first
     seen: dict[int, int] = {}  # in how many steps
     latest: dict[int, int] = {}
+    sizes: dict[int, float] = {}  # of the latest gradients
     changed: set[int] = set()
     progress = LossProgress()
 
@@ -52,6 +63,9 @@ def _begin(settings: Settings) -> Look:
             progress.take(sight)
             raise Inapplicable("it trains no weights")
         value = sight.value
+        gradient = sight.gradient
+        if gradient is not None:
+            sizes[value] = _size(gradient)
         if value in changed or not sight.size:
             return None
         now = digest(sight.array)
@@ -63,13 +77,17 @@ def _begin(settings: Settings) -> Look:
             seen[value] = seen.get(value, 0) + 1
         if seen[value] <= steps:
             raise needs_steps(steps + 1, seen[value])
+        # Nothing arrives, or it cancels, as before a norm: the former is for another rule to tell.
+        least_size = _NOTHING * max(sizes.values(), default=0.0)
+        if gradient is not None and sizes[value] <= least_size:
+            return None
         if sight.written:
             return Finding(
                 f"it has not changed in {seen[value]} steps, although it is updated in each: the "
                 "updates are zero, or too small to change any element",
                 {"num_steps": seen[value]},
             )
-        if sight.gradient is None:
+        if gradient is None:
             raise Inapplicable(_UNKNOWN)
         left = progress.left
         if left is None or left < 1 - least or not changed:
