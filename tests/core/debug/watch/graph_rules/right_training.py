@@ -125,3 +125,73 @@ def rows_are_scaled_at_random() -> None:
         optimizer.zero_grad()
         nn.cross_entropy(model(ns.tensor(X * factors)), LABELS).backward()
         optimizer.step()
+
+
+def rows_and_targets_are_shuffled_together() -> None:
+    model = mlp(1)
+    optimizer = optim.SGD(model, lr=0.05)
+    rng = np.random.default_rng(1)
+    x, y = np.concatenate([X, X + 1]), np.concatenate([TARGETS, TARGETS * 2])[:, None]
+    for _ in ns.steps(range(6)):
+        optimizer.zero_grad()
+        order = rng.permutation(len(x))
+        x, y = x[order], y[order]
+        nn.mse_loss(model(ns.tensor(x)), ns.tensor(y)).backward()
+        optimizer.step()
+
+
+def actions_are_drawn_anew() -> None:
+    """A bandit: the same contexts in each step, with other actions."""
+    model, optimizer = scores(2)
+    rng = np.random.default_rng(1)
+    x = np.concatenate([X, X + 1])
+    for _ in ns.steps(range(30)):
+        optimizer.zero_grad()
+        actions = rng.integers(0, 2, len(x))
+        losses = nn.cross_entropy(model(ns.tensor(x)), ns.tensor(actions), reduction="none")
+        np.mean(losses * ns.tensor(rng.random(len(x)).astype("f"))).backward()
+        optimizer.step()
+
+
+def contrastive_with_numbered_rows() -> None:
+    model, optimizer = scores(4)
+    rng = np.random.default_rng(1)
+    x = np.concatenate([X, X + 1])
+    for _ in ns.steps(range(6)):
+        optimizer.zero_grad()
+        codes = model(ns.tensor(x[rng.permutation(len(x))]))
+        nn.cross_entropy(codes @ codes.T, ns.tensor(np.arange(len(x)))).backward()
+        optimizer.step()
+
+
+def bootstrapped_targets() -> None:
+    """The same states again and again, with targets that follow the model."""
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(8)):
+        optimizer.zero_grad()
+        with ns.no_grad():
+            ahead = model(ns.tensor(np.roll(X, 1, axis=0))).numpy()
+        nn.mse_loss(model(ns.tensor(X)), ns.tensor(TARGETS[:, None] + 0.9 * ahead)).backward()
+        optimizer.step()
+
+
+def evaluated_beyond_the_training_data() -> None:
+    """A plot of what was learnt, somewhat outside of the data, too."""
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        nn.mse_loss(model(ns.tensor(X)), TARGETS[:, None]).backward()
+        optimizer.step()
+    with ns.no_grad():
+        grid = np.linspace(-6, 6, 6 * N, dtype="f").reshape(N, 6)
+        model(ns.tensor(grid)).numpy()
+
+
+def a_second_stage_on_other_data() -> None:
+    """Trained on one kind of data, then on another of quite another scale."""
+    model, optimizer = scores(1)
+    for number in ns.steps(range(8)):
+        x = X if number < 4 else X * 50
+        optimizer.zero_grad()
+        nn.mse_loss(model(ns.tensor(x)), TARGETS[:, None]).backward()
+        optimizer.step()

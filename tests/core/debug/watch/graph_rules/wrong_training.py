@@ -65,3 +65,39 @@ def decay_that_ends_early_with_adam() -> None:
         optimizer.zero_grad()
         nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
         optimizer.step()  # hit: schedule_ends_early
+
+
+def rows_and_targets_are_shuffled_apart() -> None:
+    model = mlp(1)
+    optimizer = optim.SGD(model, lr=0.05)
+    rng = np.random.default_rng(1)
+    x, y = np.concatenate([X, X + 1]), np.concatenate([TARGETS, TARGETS * 2])[:, None]
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        x, y = x[rng.permutation(len(x))], y[rng.permutation(len(y))]
+        rows = model(ns.tensor(x))  # hit: rows_change
+        nn.mse_loss(rows, ns.tensor(y)).backward()
+        optimizer.step()
+
+
+def classes_are_shuffled_apart() -> None:
+    model, optimizer = scores()
+    rng = np.random.default_rng(1)
+    x, y = np.concatenate([X, X + 1]), np.concatenate([LABELS, LABELS])
+    for _ in ns.steps(range(7)):
+        optimizer.zero_grad()
+        x, y = x[rng.permutation(len(x))], y[rng.permutation(len(y))]
+        rows = model(ns.tensor(x))  # hit: rows_change
+        nn.cross_entropy(rows, ns.tensor(y)).backward()
+        optimizer.step()
+
+
+def evaluation_is_not_standardised() -> None:
+    model, optimizer = scores()
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+    with ns.no_grad():
+        logits = model(ns.tensor(X * 40 + 100))  # hit: evaluation_inputs
+        nn.cross_entropy(logits, LABELS).item()

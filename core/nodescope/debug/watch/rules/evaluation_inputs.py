@@ -1,0 +1,119 @@
+"""Evaluation on inputs of another scale than training: they were not prepared in the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, number
+from nodescope.debug.watch.syntax import within
+from nodescope.ir.graph import Node
+from nodescope.record.summary import TensorSummary
+
+_OPS: Final = frozenset({"matmul", "conv1d", "conv2d"})
+_LEAST_ELEMENTS: Final = 16
+
+
+class _Seen:
+    """What a weight was given in training.
+
+    Attributes:
+        mean, std, scale: Of the last batch: mean, deviation, root of the mean square.
+        low, high: The smallest and largest scale.
+    """
+
+    def __init__(self) -> None:
+        self.mean = self.std = self.scale = self.high = 0.0
+        self.low = math.inf
+
+    def take(self, summary: TensorSummary, scale: float) -> None:
+        self.mean, self.std, self.scale = summary.mean or 0.0, summary.std or 0.0, scale
+        self.low, self.high = min(self.low, scale), max(self.high, scale)
+
+
+def _begin(settings: Settings) -> Look:
+    factor, shift = settings["factor"], settings["shift"]
+    trained: dict[int, _Seen] = {}  # by the value of the weight
+    steps: dict[int, set[int]] = {}  # by node: steps in which it served no training
+
+    def look(sight: Sight) -> Finding | None:
+        node, graph = sight.node, sight.graph
+        if len(node.inputs) < 2:
+            raise Inapplicable("no node gives data to a weight")
+        weight = graph.held_in(node.inputs[1])
+        summary = sight.inputs[0].summary
+        count = math.prod(size or 0 for size in summary.spec.shape)
+        if count < _LEAST_ELEMENTS or summary.norm is None or summary.mean is None:
+            return None
+        scale = summary.norm / math.sqrt(count)
+        if graph.reaches_loss(node):
+            trained.setdefault(weight, _Seen()).take(summary, scale)
+            return None
+        before = trained.get(weight)
+        known = steps.setdefault(node.id, set())
+        known.add(sight.step)
+        if before is None or not before.low or not scale:
+            return None
+        if len(known) < 2 and not _without_gradient(graph, node):
+            return None  # its backward pass may yet come
+        apart = abs(summary.mean - before.mean)
+        if before.low / factor < scale < before.high * factor and apart <= shift * before.std:
+            return None
+        source = graph.given(node.inputs[0])
+        return Finding(
+            f"evaluated on {source.name if source else 'inputs'} with mean {summary.mean:.3g} and "
+            f"standard deviation {summary.std or 0.0:.3g}; it was trained on inputs with mean "
+            f"{before.mean:.3g} and {before.std:.3g}: prepare them in the same way (as with the "
+            "mean and deviation of the training data)",
+            {"scale": scale, "trained_scale": before.scale},
+        )
+
+    return look
+
+
+def _without_gradient(graph: ProgramGraph, node: Node) -> bool:
+    tree = graph.tree(node.source)
+    return (
+        tree is not None and node.source is not None and within(tree, node.source.line, "no_grad")
+    )
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    """Whether a node gives data to a weight."""
+    if len(node.inputs) < 2 or node.phase != "forward":
+        return False
+    given, weight = graph.given(node.inputs[0]), graph.maker(graph.held_in(node.inputs[1]))
+    return (
+        given is not None
+        and given.role == "input"
+        and weight is not None
+        and weight.role == "parameter"
+    )
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    name = next((node.name for node in nodes if node.role == "input"), "")
+    return f"{name} is its data, which evaluation must prepare as training does" if name else ""
+
+
+register(
+    Rule(
+        "evaluation_inputs",
+        "inputs in evaluation are of quite another scale than those in training",
+        _begin,
+        ops=_OPS,
+        needs=frozenset({"summary", "inputs", "history"}),
+        parameters=(
+            number("factor", 20.0, "hit if they are so many times as large or small", low=1),
+            number("shift", 8.0, "hit if the mean is so many deviations away", low=0),
+        ),
+        suits=_suits,
+        concerns=_concerns,
+    )
+)

@@ -1,0 +1,147 @@
+"""Rows that come back with another row's target: inputs and targets were shuffled apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Finding, Look, Need, Rule, Settings, count
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+
+_NEEDS: Final[frozenset[Need]] = frozenset({"values", "history"})
+_MOST_ROWS: Final = 1 << 16
+_MOST_BYTES: Final = 16 << 20
+_FEW: Final = 4
+# Labels of few kinds may come out alike by chance: as often as this they must have moved.
+_PASSES: Final = 3
+
+
+class _Pair:
+    """The rows of one input and their targets, pass after pass over the data."""
+
+    def __init__(self) -> None:
+        self.first: dict[bytes, bytes] = {}
+        self.again: dict[bytes, bytes] = {}
+        self.moved = 0
+
+    def take(self, rows: list[bytes], targets: list[bytes]) -> None:
+        for row, target in zip(rows, targets, strict=True):
+            (self.again if row in self.first else self.first).setdefault(row, target)
+
+    def passed(self, least: int) -> int:
+        """After a whole pass: how many rows have another target, if targets only moved; else 0."""
+        size = len(self.first)
+        if size > _MOST_ROWS:
+            self.first, self.again = {}, {}
+        if size < least or len(self.again) < size:
+            return 0
+        first, again = self.first, self.again
+        self.first, self.again = again, {}
+        counts = Counter(first.values())
+        changed = sum(first[row] != again[row] for row in first)
+        mixed = size * (1 - sum((number / size) ** 2 for number in counts.values()))
+        if changed < mixed / 2 or not changed or counts != Counter(again.values()):
+            self.moved = 0
+            return 0
+        self.moved += 1
+        return changed if self.moved >= (1 if len(counts) > size / 2 else _PASSES) else 0
+
+
+def _begin(settings: Settings) -> Look:
+    least = settings["rows"]
+    seen: dict[int, Array] = {}  # by value: what it was last
+    fresh: set[int] = set()
+    pairs: dict[tuple[int, int], _Pair] = {}
+    step = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal step
+        finding = None
+        if sight.step != step:
+            step = sight.step
+            finding = _judge(sight.graph)
+            fresh.clear()
+        array = sight.array
+        if array.ndim and array.shape[0] >= _FEW and array.nbytes <= _MOST_BYTES:
+            seen[sight.value] = array.copy()
+            fresh.add(sight.value)
+        return finding
+
+    def _judge(graph: ProgramGraph) -> Finding | None:
+        for data, target in _matched(graph, seen):
+            if data not in fresh and target not in fresh:
+                continue
+            rows, targets = seen[data], seen[target]
+            if rows.shape[0] != targets.shape[0] or _numbers_rows(targets):
+                continue
+            pair = pairs.setdefault((data, target), _Pair())
+            pair.take(_rows(rows), _rows(targets))
+            size = len(pair.first)
+            changed = pair.passed(least)
+            if changed:
+                names = [maker.name for maker in map(graph.maker, (data, target)) if maker]
+                return Finding(
+                    f"{changed} of {size} rows of {names[0]} came back with the {names[1]} of "
+                    "another row: the two are shuffled apart; use one permutation for both",
+                    {"rows": changed},
+                )
+        return None
+
+    return look
+
+
+def _matched(graph: ProgramGraph, seen: dict[int, Array]) -> list[tuple[int, int]]:
+    """Data and the targets that a loss compares with what is computed from it."""
+    found: dict[tuple[int, int], None] = {}
+    for node in graph.forward():
+        compares = node.family == "loss" or node.op == "subtract"
+        if not compares or len(node.inputs) != 2 or not graph.reaches_loss(node):
+            continue
+        for port in (0, 1):
+            target = graph.given(node.inputs[port])
+            if target is None or target.outputs[0] not in seen:
+                continue
+            leaves = [leaf.outputs[0] for leaf in graph.leaves(node.inputs[1 - port])
+                      if leaf.role == "input" and leaf is not target]  # fmt: skip
+            data = [value for value in leaves if value in seen]
+            if len(data) == 1 and len(leaves) == 1:
+                found[data[0], target.outputs[0]] = None
+    return list(found)
+
+
+def _rows(array: Array) -> list[bytes]:
+    return [row.tobytes() for row in np.ascontiguousarray(array)]
+
+
+def _numbers_rows(targets: Array) -> bool:
+    """Whether targets only number the rows of a batch, as contrastive losses have it."""
+    if targets.dtype.kind not in "iu" or targets.ndim != 1:
+        return False
+    return np.unique(targets).size == targets.size
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
+    if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
+        return ""
+    return f"{data[0]} and {data[1]} are its data, whose rows must stay together"
+
+
+register(
+    Rule(
+        "rows_change",
+        "rows of the data come back with the targets of other rows: they are shuffled apart",
+        _begin,
+        ("inputs",),
+        needs=_NEEDS,
+        parameters=(count("rows", 32, "rows that must have come back", low=4),),
+        suits=_suits,
+    )
+)
