@@ -28,7 +28,7 @@ EXAMPLES = [
 ]
 # These look at times or attributes, at conditions on no more than the step; or at the node first.
 QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer",
-         "schedule_ends_early", "evaluation_inputs")  # fmt: skip
+         "schedule_ends_early")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = ("schedule_ends_early", "evaluation_inputs", "rows_change")
 # What a rule cannot do without, where nothing is the default.

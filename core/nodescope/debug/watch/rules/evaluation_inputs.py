@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, number
 from nodescope.debug.watch.syntax import within
@@ -45,7 +45,10 @@ def _begin(settings: Settings) -> Look:
         if len(node.inputs) < 2:
             raise Inapplicable("no node gives data to a weight")
         weight = graph.held_in(node.inputs[1])
-        summary = sight.inputs[0].summary
+        inputs = sight.inputs
+        if not inputs:
+            raise MissingData("the node has no inputs")
+        summary = inputs[0].summary
         count = math.prod(size or 0 for size in summary.spec.shape)
         if count < _LEAST_ELEMENTS or summary.norm is None or summary.mean is None:
             return None
