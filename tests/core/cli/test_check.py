@@ -56,10 +56,12 @@ def cases(path: Path) -> dict[str, ET.Element]:
 def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=TRAIN)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[:2] == [
-        "trained 9.0",
-        "script.py ended with status 0, 3 steps: 6 watches, none with hits, 3 not evaluated",
-    ]  # fmt: skip
+    printed, summary, *_ = done.stdout.splitlines()
+    assert printed == "trained 9.0"
+    assert re.fullmatch(
+        r"script.py ended with status 0, 3 steps: \d+ watches, none with hits, \d+ not evaluated",
+        summary,
+    )
     assert "needs 6 steps, had 1" in done.stdout
     assert runs(tmp_path) == []
     result = cases(tmp_path / "r.xml")
