@@ -10,8 +10,8 @@ from tests.conformance.planted.named import NAMED
 
 WITHOUT_PLACE = {name for name, (_, _, culprit) in NAMED.items() if not culprit}
 """No node is to blame: they are told as a difference, and nothing is named."""
-FEW = {"softmax_axis": "seed 1", "schedule_waits": "seed 2"}
-"""What `make test` runs, without timing, and a correct program for each."""
+FEW = {"schedule_waits": "seed 2"}
+"""What `make test` runs, without timing, and a correct program beside it."""
 FAULTS = compare_table.faults()
 
 
