@@ -14,6 +14,10 @@ from typing import Final
 HERE: Final = Path(__file__).parent
 LOSS: Final = r"^(loss|underfit)\S* "
 """A hit of a rule about the loss: the fault keeps it from falling."""
+STILL: Final = (
+    r"^(gradient_(vanish|lost)|weight_(not_changed|frozen|unchanged)|(tensor_)?all_zero|dead)\S* "
+)
+"""A hit of a rule about what stays as it is: no gradient arrives, no weight changes."""
 NAN: Final = r"\b(NaN|Inf)\b"
 """A hit that speaks of NaN or Inf: the fault makes them."""
 NUMBER: Final = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)"

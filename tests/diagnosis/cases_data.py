@@ -57,8 +57,8 @@ DATA: Final = (
         goal="loss < 0.1",
         lines=("noisy += rng", "noisy = batch", "ns.tensor(noisy, name"),
         nodes=("(autoencoder/)?noisy", "clean"),
-        about=("(?i)drift|row|epoch|in place|changes between",),
-        words="(?i)drift|grow|row|epoch|changes|in place|spread|same data",
+        about=("(?i)drift|row|epoch|in place|changes between|same|equal|identical",),
+        words="(?i)drift|grow|row|epoch|changes|in place|spread|same|equal|identical",
     ),
     Broken(
         "mixed_rows",
