@@ -11,7 +11,7 @@ from typing import Any
 from nodescope.debug import why as chains
 from nodescope.debug.replay import ExecutionIndex, Replay
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
-from nodescope.debug.why.rendering import born_label, fate_words, sentence
+from nodescope.debug.why.rendering import born_label, fate_words, others_words, sentence
 from nodescope.debug.why.target import WHICH
 from nodescope.errors import UsageError
 from nodescope.record.recording import Recording
@@ -145,7 +145,7 @@ async def spread(run: Run, request: mine.AskSpread) -> mine.SpreadAnswer:
         )
         return mine.SpreadAnswer(
             report.step, report.executions, report.touched, report.known, births,
-            len(report.births), heals, len(report.healed),
+            len(report.births), heals, len(report.healed), others_words(report.births),
         )  # fmt: skip
 
     return await run.study.call(ask)

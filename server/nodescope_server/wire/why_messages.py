@@ -221,6 +221,7 @@ class SpreadAnswer(msgspec.Struct, frozen=True, tag="spread"):
             of executions with statistics.
         births: The first origins; the first one is the culprit.
         born, healed: Numbers of both; ``heals`` lists the first ones.
+        others: The births but the first, in words.
     """
 
     step: int
@@ -231,6 +232,7 @@ class SpreadAnswer(msgspec.Struct, frozen=True, tag="spread"):
     born: int
     heals: tuple[HealedValue, ...]
     healed: int
+    others: str
 
 
 class BranchInfo(msgspec.Struct, frozen=True):

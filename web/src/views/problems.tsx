@@ -231,7 +231,7 @@ function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): 
                 {printable(capitalised(born().label), 40)}: <b>{printable(born().name, 160)}</b>
                 {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
                 {printable(inWords(born().words), 300)}; it {printable(born().reached, 300)}.{" "}
-                {now().born > 1 ? `${plural(now().born - 1, "further origin")}. ` : ""}
+                {now().others === "" ? "" : `${printable(now().others, 120)}. `}
               </>
             )}
           </Show>

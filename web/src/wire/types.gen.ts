@@ -952,6 +952,7 @@ export interface WhyOperand {
  *         of executions with statistics.
  *     births: The first origins; the first one is the culprit.
  *     born, healed: Numbers of both; `heals` lists the first ones.
+ *     others: The births but the first, in words.
  */
 export interface SpreadAnswer {
   readonly type: "spread";
@@ -963,6 +964,7 @@ export interface SpreadAnswer {
   readonly born: number;
   readonly heals: readonly HealedValue[];
   readonly healed: number;
+  readonly others: string;
 }
 
 /**

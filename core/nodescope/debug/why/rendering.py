@@ -5,6 +5,7 @@ Invariant: a function of the answer alone; no line holds more than one node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from nodescope.debug.why.answer import Cause, Operand, Why
@@ -163,6 +164,20 @@ def fate_words(birth: Born) -> str:
     if birth.fate == "healed":
         return f"{text}: it was healed by {names}"
     return text
+
+
+def others_words(births: Sequence[Born]) -> str:
+    """What else was born in the step: ``2 further origins, all of them healed``; or ``""``."""
+    others = births[1:]
+    if not others:
+        return ""
+    healed = sum(birth.fate == "healed" for birth in others)
+    text = f"{len(others):,} further origin{'s'[: len(others) != 1]}"
+    if not healed:
+        return text
+    if len(others) == 1:
+        return f"{text}, which was healed"
+    return f"{text}, {'all' if healed == len(others) else f'{healed:,}'} of them healed"
 
 
 def render_spread(spread: Spread) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope.debug.why import render_spread, spread
+from nodescope.debug.why.rendering import others_words
 from nodescope.record.recording import Recording
 from tests.core.debug.replay.programs import recorded
 from tests.core.debug.why import programs as broken
@@ -58,6 +59,8 @@ def test_what_heals(tmp_path: Path) -> None:
     assert (result.births[0].node, result.births[0].kind) == ("divide", "0/0")
     assert result.births[0].reached == 0
     text = render_spread(result)
+    assert others_words(result.births) == ""
+    assert others_words([result.births[0]] * 3) == "2 further origins, all of them healed"
     assert "healed: divide at [0]" in text
     assert "    it reached no other node: it was healed by nan_to_num, isnan, where" in text
     assert "culprit" not in text
