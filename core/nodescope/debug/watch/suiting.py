@@ -5,7 +5,7 @@ Invariant: functions of the nodes alone; ``""`` says that the rule does not suit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nodescope.ir.graph import Node
 
@@ -32,6 +32,38 @@ def trains_weights(reason: str) -> Suits:
         return f"it trains weights; {reason}" if trains else ""
 
     return suits
+
+
+def descends(reason: str) -> Suits:
+    """Programs that train: variables, or tensors carried from step to step, against a gradient."""
+    weights = trains_weights(reason)
+
+    def suits(nodes: Sequence[Node]) -> str:
+        trained = weights(nodes)
+        if trained or not any(node.phase == "backward" for node in nodes):
+            return trained
+        makers = {value: node for node in nodes for value in node.outputs}
+        carried = [node.name for node in nodes if _carries(node, makers)]
+        return f"{carried[0]} goes down along a gradient; {reason}" if carried else ""
+
+    return suits
+
+
+def _carries(node: Node, makers: Mapping[int, Node]) -> bool:
+    """Whether a node takes something made of a gradient from what it gave in the step before."""
+    if node.op != "subtract" or len(node.inputs) != 2 or node.inputs[0] not in node.outputs:
+        return False
+    todo, seen = [node.inputs[1]], set(node.outputs)
+    while todo:
+        value = todo.pop()
+        maker = makers.get(value)
+        if value in seen or maker is None:
+            continue
+        if maker.phase == "backward":
+            return True
+        seen.add(value)
+        todo += maker.inputs
+    return False
 
 
 def has_ops(ops: frozenset[str], reason: str) -> Suits:

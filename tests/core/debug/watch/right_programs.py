@@ -125,6 +125,45 @@ def bias_before_a_norm() -> None:
         optimizer.step()
 
 
+def offset_of_all_scores() -> None:
+    """A softmax takes no notice of the offset: its gradient is rounding noise."""
+    rng = np.random.default_rng(41)
+    x = rng.normal(0, 1, (64, 6)).astype(np.float32)
+    labels = (x[:, 0] * x[:, 1] > 0).astype(np.int64)
+    w = ns.parameter(rng.normal(0, 0.1, (6, 3)).astype(np.float32), name="w")
+    offset = ns.parameter(np.float32(0.3), name="offset")
+    optimizer = optim.SGD([w, offset], lr=0.2)
+    for _ in ns.steps(range(12)):
+        optimizer.zero_grad()
+        nn.cross_entropy(ns.tensor(x) @ w + offset, labels).backward()
+        optimizer.step()
+
+
+def outliers() -> None:
+    """A few terms make up nearly all of the loss, and all others fall."""
+    rng = np.random.default_rng(65)
+    x = rng.uniform(-1, 1, 60)
+    y = 2 * x
+    y[:4] += (1e5, -3e4, 2e4, -5e4)
+    slope = ns.parameter(0.0, name="slope")
+    optimizer = optim.SGD([slope], lr=0.2)
+    for _ in ns.steps(range(22)):
+        optimizer.zero_grad()
+        miss = slope * ns.tensor(x) - ns.tensor(y)
+        loss = np.mean(np.where(np.abs(miss) < 1, 0.5 * miss**2, np.abs(miss) - 0.5))
+        loss.backward()
+        optimizer.step()
+
+
+def uphill() -> None:
+    """A score without bound is driven up: that it grows is what is wanted."""
+    place = ns.tensor(np.ones(2), name="place")
+    for _ in ns.steps(range(12)):
+        _, slope = ns.value_and_grad(lambda place: np.sum(place**2))(place)
+        place = place + 0.5 * slope
+
+
 RIGHT: tuple[Callable[[], None], ...] = (
     converged, margins, alternating, masks, scaled_halves, single_examples,
+    offset_of_all_scores, outliers, uphill,
 )  # fmt: skip

@@ -53,6 +53,19 @@ def test_a_gradient_that_cancels_is_neither_lost_nor_is_its_weight_frozen(tmp_pa
     assert not {"gradient_lost", "weight_frozen"} & set(hits(report))
 
 
+def carried_uphill() -> None:
+    """What is trained is no parameter, but carried from step to step: in the wrong direction."""
+    place, velocity = ns.tensor(np.ones(2), name="place"), ns.tensor(np.zeros(2), name="velocity")
+    for _ in ns.steps(range(30)):
+        _, slope = ns.value_and_grad(lambda place: np.sum(place**2))(place)
+        velocity = 0.8 * velocity - 0.1 * slope
+        place = place - velocity
+
+
+def test_the_result_of_what_is_differentiated_is_a_loss(tmp_path: Path) -> None:
+    assert "loss_diverging" in hits(checked(carried_uphill, tmp_path / "run.nscope"))
+
+
 def nothing_passes() -> None:
     """A dead layer: no gradient, no change, a flat loss."""
     rng = np.random.default_rng(0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, Sight
 from nodescope.debug.watch.rule import (
@@ -20,7 +22,10 @@ from nodescope.debug.watch.rule import (
     percent,
 )
 from nodescope.debug.watch.rules.losses import broken, loss_of
-from nodescope.debug.watch.suiting import trains_weights
+from nodescope.debug.watch.suiting import descends, trains_weights
+
+_SUMS: Final = frozenset({"mean", "sum"})
+_FEWEST_TERMS: Final = 8
 
 
 def _flat(settings: Settings) -> Look:
@@ -36,7 +41,8 @@ def _flat(settings: Settings) -> Look:
         low, high = min(low, loss), max(high, loss)
         if seen < steps:
             raise needs_steps(steps, seen)
-        if not high or high - low > band * max(abs(low), abs(high)):
+        moved, size = high - low, max(abs(low), abs(high))
+        if not high or moved > band * size or moved > band * size * _typical_share(sight):
             return None
         return Finding(
             f"it has been between {low:.6g} and {high:.6g} in all of {seen} steps: nothing is "
@@ -45,6 +51,21 @@ def _flat(settings: Settings) -> Look:
         )
 
     return look
+
+
+def _typical_share(sight: Sight) -> float:
+    """What the loss would be if all of its terms were like the median, by what it is.
+
+    Small where a few outliers make up nearly all of a loss. 1 for terms that are not known.
+    """
+    if sight.node.op not in _SUMS or len(sight.inputs) != 1:
+        return 1.0
+    terms = sight.inputs[0].array_or_none
+    if terms is None or terms.dtype.kind != "f" or terms.size < _FEWEST_TERMS:
+        return 1.0
+    sizes = np.abs(terms.astype(np.float64))
+    mean, median = float(sizes.mean()), float(np.median(sizes))
+    return median / mean if 0 < median < mean < math.inf else 1.0
 
 
 _GROWTH: Final = 1.02
@@ -90,7 +111,7 @@ register(
         "a loss stays where it began: from the first step on it hardly moves",
         per_value(_flat),
         ("losses",),
-        needs=frozenset({"summary", "history"}),
+        needs=frozenset({"summary", "inputs", "history"}),
         parameters=(
             count("num_steps", 20, "steps to judge by", unit="steps", low=2),
             percent("band", 1, "it moves by less than this, from its lowest to its highest value"),
@@ -124,7 +145,7 @@ register(
         lasting=True,
         follows=("steps_too_large",),
         diverges=True,
-        suits=trains_weights("a loss that grows without bound has diverged"),
+        suits=descends("a loss that grows without bound has diverged"),
         examples=(
             Example([1.0, 2.0, 1.0, 50.0, 201.0, 210.0, 230.0], (5, 6, 7), {"num_steps": 2}),
             Example([0.001, 0.001, 0.001, 1.0, 0.9, 1.1, 1.2, 1.1], (), about="from near zero"),

@@ -31,7 +31,17 @@ _NEEDS: Final[frozenset[Need]] = frozenset({"summary", "inputs", "history"})
 _BITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
+# What an optimizer changes a weight by is rounding noise below this share of its largest change.
+_NOISE: Final = 1e-5
+
+
 def _begin(settings: Settings) -> Look:
+    """The state of each value is its own, but for the largest change that an optimizer makes."""
+    largest = [0.0]
+    return per_value(lambda settings: _begin_value(settings, largest))(settings)
+
+
+def _begin_value(settings: Settings, largest: list[float]) -> Look:
     first, later = settings["first"], settings["later"]
     seen = lost = 0
     moved = wide = False
@@ -47,6 +57,10 @@ def _begin(settings: Settings) -> Look:
         change = _change(sight)
         if not change:
             return None  # nothing was to change, as in the first step of a warm-up
+        if sight.phase == "optimizer":
+            largest[0] = max(largest[0], change)
+            if change <= _NOISE * largest[0]:
+                return None  # the gradient cancels, as that of a bias before a norm
         seen += 1
         absorbed = _same(sight.summary, sight.inputs[0].summary)
         lost = lost + 1 if absorbed else 0
@@ -124,7 +138,7 @@ register(
     Rule(
         "update_without_effect",
         "updates in a row change no element although they are not zero: too small for the dtype",
-        per_value(_begin),
+        _begin,
         ops=_OPS,
         needs=_NEEDS,
         parameters=(
