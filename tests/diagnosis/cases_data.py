@@ -77,7 +77,7 @@ DATA: Final = (
         goal="right > 0.9",
         lines=("mask = (tokens", "loss = -np.mean"),
         nodes=("not_equal", "astype"),
-        about=("(?i)class_imbalance|unused|nobody|not used|no use",),
-        words="(?i)unused|nobody|not used|no use|class",
+        about=("(?i)class_imbalance|unused|nobody|never read|not used|no use",),
+        words="(?i)unused|nobody|never|not used|no use|class",
     ),
 )

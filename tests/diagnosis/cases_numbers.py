@@ -30,9 +30,11 @@ NUMBERS: Final = (
         "log of a softmax that has rounded to zero",
         mend=(
             (
-                "np.log(p)[np.arange(50), right[rows]]",
-                "ns.log_softmax(scores, axis=1)[np.arange(50), right[rows]]",
+                "p = powers / np.sum(powers, axis=1, keepdims=True)",
+                "top = np.max(scores, axis=1, keepdims=True)\n"
+                "        log_p = scores - top - np.log(np.sum(powers, axis=1, keepdims=True))",
             ),
+            ("np.log(p)[np", "log_p[np"),
         ),
         goal="loss < 3",
         lines=("loss = -np.mean", "p = powers"),

@@ -19,8 +19,8 @@ from tests.diagnosis.report import counts, rows, words
 from tests.diagnosis.runner import plainly
 
 # Raise these (the two last: lower them) when the product has become better.
-LEAST_FOUND: Final = 26
-LEAST_NAMED: Final = 23
+LEAST_FOUND: Final = 35
+LEAST_NAMED: Final = 32
 MOST_NOISY_TWINS: Final = 0
 MOST_FALSE_ALARMS: Final = 2
 ALWAYS_FOUND: Final = ("house_prices", "flowers")
