@@ -16,7 +16,7 @@ from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.watch.rule import Rule
 from nodescope.debug.watch.suiting import Suits
 from nodescope.debug.watch.watch import Action, Watch
-from nodescope.ir.graph import Node
+from nodescope.ir.graph import Node, Value
 from nodescope.record.recording import Recording
 
 
@@ -62,6 +62,7 @@ def recommend(
     nodes: Iterable[Node],
     *,
     gradients: Iterable[tuple[int, int]] = (),
+    values: Iterable[Value] = (),
     actions: tuple[Action, ...] = ("stop",),
 ) -> list[Recommended]:
     """The recommended watches for a program of these nodes, in order of how much they tell.
@@ -69,6 +70,7 @@ def recommend(
     Args:
         nodes: Every node that is known.
         gradients: Pairs of a value's id and its gradient's, as `GradientComputed` says them.
+        values: Shapes and dtypes, as far as they are known.
         actions: What is to follow a hit.
     """
     node_list = list(nodes)
@@ -80,7 +82,7 @@ def recommend(
         for number, (name, reason) in enumerate(reasons, 1)
         if reason
     ]
-    return _covering(named, node_list, gradients)
+    return _covering(named, node_list, gradients, values)
 
 
 def candidates() -> list[Watch]:
@@ -103,15 +105,19 @@ def recommend_for(recording: Recording) -> list[Recommended]:
     return recommend(
         {row.node.id: row.node for row in recording.nodes()}.values(),
         gradients=[(row.value, row.gradient) for row in recording.gradients()],
+        values=[row.value for row in recording.values()],
     )
 
 
 def _covering(
-    recommended: list[Recommended], nodes: list[Node], gradients: Iterable[tuple[int, int]]
+    recommended: list[Recommended],
+    nodes: list[Node],
+    gradients: Iterable[tuple[int, int]],
+    values: Iterable[Value],
 ) -> list[Recommended]:
     """The watches that cover a value; those of values seen only in a live program count as well."""
     judging = WatchEvaluator(candidate.watch for candidate in recommended)
-    judging.define(nodes)
+    judging.define(nodes, values)
     for value, gradient in gradients:
         judging.paired(value, gradient)
     covered = {outcome.watch.id for outcome in judging.outcomes if outcome.values}

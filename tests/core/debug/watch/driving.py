@@ -64,7 +64,14 @@ class Program:
         self.ids += 1
         return self.ids
 
-    def node(self, name: str, op: str, inputs: tuple[int, ...], phase: Any = "forward") -> Node:
+    def node(
+        self,
+        name: str,
+        op: str,
+        inputs: tuple[int, ...],
+        phase: Any = "forward",
+        dtype: str = "float32",
+    ) -> Node:
         result = self.nodes.get(name)
         if result is not None:
             return result
@@ -74,7 +81,7 @@ class Program:
             phase=phase, role=known.role, writes=known.writes,
         )  # fmt: skip
         self.nodes[name] = node
-        value = Value(node.outputs[0], TensorSpec((), "float32"), name)
+        value = Value(node.outputs[0], TensorSpec((), dtype), name)
         self.events.append(GraphExtended((node,), (value,)))
         return node
 
@@ -113,7 +120,7 @@ class Program:
         values = tuple(node.outputs[0] for node in sources)
         for source, item in zip(sources, given, strict=True):
             self.ran(source, item, (), at)
-        self.ran(self.node(name, op, values), array, given, at)
+        self.ran(self.node(name, op, values, dtype=array.dtype.name), array, given, at)
 
 
 def events_of(rule: Rule, example: Example) -> list[Event]:

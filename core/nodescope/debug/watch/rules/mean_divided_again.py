@@ -104,7 +104,9 @@ def _rows(graph: ProgramGraph, node: Node) -> int | None:
 def _suits(nodes: Sequence[Node]) -> str:
     means = [node.name for node in nodes if node.phase == "forward"
              and node.op in {*_MEAN_LOSSES, "mean"}]  # fmt: skip
-    if not means or not any(node.phase == "backward" for node in nodes):
+    # A gradient may be written by hand, and what it is taken from carried from step to step.
+    carried = any(node.op == "subtract" and node.inputs[:1] == node.outputs for node in nodes)
+    if not means or not (carried or any(node.phase == "backward" for node in nodes)):
         return ""
     return f"{means[-1]} is a mean, which must not be divided by the batch's size once more"
 

@@ -195,3 +195,16 @@ def a_second_stage_on_other_data() -> None:
         optimizer.zero_grad()
         nn.mse_loss(model(ns.tensor(x)), TARGETS[:, None]).backward()
         optimizer.step()
+
+
+def hashes_and_checksums() -> None:
+    """They wrap around on purpose."""
+    mixed = ns.tensor(np.arange(1, 9, dtype=np.uint32) * np.uint32(2654435761))
+    mixed = (mixed * np.uint32(2246822519)) ^ (mixed >> np.uint32(13))
+    mixed = mixed * np.uint32(3266489917)
+    (mixed >> np.uint32(16)).numpy()
+    checksum = ns.tensor(np.uint8(200))
+    for _ in ns.steps(range(4)):
+        checksum = checksum + ns.tensor(np.uint8(77))
+    small = ns.tensor(np.array([200, 3], np.uint8)) + np.uint8(55)
+    small.astype(np.int32).numpy()

@@ -101,3 +101,21 @@ def evaluation_is_not_standardised() -> None:
     with ns.no_grad():
         logits = model(ns.tensor(X * 40 + 100))  # hit: evaluation_inputs
         nn.cross_entropy(logits, LABELS).item()
+
+
+def squares_are_counted_in_bytes() -> None:
+    weight = ns.parameter(np.zeros((400, 1), "f"), name="weight")
+    rows = ns.tensor(np.arange(20, dtype=np.uint8))
+    columns = ns.tensor(np.full(20, 3, np.uint8))
+    square = rows * np.uint8(20) + columns  # hit: integer_overflow
+    np.mean(weight[square] ** 2).item()
+
+
+def a_mean_in_a_gradient_by_hand_is_divided_again() -> None:
+    """What is trained is carried from step to step."""
+    weight = ns.tensor(np.zeros((X.shape[1], 1), "f"), name="weight")
+    x, targets = ns.tensor(X), ns.tensor(TARGETS[:, None])
+    for _ in ns.steps(range(4)):
+        slope = np.mean(x * (x @ weight - targets), axis=0)
+        slope = slope / len(X)  # hit: mean_divided_again
+        weight = weight - 0.1 * slope[:, None]
