@@ -208,3 +208,23 @@ def hashes_and_checksums() -> None:
         checksum = checksum + ns.tensor(np.uint8(77))
     small = ns.tensor(np.array([200, 3], np.uint8)) + np.uint8(55)
     small.astype(np.int32).numpy()
+
+
+def strong_decay_that_lets_the_loss_fall() -> None:
+    model = mlp(1)
+    optimizer = optim.AdamW(model, lr=0.1, weight_decay=0.8)
+    for _ in ns.steps(range(30)):
+        optimizer.zero_grad()
+        nn.mse_loss(model(ns.tensor(X)), TARGETS[:, None]).backward()
+        optimizer.step()
+
+
+def labels_that_cannot_be_learnt() -> None:
+    """The loss stays, but not for the decay, which is small."""
+    model = mlp(3)
+    optimizer = optim.SGD(model, lr=0.01, weight_decay=0.01)
+    rng = np.random.default_rng(4)
+    for _ in ns.steps(range(24)):
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), rng.integers(0, 3, N)).backward()
+        optimizer.step()

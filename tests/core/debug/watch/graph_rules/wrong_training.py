@@ -119,3 +119,23 @@ def a_mean_in_a_gradient_by_hand_is_divided_again() -> None:
         slope = np.mean(x * (x @ weight - targets), axis=0)
         slope = slope / len(X)  # hit: mean_divided_again
         weight = weight - 0.1 * slope[:, None]
+
+
+def decay_outweighs_the_gradients() -> None:
+    weight = ns.parameter(np.full((X.shape[1], 1), 0.1, "f"), name="weight")
+    optimizer = optim.AdamW([weight], lr=0.02, weight_decay=20.0)
+    for _ in ns.steps(range(24)):
+        optimizer.zero_grad()
+        guess = ns.tensor(X) @ weight  # hit: decay_too_large
+        nn.mse_loss(guess, TARGETS[:, None]).backward()
+        optimizer.step()
+
+
+def decay_in_the_gradient_outweighs_it() -> None:
+    weight = ns.parameter(np.full((X.shape[1], 1), 0.1, "f"), name="weight")
+    optimizer = optim.SGD([weight], lr=0.02, weight_decay=10.0, momentum=0.5)
+    for _ in ns.steps(range(24)):
+        optimizer.zero_grad()
+        guess = ns.tensor(X) @ weight  # hit: decay_too_large
+        nn.mse_loss(guess, TARGETS[:, None]).backward()
+        optimizer.step()
