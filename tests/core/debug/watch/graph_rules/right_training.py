@@ -228,3 +228,33 @@ def labels_that_cannot_be_learnt() -> None:
         optimizer.zero_grad()
         nn.cross_entropy(model(ns.tensor(X)), rng.integers(0, 3, N)).backward()
         optimizer.step()
+
+
+def a_target_that_is_updated_now_and_then() -> None:
+    rng = np.random.default_rng(2)
+    online = ns.parameter(np.zeros((5, 2)), name="online")
+    target = ns.parameter(np.zeros((5, 2)), name="target")
+    optimizer = optim.SGD([online], lr=0.5)
+    for number in ns.steps(range(104)):
+        room, action = rng.integers(0, 4, 8), rng.integers(0, 2, 8)
+        with ns.no_grad():
+            wanted = (room == 3) + 0.9 * np.max(target[room + action], axis=1)
+        optimizer.zero_grad()
+        np.mean((online[room, action] - wanted) ** 2).backward()
+        optimizer.step()
+        if number == 60:
+            ns.assign(target, online.detach())
+
+
+def a_frozen_twin() -> None:
+    """A network at random that another one is to imitate, and that stays as it is."""
+    rng = np.random.default_rng(2)
+    known = ns.parameter(rng.normal(0, 1, (6, 2)).astype("f"), name="known")
+    learner = ns.parameter(np.zeros((6, 2), "f"), name="learner")
+    optimizer = optim.SGD([learner], lr=0.05)
+    for _ in ns.steps(range(102)):
+        with ns.no_grad():
+            wanted = 0.9 * (ns.tensor(X) @ known)
+        optimizer.zero_grad()
+        np.mean((ns.tensor(X) @ learner - wanted) ** 2).backward()
+        optimizer.step()

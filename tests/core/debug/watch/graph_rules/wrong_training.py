@@ -139,3 +139,18 @@ def decay_in_the_gradient_outweighs_it() -> None:
         guess = ns.tensor(X) @ weight  # hit: decay_too_large
         nn.mse_loss(guess, TARGETS[:, None]).backward()
         optimizer.step()
+
+
+def a_target_that_is_never_updated() -> None:
+    rng = np.random.default_rng(2)
+    online = ns.parameter(np.zeros((5, 2)), name="online")
+    target = ns.parameter(np.zeros((5, 2)), name="target")
+    optimizer = optim.SGD([online], lr=0.5)
+    for _ in ns.steps(range(102)):
+        room, action = rng.integers(0, 4, 8), rng.integers(0, 2, 8)
+        with ns.no_grad():
+            ahead = target[room + action]  # hit: target_not_updated
+            wanted = (room == 3) + 0.9 * np.max(ahead, axis=1)
+        optimizer.zero_grad()
+        np.mean((online[room, action] - wanted) ** 2).backward()
+        optimizer.step()
