@@ -120,6 +120,7 @@ register(
         follows=(
             "dead_layer",
             "saturated_layer",
+            "mean_of_one",
             "gradient_lost",
             "units_identical",
             "weight_frozen",

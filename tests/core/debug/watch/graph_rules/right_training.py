@@ -258,3 +258,12 @@ def a_frozen_twin() -> None:
         optimizer.zero_grad()
         np.mean((ns.tensor(X) @ learner - wanted) ** 2).backward()
         optimizer.step()
+
+
+def means_that_are_taken_away() -> None:
+    """Over rows, over columns, and over a batch that happens to be of one."""
+    x = ns.tensor(X)
+    (x - np.mean(x, axis=1, keepdims=True)).numpy()
+    (x - np.mean(x, axis=0)).numpy()
+    one = ns.tensor(X[:1])
+    (one - np.mean(one, axis=0)).numpy()

@@ -154,3 +154,8 @@ def a_target_that_is_never_updated() -> None:
         optimizer.zero_grad()
         np.mean((online[room, action] - wanted) ** 2).backward()
         optimizer.step()
+
+
+def a_baseline_over_an_axis_of_one() -> None:
+    reward = ns.tensor(TARGETS[:, None])
+    (reward - np.mean(reward, axis=1, keepdims=True)).numpy()  # hit: mean_of_one
