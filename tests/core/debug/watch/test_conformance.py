@@ -33,6 +33,7 @@ QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_la
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
     "target_not_updated",
+    "targets_are_inputs", "training_in_evaluation",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

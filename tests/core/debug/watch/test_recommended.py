@@ -73,6 +73,15 @@ def test_a_program_without_training() -> None:
     assert first.watch.actions == ("log",)
 
 
+def test_what_is_carried_from_step_to_step_is_watched() -> None:
+    """A clock, as its node is once its own result came back to it."""
+    clock = Node(1, "clock", "add", "elementwise", inputs=(1,), outputs=(1,))
+    found = {item.watch.rule: item.reason for item in recommend([clock])}
+    assert found["update_without_effect"].startswith("clock adds to")
+    once = Node(1, "sum", "add", "elementwise", inputs=(2, 3), outputs=(1,))
+    assert "update_without_effect" not in {item.watch.rule for item in recommend([once])}
+
+
 def test_losses_of_validation_are_seen() -> None:
     nodes = [
         Node(number, name, "mse", "loss", outputs=(number,))

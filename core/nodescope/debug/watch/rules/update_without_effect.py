@@ -130,8 +130,18 @@ _MOVED = (_half(1.0, 2.002), _half(1.0, 2.0), [1.0001, 2.002])
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    writes = [node.name for node in nodes if node.writes and node.phase != "backward"]
-    return f"{writes[0]} writes updates, which may be too small for the dtype" if writes else ""
+    updates = [node for node in nodes if node.phase != "backward"]
+    writes = [node.name for node in updates if node.writes]
+    if writes:
+        return f"{writes[0]} writes updates, which may be too small for the dtype"
+    carried = [
+        node.name for node in updates if node.op in _OPS and {*node.inputs} & {*node.outputs}
+    ]
+    return (
+        f"{carried[0]} adds to what it gave in the step before, maybe too little for the dtype"
+        if carried
+        else ""
+    )
 
 
 register(

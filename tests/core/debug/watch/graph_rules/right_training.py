@@ -6,7 +6,15 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, optim
-from tests.core.debug.watch.graph_rules.data import CLASSES, LABELS, TARGETS, X, mlp, scores
+from tests.core.debug.watch.graph_rules.data import (
+    CLASSES,
+    LABELS,
+    TARGETS,
+    X,
+    mlp,
+    scores,
+    with_batch_norm,
+)
 
 N = len(X)
 
@@ -267,3 +275,28 @@ def means_that_are_taken_away() -> None:
     (x - np.mean(x, axis=0)).numpy()
     one = ns.tensor(X[:1])
     (one - np.mean(one, axis=0)).numpy()
+
+
+def batch_norm_in_evaluation() -> None:
+    model = with_batch_norm()
+    model.eval()
+    with ns.no_grad():
+        model(ns.tensor(X[:6] + np.float32(1))).numpy()
+
+
+def statistics_are_renewed_for_other_data() -> None:
+    """The running statistics are those of what the model will be used on."""
+    model = with_batch_norm()
+    with ns.no_grad():
+        for _ in range(2):
+            model(ns.tensor(X + np.float32(1)))
+    model.eval()
+    with ns.no_grad():
+        model(ns.tensor(X + np.float32(1))).numpy()
+
+
+def samples_like_those_of_training() -> None:
+    """Training mode on purpose, as generators have it: the batch has the statistics of training."""
+    model = with_batch_norm()
+    with ns.no_grad():
+        model(ns.tensor(X[::2])).numpy()

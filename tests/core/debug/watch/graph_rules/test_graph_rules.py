@@ -12,9 +12,11 @@ from nodescope.debug.watch.watch import Watch
 from tests.core.debug.watch.graph_rules import (
     right,
     right_models,
+    right_sequences,
     right_training,
     wrong,
     wrong_models,
+    wrong_sequences,
     wrong_training,
 )
 from tests.core.debug.watch.graph_rules.running import Program, judge, marked
@@ -35,8 +37,8 @@ def _marked() -> set[str]:
     return {name for program in WRONG for name, _ in marked(program)}
 
 
-WRONG = programs(wrong, wrong_models, wrong_training)
-RIGHT = programs(right, right_models, right_training)
+WRONG = programs(wrong, wrong_models, wrong_sequences, wrong_training)
+RIGHT = programs(right, right_models, right_sequences, right_training)
 
 
 RULES = [rule for rule in all_rules() if rule.study is not None or rule.name in _marked()]

@@ -6,7 +6,14 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, optim
-from tests.core.debug.watch.graph_rules.data import LABELS, TARGETS, X, mlp, scores
+from tests.core.debug.watch.graph_rules.data import (
+    LABELS,
+    TARGETS,
+    X,
+    mlp,
+    scores,
+    with_batch_norm,
+)
 
 
 def labels_are_sorted() -> None:
@@ -159,3 +166,12 @@ def a_target_that_is_never_updated() -> None:
 def a_baseline_over_an_axis_of_one() -> None:
     reward = ns.tensor(TARGETS[:, None])
     (reward - np.mean(reward, axis=1, keepdims=True)).numpy()  # hit: mean_of_one
+
+
+def evaluation_in_training_mode() -> None:
+    """Rows of one kind: they are normalised by their own mean, so nothing of the kind is left."""
+    model = with_batch_norm()
+    kind = X[np.argsort(X[:, 0])[-12:]] + np.float32(0.8)
+    found = []
+    with ns.no_grad():
+        found.append(model(ns.tensor(kind)).numpy())  # hit: training_in_evaluation
