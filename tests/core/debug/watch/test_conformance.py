@@ -32,8 +32,7 @@ QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_la
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
-    "target_not_updated",
-    "targets_are_inputs", "training_in_evaluation",
+    "target_not_updated", "clipped_layer", "targets_are_inputs", "training_in_evaluation",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

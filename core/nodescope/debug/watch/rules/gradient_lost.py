@@ -116,7 +116,13 @@ register(
             number("share_lt", 1e-7, "a smaller share of the largest is nothing", low=0, high=1),
         ),
         lasting=True,
-        follows=("mean_of_one", "dead_layer", "saturated_layer", "units_identical"),
+        follows=(
+            "mean_of_one",
+            "clipped_layer",
+            "dead_layer",
+            "saturated_layer",
+            "units_identical",
+        ),
         suits=computes_gradients("one that vanishes on its way trains nothing"),
         examples=(
             Example(

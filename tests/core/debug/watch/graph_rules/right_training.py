@@ -300,3 +300,25 @@ def samples_like_those_of_training() -> None:
     model = with_batch_norm()
     with ns.no_grad():
         model(ns.tensor(X[::2])).numpy()
+
+
+def an_output_that_is_clipped_later() -> None:
+    """Margins are exceeded in the end, as they should be."""
+    bias = ns.parameter(np.zeros(1), name="bias")
+    optimizer = optim.SGD([bias], lr=1.0)
+    for _ in ns.steps(range(20)):
+        optimizer.zero_grad()
+        guess = np.clip(ns.tensor(np.abs(X[:, 0]) * 0.1) + bias, None, 1.0)
+        (-np.mean(guess)).backward()
+        optimizer.step()
+
+
+def a_clip_that_is_only_shown() -> None:
+    """What is clipped is for a person to read: the loss is of what is not."""
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(11)):
+        optimizer.zero_grad()
+        guess = model(ns.tensor(X))
+        nn.mse_loss(guess, TARGETS[:, None]).backward()
+        optimizer.step()
+        np.clip(guess, 90.0, 100.0).numpy()

@@ -175,3 +175,13 @@ def evaluation_in_training_mode() -> None:
     found = []
     with ns.no_grad():
         found.append(model(ns.tensor(kind)).numpy())  # hit: training_in_evaluation
+
+
+def an_output_is_outside_of_the_clip() -> None:
+    bias = ns.parameter(np.full(1, -4.0), name="bias")
+    optimizer = optim.Adam([bias], lr=0.02)
+    for _ in ns.steps(range(11)):
+        optimizer.zero_grad()
+        guess = np.clip(ns.tensor(X[:, 0] * 0.1) + bias, 0.0, 1.0)  # hit: clipped_layer
+        np.mean((guess - 0.5) ** 2).backward()
+        optimizer.step()
