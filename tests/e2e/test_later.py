@@ -188,11 +188,11 @@ def test_the_watch_that_stopped_is_in_sight(start: Start, page: Page) -> None:
     expect(by(page, "state")).to_contain_text("Stopped")
     page.keyboard.press("a")
     by(page, "continue").click()
-    expect(by(page, "inspector-reason")).to_contain_text("weight_frozen")
+    expect(by(page, "inspector-reason")).to_contain_text("dead_layer")
     rows = by(page, "watch-row")
     # One of many: the list had to be scrolled.
     expect(rows.first).to_contain_text("operator_overflow")
     expect(rows.first).not_to_be_in_viewport()
     here = page.locator("[data-testid=watch-row].here")
-    expect(here).to_contain_text("weight_frozen")
+    expect(here).to_contain_text("dead_layer")
     expect(here).to_be_in_viewport(ratio=0.9)

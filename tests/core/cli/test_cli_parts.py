@@ -183,7 +183,8 @@ def test_a_program_that_waits_for_no_page_does_not_wait_for_the_server(
     observed = Run(tmp_path / "r.nscope", debugger=True)
     monkeypatch.setattr(observed, "connect", lambda address, timeout_s: None)
     monkeypatch.setattr(
-        "nodescope.cli.run.Server", lambda port, *, later: _Slow(port, later=later, error=error)
+        "nodescope.cli.run.Server",
+        lambda port, *, later, background: _Slow(port, later=later, error=error),
     )
     starting = Starting(observed, argparse.Namespace(port=0, no_browser=True))
     server = starting.leave()
@@ -203,7 +204,8 @@ def test_a_server_that_does_not_start_after_the_end_of_the_program_is_said_in_a_
 ) -> None:
     observed = Run(tmp_path / "r.nscope", debugger=True)
     monkeypatch.setattr(
-        "nodescope.cli.run.Server", lambda port, *, later: _Slow(port, later=later, error="broken")
+        "nodescope.cli.run.Server",
+        lambda port, *, later, background: _Slow(port, later=later, error="broken"),
     )
     starting = Starting(observed, argparse.Namespace(port=0, no_browser=True))
     observed.start()
