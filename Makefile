@@ -29,11 +29,13 @@ test-quick: .make/compiled  ## Test what needs no other process, on fewer exampl
 	$(PYTEST) --depth quick
 
 test-deep: setup browser .make/compiled  ## What is drawn at random: all seeds, examples and planted faults
-	$(PYTEST) --depth deep tests/conformance tests/core tests/diagnosis tests/integration tests/server \
+	$(PYTEST) --depth deep -o faulthandler_timeout=3600 \
+	  tests/conformance tests/core tests/diagnosis tests/integration tests/server \
 	  --ignore=tests/core/cli --ignore=tests/core/dap
 
 test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; debug each on the page
 	$(BIN)/python -m pytest tests/samples/test_learning.py tests/e2e/test_samples.py
+	$(BIN)/python -m pytest --depth deep -m deep tests/e2e/test_compare.py
 
 test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, in a venv of its own
 	.venv-torch/bin/python -m pytest tests/torch

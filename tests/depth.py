@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 DEPTHS: Final = ("quick", "usual", "deep")
-_PARTS: Final = {"quick": 20, "usual": 8, "deep": 1}
+_PARTS: Final = {"quick": 20, "usual": 12, "deep": 1}
 _LEAST: Final = {"quick": 4, "usual": 6, "deep": 1}
 _NOT_QUICK: Final = {
     "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",

@@ -130,7 +130,10 @@ WHOLE = """
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param(name, marks=[pytest.mark.deep] if name == "c" else []) for name in BACKENDS],
+)
 def test_the_sample_is_compared(
     backend: str, start: Start, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,9 +58,22 @@ def test_a_sound_program_is_equal(tmp_path: Path) -> None:
     ("fault", "case", "cause", "words"),
     [
         ("softmax_axis", "rows", "kernel", "the kernel softmax of the back end numpy computes"),
-        ("add_zero", "neutral_numbers", "rewrite", "after the rule add_zero of the pass simplify"),
-        ("views_forgotten", "held", "plan", "in the kernel add_4, which is right alone"),
-        ("fusion_order", "casts", "rewrite", "after the pass fuse"),
+        pytest.param(
+            *(
+                "add_zero",
+                "neutral_numbers",
+                "rewrite",
+                "after the rule add_zero of the pass simplify",
+            ),
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(
+            *("views_forgotten", "held", "plan", "in the kernel add_4, which is right alone"),
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(
+            *("fusion_order", "casts", "rewrite", "after the pass fuse"), marks=pytest.mark.deep
+        ),
         ("dce_output", "itself", "compilation", "because the pass dce failed"),
         ("none", "rows", "", "No difference"),
     ],
