@@ -28,6 +28,7 @@ def test_a_fault_is_named_and_a_correct_program_raises_no_alarm(fault: str) -> N
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("fault", "case"), FAULTS, ids=[fault for fault, _ in FAULTS])
 def test_each_fault_is_told_and_named(fault: str, case: str) -> None:
     (row,) = compare_table.compared([(fault, case)])
@@ -36,6 +37,7 @@ def test_each_fault_is_told_and_named(fault: str, case: str) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", [case for _, case in compare_table.sound(50)])
 def test_a_correct_random_program_raises_no_alarm(case: str) -> None:
     (row,) = compare_table.compared([("none", case)])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,8 @@ class _Program:
             kept.pop(first % len(kept))
 
 
-@settings(max_examples=examples(200), deadline=None, derandomize=True)
+@pytest.mark.timeout(600)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(_ACTIONS, st.booleans())
 def test_every_operand_is_the_array_that_was_read(
     actions: list[tuple[str, int, int]], marked: bool
