@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from nodescope.emit import phases
 from nodescope.emit.frames import call_site, user_instruction, user_source
@@ -36,12 +36,16 @@ from nodescope.events import (
     NodeFinished,
     NodeStarted,
 )
-from nodescope.ir.graph import Node, Phase, SourceLocation, TensorSpec
+from nodescope.ir.graph import Node, OpaqueSpec, Phase, SourceLocation, TensorSpec
 from nodescope.ir.identity import LOOPED, UNROLLED, UNTOLD, Cursor, Entry, Identity, NodeSpec, Site
 
 _value_ids = itertools.count(1)
 _now = time.perf_counter_ns
 _active: Emitter | None = None
+
+NOT_KNOWN_YET: Final = OpaqueSpec("unknown")
+"""For `Emitter.enter`: the spec of a result of which nothing is known before the call. Of a node
+that ran before, the result has the spec of that time until `Emitter.finish`."""
 
 Edits = Mapping[int, Array]
 """New contents of values by id, as edited by the user while the thread was stopped."""
@@ -309,7 +313,8 @@ class Emitter(Steps):
             op: The operation's canonical name if there is one, else its own name.
             role: ``op``, ``parameter``, ``buffer``, ``input``, ``constant``; see `Node.role`.
             inputs: Value ids, by input port.
-            specs: Specs of the results, by output port; sizes may be unknown.
+            specs: Specs of the results, by output port; sizes may be unknown, and so may all
+                (`NOT_KNOWN_YET`).
             attrs: JSON-like arguments.
             writes: (output port, input port) of each result that is an input written in place.
             arrays: The operands by input port, as the library's own arrays.
@@ -347,7 +352,10 @@ class Emitter(Steps):
                 source=source or state.source or user_source(), label=label, device=device,
                 role=role, writes=writes, dialect=dialect, native=native, storages=storages,
             )  # fmt: skip
-        if any(a != b.spec for a, b in zip(specs, entry.values, strict=False)):
+        if any(
+            a != b.spec and a is not NOT_KNOWN_YET
+            for a, b in zip(specs, entry.values, strict=False)
+        ):
             self.respecify(entry, specs)
         bus, step = self.bus, self.step
         start = _now()

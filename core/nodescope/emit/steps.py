@@ -82,6 +82,12 @@ class Steps:
         self._calling = False  # an outermost call outside of steps
         self._due = False  # the next call begins a step
         self._inferred = False  # whether the library's behaviour separates steps
+        self._whole = False  # whether the open step is one outermost call
+
+    @property
+    def between_steps(self) -> bool:
+        """Whether an optimizer has ended a step, and the next operation begins one."""
+        return self._due
 
     def begin_step(self) -> None:
         """Begin the next step and end the previous one. It may be left out: see
@@ -144,21 +150,29 @@ class Steps:
         """
         if self.marked and not self._inferred:
             return
-        self._inferred = True
+        self._inferred, self._whole = True, False
         self.end_step()
         if not self.observed:
             self.end_of_steps()
         self._due = True
 
-    def root_called(self) -> None:
+    def root_called(self, *, whole: bool = False) -> None:
         """Note that an outermost call of a model begins, and with it a step, unless one is open.
 
         Does nothing if the program marks its steps.
+
+        Args:
+            whole: Whether the call is a step of its own, as in an evaluation, which no optimizer
+                ends: the next call begins another one.
         """
         if self._inferred or not self.marked:
             self._inferred = True
-            if not self.step_open:
+            if not self.step_open or self._whole:
+                if not self.observed:
+                    self.end_step()
+                    self.end_of_steps()
                 self._begin()
+            self._whole = whole
 
     def fetched(self, asked_ns: int) -> None:
         """Emit that the program waited for the item of the next step, unless it was there at

@@ -1,0 +1,73 @@
+"""The adapter of PyTorch: eager operations, forward, backward and in optimizers.
+
+It imports nothing of PyTorch until it is attached, which happens once the program has imported it.
+`attachment` puts the parts together; `tap` is the dispatch mode through which every operation goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nodescope.adapters.protocol import Adapter, Attachment
+from nodescope.arrays import ArrayOps
+from nodescope.emit.emitter import Emitter
+from nodescope.ir.capabilities import Capabilities
+
+OLDEST: Final = (2, 13)
+NEWEST: Final = (2, 14)
+
+
+class TorchAdapter:
+    """PyTorch's `Adapter`."""
+
+    name = "torch"
+    module = "torch"
+
+    def missing(self) -> str:
+        """Why the installed version is not supported, or ``""``."""
+        version = self.version()
+        numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+        if OLDEST <= numbers <= NEWEST:
+            return ""
+        oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST, NEWEST))
+        return (
+            f"PyTorch {version or 'of an unknown version'} is installed, and {oldest} to {newest} "
+            f"are supported: pip install 'nodescope[torch]'"
+        )
+
+    def version(self) -> str:
+        """The version of PyTorch."""
+        try:
+            return importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
+    def capabilities(self) -> Capabilities:
+        """Everything but running whole graphs again."""
+        return Capabilities(
+            before=True, edit="in_place", gradients=True, scopes="modules", steps="optimizer",
+            timing="host", values="full", rerun="none",
+        )  # fmt: skip
+
+    def arrays(self) -> Mapping[type, ArrayOps]:
+        """The operations for tensors."""
+        import torch
+
+        from nodescope.adapters.torch.tensors import TorchTensors
+
+        return {torch.Tensor: TorchTensors()}
+
+    @contextlib.contextmanager
+    def attach(self, emitter: Emitter) -> Iterator[Attachment]:
+        """Emit PyTorch's operations until the context is left."""
+        from nodescope.adapters.torch.attachment import TorchAttachment
+
+        attachment = TorchAttachment(emitter)
+        with attachment.attached():
+            yield attachment
+
+
+ADAPTER: Final[Adapter] = TorchAdapter()

@@ -1,0 +1,102 @@
+"""Attachment: the parts of the adapter, put together for one run.
+
+Invariant: once detached, PyTorch is as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from nodescope.adapters.torch.backward_passes import BackwardPasses
+from nodescope.adapters.torch.compat import current_mode
+from nodescope.adapters.torch.module_scopes import ModuleScopes
+from nodescope.adapters.torch.operations import Operations
+from nodescope.adapters.torch.optimizer_steps import OptimizerSteps
+from nodescope.adapters.torch.places import Place
+from nodescope.adapters.torch.surroundings import data_loading, function_scopes, thread_starts
+from nodescope.adapters.torch.tap import Tap
+from nodescope.emit.emitter import Emitter
+from nodescope.telling import say
+
+
+class TorchAttachment:
+    """See `Attachment`."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+        self._operations = Operations(emitter, say)
+        self._modules = ModuleScopes(emitter, self._operations, self._resume)
+        self._optimizers = OptimizerSteps(emitter, self._operations)
+        self._backward = BackwardPasses(emitter, self._operations)
+        self._ended = False
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[None]:
+        """Observe PyTorch until the context is left."""
+        operations = self._operations
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._modules.hooked())
+            stack.enter_context(self._optimizers.hooked())
+            stack.enter_context(self._backward.followed())
+            stack.enter_context(data_loading(self._emitter, operations))
+            stack.enter_context(function_scopes(self._emitter, operations))
+            stack.enter_context(thread_starts(self._enter, self._leave))
+            operations.off = False
+            self._enter()
+            try:
+                yield
+            finally:
+                operations.off = self._ended = True
+                operations.gradients.detach()
+                self._leave()
+
+    # Attachment
+
+    def rest(self) -> None:
+        """Emit nothing until `wake`."""
+        self._operations.off = self._operations.gradients.off = True
+        self._operations.values.gap += 1
+        self._leave()
+
+    def wake(self) -> None:
+        """Emit again."""
+        if not self._ended:
+            self._operations.off = self._operations.gradients.off = False
+            self._enter()
+
+    def step_begins(self) -> None:
+        """Forget what belongs to the previous step."""
+        self._operations.begin_step()
+
+    def steps_end(self) -> None:
+        """Nothing is counted here that outlives a step."""
+
+    def forked(self) -> None:
+        """Emit nothing in a forked child."""
+        self._operations.off = self._operations.gradients.off = self._ended = True
+        with contextlib.suppress(Exception):
+            self._leave()
+
+    # Threads
+
+    def _enter(self) -> None:
+        """Enter the dispatch mode on the calling thread, unless it is entered."""
+        place = self._operations.place
+        if place.mode is None and not self._ended:
+            place.mode = Tap(self._operations)
+            place.mode.__enter__()
+
+    def _leave(self) -> None:
+        """Leave the dispatch mode if it is the innermost; otherwise it lets everything pass."""
+        place = self._operations.place
+        if place.mode is not None and current_mode() is place.mode:
+            place.mode.__exit__(None, None, None)
+            place.mode = None
+
+    def _resume(self, place: Place) -> None:
+        """At the beginning of an outermost call: leave or enter the mode as the step wants it."""
+        if self._operations.off:
+            self._leave()
+        else:
+            self._enter()

@@ -1,0 +1,92 @@
+"""Backward passes: where they begin, and the losses that they begin from.
+
+Invariant: PyTorch's functions are called once, with the program's arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nodescope.adapters.torch.places import Quiet
+from nodescope.emit.emitter import Emitter
+from nodescope.emit.state import current
+from nodescope.ir.scopes import join
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Operations
+
+_FUNCTIONS = ("backward", "grad")
+
+
+class BackwardPasses:
+    """The backward passes of a run."""
+
+    def __init__(self, emitter: Emitter, operations: Operations) -> None:
+        self._emitter = emitter
+        self._operations = operations
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """Follow calls of ``torch.autograd.backward``, of which `Tensor.backward` is one, and of
+        ``torch.autograd.grad``.
+        """
+        originals = {name: getattr(torch.autograd, name) for name in _FUNCTIONS}
+        for name, original in originals.items():
+            setattr(torch.autograd, name, self._following(original))
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(torch.autograd, name, original)
+
+    def _following(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or self._operations.place.quiet:
+                return original(*args, **kwargs)
+            with self._begun(args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))):
+                return original(*args, **kwargs)
+
+        return run
+
+    @contextlib.contextmanager
+    def _begun(self, roots: Any) -> Iterator[None]:
+        operations = self._operations
+        place, state = operations.place, current()
+        depth, outer, differentiated = place.depth, place.outer, place.differentiated
+        saved = (state.scope, state.phase, state.cursor, state.forward)
+        place.backward += 1
+        place.depth, place.outer, place.differentiated = len(place.modules), None, ()
+        try:
+            self._begin(roots)
+        except Exception:  # the program's backward pass goes on
+            pass
+        try:
+            yield
+        finally:
+            place.backward -= 1
+            place.depth, place.outer, place.differentiated = depth, outer, differentiated
+            state.scope, state.phase, state.cursor, state.forward = saved
+
+    def _begin(self, roots: Any) -> None:
+        """Note the loss, and put what the pass begins with into its scope."""
+        operations, state = self._operations, current()
+        root = roots[0] if isinstance(roots, list | tuple) and roots else roots
+        if not isinstance(root, torch.Tensor):
+            return
+        with Quiet(operations.place):
+            id = 0 if operations.off else operations.values.known(root)
+            if root.numel() == 1:
+                self._emitter.backward_begins(id, root.detach())
+        if operations.off:
+            return
+        node = self._emitter.node_of(id) if id else None
+        scope = "" if node is None else node.scope
+        state.phase, state.cursor = "backward", None
+        state.scope = join("backward", scope).rstrip("/")
+        state.forward = None if node is None else node.id

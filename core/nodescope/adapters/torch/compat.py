@@ -1,0 +1,60 @@
+"""Private and semi-private names of PyTorch that the adapter depends on, for 2.13.
+
+Invariant: no other file of the adapter uses a private name of PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch._subclasses import FakeTensor
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _pop_mode,
+    _push_mode,
+)
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+__all__ = [
+    "FakeTensor", "TorchDispatchMode", "autograd_node", "current_mode", "data_loader_iterator",
+    "pop_mode", "push_mode", "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook", "schema_of", "sequence_number", "sequence_of",
+    "storage_address",
+]  # fmt: skip
+
+autograd_node: Final[Callable[[], Any]] = torch._C._current_autograd_node
+"""The autograd node that the calling thread evaluates, or None."""
+
+sequence_number: Final[Callable[[], int]] = torch.autograd._get_sequence_nr
+"""The number that the next autograd node of the calling thread gets."""
+
+current_mode: Final[Callable[[], Any]] = _get_current_dispatch_mode
+"""The dispatch mode on top of the calling thread's stack, or None."""
+
+pop_mode: Final[Callable[[], Any]] = _pop_mode
+push_mode: Final[Callable[[Any], None]] = _push_mode
+data_loader_iterator: Final = _BaseDataLoaderIter
+
+
+def schema_of(function: Any) -> Any:
+    """The schema of an operator overload."""
+    return function._schema
+
+
+def sequence_of(node: Any) -> int:
+    """The number that an autograd node got when it was made."""
+    number: int = node._sequence_nr()
+    return number
+
+
+def storage_address(storage: Any) -> int:
+    """The address of a storage; unique as long as it lives."""
+    address: int = storage._cdata
+    return address

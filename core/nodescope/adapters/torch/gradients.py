@@ -1,0 +1,92 @@
+"""Gradients: which value is the gradient of which.
+
+A hook on the tensor tells its gradient once it is complete; hooks are set where the pair is not
+known yet or somebody waits for gradients. Parameters have a hook of their own, after their
+gradient was added up.
+
+Invariant: a hook returns None, so the gradients are those of the unobserved program.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nodescope.adapters.torch.places import Place, Quiet
+from nodescope.adapters.torch.values import Values, builtin_id
+from nodescope.emit.emitter import Emitter
+
+
+class Gradients:
+    """The gradients of a run."""
+
+    def __init__(self, emitter: Emitter, values: Values, place: Place) -> None:
+        self._emitter = emitter
+        self._values = values
+        self._place = place
+        self._hooked: set[int] = set()
+        self._paired: set[int] = set()
+        self._leaves: dict[int, weakref.ref[Any]] = {}  # by identity: tensors compare by element
+        self._handles: list[Any] = []
+        self.off = False
+
+    def begin_step(self) -> None:
+        """Set hooks anew in this step, as its tensors are new."""
+        self._hooked.clear()
+
+    def follow(self, tensors: Sequence[Any], ids: Sequence[int]) -> None:
+        """Wait for the gradients of the operands of an operation."""
+        wanted = self._emitter.bus.demand.gradients
+        for tensor, id in zip(tensors, ids, strict=True):
+            if id in self._hooked or not tensor.requires_grad:
+                continue
+            if not wanted and id in self._paired:
+                continue
+            self._hooked.add(id)
+            try:
+                if tensor.grad_fn is not None:
+                    tensor.register_hook(self._hook(id))
+                elif tensor.is_leaf and not self._is_followed(tensor):
+                    self._leaves[builtin_id(tensor)] = weakref.ref(tensor)
+                    self._handles.append(
+                        tensor.register_post_accumulate_grad_hook(self._accumulated)
+                    )
+            except RuntimeError:  # a tensor that takes no hooks
+                continue
+
+    def detach(self) -> None:
+        """Remove the hooks of parameters."""
+        self.off = True
+        for handle in self._handles:
+            handle.remove()
+
+    def _is_followed(self, tensor: Any) -> bool:
+        known = self._leaves.get(builtin_id(tensor))
+        return known is not None and known() is tensor
+
+    def _hook(self, id: int) -> Callable[[Any], None]:
+        def arrived(gradient: Any) -> None:
+            self._pair(id, gradient)
+
+        return arrived
+
+    def _accumulated(self, parameter: Any) -> None:
+        if not self.off and parameter.grad is not None:
+            with Quiet(self._place):
+                id = self._values.known(parameter)
+            if id:
+                self._pair(id, parameter.grad)
+
+    def _pair(self, id: int, gradient: Any) -> None:
+        if self.off or self._place.quiet:
+            return
+        try:
+            with Quiet(self._place):
+                gradient_id = self._values.id_of(gradient)
+                self._paired.add(id)
+                edits = self._emitter.gradient(id, gradient_id, gradient)
+                if edits:
+                    self._values.take(edits, (gradient,), (gradient_id,))
+        except Exception:  # the program's backward pass goes on
+            return

@@ -1,0 +1,316 @@
+"""Operations: from one ATen call to the events of one node.
+
+The autograd node that a forward operation makes is known by its sequence number, so the operations
+that evaluate it in the backward pass belong to that operation's node and scope. Detaching, where no
+gradient flows, and operations of PyTorch's own bookkeeping are not nodes.
+
+Invariant: an exception of this code never reaches the program: the operation runs unobserved.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from nodescope.adapters.torch.compat import autograd_node, sequence_number, sequence_of
+from nodescope.adapters.torch.gradients import Gradients
+from nodescope.adapters.torch.places import Place
+from nodescope.adapters.torch.signatures import Bound, Signature, signature_of
+from nodescope.adapters.torch.tensors import spec_of
+from nodescope.adapters.torch.values import DIALECT, Values
+from nodescope.emit.emitter import NOT_KNOWN_YET, Emitter, Pending
+from nodescope.emit.state import ThreadState, current
+from nodescope.ir.graph import Spec
+from nodescope.ir.scopes import join
+
+# Autograd nodes that add up the gradients of a leaf have no sequence number of their own.
+_ACCUMULATES = 1 << 62
+_MOST_LINKS = 1 << 18
+_now = time.perf_counter_ns
+
+
+class Operations:
+    """The operations of a run.
+
+    Attributes:
+        off: Whether nothing is emitted.
+        place: What is known about the calling thread.
+        values: The values of tensors.
+        gradients: The gradients of values.
+    """
+
+    def __init__(self, emitter: Emitter, complain: Callable[[str], None]) -> None:
+        self.emitter = emitter
+        self.off = True
+        self.place = Place()
+        self.values = Values(emitter)
+        self.gradients = Gradients(emitter, self.values, self.place)
+        self._complain = complain
+        self._complained = False
+        # By sequence number of the autograd node: forward node and its scope.
+        self._links: dict[int, tuple[int, str]] = {}
+        self.updates: dict[int, str] = {}  # by storage: the parameter that is updated by it
+        self.owners: Callable[[Any], dict[int, str]] = lambda optimizer: {}
+
+    def begin_step(self) -> None:
+        """Forget what belongs to the previous step."""
+        self.gradients.begin_step()
+        if len(self._links) > _MOST_LINKS:
+            self._links.clear()
+
+    def run(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run one operation, and emit it."""
+        bound: Bound | None = None
+        pending: Pending | None = None
+        try:
+            signature = signature_of(function)
+            state = current()
+            called = sys._getframe(2)
+            instruction = (called.f_code, called.f_lasti)
+            if signature.unseen or not self._place(state, signature, args, instruction):
+                signature = None
+            else:
+                self.place.instruction = instruction
+                bound = signature.bind(args, kwargs)
+                ids = tuple(map(self.values.id_of, bound.inputs))
+                if self.emitter.bus.demand.starts:
+                    pending = self._enter(signature, bound, ids, self._expected(signature, bound))
+        except Exception as error:
+            self._fault(error)
+            return function(*args, **kwargs)
+        if signature is None or bound is None:
+            return function(*args, **kwargs)
+        start = _now()
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            try:
+                if pending is None:
+                    pending = self._enter(
+                        signature, bound, ids, self._expected(signature, bound), start
+                    )
+                self.emitter.fail(pending, error)
+            except Exception as fault:
+                self._fault(fault)
+            raise
+        end = _now()
+        try:
+            self._finish(signature, bound, ids, result, pending, state, start, end)
+        except Exception as error:
+            self._fault(error)
+        return result
+
+    def _finish(
+        self, signature: Signature, bound: Bound, ids: tuple[int, ...], result: Any,
+        pending: Pending | None, state: ThreadState, start: int, end: int,
+    ) -> None:  # fmt: skip
+        emitter, values = self.emitter, self.values
+        outputs = signature.results(result)
+        writes: tuple[tuple[int, int], ...] = ()
+        if bound.written:
+            writes, extra = signature.written_ports(bound, len(outputs))
+            if extra:
+                outputs += tuple(bound.inputs[port] for port in extra)
+        specs = tuple(map(spec_of, outputs))
+        if pending is None:
+            pending = self._enter(signature, bound, ids, specs, start, writes, outputs)
+        made = pending.outputs
+        if len(made) != len(outputs):  # a list of unforeseen length
+            outputs = outputs[: len(made)]
+            specs = specs[: len(made)] + _specs(pending)[len(outputs) :]
+        detached = signature.is_detach
+        if writes:
+            written = dict(writes)
+            for port, (tensor, id) in enumerate(zip(outputs, made, strict=False)):
+                if port in written:
+                    values.wrote(tensor, id)
+                elif isinstance(tensor, torch.Tensor):
+                    values.made(tensor, id)
+        else:
+            viewed = bound.inputs[0] if signature.is_view and not detached else None
+            for tensor, id in zip(outputs, made, strict=False):
+                if isinstance(tensor, torch.Tensor):
+                    values.made(tensor, id, viewed=viewed, detached=detached)
+        self._link(state, pending)
+        if state.phase == "optimizer" and self.place.updated and not writes:
+            for tensor in outputs:
+                memory = values.storages.memory(tensor) if isinstance(tensor, torch.Tensor) else None
+                if memory is not None:
+                    self.updates.setdefault(memory.serial, self.place.updated)
+        self.gradients.follow(bound.inputs, ids)
+        node = pending.node
+        attrs = None
+        if pending.entry.given != bound.plain:
+            attrs = signature.attrs(bound.plain)
+            if attrs == node.attrs:
+                pending.entry.given = bound.plain
+                attrs = None
+        edits = emitter.finish(
+            pending, outputs, start, end, specs=None if specs == _specs(pending) else specs,
+            attrs=attrs,
+        )  # fmt: skip
+        if edits:
+            values.take(edits, (*outputs, *bound.inputs), (*made, *ids))
+
+    def _enter(
+        self, signature: Signature, bound: Bound, ids: tuple[int, ...], specs: Sequence[Spec],
+        start: int = 0, writes: tuple[tuple[int, int], ...] | None = None,
+        outputs: tuple[Any, ...] = (),
+    ) -> Pending:  # fmt: skip
+        if writes is None:
+            returned = len(specs) - self._unreturned(signature, bound)
+            writes = signature.written_ports(bound, returned)[0] if bound.written else ()
+        storages: tuple[int, ...] = ()
+        if outputs and (signature.is_view or writes):
+            memory_of = self.values.storages.memory
+            memories = [
+                memory_of(tensor) if isinstance(tensor, torch.Tensor) else None
+                for tensor in outputs
+            ]
+            storages = tuple(0 if memory is None else memory.serial for memory in memories)
+        device = "cpu"
+        for tensor in bound.inputs or outputs:
+            if isinstance(tensor, torch.Tensor) and not tensor.is_cpu:
+                device = str(tensor.device)
+        state = current()
+        aside = signature.is_read and state.phase == "forward" and self.emitter.between_steps
+        if aside:  # the loss is printed: this is no new step
+            state.phase, state.cursor = "other", None
+        pending = self.emitter.enter(
+            signature.op, "op", ids, specs, _Attrs(signature, bound.plain), writes,
+            arrays=bound.inputs, dialect=DIALECT, native=signature.native,
+            family=signature.family, device=device, storages=storages,
+        )  # fmt: skip
+        if aside:
+            state.phase, state.cursor = "forward", None
+        if pending.edits:
+            self.values.take(pending.edits, bound.inputs, ids)
+        return pending
+
+    def _unreturned(self, signature: Signature, bound: Bound) -> int:
+        """How many written arguments are not returned."""
+        if not bound.written:
+            return 0
+        return len(signature.written_ports(bound, signature.expected_count(bound))[1])
+
+    def _expected(self, signature: Signature, bound: Bound) -> tuple[Spec, ...]:
+        """As many specs as the call will have outputs, of what is not known yet."""
+        count = signature.expected_count(bound)
+        return (NOT_KNOWN_YET,) * (count + self._unreturned(signature, bound))
+
+    def _place(
+        self, state: ThreadState, signature: Signature, args: Sequence[Any], instruction: Any
+    ) -> bool:
+        """Set scope and phase of the thread; whether the operation is a node."""
+        place = self.place
+        node = autograd_node()
+        if node is None or len(place.modules) > place.depth:
+            if place.outer is not None:
+                self.restore(place, state)
+            if signature.is_detach:
+                # Within the call that just computed something, autograd saves the result.
+                return bool(
+                    state.phase == "forward" and torch.is_grad_enabled()
+                    and args and args[0].requires_grad and instruction != place.instruction
+                )  # fmt: skip
+            if state.phase == "optimizer":
+                self._update(place, state, args)
+            return True
+        if signature.is_detach:
+            return False
+        number = sequence_of(node)
+        if number >= _ACCUMULATES:
+            key: tuple[Any, ...] = (number, id(node))
+        else:
+            key = (number,)
+        if key == place.differentiated and state.phase == "backward":
+            return True
+        if place.outer is None:
+            place.outer = (state.scope, state.phase, state.cursor, state.forward)
+        place.differentiated = key
+        link = self._links.get(number)
+        if link is None and number >= _ACCUMULATES:
+            link = self._accumulated(node)
+        scope, forward = ("", None) if link is None else (link[1], link[0])
+        state.phase, state.cursor, state.forward = "backward", None, forward
+        state.scope = join("backward", scope.removeprefix("recompute").lstrip("/")).rstrip("/")
+        return True
+
+    def restore(self, place: Place, state: ThreadState) -> None:
+        """Leave the place in the backward pass."""
+        state.scope, state.phase, state.cursor, state.forward = place.outer
+        place.outer, place.differentiated = None, ()
+
+    def _accumulated(self, node: Any) -> tuple[int, str] | None:
+        """Node and scope of the leaf whose gradients are added up."""
+        variable = getattr(node, "variable", None)
+        if variable is None:
+            return None
+        leaf = self.emitter.node_of(self.values.known(variable))
+        return None if leaf is None else (leaf.id, leaf.scope)
+
+    def _update(self, place: Place, state: ThreadState, args: Sequence[Any]) -> None:
+        """Set the scope to the parameter that an optimizer is at."""
+        serials: list[int] = []
+        for tensor in args:
+            if isinstance(tensor, torch.Tensor):
+                memory = self.values.storages.memory(tensor)
+                if memory is not None:
+                    serials.append(memory.serial)
+            elif isinstance(tensor, list | tuple) and len(tensor) > 1:
+                return
+        path = self._updated(serials)
+        if not path and serials and place.optimized is not None:
+            # The state of an optimizer is made in its first step.
+            optimizer, place.optimized = place.optimized, None
+            self.updates = self.owners(optimizer)
+            path = self._updated(serials)
+        if path and path != place.updated:
+            place.updated = path
+            state.scope, state.cursor = join("optimizer", path), None
+
+    def _updated(self, serials: Sequence[int]) -> str:
+        return next((self.updates[serial] for serial in serials if serial in self.updates), "")
+
+    def _link(self, state: ThreadState, pending: Pending) -> None:
+        """Note the forward node of the autograd node that was just made."""
+        node = pending.node
+        if state.phase != "optimizer":
+            self._links.setdefault(sequence_number() - 1, (node.id, node.scope))
+
+    def _fault(self, error: Exception) -> None:
+        if not self._complained:
+            self._complained = True
+            self._complain(
+                f"an operation of PyTorch went unobserved: {type(error).__name__}: {error}"
+            )
+
+
+class _Attrs(Mapping[str, Any]):
+    """Attributes that are made when a node is defined, which is seldom."""
+
+    def __init__(self, signature: Signature, plain: tuple[Any, ...]) -> None:
+        self._signature, self._plain = signature, plain
+        self._made: dict[str, Any] | None = None
+
+    def _all(self) -> dict[str, Any]:
+        if self._made is None:
+            self._made = self._signature.attrs(self._plain)
+        return self._made
+
+    def __getitem__(self, name: str) -> Any:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+def _specs(pending: Pending) -> tuple[Spec, ...]:
+    return tuple(value.spec for value in pending.entry.values)

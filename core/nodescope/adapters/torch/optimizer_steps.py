@@ -1,0 +1,105 @@
+"""Optimizer steps: the phase ``optimizer``, whose scopes are the updated parameters' paths.
+
+Invariant: the hooks return None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nodescope.adapters.torch.compat import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from nodescope.adapters.torch.places import Quiet
+from nodescope.adapters.torch.storages import Owner
+from nodescope.emit.emitter import Emitter
+from nodescope.ir.scopes import join
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Operations
+
+
+class OptimizerSteps:
+    """The steps of all optimizers of a run."""
+
+    def __init__(self, emitter: Emitter, operations: Operations) -> None:
+        self._emitter = emitter
+        self._operations = operations
+        operations.owners = self._owners
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Follow the steps of all optimizers."""
+        hooks = (
+            register_optimizer_step_pre_hook(self._begins),
+            register_optimizer_step_post_hook(self._ended),
+        )
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        place = self._operations.place
+        if place.quiet or torch.compiler.is_compiling():
+            return
+        try:
+            self._leave()
+            if self._operations.off:
+                return
+            with Quiet(place):
+                self._operations.updates = self._operations.owners(optimizer)
+            place.updated, place.optimized = "", optimizer
+            place.optimizer = self._emitter.phase("optimizer", path=type(optimizer).__name__)
+            place.optimizer.__enter__()
+        except Exception:  # the program's step goes on
+            return
+
+    def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._operations.place.quiet or torch.compiler.is_compiling():
+            return
+        try:
+            self._leave()
+            self._emitter.optimizer_stepped()
+        except Exception:
+            return
+
+    def _leave(self) -> None:
+        """Leave the phase; after a step that raised, at the beginning of the next."""
+        place = self._operations.place
+        context, place.optimizer, place.optimized = place.optimizer, None, None
+        if context is not None:
+            context.__exit__(None, None, None)
+
+    def _owners(self, optimizer: Any) -> dict[int, str]:
+        """By storage: the path of the parameter that is updated by it."""
+        values = self._operations.values
+        memory_of = values.storages.memory
+        updates: dict[int, str] = {}
+        count = 0
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                memory = memory_of(parameter)
+                if memory is None:
+                    continue
+                owner = memory.owner
+                if owner is None:
+                    owner = Owner("parameter", "", "parameter" + (f"_{count}" if count else ""))
+                    values.own(parameter, owner)
+                    count += 1
+                path = join(owner.scope, owner.label)
+                updates[memory.serial] = path
+                gradient = parameter.grad
+                if gradient is not None and (held := memory_of(gradient)) is not None:
+                    updates[held.serial] = path
+                for name, state in optimizer.state.get(parameter, {}).items():
+                    if isinstance(state, torch.Tensor) and (held := memory_of(state)) is not None:
+                        updates[held.serial] = path
+                        values.own(state, Owner("buffer", join("optimizer", path), name))
+        return updates

@@ -1,0 +1,57 @@
+"""Places: what the adapter knows about a thread between two operations.
+
+Invariant: each thread has its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+from typing import Any
+
+
+class Place(threading.local):
+    """Where a thread is.
+
+    Attributes:
+        quiet: Above 0: operations are run without being emitted.
+        modules: The modules whose forward pass the thread is in, outermost first, each with the
+            context of its scope.
+        depth: How many of them there were when the backward pass began.
+        backward: How many backward passes the thread is in.
+        outer: What the thread's state was before an operation of a backward pass set it, or None.
+        differentiated: The sequence number of the autograd node that the state was set for.
+        optimizer: The context of the optimizer's step that the thread is in.
+        optimized: The optimizer, until what its state belongs to is known.
+        updated: While an optimizer updates: the path of the parameter that it is at.
+        instruction: The Python instruction that ran the last operation: code, and offset.
+        mode: The dispatch mode that was entered on the thread, or None.
+    """
+
+    def __init__(self) -> None:
+        self.quiet = 0
+        self.modules: list[tuple[Any, str, AbstractContextManager[None]]] = []
+        self.depth = 0
+        self.backward = 0
+        self.outer: Any = None
+        self.differentiated: tuple[Any, ...] = ()
+        self.optimizer: AbstractContextManager[None] | None = None
+        self.optimized: Any = None
+        self.updated = ""
+        self.instruction: Any = None
+        self.mode: Any = None
+
+
+class Quiet:
+    """A context in which the calling thread's operations are not emitted."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._place.quiet += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self._place.quiet -= 1

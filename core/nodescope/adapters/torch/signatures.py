@@ -1,0 +1,300 @@
+"""Signatures: how the arguments and results of an ATen operator map to ports and attributes.
+
+Tensors, and the tensors of lists, are inputs in the order of the schema; all other arguments are
+attributes under their names, left out if they are the default. A missing optional tensor is the
+attribute None; a list of tensors is an attribute, too: how many there are or, if some are missing,
+which are there.
+
+Outputs are the returned tensors; after them those that are written without being returned, such as
+the running statistics of batch norm.
+
+Invariant: one `Signature` per overload, made when it is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import torch
+
+from nodescope.adapters.torch.compat import schema_of
+from nodescope.adapters.torch.names import canonical_name, family_of
+
+Kind = Literal["tensor", "tensors", "plain"]
+
+# Arguments that are written although the schema does not say so, where the flag argument is true.
+_WRITES_UNTOLD: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "aten::native_batch_norm": (("running_mean", "running_var"), "training"),
+    "aten::cudnn_batch_norm": (("running_mean", "running_var"), "training"),
+    "aten::miopen_batch_norm": (("running_mean", "running_var"), "training"),
+}
+# Bookkeeping of PyTorch itself, which computes nothing.
+_UNSEEN_NAMESPACES: Final = frozenset({"profiler", "prim", "prims", "debugprims"})
+_UNSEEN: Final = frozenset({"aten::lift_fresh", "aten::lift"})
+# Arguments that are told by the result, or say what is usual.
+_USUAL: Final[dict[str, tuple[Any, ...]]] = {
+    "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
+    "memory_format": ("preserve_format", "contiguous_format"), "non_blocking": (False,),
+}  # fmt: skip
+_TENSOR_TYPES: Final = {
+    "Tensor": "tensor", "Optional[Tensor]": "tensor",
+    "List[Tensor]": "tensors", "List[Optional[Tensor]]": "tensors", "Tensor[]": "tensors",
+    "Optional[List[Tensor]]": "tensors",
+}  # fmt: skip
+
+
+class Argument(NamedTuple):
+    """An argument of an operator."""
+
+    name: str
+    kind: Kind
+    default: Any
+    written: bool
+
+
+class Bound(NamedTuple):
+    """The arguments of a call.
+
+    Attributes:
+        inputs: The tensors, by input port.
+        plain: What else was given, by argument: for comparing with another call.
+        written: The input ports that are written to.
+        returned: By returned output port: the input port that it is, or None.
+    """
+
+    inputs: tuple[Any, ...]
+    plain: tuple[Any, ...]
+    written: tuple[int, ...]
+
+
+class Signature:
+    """One overload of an operator.
+
+    Attributes:
+        native: Its full name, ``aten::add_.Tensor``.
+        op: Its canonical name: nodescope's if there is such an op.
+        family: The family, which determines the colour.
+        unseen: Whether calls are not emitted.
+        is_view: Whether it returns a view of its input.
+        is_detach: Whether it only leaves the autograd graph.
+        is_read: Whether the program reads a number from the tensor.
+        returns: The kinds of its results.
+        returned: For each result: the index of the argument that it is, or None.
+    """
+
+    def __init__(self, function: Any) -> None:
+        schema = schema_of(function)
+        name = str(schema.name)
+        overload = str(schema.overload_name)
+        self.native = f"{name}.{overload}" if overload else name
+        namespace, _, short = name.partition("::")
+        self.op = canonical_name(short if namespace == "aten" else name.replace("::", "."))
+        self.family = family_of(self.op, short)
+        self.unseen = namespace in _UNSEEN_NAMESPACES or name in _UNSEEN
+        untold, self._flag = _WRITES_UNTOLD.get(name, ((), ""))
+        self.arguments = tuple(
+            Argument(
+                argument.name,
+                _kind(argument.type),
+                argument.default_value,
+                bool(argument.alias_info and argument.alias_info.is_write)
+                or argument.name in untold,
+            )
+            for argument in schema.arguments
+        )
+        written = {
+            label: index
+            for index, argument in enumerate(schema.arguments)
+            if argument.alias_info and argument.alias_info.is_write
+            for label in argument.alias_info.before_set
+        }
+        self.returns: tuple[Kind, ...] = tuple(_kind(result.type) for result in schema.returns)
+        self.returned: tuple[int | None, ...] = tuple(
+            next((written[label] for label in result.alias_info.before_set if label in written), None)
+            if result.alias_info
+            else None
+            for result in schema.returns
+        )
+        self.is_view = any(
+            result.alias_info is not None and not result.alias_info.is_write
+            for result in schema.returns
+        )
+        self.is_detach = short in ("detach", "alias") and namespace == "aten"
+        self.is_read = short == "_local_scalar_dense"
+        self.may_write = any(argument.written for argument in self.arguments)
+        self._only_plain_tensors = all(
+            argument.kind != "tensors" for argument in self.arguments
+        ) and all(kind != "tensors" for kind in self.returns)
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Bound:
+        """Map the arguments of a call to ports and attributes."""
+        inputs: list[Any] = []
+        plain: list[Any] = []
+        written: list[int] = []
+        count = len(args)
+        for index, argument in enumerate(self.arguments):
+            if index < count:
+                value = args[index]
+            elif argument.name in kwargs:
+                value = kwargs[argument.name]
+            else:
+                value = argument.default
+            if argument.kind == "plain":
+                plain.append(value)
+            elif argument.kind == "tensor":
+                if isinstance(value, torch.Tensor):
+                    if argument.written:
+                        written.append(len(inputs))
+                    inputs.append(value)
+                    plain.append(True)
+                else:
+                    plain.append(value)
+            elif value is None:
+                plain.append(None)
+            else:
+                present = [isinstance(item, torch.Tensor) for item in value]
+                if argument.written:
+                    written += range(len(inputs), len(inputs) + sum(present))
+                inputs += [item for item in value if isinstance(item, torch.Tensor)]
+                plain.append(len(present) if all(present) else tuple(present))
+        if written and self._flag and not self._flag_of(plain):
+            written = []
+        return Bound(tuple(inputs), tuple(plain), tuple(written))
+
+    def _flag_of(self, plain: Sequence[Any]) -> bool:
+        return any(
+            bool(value)
+            for argument, value in zip(self.arguments, plain, strict=True)
+            if argument.name == self._flag
+        )
+
+    def attrs(self, plain: Sequence[Any]) -> dict[str, Any]:
+        """The attributes of a call, from `Bound.plain`."""
+        attrs: dict[str, Any] = {}
+        for argument, value in zip(self.arguments, plain, strict=True):
+            if argument.kind == "tensor":
+                if value is None:
+                    if argument.default is not None:
+                        attrs[argument.name] = None
+                elif value is not True:
+                    attrs[argument.name] = _encoded(value)
+            elif argument.kind == "tensors":
+                attrs[argument.name] = value
+            elif not _same(value, argument.default):
+                encoded = _encoded(value)
+                if encoded not in _USUAL.get(argument.name, ()):
+                    attrs[argument.name] = encoded
+        return attrs
+
+    def results(self, result: Any) -> tuple[Any, ...]:
+        """The returned tensors, by output port."""
+        returns = self.returns
+        if len(returns) == 1:
+            if returns[0] == "tensor":
+                return (result,)
+            return tuple(result) if returns[0] == "tensors" else ()
+        outputs: list[Any] = []
+        for kind, value in zip(returns, result if returns else (), strict=False):
+            if kind == "tensor":
+                outputs.append(value)
+            elif kind == "tensors":
+                outputs += value
+        return tuple(outputs)
+
+    def expected_count(self, bound: Bound) -> int:
+        """The number of returned tensors, before the call; a list counts as one if its length is
+        not known.
+        """
+        return sum(
+            self._list_length(bound) if kind == "tensors" else 1
+            for kind in self.returns
+            if kind != "plain"
+        )
+
+    def _list_length(self, bound: Bound) -> int:
+        named = dict(zip((argument.name for argument in self.arguments), bound.plain, strict=True))
+        for argument in self.arguments:
+            if argument.kind == "tensors":
+                length = named[argument.name]
+                return length if isinstance(length, int) else 1
+        if not bound.inputs:
+            return 1
+        sizes, axis = bound.inputs[0].shape, named.get("dim", 0)
+        if self.op == "unbind":
+            return int(sizes[axis])
+        split = named.get("split_size", named.get("split_sizes"))
+        if isinstance(split, list | tuple):
+            return len(split)
+        if isinstance(split, int) and split > 0:
+            return max(1, -(-int(sizes[axis]) // split))
+        return 1
+
+    def written_ports(
+        self, bound: Bound, returned: int
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+        """What a call writes.
+
+        Args:
+            bound: Its arguments.
+            returned: The number of returned tensors.
+
+        Returns:
+            Pairs of output and input port, as `Node.writes`; and the input ports of those that are
+            not returned, which follow as outputs of their own.
+        """
+        if not bound.written:
+            return (), ()
+        pairs: list[tuple[int, int]] = []
+        told: set[int] = set()
+        if returned and self._only_plain_tensors:
+            # The number of the input port by argument.
+            ports: dict[int, int] = {}
+            for index, (argument, value) in enumerate(zip(self.arguments, bound.plain, strict=True)):
+                if argument.kind == "tensor" and value is True:
+                    ports[index] = len(ports)
+            for output, index_of in enumerate(self.returned):
+                if index_of is not None and index_of in ports:
+                    pairs.append((output, ports[index_of]))
+                    told.add(ports[index_of])
+        extra = tuple(port for port in bound.written if port not in told)
+        pairs += [(returned + nth, port) for nth, port in enumerate(extra)]
+        return tuple(pairs), extra
+
+
+_known: dict[Any, Signature] = {}
+
+
+def signature_of(function: Any) -> Signature:
+    """The signature of an overload."""
+    known = _known.get(function)
+    if known is None:
+        known = _known[function] = Signature(function)
+    return known
+
+
+def _kind(type_of: Any) -> Kind:
+    return _TENSOR_TYPES.get(str(type_of), "plain")  # type: ignore[return-value]
+
+
+def _same(value: Any, default: Any) -> bool:
+    try:
+        return value is default or (type(value) is type(default) and bool(value == default))
+    except Exception:
+        return False
+
+
+def _encoded(value: Any) -> Any:
+    """An argument as an attribute: numbers, text and tuples as they are, the rest by name."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float | complex):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_encoded(item) for item in value)
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    text = str(value)
+    return text.removeprefix("torch.") if text.startswith("torch.") else text

@@ -1,0 +1,145 @@
+"""Storages: which value a tensor holds, through views, writes in place and detaching.
+
+PyTorch makes new tensor objects of the same memory all the time: when it wraps views, unpacks saved
+tensors, or hands over gradients. So a value is found by its storage and by its place in it, and
+holds until the storage is written to, from which on other views of it hold something new.
+
+Invariant: no tensor and no storage is kept alive. A storage that is freed is forgotten.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import torch
+
+from nodescope.adapters.torch.compat import storage_address
+from nodescope.ir.graph import Role
+
+Geometry = tuple[int, Any, Any, Any]
+"""Where a tensor is in its storage: offset, shape, strides (in elements), dtype."""
+
+# Writes through other views that are told apart; of more, the latest count.
+MOST_WRITES = 64
+
+
+class Owner(NamedTuple):
+    """What a storage holds for a module or an optimizer.
+
+    Attributes:
+        role: ``parameter`` or ``buffer``.
+        scope: The path of the module's scope, or of the optimizer's.
+        label: The name there, such as ``weight``.
+    """
+
+    role: Role
+    scope: str
+    label: str
+
+
+class Known:
+    """A value at one place of a storage.
+
+    Attributes:
+        id: The value id.
+        version: The storage's version that it was made at.
+        token: The step that it was made in, see `Emitter.token`.
+        gap: The number of the last unobserved stretch before it was made.
+        counter: PyTorch's own version counter, then.
+    """
+
+    __slots__ = ("counter", "gap", "id", "token", "version")
+
+    def __init__(self, id: int, version: int, token: object, gap: int, counter: int) -> None:
+        self.id, self.version, self.token, self.gap, self.counter = id, version, token, gap, counter
+
+
+class Write(NamedTuple):
+    """A write through one view."""
+
+    version: int
+    id: int
+    geometry: Geometry
+
+
+class Memory:
+    """A storage.
+
+    Attributes:
+        serial: A number of its own.
+        version: How often it was written to, as far as observed.
+        known: The values, by place.
+        detached: Those that left the autograd graph, by place.
+        writes: The writes, the latest last.
+        owner: What it is for a module or an optimizer.
+        reference: Keeps the memory's entry as long as the storage lives.
+    """
+
+    __slots__ = ("detached", "known", "owner", "reference", "serial", "version", "writes")
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self.version = 0
+        self.known: dict[Geometry, Known] = {}
+        self.detached: dict[Geometry, Known] | None = None
+        self.writes: list[Write] = []
+        self.owner: Owner | None = None
+        self.reference: Any = None
+
+    def wrote(self, id: int, geometry: Geometry) -> None:
+        """Note that a value was written at a place."""
+        self.version += 1
+        writes = self.writes
+        if writes and writes[-1].geometry == geometry:
+            writes.pop()
+        writes.append(Write(self.version, id, geometry))
+        del writes[:-MOST_WRITES]
+        self.detached = None
+
+
+class Storages:
+    """The storages of a run, by their address."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[int, Memory] = {}
+        self._count = 0
+
+    def memory(self, tensor: Any) -> Memory | None:
+        """The memory of a tensor; None if it has no single one, such as a sparse tensor."""
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            return None
+        address = storage_address(storage)
+        memory = self._by_address.get(address)
+        if memory is None:
+            self._count += 1
+            memory = self._by_address[address] = Memory(self._count)
+            by_address = self._by_address
+
+            def freed(reference: Any, address: int = address, memory: Memory = memory) -> None:
+                if by_address.get(address) is memory:
+                    del by_address[address]
+
+            memory.reference = weakref.ref(storage, freed)
+        return memory
+
+
+def geometry_of(tensor: Any) -> Geometry:
+    """Where a strided tensor is in its storage."""
+    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+
+
+def counter_of(tensor: Any) -> int:
+    """PyTorch's version counter of a tensor; 0 for inference tensors, which have none."""
+    try:
+        counter: int = tensor._version
+    except RuntimeError:
+        return 0
+    return counter
+
+
+def is_strided(tensor: Any) -> bool:
+    """Whether a tensor is one place of one storage."""
+    return tensor.layout is torch.strided

@@ -1,0 +1,122 @@
+"""Surroundings of the operations: data loaders, threads, functions that consist of several operations.
+
+Invariant: what is wrapped here is called once, with the program's arguments, and is put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from nodescope.adapters.torch.compat import data_loader_iterator
+from nodescope.adapters.torch.places import Quiet
+from nodescope.emit.emitter import Emitter
+from nodescope.emit.state import current
+from nodescope.origins import is_ours
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Operations
+
+FUNCTIONS: Final = (
+    "scaled_dot_product_attention", "cross_entropy", "multi_head_attention_forward", "normalize",
+    "cosine_similarity", "cosine_embedding_loss", "triplet_margin_loss", "gumbel_softmax",
+    "interpolate", "grid_sample", "kl_div", "ctc_loss", "gaussian_nll_loss",
+)  # fmt: skip
+"""Functions of ``torch.nn.functional`` that are a scope: they consist of several operations."""
+
+
+@contextlib.contextmanager
+def data_loading(emitter: Emitter, operations: Operations) -> Iterator[None]:
+    """Take waiting for a batch as such: what a loader computes is data, not the program's graph."""
+    original = data_loader_iterator.__next__
+
+    @functools.wraps(original)
+    def fetch(self: Any) -> Any:
+        asked = time.perf_counter_ns()
+        with Quiet(operations.place):
+            batch = original(self)
+        try:
+            emitter.fetched(asked)
+        except Exception:  # the program gets its batch
+            pass
+        return batch
+
+    data_loader_iterator.__next__ = fetch
+    try:
+        yield
+    finally:
+        data_loader_iterator.__next__ = original
+
+
+@contextlib.contextmanager
+def thread_starts(enter: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
+    """Observe the threads that the program starts, too."""
+    original = threading.Thread.start
+
+    @functools.wraps(original)
+    def start(self: threading.Thread) -> None:
+        if not is_ours(sys._getframe(1).f_code.co_filename):
+            run = self.run
+
+            def observed() -> None:
+                enter()
+                try:
+                    run()
+                finally:
+                    leave()
+                    self.__dict__.pop("run", None)
+
+            self.run = observed  # type: ignore[method-assign]
+        original(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.start = original  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def function_scopes(emitter: Emitter, operations: Operations) -> Iterator[None]:
+    """Make scopes of the functions that consist of several operations."""
+    home = torch.nn.functional
+    originals = {name: getattr(home, name) for name in FUNCTIONS if hasattr(home, name)}
+    counts: dict[tuple[str, str], int] = {}
+    token: list[object] = [None]
+
+    def call(scope: str, name: str) -> int:
+        now = emitter.token(current())
+        if now is not token[0]:
+            token[0] = now
+            counts.clear()
+        number = counts.get((scope, name), 0)
+        counts[scope, name] = number + 1
+        return number
+
+    def scoped(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, assigned=("__name__", "__qualname__", "__doc__", "__module__"))
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or operations.off or operations.place.quiet:
+                return original(*args, **kwargs)
+            modules = operations.place.modules
+            if modules and type(modules[-1][0]).__module__.startswith("torch.nn.modules.loss"):
+                return original(*args, **kwargs)  # the module's scope is enough
+            with emitter.scope(name, call(current().scope, name)):
+                return original(*args, **kwargs)
+
+        return run
+
+    for name, original in originals.items():
+        setattr(home, name, scoped(name, original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(home, name, original)

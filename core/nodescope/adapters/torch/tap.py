@@ -1,0 +1,46 @@
+"""Tap: the dispatch mode through which each ATen operation of a thread goes.
+
+Invariant: it calls every operation once, with the program's arguments, and returns what that
+returned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nodescope.adapters.torch.compat import FakeTensor, TorchDispatchMode
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Operations
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Tap(TorchDispatchMode):  # type: ignore[misc]
+    """Passes operations to `Operations.run`."""
+
+    # Without this, operators that take functions (cond, flex_attention) raise.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """True: torch.compile compiles as it would without the mode."""
+        return True
+
+    def __init__(self, operations: Operations) -> None:
+        super().__init__()
+        self._operations = operations
+
+    def __torch_dispatch__(
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run one operation."""
+        operations = self._operations
+        if operations.off or operations.place.quiet or not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **(kwargs or {}))
+        for kind in types:
+            if kind not in _PLAIN and issubclass(kind, FakeTensor):
+                return func(*args, **(kwargs or {}))
+        return operations.run(func, args, kwargs or {})

@@ -1,0 +1,172 @@
+"""Tensors as arrays: specs, copies, elements, edits.
+
+Invariant: a tensor is changed by `TorchTensors.write` alone, in its own memory and without a trace
+in autograd; nothing else here is noticed by the program.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from nodescope.arrays import Captured, Window
+from nodescope.errors import ArrayError
+from nodescope.events import Array, Level
+from nodescope.ir.dtypes import as_dtype
+from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
+from nodescope.record.summary import TensorSummary, summarise
+
+# Above this size, statistics are computed at once instead of from a copy.
+LARGE_BYTES: Final = 1 << 16
+# PyTorch's dtypes without a NumPy type, and what their elements are shown as.
+_SHOWN_AS: Final = {torch.complex32: torch.complex64}
+_BITS: Final = {torch.bfloat16: torch.int16}
+
+
+@functools.cache
+def dtype_name(dtype: torch.dtype) -> str:
+    """A dtype's name, NumPy's if there is such a dtype: ``torch.float32`` is ``float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def spec_of(tensor: Any) -> Spec:
+    """The spec of a tensor, or of what an operator returned in place of one."""
+    if not isinstance(tensor, torch.Tensor):
+        kind = type(tensor)
+        return OpaqueSpec(f"{kind.__module__}.{kind.__qualname__}")
+    device = tensor.device
+    shape = tuple(tensor.shape) if not tensor.is_nested else (None,) * tensor.dim()
+    return TensorSpec(
+        shape, dtype_name(tensor.dtype), "" if device.type == "cpu" else str(device)
+    )
+
+
+class Statistics:
+    """Statistics that were computed when the tensor was made.
+
+    Attributes:
+        nbytes: As in `Captured`.
+    """
+
+    nbytes = 512
+
+    def __init__(self, summary: TensorSummary) -> None:
+        self._summary = summary
+
+    def resolve(self) -> Any:
+        """The statistics."""
+        return self._summary
+
+
+def host_array(tensor: Any) -> Array:
+    """The elements of a tensor as an array that shares its memory where that is possible.
+
+    Raises:
+        ArrayError: It has no elements, or none that can be shown.
+    """
+    why = _unseen(tensor)
+    if why:
+        raise ArrayError(why)
+    plain = tensor.detach()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    if plain.is_quantized:
+        plain = plain.dequantize()
+    if plain.is_conj():
+        plain = plain.resolve_conj()
+    if plain.is_neg():
+        plain = plain.resolve_neg()
+    if plain.device.type != "cpu":
+        plain = plain.cpu()
+    dtype = plain.dtype
+    if dtype in _SHOWN_AS:
+        return plain.to(_SHOWN_AS[dtype]).numpy()  # type: ignore[no-any-return]
+    if dtype in _BITS:
+        bits = plain.view(_BITS[dtype]).numpy()
+        return bits.view(as_dtype(dtype_name(dtype)))  # type: ignore[no-any-return]
+    try:
+        return plain.numpy()  # type: ignore[no-any-return]
+    except TypeError:  # 8-bit floats
+        return plain.to(torch.float32).numpy()  # type: ignore[no-any-return]
+
+
+def _unseen(tensor: Any) -> str:
+    if tensor.is_meta:
+        return "a tensor on the device meta has a shape, but no elements"
+    if tensor.is_nested:
+        return "the elements of a nested tensor cannot be shown; look at its parts"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not _is_plain(type(tensor)):
+        return f"the elements of a {type(tensor).__name__} cannot be shown"
+    return ""
+
+
+@functools.cache
+def _is_plain(kind: type) -> bool:
+    """Whether a subclass holds its elements as a plain tensor does."""
+    return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+
+
+class TorchTensors:
+    """See `ArrayOps`."""
+
+    def spec(self, array: Any) -> Spec:
+        """Shape, dtype and device."""
+        return spec_of(array)
+
+    def nbytes(self, array: Any) -> int:
+        """Size of the elements in bytes."""
+        try:
+            return array.numel() * array.element_size()  # type: ignore[no-any-return]
+        except RuntimeError:
+            return 0
+
+    def capture(self, array: Any, level: Level) -> Array | Captured | None:
+        """A copy or, of a large tensor at level ``summary``, its statistics."""
+        with torch.no_grad():
+            if _unseen(array):
+                return None
+            elements = host_array(array)
+            if level == "summary" and elements.nbytes > LARGE_BYTES:
+                return Statistics(summarise(elements))
+            return np.array(elements)
+
+    def numpy(self, array: Any, window: Window | None = None) -> Array:
+        """The elements, or those of a window."""
+        with torch.no_grad():
+            try:
+                if window is not None and array.layout is torch.strided:
+                    array = array.detach()[window]
+                return np.array(host_array(array))
+            except ArrayError:
+                raise
+            except Exception as error:
+                raise ArrayError(f"the elements cannot be read: {error}") from error
+
+    def refusal(self, array: Any) -> str:
+        """A reason if the tensor is a view, or has no memory of its own."""
+        why = _unseen(array)
+        if why:
+            return why
+        if array.layout is not torch.strided:
+            return f"a tensor of layout {str(array.layout).removeprefix('torch.')} cannot be edited"
+        storage = array.untyped_storage()
+        if array._is_view() or array.numel() * array.element_size() < storage.nbytes():
+            return "it is a view of another value: edit that one, at the node that made it"
+        return ""
+
+    def write(self, array: Any, new: Array) -> None:
+        """Copy the new elements into the tensor's memory.
+
+        Autograd is not told: the derivative stays the operation's, at the new value.
+        """
+        with torch.no_grad():
+            try:
+                elements = np.ascontiguousarray(new)
+                if elements.dtype.name == "bfloat16":
+                    elements = elements.astype(np.float32)
+                array.data.copy_(torch.from_numpy(elements.copy()))
+            except Exception as error:
+                raise ArrayError(f"the tensor cannot be changed: {error}") from error
