@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ class Case:
         select: The op ``selected`` returns the positive elements.
         opaque: The op ``obscured`` returns something that is not an array; None if no op does.
         overflow: The op ``overflowing`` makes Inf from finite numbers.
+        layer: The scope of ``train``'s product.
     """
 
     adapter: str
@@ -58,6 +60,7 @@ class Case:
     obscured: str
     overflow: Callable[[], Any]
     overflowing: str
+    layer: str = "layer"
 
 
 # nodescope's own engine
@@ -201,3 +204,7 @@ DISTANT = Case(
     overflow=_overflow_distant, overflowing="balloon",
 )  # fmt: skip
 CASES = [ENGINE, DISTANT]
+if importlib.util.find_spec("torch") is not None:  # make test-torch
+    from tests.adapters.torch_case import TORCH
+
+    CASES.append(TORCH)

@@ -18,7 +18,6 @@ from nodescope.events import Level, NodeFinished
 from nodescope.ir.graph import Node, OpaqueSpec
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Dropped
-from tests.adapters import cases
 from tests.adapters.cases import STEPS, Case
 from tests.adapters.driving import recorded
 from tests.adapters.foreign import library as lib
@@ -37,10 +36,10 @@ def test_steps_scopes_lines_and_dialect(case: Case, tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         nodes = {row.node.id: row.node for row in recording.nodes()}
         product = next(node for node in nodes.values() if node.op == case.product)
-        assert product.scope == "layer"
+        assert product.scope == case.layer
         assert product.dialect == case.dialect
         assert product.source is not None
-        assert product.source.file == cases.__file__
+        assert product.source.file == case.train.__code__.co_filename
         ran = Counter(execution.node for execution in recording.executions())
         # Where the optimizer tells steps apart, the first one began before that was known.
         assert ran[product.id] in (STEPS, STEPS - 1)

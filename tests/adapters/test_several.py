@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -55,6 +56,25 @@ def test_a_library_that_is_imported_later_is_told_of_then(
         with Recording.open(tmp_path / f"{name}.nscope") as recording:
             told[name] = [framework.dialect for framework in recording.run().frameworks]
     assert told == {"never": ["nodescope"], "later": ["nodescope", "distant"]}
+
+
+@pytest.mark.usefixtures("both")
+def test_a_library_that_was_looked_for_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{LATER}.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(foreign.DistantAdapter, "module", LATER)
+
+    def program() -> None:
+        assert importlib.util.find_spec(LATER) is not None  # as libraries do with optional ones
+        importlib.import_module(LATER)
+
+    recorded(tmp_path / "r.nscope", program)
+    monkeypatch.delitem(sys.modules, LATER)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        frameworks = [framework.dialect for framework in recording.run().frameworks]
+    assert frameworks == ["nodescope", "distant"]
 
 
 def test_advice_names_what_was_observed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.adapters.driving import debugged
 def test_stops_after_with_values(case: Case, tmp_path: Path) -> None:
     plain = case.train()
     with debugged(tmp_path / "run.nscope", case.train, f"op:{case.product}") as seen:
-        stops = [stop for stop in seen.stops() if stop.scope == "layer"]
+        stops = [stop for stop in seen.stops() if stop.scope == case.layer]
     assert len(stops) == STEPS
     assert {stop.when for stop in stops} == {"after"}
     assert seen.result.tobytes() == plain.tobytes()
@@ -32,7 +32,7 @@ def test_what_is_seen_at_a_stop(case: Case, tmp_path: Path) -> None:
             assert value.array is not None
             np.testing.assert_allclose(value.array, expected)
         assert seen.controller.evaluate("value[1, 2] == max(value[1])") is not None
-        assert seen.controller.stop.stack[0].function.startswith("_train_")
+        assert seen.controller.stop.stack[0].function.startswith(("_train_", "Layer."))
 
 
 def test_stops_before_a_node(case: Case, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_stops_before_a_node(case: Case, tmp_path: Path) -> None:
 def test_conditions(case: Case, tmp_path: Path, when: str, hits: int) -> None:
     breakpoint = f"op:{case.product} if {when}"
     with debugged(tmp_path / "run.nscope", case.train, breakpoint) as seen:
-        stops = [stop for stop in seen.stops() if stop.scope == "layer"]
+        stops = [stop for stop in seen.stops() if stop.scope == case.layer]
     assert len(stops) == hits
 
 
@@ -69,7 +69,7 @@ def test_steps_from_node_to_node(case: Case, tmp_path: Path) -> None:
         seen.controller.command(StepNode())
         stop = seen.stop()
         assert stop is not None
-        assert stop.node_name == f"layer/{case.bend}"
+        assert stop.node_name == f"{case.layer}/{case.bend}"
         moved = seen.controller.back()
         assert moved.found
         assert moved.moment.node.op == case.product

@@ -156,10 +156,14 @@ class _Finder(MetaPathFinder):
             if finder is not self:
                 spec = finder.find_spec(name, path, target)
                 if spec is not None and spec.loader is not None:
-                    self._waiting.pop(name, None)
-                    spec.loader = _Telling(spec.loader, lambda: self._attach(adapter))
+                    # The spec may only be looked at: the library is waited for until it is loaded.
+                    spec.loader = _Telling(spec.loader, lambda: self._loaded(name, adapter))
                     return spec
         return None
+
+    def _loaded(self, name: str, adapter: Adapter) -> None:
+        self._waiting.pop(name, None)
+        self._attach(adapter)
 
 
 class _Telling(Loader):

@@ -306,6 +306,7 @@ class Emitter(Steps):
         device: str = "cpu",
         storages: tuple[int, ...] = (),
         source: SourceLocation | None = None,
+        inside: bool = False,
     ) -> Pending:
         """Begin a call and give it its node, which is emitted if new. May return late.
 
@@ -326,12 +327,14 @@ class Emitter(Steps):
             storages: Positive numbers that identify the outputs' memory, by output port; see
                 `Value.storage`.
             source: The user's line; by default, it is looked up.
+            inside: Whether it is part of the same call of the library as the last operation of the
+                thread. Otherwise an operation at the same place in the program is a new round.
 
         Returns:
             The pending call, to be passed to `finish` or `fail`.
         """
         state = current()
-        token = self.look(state)
+        token = self.token(state) if inside and not self._due else self.look(state)
         cursor = state.cursor
         if cursor is None or cursor.step is not token:
             cursor = self.cursor(state, token)

@@ -29,7 +29,9 @@ class TorchAdapter:
     def missing(self) -> str:
         """Why the installed version is not supported, or ``""``."""
         version = self.version()
-        numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+        numbers = tuple(
+            int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit()
+        )
         if OLDEST <= numbers <= NEWEST:
             return ""
         oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST, NEWEST))

@@ -77,8 +77,10 @@ class ModuleScopes:
             self._operations.restore(place, state)
         path = self.path(module, place)
         outer = place.modules[-1][1] if place.modules else ""
-        inside = path.removeprefix(outer + "/") if outer and path.startswith(outer + "/") else (
-            path.rpartition("/")[2] if outer else path
+        inside = (
+            path.removeprefix(outer + "/")
+            if outer and path.startswith(outer + "/")
+            else (path.rpartition("/")[2] if outer else path)
         )
         contexts = contextlib.ExitStack()
         if recomputing and len(place.modules) == place.depth:

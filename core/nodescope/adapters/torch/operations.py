@@ -71,18 +71,16 @@ class Operations:
             state = current()
             called = sys._getframe(2)
             instruction = (called.f_code, called.f_lasti)
-            if signature.unseen or not self._place(state, signature, args, instruction):
-                signature = None
-            else:
-                self.place.instruction = instruction
+            if not signature.unseen and self._place(state, signature, args, instruction):
+                self._note(self.place, state, signature, instruction)
                 bound = signature.bind(args, kwargs)
-                ids = tuple(map(self.values.id_of, bound.inputs))
+                ids = tuple([self.values.id_of(tensor) for tensor in bound.inputs])
                 if self.emitter.bus.demand.starts:
                     pending = self._enter(signature, bound, ids, self._expected(signature, bound))
         except Exception as error:
             self._fault(error)
             return function(*args, **kwargs)
-        if signature is None or bound is None:
+        if bound is None:
             return function(*args, **kwargs)
         start = _now()
         try:
@@ -138,7 +136,9 @@ class Operations:
         self._link(state, pending)
         if state.phase == "optimizer" and self.place.updated and not writes:
             for tensor in outputs:
-                memory = values.storages.memory(tensor) if isinstance(tensor, torch.Tensor) else None
+                memory = (
+                    values.storages.memory(tensor) if isinstance(tensor, torch.Tensor) else None
+                )
                 if memory is not None:
                     self.updates.setdefault(memory.serial, self.place.updated)
         self.gradients.follow(bound.inputs, ids)
@@ -184,6 +184,7 @@ class Operations:
             signature.op, "op", ids, specs, _Attrs(signature, bound.plain), writes,
             arrays=bound.inputs, dialect=DIALECT, native=signature.native,
             family=signature.family, device=device, storages=storages,
+            inside=self.place.inside,
         )  # fmt: skip
         if aside:
             state.phase, state.cursor = "forward", None
@@ -201,6 +202,21 @@ class Operations:
         """As many specs as the call will have outputs, of what is not known yet."""
         count = signature.expected_count(bound)
         return (NOT_KNOWN_YET,) * (count + self._unreturned(signature, bound))
+
+    def _note(
+        self, place: Place, state: ThreadState, signature: Signature, instruction: Any
+    ) -> None:
+        """Note whether an operation is part of the same call as the last one.
+
+        Several operations may come from one call. If one of them comes again, it is another call.
+        """
+        place.inside = state.phase == "backward" or (
+            place.instruction == instruction and signature not in place.called
+        )
+        if not place.inside:
+            place.called = set()
+        place.instruction = instruction
+        place.called.add(signature)
 
     def _place(
         self, state: ThreadState, signature: Signature, args: Sequence[Any], instruction: Any

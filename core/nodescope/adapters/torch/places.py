@@ -25,12 +25,14 @@ class Place(threading.local):
         optimized: The optimizer, until what its state belongs to is known.
         updated: While an optimizer updates: the path of the parameter that it is at.
         instruction: The Python instruction that ran the last operation: code, and offset.
+        called: The operators that it has run.
+        inside: Whether the operation is part of the same call as the last one.
         mode: The dispatch mode that was entered on the thread, or None.
     """
 
     def __init__(self) -> None:
         self.quiet = 0
-        self.modules: list[tuple[Any, str, AbstractContextManager[None]]] = []
+        self.modules: list[tuple[Any, str, AbstractContextManager[Any]]] = []
         self.depth = 0
         self.backward = 0
         self.outer: Any = None
@@ -39,6 +41,8 @@ class Place(threading.local):
         self.optimized: Any = None
         self.updated = ""
         self.instruction: Any = None
+        self.called: set[Any] = set()
+        self.inside = False
         self.mode: Any = None
 
 

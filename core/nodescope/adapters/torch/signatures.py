@@ -111,7 +111,9 @@ class Signature:
         }
         self.returns: tuple[Kind, ...] = tuple(_kind(result.type) for result in schema.returns)
         self.returned: tuple[int | None, ...] = tuple(
-            next((written[label] for label in result.alias_info.before_set if label in written), None)
+            next(
+                (written[label] for label in result.alias_info.before_set if label in written), None
+            )
             if result.alias_info
             else None
             for result in schema.returns
@@ -250,7 +252,9 @@ class Signature:
         if returned and self._only_plain_tensors:
             # The number of the input port by argument.
             ports: dict[int, int] = {}
-            for index, (argument, value) in enumerate(zip(self.arguments, bound.plain, strict=True)):
+            for index, (argument, value) in enumerate(
+                zip(self.arguments, bound.plain, strict=True)
+            ):
                 if argument.kind == "tensor" and value is True:
                     ports[index] = len(ports)
             for output, index_of in enumerate(self.returned):

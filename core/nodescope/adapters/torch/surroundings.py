@@ -1,4 +1,4 @@
-"""Surroundings of the operations: data loaders, threads, functions that consist of several operations.
+"""Surroundings of the operations: data loaders, threads, functions of several operations.
 
 Invariant: what is wrapped here is called once, with the program's arguments, and is put back.
 """

@@ -39,9 +39,7 @@ def spec_of(tensor: Any) -> Spec:
         return OpaqueSpec(f"{kind.__module__}.{kind.__qualname__}")
     device = tensor.device
     shape = tuple(tensor.shape) if not tensor.is_nested else (None,) * tensor.dim()
-    return TensorSpec(
-        shape, dtype_name(tensor.dtype), "" if device.type == "cpu" else str(device)
-    )
+    return TensorSpec(shape, dtype_name(tensor.dtype), "" if device.type == "cpu" else str(device))
 
 
 class Statistics:
@@ -98,15 +96,15 @@ def _unseen(tensor: Any) -> str:
         return "a tensor on the device meta has a shape, but no elements"
     if tensor.is_nested:
         return "the elements of a nested tensor cannot be shown; look at its parts"
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not _is_plain(type(tensor)):
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not _is_plain(tensor.__class__):
         return f"the elements of a {type(tensor).__name__} cannot be shown"
     return ""
 
 
 @functools.cache
-def _is_plain(kind: type) -> bool:
+def _is_plain(kind: Any) -> bool:
     """Whether a subclass holds its elements as a plain tensor does."""
-    return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    return bool(kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
 
 
 class TorchTensors:

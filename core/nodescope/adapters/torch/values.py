@@ -59,15 +59,22 @@ class Values:
         if memory is None:
             return self._odd_id(tensor) or self._leaf(tensor, None, None)
         geometry = geometry_of(tensor)
+        if memory.owner is None and tensor.requires_grad and tensor.is_leaf:
+            # Trained, but no module's: whatever made it is not part of a step.
+            memory.owner = Owner("parameter", "", "")
+            return self._leaf(tensor, memory, geometry)
         known = self._at(memory, geometry, tensor)
         if known is not None:
             if known.gap != self.gap:
                 if memory.owner is not None or counter_of(tensor) != known.counter:
                     return self._leaf(tensor, memory, geometry)
                 known.gap = self.gap
-            elif memory.owner is not None and self._emitter.marked:
-                if known.token is not self._emitter.epoch:
-                    return self._leaf(tensor, memory, geometry)
+            elif (
+                memory.owner is not None
+                and self._emitter.marked
+                and known.token is not self._emitter.epoch
+            ):
+                return self._leaf(tensor, memory, geometry)
             if known.version == memory.version:
                 return known.id
         if memory.writes:
@@ -81,9 +88,7 @@ class Values:
                 return known
         return memory.known.get(geometry)
 
-    def made(
-        self, tensor: Any, id: int, *, viewed: Any = None, detached: bool = False
-    ) -> None:
+    def made(self, tensor: Any, id: int, *, viewed: Any = None, detached: bool = False) -> None:
         """Note that an operation gave a tensor.
 
         Args:
@@ -125,7 +130,7 @@ class Values:
     def own(self, tensor: Any, owner: Owner) -> None:
         """Note whose a tensor is; the first owner counts."""
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
-        if memory is not None and memory.owner is None:
+        if memory is not None and (memory.owner is None or not memory.owner.label):
             memory.owner = owner
 
     def take(self, edits: Edits, tensors: tuple[Any, ...], ids: tuple[int, ...]) -> None:
@@ -153,10 +158,6 @@ class Values:
             role, label = owner.role, owner.label
             state.scope, state.forward, state.cursor = owner.scope, None, None
             state.phase = "optimizer" if owner.scope.startswith("optimizer") else "forward"
-        elif tensor.requires_grad and tensor.is_leaf:
-            role = "parameter"
-            state.phase, state.forward, state.cursor = "forward", None, None
-            state.scope = ""
         op = {"input": "tensor"}.get(role, role)
         device = str(tensor.device)
         try:
@@ -176,9 +177,7 @@ class Values:
             self.take(edits, (tensor,), (id,))
         return id
 
-    def _updated(
-        self, tensor: Any, memory: Memory, geometry: Geometry, known: Known | None
-    ) -> int:
+    def _updated(self, tensor: Any, memory: Memory, geometry: Geometry, known: Known | None) -> int:
         """Emit what a tensor has become by writes through other views."""
         before: list[tuple[int, Geometry]] = []
         if known is not None:
