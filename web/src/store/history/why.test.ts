@@ -146,6 +146,18 @@ describe("a question", () => {
     expect(reasons.path()).toBeUndefined();
     expect(questions).toHaveLength(1);
   });
+
+  test("marks nothing in another run", async () => {
+    reasons.ask(3);
+    reasons.ask(2);
+    await settled();
+    expect(reasons.path()?.culprit).toBe(1);
+    store.openRun("another run");
+    await settled();
+    expect(reasons.question()).toBeUndefined();
+    expect(reasons.path()).toBeUndefined();
+    expect(reasons.canGoBack()).toBe(false);
+  });
 });
 
 test("the path is numbered from what was asked about", () => {

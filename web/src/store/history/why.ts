@@ -3,6 +3,7 @@
  *
  * Invariant: a question keeps its moment; walking along its chain does not change it. It is asked
  * anew when the inspector shows another node or the program has stopped again, while the tab is open.
+ * A question about another run than the one shown counts as none.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -46,8 +47,10 @@ export interface Reasons {
 const MOST_BEFORE = 30;
 
 export function createReasons(store: Store, ui: Ui): Reasons {
-  const [question, setQuestion] = createSignal<AskWhy | undefined>();
-  const [before, setBefore] = createSignal<readonly AskWhy[]>([]);
+  const [asked, setAsked] = createSignal<AskWhy | undefined>();
+  const question = createMemo(() => (asked()?.run === store.runId() ? asked() : undefined));
+  const [earlier, setEarlier] = createSignal<readonly AskWhy[]>([]);
+  const before = createMemo(() => (question() === undefined ? [] : earlier()));
   const [groupAt, setGroupAt] = createSignal(0);
   const open = createMemo(() => ui.inspectorTab() === "why");
   const answer = createQuery(
@@ -63,7 +66,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
   });
   const put = (next: AskWhy): void => {
     batch(() => {
-      setQuestion(next);
+      setAsked(next);
       setGroupAt(0);
     });
   };
@@ -90,14 +93,14 @@ export function createReasons(store: Store, ui: Ui): Reasons {
     const value = selected()?.value;
     if (value === undefined) return;
     batch(() => {
-      setBefore([]);
+      setEarlier([]);
       put(request(value, null, moment()));
       ui.setInspectorTab("why");
     });
   };
   const onChain = (node: number): boolean => {
     const current = question();
-    if (current === undefined || current.run !== store.runId()) return false;
+    if (current === undefined) return false;
     if (store.model()?.graph.values.get(current.value)?.producer === node) return true;
     return group()?.links.some((link) => link.node === node) ?? false;
   };
@@ -119,8 +122,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
     ask: (value, at = null, seq = moment()) => {
       batch(() => {
         const now = question();
-        const same = now?.run === store.runId() && open();
-        setBefore(same && now !== undefined ? [...before(), now].slice(-MOST_BEFORE) : []);
+        setEarlier(open() && now !== undefined ? [...before(), now].slice(-MOST_BEFORE) : []);
         put(request(value, at, seq));
         ui.setInspectorTab("why");
       });
@@ -130,7 +132,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
       const last = before().at(-1);
       if (last === undefined) return;
       batch(() => {
-        setBefore(before().slice(0, -1));
+        setEarlier(before().slice(0, -1));
         put(last);
       });
     },
