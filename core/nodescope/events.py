@@ -219,7 +219,11 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):
-    """A node raised. The same exception propagates through the program."""
+    """A node raised. The same exception propagates through the program.
+
+    Attributes:
+        unseen: Whether what computed the inputs was not observed.
+    """
 
     node: Node
     inputs: tuple[AnyArray, ...]
@@ -227,6 +231,7 @@ class NodeFailed(msgspec.Struct, frozen=True, tag=True):
     thread: int
     start_ns: int
     error: str
+    unseen: bool = False
 
 
 class GradientComputed(msgspec.Struct, frozen=True, tag=True):

@@ -41,6 +41,18 @@ with ns.name_scope("bad"):
     np.linalg.inv(matrix)
 """
 
+SHORTER = """
+import numpy as np
+import nodescope as ns
+
+w = ns.parameter(np.full((8, 8), 0.1), name="w")
+for step in ns.steps(range(1, 301)):
+    h = np.tanh(w @ w)
+    target = ns.tensor(np.ones((8, 8 if step < 300 else 7)), name="target")
+    np.mean(h * target).backward()
+    w.grad = None
+"""
+
 _AT_END = "(pane) => pane.scrollHeight - pane.clientHeight - pane.scrollTop"
 
 
@@ -95,3 +107,19 @@ def test_why_at_an_operation_that_raised(start: Start, page: Page, tmp_path: Pat
     expect(by(page, "notice")).to_have_text("No NaN or Inf at this moment.")
     page.keyboard.press("b")
     expect(by(page, "notice")).to_have_count(0)
+
+
+def test_what_was_given_to_an_operation_that_raised(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    limit = ("--max-slowdown", "1.05")  # so that the last step is not observed
+    program = start("run", "--no-browser", *limit, script(tmp_path, SHORTER))
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("Stopped by an error")
+    page.keyboard.press("3")
+    given = by(page, "inspector-inputs").locator("button")
+    expect(given).to_contain_text(["8×8", "8×7"])
+    page.keyboard.press("w")
+    expect(by(page, "why-sentence")).to_contain_text("target is 8×7, and was 8×8 in step ")

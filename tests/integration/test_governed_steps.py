@@ -14,6 +14,7 @@ import pytest
 import nodescope as ns
 from nodescope import nn, optim
 from nodescope.api import Run
+from nodescope.debug.why import render, why
 from nodescope.errors import ShapeError
 from nodescope.protocol import Breakpoint
 from nodescope.record.governor import governor
@@ -278,3 +279,32 @@ def test_of_several_operations_in_a_line_the_one_with_the_same_parameter_raised(
         (failed,) = [row for row in recording.executions() if row.flags & FAILED]
         (with_k,) = [node.outputs[0] for node in nodes.values() if node.name == "k"]
     assert with_k in nodes[failed.node].inputs
+
+
+@pytest.mark.parametrize("wrong", [1.0, np.nan])
+def test_what_an_operation_was_given_that_raises_in_a_step_that_was_left_out(
+    tmp_path: Path, wrong: float
+) -> None:
+    def run_until_it_raises() -> None:
+        for step in ns.steps(range(1, 4)):
+            logits = np.exp(ns.tensor(np.zeros((8, 2)), name="x"))
+            target = ns.tensor(np.full((8 if step < 3 else 7, 2), wrong), name="target")
+            _ = logits * target
+
+    with ns.record(tmp_path / "r.nscope", "summary", max_slowdown=1e9) as run:
+        run.bus.leaves_out = lambda step: step > 1
+        with pytest.raises(ShapeError):
+            run_until_it_raises()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        nodes = {node.node.name: node.node for node in recording.nodes()}
+        (failed,) = [row for row in recording.executions() if row.flags & FAILED]
+        given = [recording.latest_at(value, failed.seq) for value in nodes["multiply"].inputs]
+        arrays = [recording.array(value, failed.seq) for value in nodes["multiply"].inputs]
+        answer = render(why(recording, "multiply", step=3))
+    assert [(at.step, at.summary.spec.shape) for at in given if at] == [(3, (8, 2)), (3, (7, 2))]
+    assert [array.shape for array in arrays if array is not None] == [(8, 2), (7, 2)]
+    assert failed.flags == FAILED  # it produced nothing, and no NaN
+    assert "exp, float64 8×2, is 1" in answer
+    assert "target, float64 7×2, " in answer
+    assert ". target is 7×2, and was 8×2 in step 1" in answer
+    assert "not recorded" not in answer

@@ -248,12 +248,12 @@ class Emitter(Steps):
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, thread: int, start: int,
-        error: BaseException,
+        error: BaseException, *, unseen: bool = False,
     ) -> None:  # fmt: skip
-        """Emit that a node raised."""
+        """Emit that a node raised; ``unseen`` as in `NodeFailed`."""
         text = f"{type(error).__name__}: {error}"
         start -= self.bus.origin_ns
-        self.bus.emit(NodeFailed(entry.node, live, step, thread, start, text))
+        self.bus.emit(NodeFailed(entry.node, live, step, thread, start, text, unseen))
 
     def edits(self, state: ThreadState) -> Edits:
         """The edits made while a thread was stopped; each is returned once."""

@@ -328,7 +328,7 @@ class Tracer:
             key, live, _, _ = self._inputs(inputs)
             slot[0] = nth + 1
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state)
-        self.failed(entry, live, emitter.step, state, start, error)
+        emitter.failed(entry, live, emitter.step, state.thread, start, error, unseen=True)
 
     def _inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any, bool]:
         """Value ids and arrays of the tensors, arguments of the impl, and whether one has an edge.

@@ -459,6 +459,8 @@ class Batch:
         items = []
         arrays = [*self._arrays]
         flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
+        # These hold what a node was given that raised: NaN there is not the node's.
+        failed = {seq for seq, item in self._outputs.items() if item.flags & FAILED}
         for seq, item in self._outputs.items():
             step = item.timed[2]
             for value, content in item.outputs:
@@ -480,6 +482,8 @@ class Batch:
             _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
             if nan or inf:
                 flags[seq] |= (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
+        for seq in failed:
+            del flags[seq]
         self._note_first(flags)
         return flags, arrays
 

@@ -43,6 +43,7 @@ from nodescope.record import shutdown
 from nodescope.record.buffers import layouts_of
 from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
+from nodescope.record.failed_inputs import failed_inputs
 from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
@@ -512,8 +513,10 @@ class Recorder(QueueWriter):
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
         error, ids, node = event.error or "failed", identities(event.inputs, ()), event.node
-        weight = RECORD_BYTES + len(error)
-        self._put(row, weight, FAILED, error=error, always=True, node=node, arrays=ids)
+        free = self._queue_bytes - self._queued
+        given, weight = failed_inputs(event, self.levels.of(node), free)
+        weight += RECORD_BYTES + len(error)
+        self._put(row, weight, FAILED, given, False, True, error, True, node=node, arrays=ids)
 
     def _put(
         self,

@@ -185,8 +185,9 @@ class Follower:
         given = raised.inputs_of(self._points, execution)
         cause = self._cause(Point(value, execution), "raised", "")
         error = self._points.book.recording.failure(execution.seq) or "an exception"
+        words = raised.words_of(error, cause.source)
         return replace(
-            cause, words=raised.words_of(error, cause.source),
+            cause, words=f"{words}. {given.reshaped}" if given.reshaped else words,
             operands=given.operands[:MOST_OPERANDS],
             others=max(len(given.operands) - MOST_OPERANDS, 0), ranges=given.ranges,
             causes=() if given.follow is None else (self.follow(*given.follow),),

@@ -29,11 +29,13 @@ class Given(NamedTuple):
     Attributes:
         operands: Of each input the element that would be asked about, the suspicious ones first.
         ranges: Each input in words.
-        follow: The element to follow; None if no input was computed.
+        reshaped: Which inputs had another shape the time before, in words, or ``""``.
+        follow: The element to follow; None if no input was computed, or none was observed.
     """
 
     operands: tuple[Operand, ...]
     ranges: tuple[str, ...]
+    reshaped: str
     follow: tuple[Point, int] | None
 
 
@@ -44,25 +46,35 @@ def words_of(error: str, source: SourceLocation | None) -> str:
 
 
 def inputs_of(points: ValueTracer, execution: Execution) -> Given:
-    """The inputs of an execution that raised: NaN and Inf first, then what was computed last."""
+    """The inputs of an execution that raised: NaN and Inf first, then those of another shape than
+    before, then what was computed last.
+    """
     book = points.book
     node = book.node(execution.node, execution.seq)
-    seen: list[tuple[tuple[int, int, int], Operand, Point, int]] = []
+    seen: list[tuple[tuple[int, bool, bool, int], Operand, tuple[Point, int] | None]] = []
     ranges: list[str] = []
+    reshaped: list[str] = []
     arrays: list[np.ndarray[Any, Any]] = []
     for port, value in enumerate(node.inputs):
         name = book.values.get(value, f"value {value}")
-        source = book.operand(execution, port, value)
-        if source is None:
+        # In an unobserved step, the inputs stand under the seq of the execution itself.
+        kept = book.recording.array(value, execution.seq)
+        source = book.operand(execution, port, value) if kept is None else None
+        point = Point(value, execution) if source is None else point_of(source)
+        if kept is None and source is None:
             ranges.append(f"{name} was not recorded")
             continue
-        point = point_of(source)
         try:
-            array = np.asarray(points.array(point))
+            array = np.asarray(points.array(point) if kept is None else kept)
         except ReplayError as error:
             ranges.append(f"{name} is not available: {error.message}")
             continue
         arrays.append(array)
+        before = book.recording.latest_at(value, point.source.seq - 1)
+        changed = before is not None and before.summary.spec.shape != array.shape
+        if before is not None and changed:
+            shapes = f"{shape_words(array.shape)}, and was {shape_words(before.summary.spec.shape)}"
+            reshaped.append(f"{name} is {shapes} in step {before.step}")
         range_text = operand_ranking.range_of(array)
         ranges.append(f"{name}, {array.dtype.name} {shape_words(array.shape)}, {range_text}")
         if not array.size:
@@ -71,11 +83,13 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
         number = operand_ranking.element(array, position)
         state = state_of(number)
         rank = _STATES.index(state) if state in _STATES else len(_STATES)
-        entered = not points.node(point).inputs
+        entered = kept is not None or not points.node(point).inputs
         operand = Operand(name, port, operand_ranking.index(array, position), number)
-        seen.append(((rank, entered, -point.execution.seq), operand, point, position))
+        origin = None if source is None else (point, position)
+        seen.append(((rank, not changed, entered, -point.execution.seq), operand, origin))
     wrong = effects.out_of_range(node.op, arrays) if len(arrays) == len(node.inputs) else ""
     ranges = [wrong, *ranges] if wrong else ranges
     seen.sort(key=lambda entry: entry[0])
-    follow = seen[0][2:] if seen else None
-    return Given(tuple(entry[1] for entry in seen), tuple(dict.fromkeys(ranges)), follow)
+    follow = seen[0][2] if seen else None
+    operands = tuple(entry[1] for entry in seen)
+    return Given(operands, tuple(dict.fromkeys(ranges)), "; ".join(reshaped), follow)

@@ -77,7 +77,10 @@ def _raised(cause: Cause) -> str:
     error = cause.words.removeprefix("raised ")
     text = f"{cause.name}{location} raised in step {cause.step}: {error}"
     if cause.operands and state_of(cause.operands[0].number) in ("nan", "inf"):
-        return f"{text}. Its input {sentence(cause.causes[0])}"
+        if cause.causes:
+            return f"{text}. Its input {sentence(cause.causes[0])}"
+        worst = cause.operands[0]
+        return f"{text}. Its input {place(worst.name, worst.at)} is {number_text(worst.number)}"
     if not cause.operands:
         return text
     count = len(cause.operands) + cause.others

@@ -208,10 +208,11 @@ function NodeInspector(
   });
   /**
    * When the node took its inputs: an input may share its id with a result that the node has since
-   * made of it.
+   * made of it. If it raised, it made nothing, and what it was given may be recorded with the error.
    */
   const took = (): number | null => {
     const at = ran();
+    if (failed()) return at;
     return at === 0 || stop()?.when === "before" ? props.store.seq() : at - 1;
   };
   const tabs = () =>

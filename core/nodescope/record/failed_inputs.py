@@ -1,0 +1,43 @@
+"""Failed inputs: what an operation was given that raised in a step that was not observed.
+
+Invariant: runs on the program's thread and raises nothing; what does not fit is summarised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nodescope.events import Array, Level, NodeFailed
+from nodescope.record.queued import RECORD_BYTES
+from nodescope.record.summary import TensorSummary, summarise
+
+
+def failed_inputs(
+    event: NodeFailed, level: Level, room: int
+) -> tuple[list[tuple[int, Array | TensorSummary]], int]:
+    """The inputs by value id, and how many bytes they take in the queue.
+
+    None if what computed them was observed, since it has recorded them, or at a level without
+    values.
+
+    Args:
+        event: The operation that raised.
+        level: The level of its node.
+        room: Bytes that are free in the queue.
+    """
+    if not event.unseen or level in ("timing", "graph"):
+        return [], 0
+    arrays = {
+        value: array
+        for value, array in zip(event.node.inputs, event.inputs, strict=False)
+        if isinstance(array, np.ndarray)
+    }
+    nbytes = sum(array.nbytes for array in arrays.values())
+    fits = nbytes <= room
+    try:
+        given = [
+            (value, array.copy() if fits else summarise(array)) for value, array in arrays.items()
+        ]
+    except MemoryError:
+        return [], 0
+    return given, RECORD_BYTES * len(given) + (nbytes if fits else 0)
