@@ -81,7 +81,8 @@ def _together(group: list[Item], shape: tuple[int, ...], dtype: Any) -> Iterator
     with np.errstate(all="ignore"):
         stack = np.concatenate(flat, dtype=np.float64, casting="unsafe").reshape(-1, size)
         squares = np.einsum("ij,ij->i", stack, stack)
-        low, high = np.minimum.reduce(stack, axis=1), np.maximum.reduce(stack, axis=1)
+        # As in `summarise`: an extreme of zero has no sign.
+        low, high = np.minimum.reduce(stack, axis=1) + 0.0, np.maximum.reduce(stack, axis=1) + 0.0
         span = high - low
         # As in `summarise`: finite squares prove that every element is finite. The rest is rare.
         plain = (squares < math.inf) & (squares > TINY) & ((span == 0) | (span >= TINY))

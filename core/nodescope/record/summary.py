@@ -45,7 +45,8 @@ class TensorSummary(msgspec.Struct, frozen=True):
         nbytes: Size of its elements in bytes.
         min, max, mean, std, norm: Over finite elements, as float64; None without any. ``std`` is
             the population's (ddof 0), ``norm`` the Euclidean norm. For complex tensors these are of
-            the magnitude; for bool tensors, of 0 and 1.
+            the magnitude; for bool tensors, of 0 and 1. An extreme of zero has no sign: which of
+            0.0 and -0.0 is less depends on the order in which elements are compared.
         nan_count, inf_count, zero_count: Exact counts of elements.
         histogram: Counts of finite elements in equal bins from ``min`` to ``max``; empty if none.
         preview: The first elements in C order, at most 8, as float64 (or the magnitude).
@@ -135,8 +136,8 @@ def _summarise_small(
     if not squares < math.inf:
         return None
     size = flat.size
-    low = float(np.minimum.reduce(flat))
-    high = float(np.maximum.reduce(flat))
+    low = float(np.minimum.reduce(flat)) + 0.0
+    high = float(np.maximum.reduce(flat)) + 0.0
     if squares <= TINY and (low or high):
         return None
     mean = float(np.add.reduce(flat)) / size
@@ -292,7 +293,7 @@ class _Moments:
         size = block.size
         if not size:
             return
-        low, high = float(block.min()), float(block.max())
+        low, high = float(block.min()) + 0.0, float(block.max()) + 0.0
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._rescale(math.frexp(max(abs(low), abs(high)))[1])
         scaled = self.scaled(block)

@@ -49,9 +49,8 @@ def check(array: np.ndarray[Any, Any], bins: int = BINS) -> None:
         return
     result = TensorSummary(expected.spec, array.nbytes, *statistics)
     for exact in ("min", "max", "nan_count", "inf_count", "zero_count", "histogram", "preview"):
-        # Not by ==: a preview may hold NaN. Which of two zeros is less, NumPy leaves open.
-        told, due = getattr(result, exact), getattr(expected, exact)
-        assert repr(told) == repr(due) or told == due == 0, exact
+        # Not by ==: a preview may hold NaN, and zeros have signs.
+        assert repr(getattr(result, exact)) == repr(getattr(expected, exact)), exact
     if result.min is None:
         return
     largest = max(abs(result.min), abs(expected.max or 0.0))
@@ -89,6 +88,20 @@ def test_all_sizes_of_blocks(dtype: str, size: int) -> None:
         array[-1] = -np.inf
         check(array)
         check(np.full_like(array, np.inf))
+
+
+@pytest.mark.parametrize("size", [2, 9, 700, 40_000])
+@pytest.mark.parametrize("signs", [(0.0, -0.0), (-0.0, 0.0), (-0.0,), (1.0, -0.0, 0.0)])
+@pytest.mark.parametrize("turned", [1.0, -1.0])
+def test_an_extreme_of_zero_has_no_sign(signs: tuple[float, ...], size: int, turned: float) -> None:
+    array = np.resize(np.array(signs) * turned, size)
+    check(array)
+    rows = summary_rows([(number, 1, 1, array) for number in range(8)])
+    extremes = [row[6:8] for row in rows]
+    extremes.append((in_python(array).min, in_python(array).max))
+    for extreme in extremes:
+        assert repr(extreme[0]) in ("0.0", "-1.0"), signs
+        assert repr(extreme[1]) in ("0.0", "1.0"), signs
 
 
 def test_layouts_of_large_arrays() -> None:
