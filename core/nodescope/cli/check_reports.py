@@ -63,8 +63,9 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         inside = home is not None and file.is_relative_to(home)
         shown_path = str(file.relative_to(home) if home is not None and inside else file)
         lines.append(f"recording: {shown_path}")
-        if hits:
-            target = hits[0].found[0].target
+        open_hits = [verdict for verdict in hits if not verdict.explained]
+        if open_hits:
+            target = open_hits[0].found[0].target
             lines.append(f"next: nodescope why {_shell(shown_path)} {_shell(target)}")
     return "\n".join(lines) + "\n"
 

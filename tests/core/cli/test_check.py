@@ -13,7 +13,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.cli import main
-from nodescope.cli.check_reports import junit_text
+from nodescope.cli.check_reports import junit_text, words
 from nodescope.debug.watch.check_report import CheckReport, check
 from nodescope.debug.watch.watch import parse_watches
 from nodescope.record.recording import Recording
@@ -294,3 +294,20 @@ def test_watches_that_watch_nothing_are_no_clean_run(tmp_path: Path, spec: str) 
     done = nodescope(tmp_path, "check", "--watch", spec, "script.py", text=TRAIN)
     assert done.returncode == 2
     assert "no watch is enabled" in one_line(done)
+
+
+def test_next_is_only_what_a_hit_leaves_to_trace(tmp_path: Path) -> None:
+    """Softmax given to cross-entropy is told with its line; a NaN has a history."""
+    for watches, last in (("softmax_twice", "recording: "), ("softmax_twice; nan", "next: ")):
+        path = tmp_path / f"{len(watches)}.nscope"
+        with ns.record(path, level="values"), np.errstate(all="ignore"):
+            for _ in ns.steps(range(2)):
+                x = ns.parameter(np.zeros((3, 2)), name="x")
+                ns.nn.cross_entropy(ns.softmax(x), np.zeros(3, int)).backward()
+                np.log(x - 1)
+        with Recording.open(path) as recording:
+            report = check(recording, parse_watches(watches), recommended=False)
+        assert report.having("hit")
+        lines = words(report).splitlines()
+        assert lines[-1].startswith(last)
+        assert "log" in lines[-1] or last != "next: "

@@ -107,7 +107,7 @@ def _verdict(
         name, outcome.watch.rule, get(outcome.watch.rule).about, reasons.get(name, ""), state,
         outcome.values, outcome.looked, sum(hit.times for hit in hits),
         dict(sorted(outcome.unasked.items())), outcome.fault, found,
-        tuple(outcome.shortcomings()),
+        tuple(outcome.shortcomings()), explained=get(outcome.watch.rule).explains,
     )  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class WatchVerdict(msgspec.Struct, frozen=True):
         short: Why it is no verdict, or none on some values: ``needs 101 steps, had 40``.
         cause: The watch whose hits explain these, as it is written; ``""`` if none does.
         note: What was left out of the hits, and why; or ``""``.
+        explained: Whether the hits name the mistake and its place, so that there is nothing left to
+            ask `nodescope why` about them.
     """
 
     watch: str
@@ -80,6 +82,7 @@ class WatchVerdict(msgspec.Struct, frozen=True):
     short: tuple[str, ...] = ()
     cause: str = ""
     note: str = ""
+    explained: bool = False
 
     @property
     def caveat(self) -> str:

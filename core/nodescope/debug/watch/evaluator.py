@@ -506,6 +506,7 @@ class WatchEvaluator:
                     entry.too_early(value, sight.name, str(reason))
                 elif isinstance(reason, Inapplicable):
                     outcome.inapplicable = str(reason)
+                    outcome.early.pop(value, None)  # more of it would not be judged either
                 else:
                     outcome.early.pop(value, None)
                     outcome.unasked[str(reason)] += 1

@@ -36,7 +36,7 @@ def graph_rule(
     """
     return Rule(
         name, about, lambda settings: _no_look, ("graph",), needs=frozenset(), study=study,
-        suits=suits, parameters=parameters, aliases=aliases,
+        suits=suits, parameters=parameters, aliases=aliases, explains=True,
     )  # fmt: skip
 
 

@@ -155,16 +155,20 @@ class ProgramGraph:
             self._to_loss = self.version, found
         return node.id in found
 
+    def above_losses(self, without: int) -> set[int]:
+        """Ids of the nodes that losses are computed from, other than through one node."""
+        return self._above(self.losses, without)
+
     def above(self, value: int) -> set[int]:
         """Ids of the nodes of forward passes that a value is computed from."""
         return self._above((value,))
 
-    def _above(self, values: Iterable[int]) -> set[int]:
+    def _above(self, values: Iterable[int], without: int = 0) -> set[int]:
         found: set[int] = set()
         todo = list(values)
         while todo:
             maker = self.maker(todo.pop())
-            if maker is None or maker.id in found:
+            if maker is None or maker.id in found or maker.id == without:
                 continue
             found.add(maker.id)
             if not maker.writes:  # what was written to is another step's

@@ -258,6 +258,7 @@ class Rule:
         follows: Rules whose hits explain one of this rule, the likeliest first: in a report it is
             told beneath them.
         diverges: A hit says that training has diverged, which explains NaN and Inf that come later.
+        explains: A hit names the mistake and its place: tracing numbers further would add nothing.
         suits: Why it is recommended for a program of these nodes; ``""`` if it is not. None if that
             is decided elsewhere.
     """
@@ -278,6 +279,7 @@ class Rule:
     lasting: bool = False
     follows: tuple[str, ...] = ()
     diverges: bool = False
+    explains: bool = False
     suits: Callable[[Sequence[Node]], str] | None = None
     concerns: Callable[[Node, ProgramGraph], bool] | None = None
 

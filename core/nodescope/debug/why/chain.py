@@ -16,7 +16,7 @@ import numpy as np
 
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
-from nodescope.debug.why import effects, operand_ranking, raised, updates
+from nodescope.debug.why import effects, operand_ranking, raised, slopes, updates
 from nodescope.debug.why.answer import Cause, Kind, Operand, Why
 from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
@@ -258,7 +258,16 @@ class Follower:
         if state == "nan" and (not candidates or (finite and kind != "elementwise")):
             alike = operand_ranking.any_nan(opened, position)
             candidates = [*alike, *candidates]
-        if state == "finite":
+        flat = slopes.slope_step(
+            opened, derivation, candidates, number, lambda one: self._named(opened, one),
+            lambda one: self._op_of(opened, one),
+        )  # fmt: skip
+        if flat is not None:
+            words, ranked, followed = flat.words, candidates, flat.followed
+            cause = replace(
+                cause, kind="passed" if flat.birth is None else "birth", birth=flat.birth
+            )
+        elif state == "finite":
             ranked = followed = operand_ranking.ranked(op, candidates, number)
             words = operand_ranking.made_words(op, ranked, opened, derivation, total)
             if kind == "elementwise":
@@ -388,6 +397,10 @@ class Follower:
         if point.frame is not None:
             return self._points.node(point).name
         return self._points.book.values.get(point.value, "")
+
+    def _op_of(self, opened: Opened, candidate: operand_ranking.Candidate) -> str:
+        point = opened.points[candidate.port]
+        return self._points.node(point).op if point is not None else ""
 
     def _selectors(self, opened: Opened, derivation: ElementDependence) -> list[Operand]:
         selectors = []

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 _LIMITS = ("clip", "maximum", "minimum", "relu6", "hardtanh", "hardsigmoid")
 _SATURATES = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "erf": (-1.0, 1.0)}
-_COMPARISONS = {
+COMPARISONS = {
     "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "equal": "==",
     "not_equal": "!=",
 }  # fmt: skip
@@ -56,8 +56,8 @@ def effect_of(op: str, numbers: Sequence[Any], out: Any, dtype: np.dtype[Any]) -
             f"{op} of {number_text(first)} is saturated at {number_text(result)}: "
             "its derivative is 0 here"
         )
-    if op in _COMPARISONS and len(numbers) == 2:
-        sign = _COMPARISONS[op]
+    if op in COMPARISONS and len(numbers) == 2:
+        sign = COMPARISONS[op]
         told = "true" if bool(result) else "false"
         return f"{number_text(first)} {sign} {number_text(numbers[1])} is {told}"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,57 @@ def test_ids_are_given_once() -> None:
     assert ids[0] == 2
     assert ids[1] not in (1, 2)
     assert len(set(itertools.chain(ids))) == 2
+
+
+def test_what_turns_out_to_be_another_rule_s_is_not_told_as_too_early() -> None:
+    """A weight without a gradient, seen often: not ``needs 4 steps, had 3``."""
+    play = Play("weight_frozen")
+    for step in range(1, 9):
+        play.ran(WEIGHT, [1.0], step)
+    (outcome,) = play.watcher.outcomes
+    assert play.steps == []
+    assert outcome.shortcomings() == ["not evaluated: nothing says whether it is to be trained"]
+
+
+def test_the_distance_between_numbers_is_that_of_the_dtype(tmp_path: Path) -> None:
+    def clock() -> None:
+        now = ns.tensor(np.float32(4e7))
+        for _ in ns.steps(range(8)):
+            now = now + np.float32(0.5)
+
+    watched = Watched(clock, tmp_path / "run.nscope")
+    hits, _ = watched.asked(Watch("update_without_effect"))
+    assert f"float32 numbers near 4e+07 are {np.spacing(np.float32(4e7)):g} apart" in hits[0].text
+
+
+def test_a_dead_rectifier_is_found_however_it_is_written(tmp_path: Path) -> None:
+    x = np.abs(np.random.default_rng(1).standard_normal((20, 3)))
+    ways: list[Callable[[Any], Any]] = [
+        lambda z: np.maximum(z, 0), lambda z: np.maximum(0.0, z),
+        lambda z: np.where(z > 0, z, 0.0), lambda z: z * (z > 0),
+    ]  # fmt: skip
+    for number, way in enumerate(ways):
+        for bias, hits in ((-50.0, 1), (0.5, 0)):
+
+            def program(way: Callable[[Any], Any] = way, bias: float = bias) -> None:
+                w1 = ns.parameter(np.ones((3, 5)), name="w1")
+                w2 = ns.parameter(np.ones((5, 1)), name="w2")
+                optimizer = ns.optim.SGD([w1, w2], lr=0.001)
+                for _ in ns.steps(range(7)):
+                    optimizer.minimize(np.mean((way(ns.tensor(x) @ w1 + bias) @ w2 - 1) ** 2))
+
+            watched = Watched(program, tmp_path / f"{number}{hits}.nscope")
+            found, _ = watched.asked(Watch("dead_layer"))
+            assert bool(found) == bool(hits), (number, bias)
+
+
+def test_a_margin_that_is_kept_is_no_dead_layer(tmp_path: Path) -> None:
+    def hinge() -> None:
+        w = ns.parameter(np.full((3, 6), 9.0), name="w")
+        for _ in ns.steps(range(9)):
+            margins = np.maximum(0, 1 - ns.tensor(np.ones((20, 3))) @ w)
+            (np.mean(margins) + 0.01 * np.sum(w * w)).backward()
+            w.grad = None
+
+    hits, _ = Watched(hinge, tmp_path / "run.nscope").asked(Watch("dead_layer"))
+    assert hits == []

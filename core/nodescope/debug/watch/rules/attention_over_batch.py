@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
@@ -16,25 +16,39 @@ _KEEPS: Final = frozenset({"astype", "copy", "dropout"})
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     for node in graph.forward():
-        if node.op != "softmax" or not graph.reaches_loss(node):
+        axis = _normalised(graph, node)
+        if axis is None or not graph.reaches_loss(node):
             continue
-        rows = _rows(graph, node)
+        rows = _rows(graph, node, axis)
         summed = _summed(graph, node.outputs[0]) if rows else []
         if summed and None not in summed and _is_averaged(graph, node, rows):
-            axis = next(axis for axis in summed if axis is not None)
+            over = next(axis for axis in summed if axis is not None)
             yield Verdict(
                 node,
                 f"the weights are normalised over axis 0, the {rows} rows of the batch, but what "
-                f"they weigh is summed over axis {axis}; normalise over that one (axis={axis})",
+                f"they weigh is summed over axis {over}; normalise over that one (axis={over})",
             )
         else:
             yield Verdict(node)
 
 
-def _rows(graph: ProgramGraph, node: Node) -> int:
+def _normalised(graph: ProgramGraph, node: Node) -> Any:
+    """The axis that a softmax is taken over, also of one that is written out; None for others."""
+    if node.op == "softmax":
+        return node.attrs.get("axis")
+    if node.op != "divide" or len(node.inputs) != 2:
+        return None
+    power, total = graph.maker(node.inputs[0]), graph.given(node.inputs[1])
+    written_out = power is not None and power.op == "exp" and total is not None
+    if not written_out or total is None or power is None or total.op != "sum":
+        return None
+    return total.attrs.get("axis") if total.inputs == power.outputs else None
+
+
+def _rows(graph: ProgramGraph, node: Node, axis: Any) -> int:
     """How many rows of data a softmax is taken over; 0 if it is taken over anything else."""
-    shape, axis = graph.shape(node.outputs[0]), node.attrs.get("axis")
-    if not shape or len(shape) < 2 or axis not in (0, -len(shape), (0,)):
+    shape = graph.shape(node.outputs[0])
+    if not shape or len(shape) < 2 or axis not in (0, -len(shape), (0,), (-len(shape),)):
         return 0
     rows = shape[0]
     if rows < 2 or rows in shape[1:] or max(shape[1:]) < 2:
@@ -52,19 +66,65 @@ def _summed(graph: ProgramGraph, value: int) -> list[int | None]:
     """The axes over which what weights weigh is summed; None where it may be axis 0."""
     axes: list[int | None] = []
     shape = graph.shape(value) or ()
+    columns: set[Any] = set()
     for reader in graph.readers(value):
         if reader.phase != "forward":
             continue
+        column = _column(graph, reader, shape)
         if reader.op in _KEEPS or graph.shape(reader.outputs[0]) == (*shape, 1):
             axes += _summed(graph, reader.outputs[0])
         elif reader.op == "matmul":
             left = reader.inputs[0] == value
             axes.append(len(shape) - 1 if left else len(shape) - 2 or None)
+        elif reader.op == "einsum":
+            axes.append(_of_einsum(reader, value, len(shape)))
         elif reader.op == "multiply" and graph.shape(reader.outputs[0]) is not None:
             axes += _sums_of(graph, reader, shape)
+        elif column is not None:
+            columns.add(column)
         else:
             axes.append(None)
+    if columns:  # each column weighs something of its own, and the products are added up
+        axes.append(1 if len(columns) == shape[1] else None)
     return axes
+
+
+def _column(graph: ProgramGraph, reader: Node, shape: tuple[int, ...]) -> Any:
+    """Which column of a table a node takes, to weigh something that is added to others; or None."""
+    index = reader.attrs.get("index")
+    if reader.op != "getitem" or len(shape) != 2 or not isinstance(index, tuple):
+        return None
+    whole = len(index) == 2 and index[0] in (slice(None), Ellipsis)
+    size = graph.shape(reader.outputs[0])
+    if not whole or size not in (shape[:1], (shape[0], 1)):
+        return None
+    products = [below for below in _forward(graph, reader) if below.op == "multiply"]
+    added = [below.op in ("add", "sum", "stack", "concatenate")
+             for product in products for below in _forward(graph, product)]  # fmt: skip
+    return str(index[1]) if added and all(added) else None
+
+
+def _forward(graph: ProgramGraph, node: Node) -> list[Node]:
+    """What reads a node in the forward pass, past what only adds or drops axes of length one."""
+    found = []
+    for reader in graph.readers(node.outputs[0]):
+        if reader.phase == "forward":
+            moves = reader.op in ("expand_dims", "squeeze", "reshape", "getitem")
+            found += _forward(graph, reader) if moves else [reader]
+    return found
+
+
+def _of_einsum(reader: Node, value: int, dimensions: int) -> int | None:
+    """The axis of weights that an einsum sums over; None if that may be axis 0."""
+    subscripts = str(reader.attrs.get("subscripts", "")).replace(" ", "")
+    given, arrow, result = subscripts.partition("->")
+    letters = given.split(",")
+    if not arrow or "." in subscripts or len(letters) != len(reader.inputs):
+        return None
+    own = letters[reader.inputs.index(value)]
+    if len(own) != dimensions or own[0] not in result:
+        return None
+    return next((axis for axis, letter in enumerate(own) if letter not in result), None)
 
 
 def _sums_of(graph: ProgramGraph, product: Node, shape: tuple[int, ...]) -> list[int | None]:
@@ -102,7 +162,7 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     for node in nodes:
-        if node.op == "softmax" and node.phase == "forward":
+        if node.op in ("softmax", "exp") and node.phase == "forward":
             return f"{node.name} gives weights, to be normalised over what they weigh"
     return ""
 

@@ -16,6 +16,11 @@ from nodescope.record.summary import TensorSummary
 
 _OPS: Final = frozenset({"matmul", "conv1d", "conv2d"})
 _LEAST_ELEMENTS: Final = 16
+# Inputs of training that were standardised, and how far from that others may be: in deviations, and
+# times as wide or narrow.
+_NEAR: Final = 0.05
+_FAR: Final = 2.0
+_WIDE: Final = 3.0
 
 
 class _Seen:
@@ -29,10 +34,29 @@ class _Seen:
     def __init__(self) -> None:
         self.mean = self.std = self.scale = self.high = 0.0
         self.low = math.inf
+        self._count = 0
+        self._sum = self._squares = 0.0
 
-    def take(self, summary: TensorSummary, scale: float) -> None:
+    def take(self, summary: TensorSummary, scale: float, count: int) -> None:
         self.mean, self.std, self.scale = summary.mean or 0.0, summary.std or 0.0, scale
         self.low, self.high = min(self.low, scale), max(self.high, scale)
+        self._count += count
+        self._sum += self.mean * count
+        self._squares += scale * scale * count
+
+    @property
+    def standardised(self) -> bool:
+        """Whether all together have a mean of 0 and a deviation of 1: somebody saw to that."""
+        mean = self._sum / self._count
+        return abs(mean) < _NEAR and abs(self._squares / self._count - mean * mean - 1.0) < _NEAR
+
+    def unlike(self, summary: TensorSummary, scale: float, factor: float, shift: float) -> bool:
+        """Whether other inputs are of another scale, or their mean is elsewhere."""
+        mean, std = summary.mean or 0.0, summary.std or 0.0
+        if self.standardised and (abs(mean) > _FAR or not 1 / _WIDE < std < _WIDE):
+            return True
+        apart = abs(mean - self.mean)
+        return not self.low / factor < scale < self.high * factor or apart > shift * self.std
 
 
 def _begin(settings: Settings) -> Look:
@@ -54,7 +78,7 @@ def _begin(settings: Settings) -> Look:
             return None
         scale = summary.norm / math.sqrt(count)
         if graph.reaches_loss(node):
-            trained.setdefault(weight, _Seen()).take(summary, scale)
+            trained.setdefault(weight, _Seen()).take(summary, scale, count)
             return None
         before = trained.get(weight)
         known = steps.setdefault(node.id, set())
@@ -63,15 +87,14 @@ def _begin(settings: Settings) -> Look:
             return None
         if len(known) < 2 and not _without_gradient(graph, node):
             return None  # its backward pass may yet come
-        apart = abs(summary.mean - before.mean)
-        if before.low / factor < scale < before.high * factor and apart <= shift * before.std:
+        if not before.unlike(summary, scale, factor, shift):
             return None
         source = graph.given(node.inputs[0])
         return Finding(
             f"evaluated on {source.name if source else 'inputs'} with mean {summary.mean:.3g} and "
             f"standard deviation {summary.std or 0.0:.3g}; it was trained on inputs with mean "
-            f"{before.mean:.3g} and {before.std:.3g}: prepare them in the same way (as with the "
-            "mean and deviation of the training data)",
+            f"{before.mean:.3g} and standard deviation {before.std:.3g}: prepare them in the same "
+            "way (as with the mean and deviation of the training data)",
             {"scale": scale, "trained_scale": before.scale},
         )
 
@@ -116,6 +139,7 @@ register(
             number("factor", 20.0, "hit if they are so many times as large or small", low=1),
             number("shift", 8.0, "hit if the mean is so many deviations away", low=0),
         ),
+        explains=True,
         suits=_suits,
         concerns=_concerns,
     )

@@ -118,6 +118,7 @@ register(
         lasting=True,
         follows=(
             "mean_of_one",
+            "zero_slope",
             "clipped_layer",
             "dead_layer",
             "saturated_layer",

@@ -15,6 +15,8 @@ from nodescope.debug.watch import register
 from nodescope.debug.watch.layer_units import by_unit, unit_finding
 from nodescope.debug.watch.loss_progress import LossProgress
 from nodescope.debug.watch.observation import Inapplicable, NotYet, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rectifiers import RELUS, WRITTEN_OUT, rectifies
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -26,8 +28,8 @@ from nodescope.debug.watch.rule import (
 )
 from nodescope.debug.watch.suiting import has_ops
 from nodescope.events import Array
+from nodescope.ir.graph import Node
 
-_RELUS: Final = frozenset({"relu", "relu6"})
 _SQUASHING: Final = frozenset({"tanh", "sigmoid"})
 # Results beyond these are those of inputs where the slope is below 1e-7.
 _BOUNDS: Final = {
@@ -38,12 +40,20 @@ _BOUNDS: Final = {
 
 def _passes(op: str, array: Array) -> Array:
     """Where a gradient passes through."""
-    if op in _RELUS:
+    if op not in _BOUNDS:
         active: Array = array != 0
         return active
     low, high = _BOUNDS[op]
     active = (array > low) & (array < high)
     return active
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    """Whether a node may be a ReLU, or a loss."""
+    if node.op in RELUS or node.family == "loss":
+        return True
+    one = graph.shape(node.outputs[0]) in ((), (1,), (1, 1))
+    return node.phase == "forward" and (one or node.op in WRITTEN_OUT)
 
 
 class _Layer:
@@ -61,7 +71,13 @@ class _Layer:
         self.active[active.any(axis=0)] = self.examples
 
 
-def _idle(ops: frozenset[str], word: str) -> Callable[[Settings], Look]:
+def _squashes(graph: ProgramGraph, node: Node) -> bool:
+    return node.op in _SQUASHING
+
+
+def _idle(
+    is_one: Callable[[ProgramGraph, Node], bool], names: str, word: str
+) -> Callable[[Settings], Look]:
     def begin(settings: Settings) -> Look:
         least, steps = settings["examples"], settings["num_steps"]
         limit = settings["threshold_layer"]
@@ -69,10 +85,10 @@ def _idle(ops: frozenset[str], word: str) -> Callable[[Settings], Look]:
         progress = LossProgress()
 
         def look(sight: Sight) -> Finding | None:
-            if sight.node.op not in ops:
+            if not is_one(sight.graph, sight.node):
                 if "losses" in sight.roles:
                     progress.take(sight)
-                raise Inapplicable(f"it has none of {', '.join(sorted(ops))}")
+                raise Inapplicable(f"it has none of {names}")
             array = sight.array
             if not array.size or array.dtype.kind == "c":
                 return None
@@ -115,12 +131,15 @@ register(
     Rule(
         "dead_layer",
         "hardly any unit of a layer of ReLUs is active, over many examples",
-        _idle(_RELUS, "dead"),
-        ("activations", "losses"),
+        _idle(rectifies, "relu, relu6", "dead"),
+        ("activations", "losses", "values"),
         needs=frozenset({"values", "history"}),
         parameters=_PARAMETERS,
         lasting=True,
-        suits=has_ops(_RELUS, "a layer whose units output only zeros passes no gradient"),
+        suits=has_ops(
+            RELUS | {"maximum", "where"}, "a layer whose units output only zeros passes no gradient"
+        ),
+        concerns=_concerns,
         examples=(
             Example([_ALIVE, _DEAD, _DEAD, _DEAD], (3, 4), {"examples": 4, "num_steps": 2}, _OPS),
             Example([_DEAD, _ALIVE, _DEAD], (), {"examples": 4, "num_steps": 2}, _OPS),
@@ -131,7 +150,7 @@ register(
     Rule(
         "saturated_layer",
         "hardly any unit of a layer of tanh or sigmoid leaves its flat parts, over many examples",
-        _idle(_SQUASHING, "saturated"),
+        _idle(_squashes, "sigmoid, tanh", "saturated"),
         ("activations", "losses"),
         needs=frozenset({"values", "history"}),
         parameters=_PARAMETERS,

@@ -121,6 +121,7 @@ register(
             "dead_layer",
             "saturated_layer",
             "mean_of_one",
+            "zero_slope",
             "clipped_layer",
             "gradient_lost",
             "units_identical",

@@ -112,6 +112,7 @@ register(
             count("rows", 8, "labels that a batch must have", low=2),
             percent("share", 70.0, "hit if so many batches hold one class"),
         ),
+        explains=True,
         suits=_suits,
         examples=(
             Example([_ZEROS, _ZEROS, _ONES, _ONES, _ZEROS, _ZEROS, _ONES], (7,),

@@ -123,6 +123,13 @@ register(
         ),
         origin="SageMaker",
         aliases=("Overfit",),
+        follows=(
+            "evaluation_inputs",
+            "training_in_evaluation",
+            "average_from_zero",
+            "rows_change",
+            "data_overwritten",
+        ),
         selects=_named,
         examples=(
             Example(

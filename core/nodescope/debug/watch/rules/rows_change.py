@@ -142,6 +142,7 @@ register(
         ("inputs",),
         needs=_NEEDS,
         parameters=(count("rows", 32, "rows that must have come back", low=4),),
+        explains=True,
         suits=_suits,
     )
 )

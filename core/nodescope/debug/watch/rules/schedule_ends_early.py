@@ -87,6 +87,7 @@ register(
         per_value(_begin),
         ops=frozenset({"multiply"}),
         needs=frozenset({"history"}),
+        explains=True,
         suits=_suits,
         concerns=_concerns,
         parameters=(

@@ -36,9 +36,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         given = _probabilities(graph, source)
         sigmoid = node.op == "bce_with_logits"
         if given and (given == "sigmoid") == sigmoid and source is not None:
-            yield Verdict(
-                node, f"it gets the {given} of {source.name}{_line(source)}, but {expects}"
-            )
+            # Written out, its last operation is a division, whose name would tell nobody anything.
+            name = source.name if source.op == given else f"a {given} written out"
+            yield Verdict(node, f"it gets probabilities, of {name}{_line(source)}, but {expects}")
         else:
             yield Verdict(node)
 

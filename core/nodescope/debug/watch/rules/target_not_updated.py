@@ -115,6 +115,7 @@ register(
         parameters=(count("num_steps", 100, "steps without an update", unit="steps", low=1),),
         lasting=True,
         concerns=_concerns,
+        explains=True,
         suits=_suits,
     )
 )

@@ -131,6 +131,7 @@ register(
         ops=LOSSES | {"embedding"},
         needs=_NEEDS,
         parameters=(count("steps", 5, "steps in which they must be equal", low=1, unit="steps"),),
+        explains=True,
         suits=_suits,
     )
 )

@@ -111,6 +111,7 @@ register(
         parameters=(
             number("shift", 0.5, "hit if means of channels are so many deviations away", low=0),
         ),
+        explains=True,
         suits=_suits,
     )
 )

@@ -71,6 +71,7 @@ register(
         needs=frozenset({"values", "history"}),
         parameters=(count("num_steps", 3, "steps to wait", unit="steps", low=1),),
         lasting=True,
+        explains=True,
         suits=trains_weights("units that begin alike stay alike"),
         examples=(
             Example(_ALIKE, (3, 4), {"num_steps": 2}),

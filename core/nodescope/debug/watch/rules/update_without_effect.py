@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -73,8 +74,8 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
         low = max(abs(size), abs(sight.summary.min or 0.0))
         return Finding(
             f"{lost} updates in a row changed no element, although they are not zero: the last is "
-            f"at most {change:.3g}, and {sight.spec.dtype} tells numbers near {low:.3g} apart from "
-            f"{low * 2.0 ** (1 - bits):.2g} on; use a wider dtype, or make larger steps",
+            f"at most {change:.3g}, and {sight.spec.dtype} numbers near {low:.3g} are "
+            f"{_spacing(low, bits):.3g} apart; use a wider dtype, or make larger steps",
             {"updates": lost, "largest": change},
         )
 
@@ -100,6 +101,11 @@ def _change(sight: Sight) -> float:
         return max(abs(other.max), abs(other.min))
     number = sight.attrs.get("x2", 0.0)
     return abs(float(number)) if isinstance(number, int | float | np.number) else 0.0
+
+
+def _spacing(size: float, bits: int) -> float:
+    """From a number to the next of a dtype with so many bits in its significand."""
+    return math.ldexp(1.0, math.frexp(size)[1] - bits)
 
 
 def _difference(inputs: tuple[ObservedContent, ...]) -> float:

@@ -99,6 +99,19 @@ def classes_are_shuffled_apart() -> None:
         optimizer.step()
 
 
+def evaluation_is_raw_beside_standardised_inputs() -> None:
+    """Not far away, but what was trained on was standardised, and this was not."""
+    model, optimizer = scores()
+    x = np.tile((X - X.mean(0)) / X.std(0), (4, 1))
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(x)), np.tile(LABELS, 4)).backward()
+        optimizer.step()
+    with ns.no_grad():
+        logits = model(ns.tensor(X * 2 + 5))  # hit: evaluation_inputs
+        print(np.argmax(logits.numpy(), axis=1))
+
+
 def evaluation_is_not_standardised() -> None:
     model, optimizer = scores()
     for _ in ns.steps(range(4)):

@@ -1,0 +1,66 @@
+"""Rounding, signs and other steps between a weight and the loss: their slope is zero everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.graph_rule import graph_rule, stateless
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Verdict
+from nodescope.ir.graph import Node
+
+STEPS: Final = frozenset({"sign", "rint", "round", "floor", "ceil", "trunc", "heaviside",
+                          "floor_divide"})  # fmt: skip
+
+
+def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
+    steps = [
+        node
+        for node in graph.forward()
+        if node.op in STEPS and node.outputs[0] in graph.gradients and graph.reaches_loss(node)
+    ]
+    if not steps:
+        return
+    trained = {graph.held_in(value) for node in graph.nodes.values() for _, value in _writes(node)}
+    for node in steps:
+        around = graph.above_losses(without=node.id)
+        cut = [
+            graph.nodes[number].name
+            for number in sorted(graph.above(node.outputs[0]))
+            if graph.nodes[number].is_weight
+            and number not in around
+            and graph.nodes[number].outputs[0] in trained
+        ]
+        if not cut:
+            yield Verdict(node)
+            continue
+        more = f" (and {len(cut) - 1} more)" if len(cut) > 1 else ""
+        yield Verdict(
+            node,
+            f"{node.op} makes steps, whose slope is 0 everywhere, so {cut[0]}{more} before it is "
+            f"never trained; let the gradient go around it, as by x + ({node.op}(x) - x).detach()",
+            {"parameters": len(cut)},
+        )
+
+
+def _writes(node: Node) -> Iterable[tuple[int, int]]:
+    return ((output, node.inputs[port]) for output, port in node.writes)
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    name = next((node.name for node in nodes if node.op in STEPS and node.phase == "forward"), "")
+    return f"{name} makes steps, through which no gradient passes" if name else ""
+
+
+register(
+    graph_rule(
+        "zero_slope",
+        "all that a weight does to the loss goes through rounding or a sign, whose slope is zero",
+        stateless(_judge),
+        suits=_suits,
+    )
+)

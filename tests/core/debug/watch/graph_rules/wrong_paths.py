@@ -1,0 +1,85 @@
+"""Wrong axes, steps without a slope, and what is added where it is not meant; see `wrong`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import nn, optim
+from tests.core.debug.watch.graph_rules.data import LABELS, TARGETS, X, scores
+
+RNG = np.random.default_rng(11)
+N, FEATURES = X.shape
+
+# ---------------------------------------------------------------- reshaped_axes
+
+
+def reshaped_where_a_transpose_is_meant() -> None:
+    model, optimizer = scores()
+    raw = ns.tensor(np.ascontiguousarray(X.T), name="raw")
+    for _ in ns.steps(range(3)):
+        optimizer.zero_grad()
+        rows = raw.reshape(N, FEATURES)  # hit: reshaped_axes
+        nn.cross_entropy(model(rows), LABELS).backward()
+        optimizer.step()
+
+
+def time_first_by_a_reshape() -> None:
+    series = RNG.standard_normal((5, 8, FEATURES)).astype("f")
+    model, optimizer = scores()
+    for _ in ns.steps(range(3)):
+        optimizer.zero_grad()
+        first = np.reshape(ns.tensor(series), (8, 5, FEATURES))  # hit: reshaped_axes
+        nn.cross_entropy(model(first.mean(axis=1)), LABELS[:8]).backward()
+        optimizer.step()
+
+
+# ---------------------------------------------------------------- zero_slope
+
+
+def signs_on_the_way() -> None:
+    below, above = nn.Linear(FEATURES, 4, rng=RNG), nn.Linear(4, 1, rng=RNG)
+    optimizer = optim.SGD([*below.parameters(), *above.parameters()], lr=0.01)
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        signs = np.sign(below(ns.tensor(X)))  # hit: zero_slope
+        nn.mse(above(signs), TARGETS[:, None]).backward()
+        optimizer.step()
+
+
+def levels_on_the_way() -> None:
+    weight = ns.parameter(np.ones((FEATURES, 1), "f"), name="weight")
+    scale = ns.parameter(np.ones(1, "f"), name="scale")
+    optimizer = optim.SGD([weight, scale], lr=0.01)
+    for _ in ns.steps(range(4)):
+        optimizer.zero_grad()
+        levels = np.floor(ns.tensor(X) @ weight * 8)  # hit: zero_slope
+        nn.mse(levels * scale, TARGETS[:, None]).backward()
+        optimizer.step()
+
+
+# ---------------------------------------------------------------- attention_over_batch
+
+
+def a_gate_by_columns() -> None:
+    gate, one, other = (nn.Linear(FEATURES, size, rng=RNG) for size in (2, 1, 1))
+    modules = (gate, one, other)
+    optimizer = optim.SGD([each for part in modules for each in part.parameters()], lr=0.05)
+    for _ in ns.steps(range(3)):
+        x = ns.tensor(X)
+        optimizer.zero_grad()
+        shares = ns.softmax(gate(x), axis=0)  # hit: attention_over_batch
+        nn.mse(shares[:, :1] * one(x) + shares[:, 1:] * other(x), TARGETS[:, None]).backward()
+        optimizer.step()
+
+
+def a_softmax_written_out() -> None:
+    gate, experts = nn.Linear(FEATURES, 3, rng=RNG), nn.Linear(FEATURES, 3, rng=RNG)
+    optimizer = optim.SGD([*gate.parameters(), *experts.parameters()], lr=0.05)
+    for _ in ns.steps(range(3)):
+        x = ns.tensor(X)
+        optimizer.zero_grad()
+        powers = np.exp(gate(x))
+        shares = powers / np.sum(powers, axis=0)  # hit: attention_over_batch
+        nn.mse(np.einsum("be,be->b", shares, experts(x)), TARGETS).backward()
+        optimizer.step()
