@@ -738,7 +738,8 @@ export interface ValueSlice {
  *     nbytes: Size of its elements in bytes.
  *     min, max, mean, std, norm: Over finite elements, as float64; None without any. `std` is
  *         the population's (ddof 0), `norm` the Euclidean norm. For complex tensors these are of
- *         the magnitude; for bool tensors, of 0 and 1.
+ *         the magnitude; for bool tensors, of 0 and 1. An extreme of zero has no sign: which of
+ *         0.0 and -0.0 is less depends on the order in which elements are compared.
  *     nan_count, inf_count, zero_count: Exact counts of elements.
  *     histogram: Counts of finite elements in equal bins from `min` to `max`; empty if none.
  *     preview: The first elements in C order, at most 8, as float64 (or the magnitude).

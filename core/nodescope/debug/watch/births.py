@@ -71,6 +71,7 @@ class _Run:
         self._losses: set[int] = set()  # where backward passes began
         self._gradients: set[int] = set()
         self._held: dict[int, _Held] = {}
+        self._variables: dict[int, int] = {}  # by what an update gives: the variable's own value
         self._read: set[int] = set()  # values that hold some and that an operation has read
         self._born: dict[int, tuple[Node, int]] = {}
         self._reached: dict[int, tuple[Reached, int]] = {}
@@ -113,6 +114,10 @@ class _Run:
         self._nodes[node.id] = node
         if node.is_weight:
             self._weights.update(node.outputs)
+        for output, port in node.writes:
+            # The second update of a step writes to what the first one gave.
+            written = node.inputs[port]
+            self._variables[node.outputs[output]] = self._variables.get(written, written)
         if node.family == "loss" and node.phase == "forward":
             self._losses.update(node.outputs[:1])
 
@@ -138,7 +143,8 @@ class _Run:
                 self._held[value] = held
                 self._read.discard(value)
         for _, port in node.writes:
-            self._wrote(node.inputs[port], held, row.seq)
+            written = node.inputs[port]
+            self._wrote(self._variables.get(written, written), held, row.seq)
         for value in self._losses.intersection(node.outputs):
             known = self._broken_losses.setdefault(value, {})
             if held is None:

@@ -149,3 +149,26 @@ def test_watches_that_were_asked_for_tell_all(tmp_path: Path) -> None:
 def test_a_run_is_reported_the_same_each_time(tmp_path: Path) -> None:
     first, second = (checked(nothing_passes, tmp_path / f"{name}.nscope").verdicts for name in "ab")
     assert first == second
+
+
+def several_updates_a_step() -> None:
+    """0/0 in one part of the data, in steps that update the weight three times."""
+    w = ns.parameter(np.ones(2), name="w")
+    optimizer = optim.SGD([w], lr=0.1)
+    gaps = np.array([[1.0, np.nan], [2.0, 3.0]])
+    for _ in ns.steps(range(4)):
+        for size in (4.0, 0.0, 2.0):
+            given = ns.tensor(gaps, name="given")
+            filled = np.where(np.isnan(given), 0.0, given)
+            share = ns.tensor(size, name="size") / ns.tensor(size, name="whole")
+            optimizer.minimize(share * np.sum((filled @ w) ** 2))
+
+
+def test_a_birth_reaches_a_weight_by_any_update_of_its_step(tmp_path: Path) -> None:
+    with np.errstate(all="ignore"):
+        report = checked(several_updates_a_step, tmp_path / "run.nscope")
+    (first, *others) = report.having("hit")
+    assert first.rule == "operator_overflow"
+    assert first.found[0].text.startswith("divide_1 in step 1 ")
+    assert all(hit.node.startswith("divide") for hit in first.found)
+    assert {verdict.cause for verdict in others} == {first.watch}
