@@ -64,8 +64,8 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         shown_path = str(file.relative_to(home) if home is not None and inside else file)
         lines.append(f"recording: {shown_path}")
         open_hits = [verdict for verdict in hits if not verdict.explained]
-        if open_hits:
-            target = open_hits[0].found[0].target
+        first = [open_hits[0].found[0].target] if open_hits else []
+        for target in filter(None, (report.raised, *first)):
             lines.append(f"next: nodescope why {_shell(shown_path)} {_shell(target)}")
     return "\n".join(lines) + "\n"
 

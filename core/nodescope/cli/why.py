@@ -1,4 +1,5 @@
-"""``nodescope why``: the origin of an element of a recording, and the history of NaN and Inf.
+"""``nodescope why``: the origin of an element of a recording, and the history of NaN and Inf; else
+the error of the operation that ended the program.
 
 Invariant: the recording is only read.
 """
@@ -15,6 +16,7 @@ from nodescope.debug.report.run_summary import first_words
 from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
 from nodescope.errors import RecordingError
+from nodescope.record.ending import ended_by
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_SUMMARY, Execution
 from nodescope.telling import say, show
@@ -44,7 +46,20 @@ def tell(options: argparse.Namespace) -> int:
             show(render_spread(spread(recording, step)), end="")
         elif origin is None:
             show(_none_found(recording))
+        if options.step is None:
+            show(_error(recording), end="")
     return 0
+
+
+def _error(recording: Recording) -> str:
+    """The explanation of the error that ended the program; ``""`` if no operation raised one."""
+    failed = ended_by(recording)
+    if failed is None:
+        return ""
+    node = next(row.node for row in recording.nodes() if row.node.id == failed.node)
+    if not node.outputs:
+        return ""
+    return "\n" + render(why(recording, node.outputs[0], seq=failed.seq))
 
 
 def _none_found(recording: Recording) -> str:

@@ -124,6 +124,18 @@ def test_the_status_of_the_program(tmp_path: Path, text: str, status: int, expec
     ]
 
 
+def test_what_explains_the_error_that_ended_the_program(tmp_path: Path) -> None:
+    text = f"{TRAIN}import numpy as np\nnp.exp(ns.tensor(np.ones(3))) * ns.tensor(np.ones(4))\n"
+    done = nodescope(tmp_path, "check", "--watch", "nan", "script.py", text=text)
+    assert done.returncode == 1
+    (path,) = runs(tmp_path)
+    shown = path.relative_to(tmp_path)
+    target = re.search(rf"next: nodescope why {shown} (multiply\S*@\d+)\n\Z", done.stdout)
+    assert target, done.stdout
+    why = nodescope(tmp_path, "why", str(shown), target[1])
+    assert "raised in step " in why.stdout
+
+
 def test_a_program_that_closes_its_output_is_reported_all_the_same(tmp_path: Path) -> None:
     text = "import sys\nimport numpy as np\nimport nodescope as ns\nnp.exp(ns.tensor(1.0))\n"
     done = nodescope(tmp_path, "check", "script.py", text=text + "sys.stdout.close()\n")

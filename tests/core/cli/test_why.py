@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.api import Run
 from nodescope.cli import main
+from nodescope.errors import ShapeError
 
 
 @pytest.fixture
@@ -69,6 +72,26 @@ def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             np.log(ns.tensor([x]))
     assert main(["why", str(result)]) == 0
     assert capsys.readouterr().out.startswith("no NaN or Inf in 1 step of ")
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_the_error_that_ended_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caught: bool
+) -> None:
+    path = tmp_path / "run.nscope"
+    run = Run(path, level="values", say=lambda _: None)
+    run.start()
+    for step in ns.steps([1, 2]):
+        target = ns.tensor(np.ones(4 if step == 1 else 3), name="target")
+        with contextlib.suppress(ShapeError):
+            np.exp(ns.tensor(np.zeros(4))) * target
+    run.finish(1, "KeyError: 'other'" if caught else "ShapeError: shapes do not fit")
+    assert main(["why", str(path)]) == 0
+    first, _, rest = capsys.readouterr().out.partition("\n")
+    assert first.startswith("no NaN or Inf in 2 steps of ")
+    assert ("multiply (test_why.py:" in rest) is not caught
+    assert ("raised in step 2: ShapeError" in rest) is not caught
+    assert (". target is 3, and was 4 in step 1" in rest) is not caught
 
 
 def test_what_was_not_recorded_is_not_called_finite(

@@ -25,6 +25,7 @@ from nodescope.debug.watch.offline import Asking
 from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import Watch, head
 from nodescope.ir.graph import SourceLocation
+from nodescope.record.ending import ended_by
 from nodescope.record.recording import Recording
 from nodescope.record.run_time import run_time
 
@@ -69,7 +70,8 @@ def report_of(
         ongoing: As of `HitCollection.of`.
         reasons: Why they were recommended, by how they are written.
     """
-    sources = {row.node.id: row.node.source for row in recording.nodes()}
+    nodes = {row.node.id: row.node for row in recording.nodes()}
+    sources = {number: node.source for number, node in nodes.items()}
     born = birth_hits(recording) if reasons else BirthHits((), ())
     verdicts = []
     for outcome in outcomes:
@@ -80,11 +82,13 @@ def report_of(
     first = born.first
     ordered = in_order(verdicts, first.seq if first is not None else 0)
     info = recording.run()
+    failed = ended_by(recording)
+    raised = "" if failed is None else f"{nodes[failed.node].name}@{failed.step}"
     return CheckReport(
         info.name, info.argv, info.status, info.error, str(recording.path), info.level,
         len(recording.steps()), msgspec.structs.asdict(recording.dropped()),
         run_time(recording).ran_ns, info.started_unix_ns, ordered,
-        sum(not row.node.is_leaf for row in recording.nodes()), recording.advice(),
+        sum(not node.is_leaf for node in nodes.values()), recording.advice(), raised,
     )  # fmt: skip
 
 

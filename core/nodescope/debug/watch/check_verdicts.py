@@ -116,6 +116,7 @@ class CheckReport(msgspec.Struct, frozen=True):
             comes after those that do not.
         nodes: How many operations the program has.
         advice: If it has none: what can be done.
+        raised: The operation whose error ended the program, as ``loss/log@7``; ``""`` if none did.
     """
 
     program: str
@@ -131,6 +132,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     verdicts: tuple[WatchVerdict, ...]
     nodes: int = 0
     advice: Advice | None = None
+    raised: str = ""
 
     @property
     def vacuous(self) -> bool:
