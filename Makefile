@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 24
 
-demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger
+demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger (HEADLESS=1: print its address)
 	$(BIN)/nodescope run $(if $(HEADLESS),--no-browser) samples/digits_mlp.py
 
 test: setup browser .make/compiled  ## Set up, then test everything, in a browser too; minutes

@@ -80,7 +80,7 @@ def test_an_error_of_the_program_is_in_one_step_wherever_it_is_told(
         expect(page.locator(".scrub-words")).to_contain_text(re.compile(r"^\s*step 300"))
         if by(page, "continue").is_enabled():
             by(page, "continue").click()
-            expect(by(page, "state")).to_contain_text("Finished with an error")
+            expect(by(page, "state")).to_contain_text("Failed")
 
     # The console stays at its end in a window that becomes smaller.
     page.get_by_role("tab", name="Console").click()

@@ -67,7 +67,7 @@ def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> N
     expect(by(page, "branch")).to_contain_text("half of it")
     expect(words).to_contain_text(went.group())
     by(page, "detach").click()
-    expect(by(page, "state")).to_contain_text("Finished")
+    expect(by(page, "state")).to_contain_text("Failed")
     program.interrupt()
     program.wait()
 
@@ -100,7 +100,7 @@ def test_an_error_of_the_program_itself_is_shown_where_it_is(
     go_to(page, "net/tanh")
     expect(source.locator(".src-line.at")).to_contain_text("h = np.tanh(w)")
     by(page, "continue").click()
-    expect(by(page, "state")).to_contain_text("Finished with an error")
+    expect(by(page, "state")).to_contain_text("Failed")
     page.keyboard.press("p")
     expect(by(page, "problems")).to_contain_text("KeyError: 2")
     program.expect("KeyError: 2")

@@ -318,7 +318,7 @@ def test_every_command_is_in_the_help_and_in_the_palette(
     page.keyboard.press("Control+k")
     page.keyboard.type("hold this moment")
     expect(page.get_by_role("listbox").get_by_role("option").first).to_contain_text(
-        "Hold this moment"
+        "Mark this moment"
     )
 
 

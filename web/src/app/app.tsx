@@ -223,7 +223,7 @@ export function App(props: AppProps): JSX.Element {
         { keys: "Enter", does: "Fold or open the selected scope" },
         { keys: "Enter", does: "In a grid of numbers: explain this element" },
         { keys: "+ −", does: "Zoom" },
-        { keys: "⇧Click", does: "On a chart over executions: hold that moment as A" },
+        { keys: "⇧Click", does: "On a chart over executions: mark that moment as A" },
         { keys: "Esc", does: "Close the open menu, form or dialog" },
       ],
     },

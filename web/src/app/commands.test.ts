@@ -200,6 +200,18 @@ describe("what a command leaves selected and shown", () => {
     expect(question).toMatchObject({ value: expect.any(Number), seq: 11 });
   });
 
+  test("Why without anything selected says what to select", async () => {
+    store.receive([
+      { type: "session", run: RUN, info: session({ phase: "running", version: 3, stop: null }) },
+    ]);
+    store.select(undefined);
+    await press("W");
+    expect(asksWhy()).toBeUndefined();
+    expect(store.notices().map((notice) => notice.text)).toEqual([
+      "Select a node to have its value explained.",
+    ]);
+  });
+
   test("what was held is compared at the node that was chosen, three steps back", async () => {
     store.select({ kind: "node", id: 2 });
     await press("M");

@@ -120,11 +120,14 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Why: explain the selected value",
       keys: "W",
       group: "Debugger",
-      enabled: () => here() && subject() !== undefined,
-      run: () => page.reasons.askSelected(),
+      enabled: here,
+      run: () => {
+        if (subject() !== undefined) page.reasons.askSelected();
+        else store.notify("info", "Select a node to have its value explained.");
+      },
     },
     {
-      title: "Hold this moment as A for comparison",
+      title: "Mark this moment as A for comparison",
       keys: "M",
       group: "Debugger",
       enabled: here,
@@ -138,7 +141,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       run: () => page.moments.show(),
     },
     {
-      title: "Swap moments: go to A and hold this one",
+      title: "Swap moments: go to A and mark this one",
       keys: "X",
       group: "Debugger",
       enabled: () => here() && page.moments.held() !== undefined,

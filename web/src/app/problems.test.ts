@@ -47,13 +47,16 @@ test("problems stay when nodescope ends", async () => {
 });
 
 test("of a run of which not all steps were observed, the rows say so", () => {
-  const words = (steps: number, leftOut: number) =>
-    unobservedWords({ steps, steps_left_out: leftOut } as Governed);
+  const words = (steps: number, leftOut: number, rows: readonly NodeProblem[] = [PROBLEM]) =>
+    unobservedWords(rows, { steps, steps_left_out: leftOut } as Governed);
   expect(words(40, 25)).toBe(
     "15 of 40 training steps were observed: the counts and steps above are of these, and it may " +
       "have gone on in the others.",
   );
-  expect([words(40, 0), unobservedWords(undefined)]).toEqual(["", ""]);
+  expect([words(40, 0), unobservedWords([PROBLEM], undefined)]).toEqual(["", ""]);
+  // An operation that raises is seen in every step.
+  const raised = { ...PROBLEM, nan: false, inf: false, failed: true };
+  expect([words(40, 25, [raised]), words(40, 25, [])]).toEqual(["", ""]);
 });
 
 test("an error that stops the program is a problem, unless a node's line says it", () => {
@@ -64,6 +67,9 @@ test("an error that stops the program is a problem, unless a node's line says it
   expect(errorBesides(store("", "ValueError: no"), list)).toBe("ValueError: no");
   expect(problemCount(store("", "ValueError: no"), list)).toBe(2);
   expect(problemCount(store("ValueError: no", ""), undefined)).toBe(1);
+  const info = runInfo({ state: "finished", status: 130, error: "KeyboardInterrupt" });
+  const interrupted = { model: () => ({ info }), stop: () => undefined } as never;
+  expect(problemCount(interrupted, undefined)).toBe(0); // Ctrl-C is no problem of the program
   const raised = { ...PROBLEM, failed: true, error: "ValueError: no" };
   expect(problemCount(store("ValueError: no", ""), { rows: [raised], nodes: 1 } as never)).toBe(1);
 });

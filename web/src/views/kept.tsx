@@ -37,6 +37,7 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
   const governed = () => store.model()?.governed;
   const trouble = () => store.model()?.info.trouble ?? "";
   const live = () => store.model()?.info.state === "live";
+  const stepCount = createMemo(() => store.model()?.steps.length ?? 0);
   const empty = createMemo(() => operationsOf(store.model()?.graph) === 0);
 
   const ways = createMemo(() => {
@@ -102,7 +103,9 @@ export function Kept(props: { readonly store: Store }): JSX.Element {
             onClick={() => setOpen(!open())}
           >
             <span class="ell">
-              {empty() ? nothingWords(live()) : keptWords(now(), governed(), trouble())}
+              {empty()
+                ? nothingWords(live())
+                : keptWords(now(), governed(), trouble(), stepCount())}
             </span>
             <Show when={costWords(governed())}>
               {(words) => (

@@ -9,7 +9,7 @@ import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { inWords } from "@/store/history/why";
 import { answered, createQuery } from "@/store/page/query";
-import { lossEnding } from "@/store/page/recordings_list";
+import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import { lossWords } from "@/store/run/keeping";
@@ -38,11 +38,16 @@ export function createProblems(store: Store): () => ProblemList | undefined {
   return createMemo(() => answered(answer()));
 }
 
-/** The program's error, where it stops or has ended because of it, unless a node's row shows it. */
+/**
+ * The program's error, where it stops or has ended because of it, unless a node's row shows it.
+ * Ctrl-C is none.
+ */
 export function errorBesides(
   store: Pick<Store, "model" | "stop">,
   problems: ProblemList | undefined,
 ): string {
+  const info = store.model()?.info;
+  if (info !== undefined && outcomeOf(info) === "interrupted") return "";
   const error = store.model()?.info.error || store.stop()?.error || "";
   return problems?.rows.some((row) => row.failed && row.error === error) ? "" : error;
 }
@@ -137,7 +142,7 @@ export function Problems(props: {
       <Show when={cut() > 0}>
         <p class="problem t2">And {plural(cut(), "more node")}, all later.</p>
       </Show>
-      <Show when={rows().length > 0 && unobservedWords(props.store.model()?.governed)}>
+      <Show when={unobservedWords(rows(), props.store.model()?.governed)}>
         {(text) => (
           <p class="problem t2" data-testid="problem-unobserved">
             {text()}
@@ -159,9 +164,16 @@ export function Problems(props: {
   );
 }
 
-/** The steps that the rows cover, if not all were observed; else "". */
-export function unobservedWords(governed: Governed | undefined): string {
+/**
+ * The steps that the rows cover, if not all were observed; else "". An operation that raises is
+ * seen in every step.
+ */
+export function unobservedWords(
+  rows: readonly NodeProblem[],
+  governed: Governed | undefined,
+): string {
   if (governed === undefined || governed.steps_left_out === 0) return "";
+  if (!rows.some((row) => row.nan || row.inf)) return "";
   const observed = formatCount(governed.steps - governed.steps_left_out);
   return (
     `${observed} of ${plural(governed.steps, "training step")} were observed: the counts and steps ` +

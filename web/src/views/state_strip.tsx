@@ -37,7 +37,7 @@ export function describe(store: Store): Words {
     if (outcome === "interrupted") return { text: "Interrupted", tone: "off", more: "by Ctrl-C" };
     if (outcome === "failed") {
       const more = info.error || `exit status ${info.status}`;
-      return { text: "Finished with an error", tone: "bad", more };
+      return { text: "Failed", tone: "bad", more };
     }
     const more = lossEnding(info.broken_loss);
     return { text: "Finished", tone: more ? "bad" : "ok", more: more && `the loss is ${more}` };

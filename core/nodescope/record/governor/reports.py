@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nodescope.record.rows import Governed, Keeping
 
 _LITTLE_S = 0.25
+_UNNOTICED_S = 0.05
 
 
 def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) -> str:
@@ -97,10 +98,12 @@ def kept(keeping: Keeping, governed: Governed) -> str:
     if governed.calls_left_out:
         observed = governed.calls - governed.calls_left_out
         parts.append(f"{observed:,} of {_count(governed.calls, 'call')} outside of steps observed")
-    slower = f"{factor(governed.slowdown)} slower (limit {factor(governed.limit)})"
-    if governed.extra_s < _LITTLE_S:  # of little, a factor tells nothing
-        slower = f"{max(governed.extra_s, 0.0):.1f} s slower"
-    return "; ".join([*parts, f"about {slower}"]) + ". --level values keeps every element"
+    if governed.extra_s >= _LITTLE_S:
+        limit = f"(limit {factor(governed.limit)})"
+        parts.append(f"about {factor(governed.slowdown)} slower {limit}")
+    elif governed.extra_s >= _UNNOTICED_S:  # of little, a factor tells nothing
+        parts.append(f"about {governed.extra_s:.1f} s slower")
+    return "; ".join(parts) + ". --level values keeps every element"
 
 
 def _with_statistics(governed: Governed) -> str:

@@ -56,5 +56,7 @@ def test_of_little_time_no_factor_is_told() -> None:
     keeping = Keeping("summary", limit=2.0, newest_steps=2, chosen=False)
     short = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.12)
     assert "; about 0.1 s slower. --level" in kept(keeping, short)
+    unnoticed = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.04)
+    assert "228 of 240 steps observed. --level" in kept(keeping, unnoticed)
     called = Governed(2.0, 1.6, steps=9, calls=40, calls_left_out=24, extra_s=2.0)
     assert "; 16 of 40 calls outside of steps observed; about 1.6×" in kept(keeping, called)

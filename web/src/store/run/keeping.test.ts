@@ -114,6 +114,12 @@ describe("what is kept, in one line", () => {
     expect(keptWords(KEEPING, undefined)).toBe(
       "Statistics of every observed value, the newest values whole",
     );
+    // The governor has not reported yet, or before the first step.
+    for (const governed of [undefined, without]) {
+      expect(keptWords(KEEPING, governed, "", 3)).toBe(
+        "Statistics of every observed value, whole values of the last 2 observed steps",
+      );
+    }
   });
 
   test.each([

@@ -17,14 +17,20 @@ const LITTLE_S = 0.25;
  * Args:
  *   trouble: What is wrong with the recording, or "". Where it cannot be written to, `keeping` lacks
  *     what is missing since.
+ *   steps: How many steps have begun; the governor reports only now and then.
  */
-export function keptWords(keeping: Keeping, governed: Governed | undefined, trouble = ""): string {
+export function keptWords(
+  keeping: Keeping,
+  governed: Governed | undefined,
+  trouble = "",
+  steps = 0,
+): string {
   const partial = trouble !== "" && keeping.unwritten === null;
   if (keeping.everything) return wholeWords(keeping, partial);
   const statistics = `Statistics of ${partial ? "the values recorded" : withStatistics(governed)}`;
   if (keeping.newest_steps > 0 && keeping.level !== "values") {
     const newest =
-      governed !== undefined && governed.steps > 0
+      Math.max(steps, governed?.steps ?? 0) > 0
         ? `whole values of the last ${keeping.newest_steps} observed steps`
         : "the newest values whole";
     return `${statistics}, ${newest}${asFar(keeping)}${firstNonfinite(keeping)}`;

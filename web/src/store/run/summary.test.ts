@@ -7,7 +7,7 @@ test("a run that ended with nodescope is no fault of the summary", () => {
   expect(unsummed(away, "open")).toContain(away);
   expect(unsummed(away, "lost")).toContain("once it is restored");
   expect(unsummed(away, "ended")).not.toContain(away);
-  expect(unsummed("", "ended")).toContain("with the recording");
+  expect(unsummed("", "ended")).toContain("open the recording");
 });
 
 test("the run time says what it is made of, and what is no part of it", () => {

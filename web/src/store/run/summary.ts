@@ -59,7 +59,7 @@ export function sharesWords(
 
 /** The text in place of a missing summary. */
 export function unsummed(problem: string, link: Link["kind"]): string {
-  if (link === "ended") return "nodescope has ended. The summary comes with the recording:";
+  if (link === "ended") return "nodescope has ended. To see the summary, open the recording:";
   if (link === "lost" && problem !== "") {
     return "The connection is lost. The run is summed up once it is restored.";
   }

@@ -163,7 +163,7 @@ function Sides(
           small
           icon="hold"
           testid="diff-hold"
-          label="Hold the moment shown as A (M)"
+          label="Mark the moment shown as A (M)"
           onClick={() => props.moments.hold()}
         />
         <IconButton

@@ -216,8 +216,8 @@ export function StepsPanel(props: {
                         type="button"
                         class="moment-a"
                         classList={{ off: now().seq[i] !== props.held }}
-                        title="Hold this moment as A for comparison"
-                        aria-label={`Hold step ${now().step[i] ?? 0} as A`}
+                        title="Mark this moment as A for comparison"
+                        aria-label={`Mark step ${now().step[i] ?? 0} as A`}
                         data-testid="step-hold"
                         onClick={(event) => {
                           event.stopPropagation();

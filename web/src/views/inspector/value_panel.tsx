@@ -191,7 +191,7 @@ function Head(props: {
         small
         icon="hold"
         testid="moment-hold"
-        label="Hold this moment as A for comparison (M)"
+        label="Mark this moment as A for comparison (M)"
         onClick={() => props.moments.hold()}
       />
       <Show when={props.edit}>
