@@ -121,7 +121,11 @@ class Operations:
             outputs = outputs[: len(made)]
             specs = specs[: len(made)] + _specs(pending)[len(outputs) :]
         detached = signature.is_detach
-        if writes:
+        if bound.overwritten:
+            # As operands that are no inputs: the result is in their memory.
+            for tensor, id in zip(bound.overwritten, made, strict=False):
+                values.wrote(tensor, id)
+        elif writes:
             written = dict(writes)
             for port, (tensor, id) in enumerate(zip(outputs, made, strict=False)):
                 if port in written:

@@ -5,6 +5,7 @@ attributes under their names, left out if they are the default. A missing option
 attribute None; a list of tensors is an attribute, too: how many there are or, if some are missing,
 which are there.
 
+A tensor that is overwritten without being read, by ``fill_`` or as the argument ``out``, is no input.
 Outputs are the returned tensors; after them those that are written without being returned, such as
 the running statistics of batch norm.
 
@@ -31,7 +32,21 @@ _WRITES_UNTOLD: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 }
 # Bookkeeping of PyTorch itself, which computes nothing.
 _UNSEEN_NAMESPACES: Final = frozenset({"profiler", "prim", "prims", "debugprims"})
-_UNSEEN: Final = frozenset({"aten::lift_fresh", "aten::lift"})
+_UNSEEN: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "lift_fresh lift empty empty_like empty_strided empty_permuted new_empty"
+        " new_empty_strided resize_ set_ _resize_output_"
+    ).split()
+)
+# Operators in place that do not read what they overwrite; so are all arguments called ``out``.
+_OVERWRITES: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "fill_ zero_ copy_ normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_"
+        " log_normal_ eye_"
+    ).split()
+)
 # Arguments that are told by the result, or say what is usual.
 _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
@@ -60,12 +75,13 @@ class Bound(NamedTuple):
         inputs: The tensors, by input port.
         plain: What else was given, by argument: for comparing with another call.
         written: The input ports that are written to.
-        returned: By returned output port: the input port that it is, or None.
+        overwritten: The tensors that are written without being read.
     """
 
     inputs: tuple[Any, ...]
     plain: tuple[Any, ...]
     written: tuple[int, ...]
+    overwritten: tuple[Any, ...] = ()
 
 
 class Signature:
@@ -79,6 +95,7 @@ class Signature:
         is_view: Whether it returns a view of its input.
         is_detach: Whether it only leaves the autograd graph.
         is_read: Whether the program reads a number from the tensor.
+        overwritten: The arguments that are written without being read.
         returns: The kinds of its results.
         returned: For each result: the index of the argument that it is, or None.
     """
@@ -124,6 +141,12 @@ class Signature:
         )
         self.is_detach = short in ("detach", "alias") and namespace == "aten"
         self.is_read = short == "_local_scalar_dense"
+        overwrites = name in _OVERWRITES
+        self.overwritten = frozenset(
+            index
+            for index, argument in enumerate(self.arguments)
+            if argument.written and (argument.name.startswith("out") or (overwrites and not index))
+        )
         self.may_write = any(argument.written for argument in self.arguments)
         self._only_plain_tensors = all(
             argument.kind != "tensors" for argument in self.arguments
@@ -134,6 +157,7 @@ class Signature:
         inputs: list[Any] = []
         plain: list[Any] = []
         written: list[int] = []
+        overwritten: list[Any] = []
         count = len(args)
         for index, argument in enumerate(self.arguments):
             if index < count:
@@ -144,6 +168,9 @@ class Signature:
                 value = argument.default
             if argument.kind == "plain":
                 plain.append(value)
+            elif index in self.overwritten and value is not None:
+                overwritten += value if argument.kind == "tensors" else (value,)
+                plain.append(True)
             elif argument.kind == "tensor":
                 if isinstance(value, torch.Tensor):
                     if argument.written:
@@ -162,7 +189,7 @@ class Signature:
                 plain.append(len(present) if all(present) else tuple(present))
         if written and self._flag and not self._flag_of(plain):
             written = []
-        return Bound(tuple(inputs), tuple(plain), tuple(written))
+        return Bound(tuple(inputs), tuple(plain), tuple(written), tuple(overwritten))
 
     def _flag_of(self, plain: Sequence[Any]) -> bool:
         return any(
@@ -174,7 +201,9 @@ class Signature:
     def attrs(self, plain: Sequence[Any]) -> dict[str, Any]:
         """The attributes of a call, from `Bound.plain`."""
         attrs: dict[str, Any] = {}
-        for argument, value in zip(self.arguments, plain, strict=True):
+        for index, (argument, value) in enumerate(zip(self.arguments, plain, strict=True)):
+            if index in self.overwritten:
+                continue
             if argument.kind == "tensor":
                 if value is None:
                     if argument.default is not None:
