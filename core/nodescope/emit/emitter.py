@@ -307,6 +307,7 @@ class Emitter(Steps):
         storages: tuple[int, ...] = (),
         source: SourceLocation | None = None,
         inside: bool = False,
+        kind: str = "",
     ) -> Pending:
         """Begin a call and give it its node, which is emitted if new. May return late.
 
@@ -329,6 +330,8 @@ class Emitter(Steps):
             source: The user's line; by default, it is looked up.
             inside: Whether it is part of the same call of the library as the last operation of the
                 thread. Otherwise an operation at the same place in the program is a new round.
+            kind: Tells calls of one op apart that never belong to the same node, such as those with
+                another number of results.
 
         Returns:
             The pending call, to be passed to `finish` or `fail`.
@@ -338,7 +341,7 @@ class Emitter(Steps):
         cursor = state.cursor
         if cursor is None or cursor.step is not token:
             cursor = self.cursor(state, token)
-        key = op if role == "op" else f"{role}:{label}"
+        key = (kind or op) if role == "op" else f"{role}:{label}"
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
         slot[0] = nth + 1

@@ -73,7 +73,7 @@ class ModuleScopes:
         if self._operations.off:
             return
         state = current()
-        if place.outer is not None and not recomputing:
+        if place.outer is not None:
             self._operations.restore(place, state)
         path = self.path(module, place)
         outer = place.modules[-1][1] if place.modules else ""

@@ -30,6 +30,7 @@ from nodescope.ir.scopes import join
 # Autograd nodes that add up the gradients of a leaf have no sequence number of their own.
 _ACCUMULATES = 1 << 62
 _MOST_LINKS = 1 << 18
+_MOST_UNCLAIMED = 8
 _now = time.perf_counter_ns
 
 
@@ -188,7 +189,7 @@ class Operations:
             signature.op, "op", ids, specs, _Attrs(signature, bound.plain), writes,
             arrays=bound.inputs, dialect=DIALECT, native=signature.native,
             family=signature.family, device=device, storages=storages,
-            inside=self.place.inside,
+            inside=self.place.inside, kind=signature.kind(len(specs)),
         )  # fmt: skip
         if aside:
             state.phase, state.cursor = "forward", None
@@ -297,10 +298,25 @@ class Operations:
         return next((self.updates[serial] for serial in serials if serial in self.updates), "")
 
     def _link(self, state: ThreadState, pending: Pending) -> None:
-        """Note the forward node of the autograd node that was just made."""
-        node = pending.node
-        if state.phase != "optimizer":
-            self._links.setdefault(sequence_number() - 1, (node.id, node.scope))
+        """Note the forward node of the autograd node that was just made.
+
+        It is the latest, unless an operation inside took that one: an operation in place makes its
+        node, then copies what it overwrites.
+        """
+        if state.phase == "optimizer":
+            return
+        place, links, node = self.place, self._links, pending.node
+        latest = sequence_number() - 1
+        if latest - place.sequence > 1:
+            place.unclaimed += range(place.sequence + 1, latest)
+            del place.unclaimed[:-_MOST_UNCLAIMED]
+        place.sequence = latest
+        if latest not in links:
+            links[latest] = (node.id, node.scope)
+        elif place.unclaimed:
+            for number in place.unclaimed:
+                links.setdefault(number, (node.id, node.scope))
+            place.unclaimed.clear()
 
     def _fault(self, error: Exception) -> None:
         if not self._complained:

@@ -27,6 +27,8 @@ class Place(threading.local):
         instruction: The Python instruction that ran the last operation: code, and offset.
         called: The operators that it has run.
         inside: Whether the operation is part of the same call as the last one.
+        sequence: The number of the latest autograd node that the thread has made.
+        unclaimed: Numbers before it whose forward operation is not known.
         mode: The dispatch mode that was entered on the thread, or None.
     """
 
@@ -43,6 +45,8 @@ class Place(threading.local):
         self.instruction: Any = None
         self.called: set[Any] = set()
         self.inside = False
+        self.sequence = -1
+        self.unclaimed: list[int] = []
         self.mode: Any = None
 
 

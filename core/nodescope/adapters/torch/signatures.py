@@ -147,7 +147,9 @@ class Signature:
             for index, argument in enumerate(self.arguments)
             if argument.written and (argument.name.startswith("out") or (overwrites and not index))
         )
-        self.may_write = any(argument.written for argument in self.arguments)
+        if not schema.returns and not any(argument.written for argument in self.arguments):
+            self.unseen = True
+        self._kinds: dict[int, str] = {}
         self._only_plain_tensors = all(
             argument.kind != "tensors" for argument in self.arguments
         ) and all(kind != "tensors" for kind in self.returns)
@@ -221,6 +223,8 @@ class Signature:
     def results(self, result: Any) -> tuple[Any, ...]:
         """The returned tensors, by output port."""
         returns = self.returns
+        if self.is_read:
+            return (torch.as_tensor(result),)
         if len(returns) == 1:
             if returns[0] == "tensor":
                 return (result,)
@@ -233,11 +237,18 @@ class Signature:
                 outputs += value
         return tuple(outputs)
 
+    def kind(self, outputs: int) -> str:
+        """What tells nodes with another number of outputs, or of another overload, apart."""
+        kind = self._kinds.get(outputs)
+        if kind is None:
+            kind = self._kinds[outputs] = f"{self.native}/{outputs}"
+        return kind
+
     def expected_count(self, bound: Bound) -> int:
         """The number of returned tensors, before the call; a list counts as one if its length is
         not known.
         """
-        return sum(
+        return self.is_read or sum(
             self._list_length(bound) if kind == "tensors" else 1
             for kind in self.returns
             if kind != "plain"

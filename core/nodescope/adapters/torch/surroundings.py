@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch.utils.data import DataLoader
 
 from nodescope.adapters.torch.compat import data_loader_iterator
 from nodescope.adapters.torch.places import Quiet
@@ -35,7 +36,12 @@ FUNCTIONS: Final = (
 @contextlib.contextmanager
 def data_loading(emitter: Emitter, operations: Operations) -> Iterator[None]:
     """Take waiting for a batch as such: what a loader computes is data, not the program's graph."""
-    original = data_loader_iterator.__next__
+    original, original_iter = data_loader_iterator.__next__, DataLoader.__iter__
+
+    @functools.wraps(original_iter)
+    def begin(self: Any) -> Any:
+        with Quiet(operations.place):  # it draws a seed for its workers
+            return original_iter(self)
 
     @functools.wraps(original)
     def fetch(self: Any) -> Any:
@@ -48,11 +54,11 @@ def data_loading(emitter: Emitter, operations: Operations) -> Iterator[None]:
             pass
         return batch
 
-    data_loader_iterator.__next__ = fetch
+    data_loader_iterator.__next__, DataLoader.__iter__ = fetch, begin
     try:
         yield
     finally:
-        data_loader_iterator.__next__ = original
+        data_loader_iterator.__next__, DataLoader.__iter__ = original, original_iter
 
 
 @contextlib.contextmanager

@@ -59,7 +59,12 @@ class Values:
         if memory is None:
             return self._odd_id(tensor) or self._leaf(tensor, None, None)
         geometry = geometry_of(tensor)
-        if memory.owner is None and tensor.requires_grad and tensor.is_leaf:
+        if (
+            memory.owner is None
+            and tensor.requires_grad
+            and tensor.is_leaf
+            and current().phase == "forward"
+        ):
             # Trained, but no module's: whatever made it is not part of a step.
             memory.owner = Owner("parameter", "", "")
             return self._leaf(tensor, memory, geometry)
@@ -112,6 +117,7 @@ class Values:
                 whole is not None
                 and whole.version == memory.version
                 and whole.gap == self.gap
+                and whole.token is self._emitter.epoch
                 and geometry_of(viewed) != geometry
             ):
                 return

@@ -41,7 +41,7 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
     labels, predicted = labels.reshape(-1).astype(np.int64), predicted.reshape(-1).astype(np.int64)
     # Negative labels mark what is to be ignored.
     valid = (labels >= 0) & (predicted >= 0)
-    ignored = sight.node.attrs.get("ignore_index")
+    ignored = sight.attrs.get("ignore_index")
     if isinstance(ignored, int):
         valid &= labels != ignored
     labels, predicted = labels[valid], predicted[valid]

@@ -16,6 +16,7 @@ from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.errors import ArrayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node, TensorSpec
+from nodescope.ops.argument_names import known_attrs
 from nodescope.record.captures import summary_of
 from nodescope.record.summary import TensorSummary
 
@@ -273,8 +274,9 @@ class Sight(ObservedContent):
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """The attributes of this execution."""
-        return self.node.attrs if self._attrs is None else self._attrs
+        """The attributes of this execution, by nodescope's names."""
+        attrs = self.node.attrs if self._attrs is None else self._attrs
+        return known_attrs(self.node.dialect, attrs)
 
     @property
     def phase(self) -> str:

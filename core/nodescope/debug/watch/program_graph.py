@@ -14,6 +14,7 @@ from typing import Final
 
 from nodescope.events import GraphCaptured
 from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
+from nodescope.ops.argument_names import known_node
 from nodescope.ops.traits import traits_of
 from nodescope.source_files import source_text
 
@@ -29,7 +30,7 @@ class ProgramGraph:
         source: Gives the text of a source file; ``""`` if it is not known.
 
     Attributes:
-        nodes: By id, as defined last.
+        nodes: By id, as defined last; attributes by nodescope's names.
         specs: By id of a value: its shape and dtype as seen last.
         gradients: By id of a value: that of its gradient.
         slopes: Ids of the values that are gradients of parameters.
@@ -63,7 +64,7 @@ class ProgramGraph:
     def define(self, node: Node) -> None:
         """Take in a new node, or a new definition of a known one."""
         self.version += 1
-        self.nodes[node.id] = node
+        self.nodes[node.id] = known_node(node)
         for value in node.outputs:
             self._makers[value] = node.id
         for value in node.inputs:
