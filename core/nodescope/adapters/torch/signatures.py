@@ -5,7 +5,8 @@ attributes under their names, left out if they are the default. A missing option
 attribute None; a list of tensors is an attribute, too: how many there are or, if some are missing,
 which are there.
 
-A tensor that is overwritten without being read, by ``fill_`` or as the argument ``out``, is no input.
+A tensor that is overwritten without being read, by ``fill_`` or as the argument ``out``, is no
+input.
 Outputs are the returned tensors; after them those that are written without being returned, such as
 the running statistics of batch norm.
 
@@ -32,21 +33,17 @@ _WRITES_UNTOLD: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 }
 # Bookkeeping of PyTorch itself, which computes nothing.
 _UNSEEN_NAMESPACES: Final = frozenset({"profiler", "prim", "prims", "debugprims"})
-_UNSEEN: Final = frozenset(
-    f"aten::{name}"
-    for name in (
-        "lift_fresh lift empty empty_like empty_strided empty_permuted new_empty"
-        " new_empty_strided resize_ set_ _resize_output_"
-    ).split()
-)
+_UNSEEN: Final = frozenset({
+    "aten::lift_fresh", "aten::lift", "aten::empty", "aten::empty_like", "aten::empty_strided",
+    "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided", "aten::resize_",
+    "aten::set_", "aten::_resize_output_",
+})  # fmt: skip
 # Operators in place that do not read what they overwrite; so are all arguments called ``out``.
-_OVERWRITES: Final = frozenset(
-    f"aten::{name}"
-    for name in (
-        "fill_ zero_ copy_ normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_"
-        " log_normal_ eye_"
-    ).split()
-)
+_OVERWRITES: Final = frozenset({
+    "aten::fill_", "aten::zero_", "aten::copy_", "aten::normal_", "aten::uniform_",
+    "aten::random_", "aten::bernoulli_", "aten::exponential_", "aten::geometric_",
+    "aten::cauchy_", "aten::log_normal_", "aten::eye_",
+})  # fmt: skip
 # Arguments that are told by the result, or say what is usual.
 _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),

@@ -142,4 +142,4 @@ def counter_of(tensor: Any) -> int:
 
 def is_strided(tensor: Any) -> bool:
     """Whether a tensor is one place of one storage."""
-    return tensor.layout is torch.strided
+    return tensor.layout is torch.strided and not tensor.is_nested
