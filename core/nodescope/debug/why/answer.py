@@ -82,6 +82,11 @@ class Cause:
     line: str = ""
     causes: tuple[Cause, ...] = ()
 
+    @property
+    def is_nonfinite(self) -> bool:
+        """Whether the element is NaN or Inf."""
+        return state_of(self.number) in ("nan", "inf")
+
     def chain(self) -> list[Cause]:
         """This cause, its own first cause, and so on."""
         links = [self]
@@ -92,17 +97,22 @@ class Cause:
     def culprit(self) -> Cause:
         """The end of the chain: a birth, a leaf, or where nothing more is known.
 
-        A NaN that was born of an Inf is the fault of what made the Inf. An operation that raised
-        is at fault itself, unless it was given NaN or Inf.
+        A NaN that was born of an Inf is the fault of what made the Inf, and so is one of numbers
+        that were made of NaN, such as of a count of elements that compare equal. An operation that
+        raised is at fault itself, unless it was given NaN or Inf.
         """
         best = self if self.kind == "raised" else None
         chain = self.chain()
-        for cause in chain[best is not None :]:
-            if best is not None and state_of(cause.number) not in ("nan", "inf"):
+        broken = [cause.is_nonfinite for cause in chain]
+        if best is not None and not any(broken[1:2]):
+            return best
+        for at, cause in enumerate(chain):
+            behind = any(broken[at + 1 :])
+            if best is not None and not broken[at] and at and not behind:
                 return best
             if cause.birth is not None:
                 best = cause
-                if cause.birth.trait != "infinite":
+                if cause.birth.trait != "infinite" and not behind:
                     return best
         end = chain[-1]
         return end if best is None or end.kind in ("leaf", "missing", "limit") else best

@@ -159,11 +159,15 @@ class Follower:
         """
         links: list[Cause] = []
         sides: list[Cause] = []
-        limit, born = self._depth, False
+        depth = limit = self._depth
+        born = False
         while True:
             cause, following = self.look(point, position)
-            if limit is None:
-                limit = 12 if cause.number is None or state_of(cause.number) == "finite" else 200
+            if limit is None or depth is None:
+                finite = cause.number is None or state_of(cause.number) == "finite"
+                depth = limit = 12 if finite else 200
+            if born and cause.is_nonfinite:  # what gave birth was made of NaN or Inf itself
+                limit, born = depth, False
             if not following or len(links) >= limit:
                 cut = cause.kind in ("passed", "computed") and bool(following)
                 links.append(replace(cause, kind="limit") if cut else cause)

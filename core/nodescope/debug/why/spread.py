@@ -53,6 +53,9 @@ class Born:
         fate: What it reached in its step: the ``loss``; else ``weights``; ``healed`` if nodes that
             give neither NaN nor Inf read all that came of it; ``used`` or ``unused`` otherwise.
         ends: Names of the weights, or of the nodes that healed it.
+        made_of: Value and seq of the NaN or Inf that its operands were made of, though they are
+            finite: a zero may be the count of elements that equal each other, of which NaN has
+            none. None if there is none.
     """
 
     node: str
@@ -65,11 +68,12 @@ class Born:
     source: SourceLocation | None
     fate: Fate = "unused"
     ends: tuple[str, ...] = ()
+    made_of: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A node that has NaN or Inf from its inputs.
+    """A node that has NaN or Inf from its inputs, or from what these were made of.
 
     Attributes:
         node, seq: Its name, and which execution.
@@ -162,6 +166,11 @@ def spread(
         if not sources or looks < MOST_LOOKS:
             looks += bool(sources)
             born = _born(points, follower, node, execution, bool(sources))
+        source = _made_of(flow, born) if born is not None and not sources else None
+        if source is not None:
+            sources, born = [source], None
+            flow.fed[execution.seq] = sources
+            flow.spread.add(source.seq)
         if born is not None:
             births.append((execution.seq, born))
         if sources:
@@ -258,9 +267,13 @@ def _born(
                 cause = _inside(follower, point, position)
             if cause.birth is not None and state_of(cause.number) in ("nan", "inf"):
                 born = cause.birth
+                chain = follower.follow(point, position).chain() if not fed and behind else []
+                made_of = next(
+                    ((link.value, link.seq) for link in chain[1:] if link.is_nonfinite), None
+                )
                 return Born(
                     cause.name, execution.seq, cause.at, born.words, born.kind, cause.ranges, 0,
-                    cause.source,
+                    cause.source, made_of=made_of,
                 )  # fmt: skip
             if cause.kind == "passed" and not behind and not fed:
                 return Born(
@@ -270,6 +283,13 @@ def _born(
         node.name, execution.seq, None, f"{node.op} produces NaN or Inf from finite inputs",
         "unknown", (), 0, node.source,
     )  # fmt: skip
+
+
+def _made_of(flow: Flow, born: Born) -> ValueSource | None:
+    """What a birth was made of that is NaN or Inf, if that is of this step."""
+    value, seq = born.made_of or (0, 0)
+    execution = flow.executions.get(seq)
+    return None if execution is None else ValueSource(value, execution)
 
 
 def _inside(follower: Follower, point: Point, position: int) -> Cause:

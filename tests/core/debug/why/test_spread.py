@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import nodescope as ns
-from nodescope.debug.why import render_spread, spread
+from nodescope.debug.why import render, render_spread, spread, why
 from nodescope.debug.why.rendering import others_words
 from nodescope.record.recording import Recording
 from tests.core.debug.replay.programs import recorded
@@ -109,3 +109,24 @@ def test_without_statistics_it_says_so(tmp_path: Path) -> None:
         result = spread(recording, 2)
     assert result.known == 0
     assert "no statistics were recorded" in render_spread(result)
+
+
+def test_what_is_made_of_nan_through_finite_numbers_is_no_birth(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    with ns.record(path, level="values"), np.errstate(all="ignore"):
+        for low in ns.steps([1.0, -1.0]):
+            x = np.log(ns.tensor([[low, 1.0], [1.0, 2.0]]))
+            hit = (x == np.max(x, axis=1, keepdims=True)).astype(np.float64)
+            _ = hit / np.sum(hit, axis=1, keepdims=True)  # of a row with NaN, none is hit
+            _ = ns.tensor([0.0]) / ns.tensor([0.0])  # has nothing to do with it
+    with Recording.open(path) as recording:
+        report = spread(recording, 2)
+        divided = why(recording, "divide", step=2)
+    assert [(birth.node, birth.at) for birth in report.births] == [
+        ("log", (0, 0)), ("divide_1", (0,)),
+    ]  # fmt: skip
+    assert report.births[0].reached == 2  # max and divide; what is hit is finite
+    assert ("divide", ("log",)) in [(node.node, node.sources) for node in report.passed]
+    assert divided.culprit.name == "log"
+    text = render(divided)
+    assert text.startswith("divide at [0, 0] is nan in step 2: log of -1, in log at [0, 0]")
