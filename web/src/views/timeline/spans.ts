@@ -157,8 +157,10 @@ function levelsOf(
     const after = start >= stepEnd(step);
     const base = { start, end, node: 0, scope: "", phase, step, after, family };
     const label = step > 0 ? `${phase}, ${stepWords(step, after)}` : phase;
-    extend(phases, { ...base, label }, breaks);
-    const parts = node.scope.split("/").filter(Boolean);
+    // Reading what only holds data is no phase: a compiled function reads the optimizer's first.
+    const works = family !== "leaf";
+    if (works) extend(phases, { ...base, label }, breaks);
+    const parts = works ? node.scope.split("/").filter(Boolean) : [];
     // The outermost scope of backward and optimizer nodes only repeats the phase.
     const skip = parts[0] === node.phase ? 1 : 0;
     for (let level = 0; level < SCOPE_LEVELS; level++) {

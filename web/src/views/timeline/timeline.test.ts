@@ -58,6 +58,20 @@ test("what only holds data is drawn, but is no operation", () => {
   expect(lane && operationsIn(lane, [0, 35])).toBe(3);
 });
 
+test("reading what only holds data begins no phase and no scope", () => {
+  const moment = { family: "leaf", role: "parameter", phase: "optimizer" } as const;
+  const graph = update(
+    undefined,
+    snapshot({ nodes: [node(1, "optimizer/w/moment", moment), node(2, "net/x")] }),
+  )?.graph;
+  const [lane] = lanesOf(graph, rows([1, 0, 5], [2, 100, 5], [1, 110, 5], [2, 120, 5]));
+  expect(lane?.levels.map((level) => level.map((bar) => bar.label))).toEqual([
+    ["forward, step 1"],
+    ["net"],
+    ["moment", "x", "moment", "x"],
+  ]);
+});
+
 test("workers and queues of devices have lanes of their own, without the time between nodes", () => {
   const graph = update(undefined, snapshot({ nodes: [node(2, "exp")] }))?.graph;
   const ran = rows([2, 0, 5], [2, 10, 5], [2, 20, 5], [2, 30, 5], [2, 40, 5]);
