@@ -57,6 +57,9 @@ class Rerun(Protocol):
     A package names it in the entry point group ``nodescope.rerun``, under the dialect's name. It is
     loaded by readers of recordings, such as the server, so it must not import the library there but
     run it in a separate process.
+
+    It may also have a method ``refusal(node, attrs, framework)``: why a node cannot be run again,
+    or ``""``; `reads` is asked all the same. ``framework`` is the recorded `Framework`, or None.
     """
 
     def operands(self, node: Node, attrs: dict[str, Any], /) -> tuple[int | Scalar, ...]:

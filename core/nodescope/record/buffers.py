@@ -8,6 +8,7 @@ Invariant: a buffer that all its users returned is referenced by nobody else; th
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -88,5 +89,18 @@ def layouts_of(
             (value, array.strides)
             for value, array in zip(values, arrays)  # noqa: B905 (as where they are copied)
             if not array.flags.c_contiguous
+        ]
+    )
+
+
+def layouts_of_captured(
+    captured: Iterable[tuple[int, object]],
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """`layouts_of` what an adapter captured, as far as it is there already."""
+    return tuple(
+        [
+            (value, content.strides)
+            for value, content in captured
+            if isinstance(content, np.ndarray) and not content.flags.c_contiguous
         ]
     )

@@ -40,7 +40,7 @@ from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.native import identities
 from nodescope.record import shutdown
-from nodescope.record.buffers import layouts_of
+from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
 from nodescope.record.failed_inputs import failed_inputs
@@ -487,9 +487,11 @@ class Recorder(QueueWriter):
             with self.lock:
                 self._lost_summaries += lost
         keeps = level == "values"
+        layouts = layouts_of_captured(captured) if keeps else ()
         self._put(
-            row, weight, 0, captured, False, keeps, "", False, (), event.attrs, _place(event), True
-        )
+            row, weight, 0, captured, False, keeps, "", False, layouts, event.attrs,
+            _place(event), True,
+        )  # fmt: skip
         if newest is not None:
             newest.hold(event, self._here.seq, captured, late=False)
 

@@ -51,7 +51,7 @@ class TorchAdapter:
         """Everything but running whole graphs again."""
         return Capabilities(
             before=True, edit="in_place", gradients=True, scopes="modules", steps="optimizer",
-            timing="host", values="full", rerun="none",
+            timing="host", values="full", rerun="node",
         )  # fmt: skip
 
     def arrays(self) -> Mapping[type, ArrayOps]:

@@ -1,12 +1,13 @@
 """Signatures: how the arguments and results of an ATen operator map to ports and attributes.
 
 Tensors, and the tensors of lists, are inputs in the order of the schema; all other arguments are
-attributes under their names, left out if they are the default. A missing optional tensor is the
-attribute None; a list of tensors is an attribute, too: how many there are or, if some are missing,
+attributes under their names, left out if they are the default. If only some of the optional tensors
+are given, the missing ones are the attribute None. A tensor that is not dense is the attribute of
+its layout. A list of tensors is an attribute, too: how many there are or, if some are missing,
 which are there.
 
 A tensor that is overwritten without being read, by ``fill_`` or as the argument ``out``, is no
-input.
+input, but the attribute of its dtype and shape.
 Outputs are the returned tensors; after them those that are written without being returned, such as
 the running statistics of batch norm.
 
@@ -47,8 +48,9 @@ _OVERWRITES: Final = frozenset({
 # Arguments that are told by the result, or say what is usual.
 _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
-    "memory_format": ("preserve_format", "contiguous_format"), "non_blocking": (False,),
+    "memory_format": ("preserve_format",), "non_blocking": (False,),
 }  # fmt: skip
+_STRIDED: Final = torch.strided
 _TENSOR_TYPES: Final = {
     "Tensor": "tensor", "Optional[Tensor]": "tensor",
     "List[Tensor]": "tensors", "List[Optional[Tensor]]": "tensors", "Tensor[]": "tensors",
@@ -147,6 +149,11 @@ class Signature:
         if not schema.returns and not any(argument.written for argument in self.arguments):
             self.unseen = True
         self._kinds: dict[int, str] = {}
+        self._optional = frozenset(
+            index
+            for index, argument in enumerate(schema.arguments)
+            if str(argument.type) == "Optional[Tensor]"
+        )
         self._only_plain_tensors = all(
             argument.kind != "tensors" for argument in self.arguments
         ) and all(kind != "tensors" for kind in self.returns)
@@ -168,14 +175,16 @@ class Signature:
             if argument.kind == "plain":
                 plain.append(value)
             elif index in self.overwritten and value is not None:
-                overwritten += value if argument.kind == "tensors" else (value,)
-                plain.append(True)
+                targets = value if argument.kind == "tensors" else (value,)
+                overwritten += targets
+                plain.append(tuple([(target.dtype, target.shape) for target in targets]))
             elif argument.kind == "tensor":
                 if isinstance(value, torch.Tensor):
                     if argument.written:
                         written.append(len(inputs))
                     inputs.append(value)
-                    plain.append(True)
+                    layout = value.layout
+                    plain.append(True if layout is _STRIDED else str(layout))
                 else:
                     plain.append(value)
             elif value is None:
@@ -200,12 +209,20 @@ class Signature:
     def attrs(self, plain: Sequence[Any]) -> dict[str, Any]:
         """The attributes of a call, from `Bound.plain`."""
         attrs: dict[str, Any] = {}
+        optional = [value for i, value in enumerate(plain) if i in self._optional]
+        ambiguous = any(value is None for value in optional) and any(
+            value is not None for value in optional
+        )
         for index, (argument, value) in enumerate(zip(self.arguments, plain, strict=True)):
             if index in self.overwritten:
+                if value:
+                    attrs[argument.name] = tuple(
+                        (_encoded(dtype), tuple(shape)) for dtype, shape in value
+                    )
                 continue
             if argument.kind == "tensor":
                 if value is None:
-                    if argument.default is not None:
+                    if ambiguous:
                         attrs[argument.name] = None
                 elif value is not True:
                     attrs[argument.name] = _encoded(value)
@@ -292,7 +309,7 @@ class Signature:
             for index, (argument, value) in enumerate(
                 zip(self.arguments, bound.plain, strict=True)
             ):
-                if argument.kind == "tensor" and value is True:
+                if argument.kind == "tensor" and (value is True or isinstance(value, str)):
                     ports[index] = len(ports)
             for output, index_of in enumerate(self.returned):
                 if index_of is not None and index_of in ports:

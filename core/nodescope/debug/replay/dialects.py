@@ -22,6 +22,7 @@ from nodescope.adapters.protocol import Rerun
 from nodescope.errors import RecordingError, ReplayError
 from nodescope.events import Array
 from nodescope.ir.attrs import opaque_in
+from nodescope.ir.capabilities import Framework
 from nodescope.ir.graph import Node
 from nodescope.ops import reading
 from nodescope.ops.calls import Scalar
@@ -32,7 +33,11 @@ from nodescope.telling import last_line
 
 GROUP: Final = "nodescope.rerun"
 ENGINE: Final = "nodescope"
-_OWN: Final = {ENGINE: "nodescope.debug.replay.engine_dialect"}
+# Those that come with nodescope: the module of each, which defines `RERUN`.
+_OWN: Final = {
+    ENGINE: "nodescope.debug.replay.engine_dialect",
+    "torch": "nodescope.adapters.torch.rerun",
+}
 _known: dict[str, Rerun | str] = {}
 """By dialect: who runs it, or why nobody does."""
 
@@ -69,8 +74,8 @@ class RecordedCall:
         node: What ran.
         attrs: Its arguments in this execution.
         args: Per port a value id, or a `Scalar` for a Python scalar among ``attrs``.
-        rerun: Who runs it; None if nobody can.
-        refusal: Why nobody can, or ``""``.
+        rerun: Who runs it, or at least says what it reads; None if nobody can.
+        refusal: Why it cannot be run again, or ``""``.
     """
 
     node: Node
@@ -89,9 +94,14 @@ class RecordedCall:
         """How its op reads, by its canonical name: a kind of `nodescope.ops.reading`."""
         return kind_named(self.node.op) or "everything"
 
+    @property
+    def runs(self) -> bool:
+        """Whether it can be run again."""
+        return self.rerun is not None and not self.refusal
+
     def check(self) -> None:
         """Raise `ReplayError` if it cannot be run again."""
-        if self.rerun is None:
+        if not self.runs:
             raise ReplayError(
                 f"{self.node.name}: {self.full_name} cannot be run again: {self.refusal}",
                 hint="record at --level values: what is recorded needs no running",
@@ -153,7 +163,7 @@ class RecordedCall:
             by_place = reading.broadcast(inputs, shape, position)
             if by_place is not None:
                 return by_place
-        if self.rerun is None:
+        if not self.runs:
             note = f"{self.full_name} cannot be run again, so it is not known which elements matter"
             return reading.all_of(inputs)._replace(note=note)
         perturbed_reads = perturbed(self._run_operands, inputs, outputs, position, port)
@@ -169,8 +179,15 @@ class RecordedCall:
         return self.run([array for array, arg in pairs if not isinstance(arg, Scalar)])
 
 
-def recorded_call(node: Node, attrs: dict[str, Any] | None = None) -> RecordedCall:
-    """A node as a call, with the arguments of an execution, its own if None.
+def recorded_call(
+    node: Node, attrs: dict[str, Any] | None = None, framework: Framework | None = None
+) -> RecordedCall:
+    """A node as a call.
+
+    Args:
+        node: What ran.
+        attrs: Its arguments in an execution; its own if None.
+        framework: The library that ran it, if known.
 
     Raises:
         ReplayError: The recording does not hold what its dialect needs; says what.
@@ -181,7 +198,9 @@ def recorded_call(node: Node, attrs: dict[str, Any] | None = None) -> RecordedCa
     rerun = _rerun(node.dialect)
     if isinstance(rerun, str):
         return RecordedCall(node, attrs, node.inputs, None, rerun)
-    return RecordedCall(node, attrs, rerun.operands(node, attrs), rerun)
+    refusal_of = getattr(rerun, "refusal", None)
+    refusal = "" if refusal_of is None else refusal_of(node, attrs, framework)
+    return RecordedCall(node, attrs, rerun.operands(node, attrs), rerun, refusal)
 
 
 def check_restored(node: Node, attrs: dict[str, Any], besides: Sequence[str] = ()) -> None:

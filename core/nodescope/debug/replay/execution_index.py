@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from nodescope.debug.replay.dialects import ENGINE, RecordedCall, recorded_call
 from nodescope.debug.replay.engine_dialect import scalars_in
 from nodescope.errors import ReplayError
+from nodescope.ir.capabilities import Framework
 from nodescope.ir.graph import Graph, Node
 from nodescope.record.compiled_functions import functions
 from nodescope.record.operand_writers import UNKNOWN
@@ -269,7 +270,11 @@ class ExecutionIndex:
             captured = self._captured.get(node.id)
         if captured is not None:  # scalars, such as a learning rate, are the execution's own
             attrs = {**captured, **scalars_in(node, attrs)}
-        return recorded_call(node, attrs)
+        return recorded_call(node, attrs, self._frameworks.get(node.dialect))
+
+    @cached_property
+    def _frameworks(self) -> dict[str, Framework]:
+        return {framework.dialect: framework for framework in self.recording.run().frameworks}
 
     @cached_property
     def within_kernels(self) -> Assigns:

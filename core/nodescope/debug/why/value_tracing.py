@@ -157,7 +157,7 @@ class ValueTracer:
         opened = _opened(node, call, arrays, points, outs, port)
         recorded = self._written(ValueSource(point.value, execution))[1] == "recorded"
         many = sum(array.size for array in (*arrays, *outs)) > MOST_AGAIN
-        if not recorded or many or call.rerun is None:
+        if not recorded or many or not call.runs:
             return opened
         return replace(opened, doubt=not alike(call.run(arrays)[port], outs[port]))
 

@@ -1,0 +1,107 @@
+"""Answers: recorded operators run again, and which elements they read, in the process of PyTorch.
+
+Invariant: each question gets tensors of its own, so that writes in place touch nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from nodescope.adapters.torch.rerun.arguments import Call, NotTriedError, call_of
+from nodescope.adapters.torch.rerun.slopes import places, slopes
+from nodescope.adapters.torch.rerun.wire import ArrayHeader, Request, checked
+from nodescope.adapters.torch.tensors import host_array
+from nodescope.events import Array
+from nodescope.ir.attrs import decode_attrs
+from nodescope.ir.dtypes import BFLOAT16
+
+__all__ = ["NotTriedError", "answer", "received"]
+
+_DTYPES: Final = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16,
+        torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64,
+        torch.complex128, torch.bfloat16,
+    )
+}  # fmt: skip
+_VIEWED: Final = frozenset({"aten::view", "aten::_unsafe_view", "aten::_reshape_alias"})
+
+
+def received(headers: Sequence[ArrayHeader], read_into: Callable[[memoryview], bool]) -> list[Any]:
+    """The tensors whose memory follows, aligned as PyTorch aligns them."""
+    tensors: list[Any] = []
+    for header in headers:
+        if header.same_as >= 0:
+            tensors.append(tensors[header.same_as])
+            continue
+        memory = torch.empty(header.nbytes, dtype=torch.uint8)
+        if header.nbytes and not read_into(memoryview(memory.numpy())):
+            raise EOFError
+        dtype = _DTYPES[header.dtype]
+        size = checked(header).itemsize
+        if not header.nbytes:
+            tensors.append(torch.empty(header.shape, dtype=dtype))
+        elif any(step % size for step in header.strides):
+            raise ValueError("strides that are no whole elements")
+        else:
+            steps = [step // size for step in header.strides]
+            tensors.append(memory.view(dtype).as_strided(header.shape, steps))
+    return tensors
+
+
+def answer(request: Request, tensors: list[Any]) -> list[Array]:
+    """The arrays of an answer.
+
+    Raises:
+        NotTriedError: The call cannot be made.
+        Exception: What PyTorch raises.
+    """
+    attrs = decode_attrs(request.attrs)
+    if request.threads > 0 and request.threads != torch.get_num_threads():
+        torch.set_num_threads(request.threads)
+    if request.task == "places":
+        return [places(request, attrs, tensors)]
+    if request.task == "slopes":
+        return slopes(request, attrs, tensors)
+    call = call_of(request.native, attrs, tensors)
+    _check_repeatable(call)
+    with torch.inference_mode():
+        return [_elements(output) for output in _run(call)]
+
+
+def _run(call: Call) -> tuple[Any, ...]:
+    try:
+        return call.run()
+    except RuntimeError:
+        # Of a view of a larger tensor only its own elements are recorded.
+        if call.signature.native.partition(".")[0] not in _VIEWED or len(call.args) < 2:
+            raise
+        return (torch.reshape(call.args[0], call.args[1]),)
+
+
+def _check_repeatable(call: Call) -> None:
+    """Refuse what draws random numbers: the parent knows these, too, by name."""
+    if torch.Tag.nondeterministic_seeded not in call.function.tags:
+        return
+    values = (*call.args, *call.kwargs.values())
+    for argument, value in zip(call.signature.arguments, values, strict=True):
+        if argument.name in ("dropout_p", "dropout", "p") and value == 0:
+            return
+        if argument.name in ("train", "training") and value is False:
+            return
+    raise NotTriedError(
+        "it draws random numbers, and the state of PyTorch's generator is not recorded"
+    )
+
+
+def _elements(output: Any) -> Array:
+    """What is recorded of a tensor: its elements in its own order, without gaps."""
+    if not isinstance(output, torch.Tensor):  # a gradient that was not asked for
+        return np.empty(0, np.float32)
+    array = host_array(output)
+    return np.array(array) if array.dtype.name != BFLOAT16 or array.size else array.copy()

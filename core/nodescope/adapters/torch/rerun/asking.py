@@ -1,0 +1,83 @@
+"""Questions to PyTorch: what an operator gives, which elements it moves where, its derivatives.
+
+Invariant: one process serves all readers; answers about places are kept, as many elements of one
+output are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from nodescope.adapters.torch.rerun.process import TorchProcess
+from nodescope.adapters.torch.rerun.wire import Request
+from nodescope.events import Array
+from nodescope.ir.attrs import encode
+
+MOST_MAPS: Final = 64
+"""Answers about places that are kept."""
+
+
+class Torch:
+    """PyTorch in a process of its own.
+
+    Attributes:
+        process: The process.
+        threads: The number of threads that it computes with; 0 for its own choice.
+    """
+
+    def __init__(self, process: TorchProcess) -> None:
+        self.process = process
+        self.threads = 0
+        self._maps: OrderedDict[bytes, Array] = OrderedDict()
+
+    def run(self, native: str, attrs: dict[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs of an operator. Raises `ReplayError`."""
+        request = Request("run", native, encode(attrs), (), self.threads)
+        return self.process.ask(request, arrays)
+
+    def places(
+        self, native: str, attrs: dict[str, Any], arrays: Sequence[Array], port: int,
+        selectors: tuple[int, ...],
+    ) -> Array:  # fmt: skip
+        """By element of an output: which element of its inputs it is, counted through all that do
+        not select; -1 for none.
+
+        Raises:
+            ReplayError: PyTorch cannot say.
+        """
+        request = Request("places", native, encode(attrs), (), port=port, kept=selectors)
+        key = hashlib.blake2b(repr(request).encode(), digest_size=16)
+        for number, array in enumerate(arrays):
+            key.update(repr((array.dtype.str, array.shape, array.strides)).encode())
+            if number in selectors:
+                key.update(array.tobytes())
+        found = self._maps.get(key.digest())
+        if found is None:
+            (found,) = self.process.ask(request, arrays)
+            self._maps[key.digest()] = found
+            if len(self._maps) > MOST_MAPS:
+                self._maps.popitem(last=False)
+        return found
+
+    def slopes(
+        self, native: str, attrs: dict[str, Any], arrays: Sequence[Array], port: int,
+        position: int, *, kept: tuple[int, ...] = (), pair: tuple[int, ...] = (),
+    ) -> tuple[list[tuple[Array, Array]], Array | None]:  # fmt: skip
+        """By input the elements with a derivative, and the derivatives; and, with a pair, the
+        partners of the elements of its first input.
+
+        Raises:
+            ReplayError: PyTorch cannot say.
+        """
+        request = Request(
+            "slopes", native, encode(attrs), (), port=port, position=position, kept=kept, pair=pair
+        )
+        answer = list(self.process.ask(request, arrays))
+        partners = answer.pop() if pair else None
+        return list(zip(answer[::2], answer[1::2], strict=True)), partners
+
+
+TORCH: Final = Torch(TorchProcess())

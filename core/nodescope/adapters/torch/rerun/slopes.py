@@ -1,0 +1,167 @@
+"""Places and slopes: which input elements an output element is made from, by running the operator.
+
+An operator that only moves elements is run on their positions. Any other is differentiated by
+autograd, in double precision: an element matters if the derivative by it is not zero.
+
+Invariant: nothing is drawn at random; numbers that stand for others are the same each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from nodescope.adapters.torch.rerun.arguments import NotTriedError, call_of
+from nodescope.adapters.torch.rerun.wire import Request
+from nodescope.events import Array
+
+MOST_ELEMENTS: Final = 1 << 22
+"""The most input elements of a question; of more, all are listed."""
+NO_DERIVATIVE: Final = -1
+"""In place of positions: the input is of integers or truth values."""
+_FLOATING: Final = frozenset(
+    {"float16", "bfloat16", "float32", "float64", "half", "float", "double"}
+)
+
+
+def places(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> Array:
+    """For each element of an output the number of the input element that it is, counting through
+    all inputs that do not select; -1 where it is none.
+    """
+    _check_size(tensors)
+    found = []
+    total = sum(tensor.numel() for tensor in tensors)
+    for shift in (0, total):
+        start = 0
+        operands = []
+        for port, tensor in enumerate(tensors):
+            if port in request.kept:
+                operands.append(tensor)
+                continue
+            numbers = torch.arange(start, start + tensor.numel(), dtype=torch.float64) + shift
+            operands.append(_laid_like(numbers.reshape(tensor.shape), tensor))
+            start += tensor.numel()
+        with torch.inference_mode():
+            outputs = call_of(request.native, _doubled(attrs), operands).run()
+        found.append(outputs[request.port].to(torch.int64).reshape(-1).numpy())
+    moved: Array = np.where(found[1] - found[0] == total, found[0], -1)
+    return moved
+
+
+def slopes(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> list[Array]:
+    """The derivatives of one element, see `Request` and `Reply`."""
+    _check_size(tensors)
+    attrs = _doubled(attrs)
+    least = "min" in request.native
+    operands = [
+        _stand_in(tensor, port, port in request.kept, least) for port, tensor in enumerate(tensors)
+    ]
+    for port in request.pair:
+        ones = torch.ones(tensors[port].shape, dtype=torch.float64)
+        operands[port] = ones.requires_grad_()
+    found = _derivatives(request, attrs, operands)
+    results: list[Array] = []
+    for operand, derivative in zip(operands, found, strict=True):
+        if not operand.requires_grad:
+            results += [np.full(1, NO_DERIVATIVE), np.zeros(1)]
+            continue
+        at = np.zeros(0, np.int64) if derivative is None else np.flatnonzero(derivative)
+        weights = np.zeros(0) if derivative is None else derivative[at]
+        results += [at.astype(np.int64), weights.real.astype(np.float64)]
+    if request.pair:
+        results.append(_partners(request, attrs, operands, results[2 * request.pair[0]]))
+    return results
+
+
+def _partners(request: Request, attrs: Mapping[str, Any], operands: list[Any], at: Array) -> Array:
+    """The element of the second of a pair by which each element of the first is multiplied."""
+    first, other = request.pair
+    numbers = torch.arange(1, operands[other].numel() + 1, dtype=torch.float64)
+    operands = list(operands)
+    operands[other] = numbers.reshape(operands[other].shape).requires_grad_()
+    codes = _derivatives(request, attrs, operands)[first]
+    if codes is None:
+        return np.full(at.size, -1)
+    partners: Array = np.rint(codes[at].real).astype(np.int64) - 1
+    return partners
+
+
+def _derivatives(
+    request: Request, attrs: Mapping[str, Any], operands: Sequence[Any]
+) -> list[Array | None]:
+    """By input; None of inputs that have no derivative."""
+    with torch.enable_grad():
+        taken = [tensor.clone() if tensor.requires_grad else tensor for tensor in operands]
+        output = call_of(request.native, attrs, taken).run()[request.port]
+        element = output.reshape(-1)[request.position]
+        parts = [element.real, element.imag] if element.is_complex() else [element]
+        inputs = [tensor for tensor in operands if tensor.requires_grad]
+        if not inputs or not element.requires_grad:
+            raise NotTriedError("it has no derivative")
+        grads: list[Any] = [None] * len(inputs)
+        for part in parts:
+            if not part.requires_grad:
+                continue
+            some = torch.autograd.grad(part, inputs, retain_graph=True, allow_unused=True)
+            grads = [
+                new.abs() + old.abs()
+                if new is not None and old is not None
+                else new
+                if new is not None
+                else old
+                for old, new in zip(grads, some, strict=True)
+            ]
+    waiting = iter(grads)
+    derivatives: list[Array | None] = []
+    for tensor in operands:
+        grad = next(waiting) if tensor.requires_grad else None
+        derivatives.append(
+            None if grad is None else grad.detach().reshape(-1).resolve_conj().numpy()
+        )
+    return derivatives
+
+
+def _stand_in(tensor: Any, port: int, kept: bool, least: bool) -> Any:
+    """Numbers in place of an input: positive where that is possible, as a variance must be."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    if kept:
+        # NaN wins wherever the largest or the smallest is looked for.
+        nan = -1e300 if least else 1e300
+        numbers = torch.nan_to_num(tensor.to(wide), nan=nan, posinf=1e290, neginf=-1e290)
+        return numbers.detach().clone().requires_grad_()
+    rng = np.random.default_rng(port + 1)
+    real = torch.from_numpy(rng.uniform(0.3, 0.9, tuple(tensor.shape)))
+    if tensor.is_complex():
+        real = torch.complex(real, torch.from_numpy(rng.uniform(0.1, 0.7, tuple(tensor.shape))))
+    return _laid_like(real, tensor).requires_grad_()
+
+
+def _laid_like(numbers: Any, tensor: Any) -> Any:
+    """The numbers in a tensor with the strides of another one: a view depends on them."""
+    laid = torch.empty_strided(tensor.shape, tensor.stride(), dtype=numbers.dtype)
+    return laid.copy_(numbers) if _is_dense(tensor) else numbers.contiguous()
+
+
+def _is_dense(tensor: Any) -> bool:
+    return all(
+        stride > 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1
+    )
+
+
+def _doubled(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes with double precision in place of any other."""
+    return {
+        name: "float64" if isinstance(value, str) and value in _FLOATING else value
+        for name, value in attrs.items()
+        if name != "half_to_float"
+    }
+
+
+def _check_size(tensors: Sequence[Any]) -> None:
+    if sum(tensor.numel() for tensor in tensors) > MOST_ELEMENTS:
+        raise NotTriedError(f"it has more than {MOST_ELEMENTS:,} elements")
