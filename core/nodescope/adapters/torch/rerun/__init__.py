@@ -28,9 +28,10 @@ from nodescope.ops.reading import ElementDependence
 _PORTS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         words(
-            "add sub mul div true_divide floor_divide fmod remainder eq ne gt ge lt le maximum minimum"
-        " atan2 hypot logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor xlogy"
-        " rsub"),
+            "add sub mul div true_divide floor_divide fmod remainder eq ne gt ge lt le maximum"
+            " minimum atan2 hypot logical_and logical_or logical_xor bitwise_and bitwise_or"
+            " bitwise_xor xlogy rsub"
+        ),
         ("self", "other"),
     ),
     "pow": ("self", "exponent"), "float_power": ("self", "exponent"),
