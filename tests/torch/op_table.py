@@ -89,7 +89,7 @@ def table(given: Iterable[OpSample], batch: int = 60) -> Table:
                     except Exception:  # of samples that need what is not there
                         failed.append(sample.name)
                     total += 1
-                    ran.append((sample.name, run.bus.last_seq()))
+                    ran.append((sample.name, run.recorder.last_seq))
             finally:
                 run.finish()
             with Recording.open(path) as recording:
