@@ -115,7 +115,7 @@ def _outcomes(recording: Recording, ran: list[tuple[str, int]]) -> list[Outcome]
             if call.refusal:
                 outcomes.append(Outcome(name, node.native, "refused", call.refusal))
                 continue
-            arrays = [replay.recorded(source) for source in replay.book.sources(execution)]
+            arrays = [replay.recorded(source) for source in replay.sources(execution)]
             if any(array is None for array in arrays):
                 outcomes.append(Outcome(name, node.native, "unseen"))
                 continue

@@ -128,7 +128,10 @@ class Storages:
 
 def geometry_of(tensor: Any) -> Geometry:
     """Where a strided tensor is in its storage."""
-    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+    dtype = tensor.dtype
+    if dtype.is_complex and tensor.is_conj():  # a view of the same place with other values
+        dtype = (dtype, "conjugated")
+    return (tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
 
 
 def counter_of(tensor: Any) -> int:

@@ -207,7 +207,8 @@ class Values:
         )  # fmt: skip
         id = pending.outputs[0]
         memory.known[geometry] = self._fresh(tensor, id, memory.version)
-        edits = self._emitter.finish(pending, (tensor,))
+        attrs_now = attrs if attrs != pending.node.attrs else None
+        edits = self._emitter.finish(pending, (tensor,), attrs=attrs_now)
         if edits:
             self.take(edits, (tensor,), (id,))
         return id
