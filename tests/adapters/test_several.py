@@ -77,6 +77,21 @@ def test_a_library_that_was_looked_for_first(
     assert frameworks == ["nodescope", "distant"]
 
 
+@pytest.mark.usefixtures("both")
+def test_an_adapter_that_cannot_attach_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object, emitter: object) -> None:
+        raise ImportError("a name is missing")
+
+    monkeypatch.setattr(foreign.DistantAdapter, "attach", fail)
+    said: list[str] = []
+    recorded(tmp_path / "r.nscope", cases.ENGINE.train, say=said.append)
+    assert "distant is not observed: ImportError: a name is missing" in "\n".join(said)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert [framework.dialect for framework in recording.run().frameworks] == ["nodescope"]
+
+
 def test_advice_names_what_was_observed(tmp_path: Path) -> None:
     frameworks = (Framework("nodescope"), Framework("torch", "2.13"), Framework("ray", "3.0"))
     advice = advise_program(tmp_path / "a.py", frameworks=frameworks)

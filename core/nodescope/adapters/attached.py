@@ -23,6 +23,7 @@ from typing import Any, Final
 from nodescope import arrays
 from nodescope.adapters.protocol import Adapter
 from nodescope.emit.emitter import Attachment, Emitter
+from nodescope.errors import UsageError
 from nodescope.ir.capabilities import Framework
 from nodescope.origins import add_internal_package
 from nodescope.telling import last_line, printable, say
@@ -129,7 +130,13 @@ class Attached:
                 if file:  # the caller of the library, or of the adapter, is the user's line
                     add_internal_package(file)
             arrays.register(adapter.arrays())
-            attachment: Attachment = self._stack.enter_context(adapter.attach(emitter))
+            try:
+                attachment: Attachment = self._stack.enter_context(adapter.attach(emitter))
+            except UsageError:
+                raise
+            except Exception as error:  # the program runs without it
+                self._complain(f"{adapter.name} is not observed: {last_line(error)}")
+                return
             self._attached[adapter.name] = adapter
             emitter.attachments = (*emitter.attachments, attachment)
             if emitter.resting:

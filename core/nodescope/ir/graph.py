@@ -5,6 +5,7 @@ Invariant: everything here is frozen. A changed graph is a new graph; ids are ne
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
@@ -194,6 +195,26 @@ class Node(msgspec.Struct, frozen=True):
     def is_weight(self) -> bool:
         """Whether it is trained; the state of optimizers is not."""
         return self.role == "parameter" and self.phase != "optimizer"
+
+
+@lru_cache(maxsize=4096)
+def _short(native: str) -> tuple[str, str]:
+    """Names of a native op without namespace and overload: ``aten::add_.Tensor`` is ``add_``, and
+    ``add``.
+    """
+    name = native.rpartition("::")[2].partition(".")[0]
+    return name, name.strip("_")
+
+
+def is_op(node: Node, op: str) -> bool:
+    """Whether a node is of an op, by its name or the library's own.
+
+    The library's name may be short: ``add`` and ``add_`` stand for ``aten::add_.Tensor``.
+    """
+    if node.op == op:
+        return True
+    native = node.native
+    return native != "" and (native == op or op in _short(native))
 
 
 class Graph(msgspec.Struct, frozen=True, tag_field="attr", tag="graph"):

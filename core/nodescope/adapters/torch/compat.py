@@ -9,6 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from torch._C._dynamo.eval_frame import (
+    _FrameAction,
+    _FrameExecStrategy,
+    get_eval_frame_callback,
+    set_code_exec_strategy,
+)
 from torch._subclasses import FakeTensor
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -23,9 +29,21 @@ from torch.utils._python_dispatch import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 __all__ = [
-    "FakeTensor", "TorchDispatchMode", "autograd_node", "current_mode", "data_loader_iterator",
-    "pop_mode", "push_mode", "register_optimizer_step_post_hook",
-    "register_optimizer_step_pre_hook", "schema_of", "sequence_number", "sequence_of",
+    "FakeTensor",
+    "TorchDispatchMode",
+    "autograd_node",
+    "compiling_callback",
+    "current_mode",
+    "data_loader_iterator",
+    "never_compiled",
+    "not_compiled",
+    "pop_mode",
+    "push_mode",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+    "schema_of",
+    "sequence_number",
+    "sequence_of",
     "storage_address",
 ]  # fmt: skip
 
@@ -58,3 +76,21 @@ def storage_address(storage: Any) -> int:
     """The address of a storage; unique as long as it lives."""
     address: int = storage._cdata
     return address
+
+
+compiling_callback: Final[Callable[[], Any]] = get_eval_frame_callback
+"""What compiles the frames that are called now, such as within a function of torch.compile; None if
+nothing does."""
+
+
+def never_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have Dynamo run a function as it is; what it calls may be compiled."""
+    strategy = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT)
+    set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
+def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that Dynamo runs as it is, with all that it calls."""
+    wrapped: Callable[..., Any] = torch._disable_dynamo(function, recursive=True)
+    return wrapped

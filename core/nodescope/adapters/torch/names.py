@@ -105,3 +105,24 @@ def family_of(op: str, name: str) -> str:
     if op.startswith(("foreach_", "fused_")):
         return "update"
     return "reduction" if any(part in op for part in _POOLS) else "other"
+
+
+_LABELS: Final[dict[str, str]] = {
+    "_to_copy": "to", "_local_scalar_dense": "item", "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss", "_reshape_alias": "view", "_native_batch_norm_legit":
+    "batch_norm", "_native_batch_norm_legit_no_training": "batch_norm",
+    "max_pool2d_with_indices": "max_pool2d", "convolution_overrideable": "convolution",
+}  # fmt: skip
+
+
+def label_of(name: str) -> str:
+    """What users call an operator: ``_unsafe_view`` is ``unsafe_view``, ``add_`` stays.
+
+    Args:
+        name: The operator's name without namespace and overload.
+    """
+    if name in _LABELS:
+        return _LABELS[name]
+    if name.startswith("_scaled_dot_product"):
+        return canonical_name(name)
+    return name.removeprefix("native_").lstrip("_").removesuffix("_data") or name

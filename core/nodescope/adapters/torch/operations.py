@@ -9,9 +9,11 @@ Invariant: an exception of this code never reaches the program: the operation ru
 
 from __future__ import annotations
 
-import sys
+import functools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
@@ -31,7 +33,14 @@ from nodescope.ir.scopes import join
 _ACCUMULATES = 1 << 62
 _MOST_LINKS = 1 << 18
 _MOST_UNCLAIMED = 8
+INITIALISATION = "initialisation"
+"""The scope of what fills new modules."""
+_INITIALISERS = os.path.join("torch", "nn", "init.py")
+_INITIALISING = frozenset({"reset_parameters", "reset_running_stats", "_reset_parameters"})
 _now = time.perf_counter_ns
+
+Instruction = tuple[CodeType, int]
+"""Code, and offset in it."""
 
 
 class Operations:
@@ -63,15 +72,21 @@ class Operations:
         if len(self._links) > _MOST_LINKS:
             self._links.clear()
 
-    def run(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Run one operation, and emit it."""
+    def run(
+        self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction
+    ) -> Any:
+        """Run one operation, and emit it.
+
+        Args:
+            function: The operator's overload.
+            args, kwargs: Its arguments.
+            instruction: The Python instruction that called it, or called what did.
+        """
         bound: Bound | None = None
         pending: Pending | None = None
         try:
             signature = signature_of(function)
             state = current()
-            called = sys._getframe(2)
-            instruction = (called.f_code, called.f_lasti)
             if not signature.unseen and self._place(state, signature, args, instruction):
                 self._note(self.place, state, signature, instruction)
                 bound = signature.bind(args, kwargs)
@@ -188,7 +203,7 @@ class Operations:
         pending = self.emitter.enter(
             signature.op, "op", ids, specs, _Attrs(signature, bound.plain), writes,
             arrays=bound.inputs, dialect=DIALECT, native=signature.native,
-            family=signature.family, device=device, storages=storages,
+            family=signature.family, label=signature.label, device=device, storages=storages,
             inside=self.place.inside, kind=signature.kind(len(specs)),
         )  # fmt: skip
         if aside:
@@ -209,7 +224,7 @@ class Operations:
         return (NOT_KNOWN_YET,) * (count + self._unreturned(signature, bound))
 
     def _note(
-        self, place: Place, state: ThreadState, signature: Signature, instruction: Any
+        self, place: Place, state: ThreadState, signature: Signature, instruction: Instruction
     ) -> None:
         """Note whether an operation is part of the same call as the last one.
 
@@ -224,7 +239,11 @@ class Operations:
         place.called.add(signature)
 
     def _place(
-        self, state: ThreadState, signature: Signature, args: Sequence[Any], instruction: Any
+        self,
+        state: ThreadState,
+        signature: Signature,
+        args: Sequence[Any],
+        instruction: Instruction,
     ) -> bool:
         """Set scope and phase of the thread; whether the operation is a node."""
         place = self.place
@@ -240,6 +259,9 @@ class Operations:
                 )  # fmt: skip
             if state.phase == "optimizer":
                 self._update(place, state, args)
+            elif not place.modules and _initialises(instruction[0]):
+                place.outer = (state.scope, state.phase, state.cursor, state.forward)
+                state.scope, state.cursor = INITIALISATION, None
             return True
         if signature.is_detach:
             return False
@@ -324,6 +346,12 @@ class Operations:
             self._complain(
                 f"an operation of PyTorch went unobserved: {type(error).__name__}: {error}"
             )
+
+
+@functools.lru_cache(maxsize=4096)
+def _initialises(code: CodeType) -> bool:
+    """Whether a function fills the parameters and buffers of a new module."""
+    return code.co_filename.endswith(_INITIALISERS) or code.co_name in _INITIALISING
 
 
 class _Attrs(Mapping[str, Any]):

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 
 from nodescope.adapters.torch.compat import schema_of
-from nodescope.adapters.torch.names import canonical_name, family_of
+from nodescope.adapters.torch.names import canonical_name, family_of, label_of
 
 Kind = Literal["tensor", "tensors", "plain"]
 
@@ -89,6 +89,7 @@ class Signature:
     Attributes:
         native: Its full name, ``aten::add_.Tensor``.
         op: Its canonical name: nodescope's if there is such an op.
+        label: What users call it.
         family: The family, which determines the colour.
         unseen: Whether calls are not emitted.
         is_view: Whether it returns a view of its input.
@@ -106,6 +107,7 @@ class Signature:
         self.native = f"{name}.{overload}" if overload else name
         namespace, _, short = name.partition("::")
         self.op = canonical_name(short if namespace == "aten" else name.replace("::", "."))
+        self.label = label_of(short) if namespace == "aten" else self.op
         self.family = family_of(self.op, short)
         self.unseen = namespace in _UNSEEN_NAMESPACES or name in _UNSEEN
         untold, self._flag = _WRITES_UNTOLD.get(name, ((), ""))

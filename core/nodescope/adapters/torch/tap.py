@@ -6,11 +6,18 @@ returned.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nodescope.adapters.torch.compat import FakeTensor, TorchDispatchMode
+from nodescope.adapters.torch.compat import (
+    FakeTensor,
+    TorchDispatchMode,
+    compiling_callback,
+    never_compiled,
+    not_compiled,
+)
 
 if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
@@ -29,10 +36,16 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         """True: torch.compile compiles as it would without the mode."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: PyTorch's own way to keep Dynamo out costs as much as the operation."""
+        return False
+
     def __init__(self, operations: Operations) -> None:
         super().__init__()
         self._operations = operations
 
+    @never_compiled
     def __torch_dispatch__(
         self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -43,4 +56,13 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         for kind in types:
             if kind not in _PLAIN and issubclass(kind, FakeTensor):
                 return func(*args, **(kwargs or {}))
-        return operations.run(func, args, kwargs or {})
+        caller = sys._getframe(1)
+        instruction = (caller.f_code, caller.f_lasti)
+        if compiling_callback() is not None:
+            return _run_apart(operations, func, args, kwargs or {}, instruction)
+        return operations.run(func, args, kwargs or {}, instruction)
+
+
+@not_compiled
+def _run_apart(operations: Operations, *call: Any) -> Any:
+    return operations.run(*call)

@@ -20,7 +20,7 @@ from nodescope.debug.expressions.compiler import Condition, compile_condition
 from nodescope.debug.expressions.logpoints import LogMessage, compile_message
 from nodescope.errors import BreakpointError, ConditionError
 from nodescope.events import Opens
-from nodescope.ir.graph import Node
+from nodescope.ir.graph import Node, is_op
 from nodescope.ir.scopes import ancestors, is_within
 from nodescope.protocol import Breakpoint, BreakpointKind
 from nodescope.registry import did_you_mean
@@ -42,7 +42,7 @@ def covers(breakpoint: Breakpoint, node: Node) -> bool:
         case "node":
             return node.name == breakpoint.target
         case "op":
-            return node.op == breakpoint.target
+            return is_op(node, breakpoint.target)
         case "scope":
             return is_within(node.scope, breakpoint.target) and not node.is_leaf
         case "glob":
