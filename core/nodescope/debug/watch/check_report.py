@@ -19,9 +19,9 @@ from nodescope.debug.watch.check_verdicts import (
     VerdictHit,
     WatchVerdict,
 )
-from nodescope.debug.watch.evaluator import WatchOutcome
 from nodescope.debug.watch.hit_collection import HitCollection, ValueHits
 from nodescope.debug.watch.offline import Asking
+from nodescope.debug.watch.outcome import WatchOutcome
 from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import Watch, head
 from nodescope.ir.graph import SourceLocation
@@ -111,7 +111,8 @@ def _verdict(
         name, outcome.watch.rule, get(outcome.watch.rule).about, reasons.get(name, ""), state,
         outcome.values, outcome.looked, sum(hit.times for hit in hits),
         dict(sorted(outcome.unasked.items())), outcome.fault, found,
-        tuple(outcome.shortcomings()), explained=get(outcome.watch.rule).explains,
+        tuple(outcome.shortcomings()), note=outcome.excuses(),
+        explained=get(outcome.watch.rule).explains,
     )  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def _by_reach(
     state: State = verdict.state
     if state in ("hit", "clean"):
         state = "hit" if found else "clean"
-    note = born.note() if verdict.rule == RULE else ""
+    note = born.note() if verdict.rule == RULE else verdict.note
     return msgspec.structs.replace(verdict, found=found, hits=times, state=state, note=note)
 
 

@@ -11,7 +11,6 @@ stays within `hold_bytes`.
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from nodescope.debug.watch.graph_studies import Studies, study
 from nodescope.debug.watch.hits import hit_of
 from nodescope.debug.watch.observation import (
     ContentSource,
+    Excused,
     Inapplicable,
     MissingData,
     NotYet,
@@ -29,6 +29,7 @@ from nodescope.debug.watch.observation import (
     Sight,
     Target,
 )
+from nodescope.debug.watch.outcome import WatchOutcome
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Look, Need, Rule, WatchError
 from nodescope.debug.watch.watch import Hit, Selection, Watch, checked, describe, selection
@@ -38,45 +39,6 @@ from nodescope.ops.traits import traits_of
 
 HOLD_BYTES: Final = 256 << 20
 _MAX_WAITING: Final = 10_000
-_MOST_NAMED: Final = 3
-
-
-class WatchOutcome(msgspec.Struct):
-    """The outcome of a watch.
-
-    Attributes:
-        watch: The watch.
-        values: How many values it covers.
-        looked: How often the rule was evaluated.
-        hits: Its hits.
-        judged: How often it reached a verdict.
-        unasked: How often it could not be evaluated, by reason.
-        early: Values of which too little was seen to judge them: their names, and why.
-        inapplicable: What the rule is about, if something else was seen.
-        fault: Why it was disabled, or ``""``.
-    """
-
-    watch: Watch
-    values: int = 0
-    looked: int = 0
-    hits: int = 0
-    judged: int = 0
-    unasked: Counter[str] = msgspec.field(default_factory=Counter)
-    early: dict[int, tuple[str, str]] = msgspec.field(default_factory=dict)
-    inapplicable: str = ""
-    fault: str = ""
-
-    def shortcomings(self) -> list[str]:
-        """Why it is no verdict, or none on some values, in words."""
-        lines: list[str] = []
-        for reason in dict.fromkeys(reason for _, reason in self.early.values()):
-            names = [name for name, early_reason in self.early.values() if early_reason == reason]
-            suffix = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            on = f" on {', '.join(names[:_MOST_NAMED])}{suffix}" if self.judged else ""
-            lines.append(f"not evaluated{on}: {reason}")
-        if self.inapplicable and not self.judged and not lines:
-            lines.append(f"not evaluated: {self.inapplicable}")
-        return lines
 
 
 class _Entry:
@@ -104,6 +66,7 @@ class _Entry:
         self.outcome.judged += 1
         self.judged.add(value)
         self.outcome.early.pop(value, None)
+        self.outcome.excused.pop(value, None)
 
     def too_early(self, value: int, name: str, reason: str) -> None:
         """Note that too little of a value was seen so far."""
@@ -507,6 +470,9 @@ class WatchEvaluator:
                 elif isinstance(reason, Inapplicable):
                     outcome.inapplicable = str(reason)
                     outcome.early.pop(value, None)  # more of it would not be judged either
+                elif isinstance(reason, Excused):
+                    entry.decided(value)
+                    outcome.excused[value] = sight.name, str(reason)
                 else:
                     outcome.early.pop(value, None)
                     outcome.unasked[str(reason)] += 1

@@ -47,6 +47,10 @@ class Inapplicable(MissingData):
     """
 
 
+class Excused(MissingData):
+    """What would be found may well be meant; the text says what, and why it does not count."""
+
+
 def _none() -> None:
     return None
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
+from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator
 from nodescope.debug.watch.observation import ContentSource, ObservedContent
+from nodescope.debug.watch.outcome import WatchOutcome
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.watch import Hit, Watch, describe
 from nodescope.events import Array, GraphCaptured, Level

@@ -14,8 +14,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator, WatchOutcome
+from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator
 from nodescope.debug.watch.observation import ContentSource, Live, ObservedContent
+from nodescope.debug.watch.outcome import WatchOutcome
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.watch import Hit, Watch
 from nodescope.events import (

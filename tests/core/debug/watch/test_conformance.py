@@ -28,11 +28,13 @@ EXAMPLES = [
 ]
 # These look at times or attributes, at conditions on no more than the step; or at the node first.
 QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer",
-         "schedule_ends_early", "decay_too_large", "target_not_updated")  # fmt: skip
+         "schedule_ends_early", "decay_too_large", "target_not_updated", "average_from_zero",
+         "nothing_learned", "predictions_far_off")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
     "target_not_updated", "clipped_layer", "targets_are_inputs", "training_in_evaluation",
+    "average_from_zero", "data_overwritten", "nothing_learned", "predictions_far_off",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

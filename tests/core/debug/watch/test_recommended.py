@@ -36,8 +36,9 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
     about_values = [name for name in result if get(name.split()[0]).study is None]
     assert about_values == [
         "operator_overflow", "weight_overflow", "gradient_exploding", "decay_too_large",
-        "evaluation_inputs", "gradient_lost", "loss_diverging", "loss_flat", "schedule_ends_early",
-        "update_without_effect", "one_class_batches", "rows_change", "saturated_layer",
+        "evaluation_inputs", "gradient_lost", "loss_diverging", "loss_flat",
+        "schedule_ends_early", "update_without_effect", "data_overwritten",
+        "nothing_learned", "one_class_batches", "rows_change", "saturated_layer",
         "steps_too_large", "units_identical", "weight_frozen",
     ]  # fmt: skip
     assert result["weight_overflow"].startswith("it has 4 parameters")

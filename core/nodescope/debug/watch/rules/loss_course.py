@@ -69,15 +69,19 @@ def _typical_share(sight: Sight) -> float:
 
 
 _GROWTH: Final = 1.02
+# A loss that stays at such a multiple of what it was, and above such a number, has diverged, too.
+_FAR: Final = 1e4
+_HIGH: Final = 1e3
+_STAYS: Final = 10
 
 
 def _diverging(settings: Settings) -> Look:
     factor, steps, first = settings["factor_gt"], settings["num_steps"], -math.inf
-    seen = grown = 0
+    seen = grown = stays = 0
     before = math.inf
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal first, seen, grown, before
+        nonlocal first, seen, grown, stays, before
         loss = loss_of(sight)
         if loss is None:
             return None
@@ -94,6 +98,13 @@ def _diverging(settings: Settings) -> Look:
             raise needs_steps(4, seen)
         if not first:
             raise Inapplicable("there is no ratio to a loss of zero")
+        stays = stays + 1 if loss > max(_FAR * first, _HIGH) else 0
+        if stays >= _STAYS and grown < steps:
+            return Finding(
+                f"it is {loss:.6g}, {loss / first:.6g} times the largest of its first three "
+                f"values, and has stayed above {_FAR:g} times that for {stays} steps",
+                {"factor_gt": loss / first},
+            )
         if loss <= factor * first or grown < steps:
             return None
         return Finding(
@@ -154,6 +165,9 @@ register(
             Example([0.001, 0.001, 0.001, 1.0, 0.9, 1.1, 1.2, 1.1], (), about="from near zero"),
             Example([1.0, math.inf, 1.0, 1.0], (2,)),
             Example([-1.0, 1.0, -1.0, 50.0], (), about="within the multiple"),
+            Example([2.0, 1.0, 1.0, *[4e19, 3e19] * 6], (13, 14, 15), about="it jumped, and stays"),
+            Example([2.0, 1.0, 1.0, *[4e19] * 9, 1.0, 4e19], (), about="it came back"),
+            Example([1e-9, 1e-9, 1e-9, *[0.1] * 20], (), about="from next to nothing"),
         ),
     ),
 )

@@ -59,6 +59,7 @@ def _begin(settings: Settings) -> Look:
     seen: dict[int, Array] = {}  # by value: what it was last
     fresh: set[int] = set()
     pairs: dict[tuple[int, int], _Pair] = {}
+    matched = MatchedData()
     step = 0
 
     def look(sight: Sight) -> Finding | None:
@@ -75,7 +76,7 @@ def _begin(settings: Settings) -> Look:
         return finding
 
     def _judge(graph: ProgramGraph) -> Finding | None:
-        for data, target in _matched(graph, seen):
+        for data, target in matched.of(graph, seen):
             if data not in fresh and target not in fresh:
                 continue
             rows, targets = seen[data], seen[target]
@@ -97,8 +98,22 @@ def _begin(settings: Settings) -> Look:
     return look
 
 
-def _matched(graph: ProgramGraph, seen: dict[int, Array]) -> list[tuple[int, int]]:
+class MatchedData:
     """Data and the targets that a loss compares with what is computed from it."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, frozenset[int]] = (-1, frozenset())
+        self._pairs: list[tuple[int, int]] = []
+
+    def of(self, graph: ProgramGraph, seen: dict[int, Array]) -> list[tuple[int, int]]:
+        """Pairs of values, of those that were seen; the graph is walked when it has changed."""
+        known = graph.version, frozenset(seen)
+        if known != self._known:
+            self._known, self._pairs = known, _matched(graph, seen)
+        return self._pairs
+
+
+def _matched(graph: ProgramGraph, seen: dict[int, Array]) -> list[tuple[int, int]]:
     found: dict[tuple[int, int], None] = {}
     for node in graph.forward():
         compares = node.family == "loss" or node.op == "subtract"

@@ -15,7 +15,7 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.loss_progress import LossProgress
-from nodescope.debug.watch.observation import Inapplicable, ObservedContent, Sight
+from nodescope.debug.watch.observation import Excused, Inapplicable, ObservedContent, Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -90,8 +90,13 @@ def _begin(settings: Settings) -> Look:
         if gradient is None:
             raise Inapplicable(_UNKNOWN)
         left = progress.left
-        if left is None or left < 1 - least or not changed:
+        if left is None or not changed:
             return None
+        if left < 1 - least:
+            raise Excused(
+                "a gradient is computed, but no optimizer updates it, as where a part is frozen; "
+                f"the loss fell by {100 * (1 - left):.3g}% without it"
+            )
         return Finding(
             f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
             f"optimizer updates it, and the loss has fallen by {100 * max(1 - left, 0):.3g}% only",

@@ -11,11 +11,13 @@ from nodescope.debug.watch import Rule, all_rules
 from nodescope.debug.watch.watch import Watch
 from tests.core.debug.watch.graph_rules import (
     right,
+    right_data,
     right_models,
     right_paths,
     right_sequences,
     right_training,
     wrong,
+    wrong_data,
     wrong_models,
     wrong_paths,
     wrong_sequences,
@@ -39,8 +41,8 @@ def _marked() -> set[str]:
     return {name for program in WRONG for name, _ in marked(program)}
 
 
-WRONG = programs(wrong, wrong_models, wrong_paths, wrong_sequences, wrong_training)
-RIGHT = programs(right, right_models, right_paths, right_sequences, right_training)
+WRONG = programs(wrong, wrong_data, wrong_models, wrong_paths, wrong_sequences, wrong_training)
+RIGHT = programs(right, right_data, right_models, right_paths, right_sequences, right_training)
 
 
 RULES = [rule for rule in all_rules() if rule.study is not None or rule.name in _marked()]

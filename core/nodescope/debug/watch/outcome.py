@@ -1,0 +1,61 @@
+"""Outcome: how it went with a watch: what it was asked, what it found, what it could not judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from nodescope.debug.watch.watch import Watch
+
+_MOST_NAMED: Final = 3
+
+
+class WatchOutcome(msgspec.Struct):
+    """The outcome of a watch.
+
+    Attributes:
+        watch: The watch.
+        values: How many values it covers.
+        looked: How often the rule was evaluated.
+        hits: Its hits.
+        judged: How often it reached a verdict.
+        unasked: How often it could not be evaluated, by reason.
+        early: Values of which too little was seen to judge them: their names, and why.
+        inapplicable: What the rule is about, if something else was seen.
+        excused: Values of which something was found that may well be meant: their names, and what.
+        fault: Why it was disabled, or ``""``.
+    """
+
+    watch: Watch
+    values: int = 0
+    looked: int = 0
+    hits: int = 0
+    judged: int = 0
+    unasked: Counter[str] = msgspec.field(default_factory=Counter)
+    early: dict[int, tuple[str, str]] = msgspec.field(default_factory=dict)
+    inapplicable: str = ""
+    excused: dict[int, tuple[str, str]] = msgspec.field(default_factory=dict)
+    fault: str = ""
+
+    def excuses(self) -> str:
+        """What was found and is not counted, in words; or ``""``."""
+        if not self.excused:
+            return ""
+        names = [name for name, _ in self.excused.values()]
+        suffix = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        *_, (_, reason) = self.excused.values()
+        return f"not counted: {', '.join(names[:_MOST_NAMED])}{suffix}: {reason}"
+
+    def shortcomings(self) -> list[str]:
+        """Why it is no verdict, or none on some values, in words."""
+        lines: list[str] = []
+        for reason in dict.fromkeys(reason for _, reason in self.early.values()):
+            names = [name for name, early_reason in self.early.values() if early_reason == reason]
+            suffix = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            on = f" on {', '.join(names[:_MOST_NAMED])}{suffix}" if self.judged else ""
+            lines.append(f"not evaluated{on}: {reason}")
+        if self.inapplicable and not self.judged and not lines:
+            lines.append(f"not evaluated: {self.inapplicable}")
+        return lines

@@ -1,0 +1,165 @@
+"""A moving average of weights that began at zero, and is used before that zero is forgotten.
+
+After n updates ``a = d * a + (1 - d) * w`` still holds the share ``d ** n`` of what it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, percent
+from nodescope.ir.graph import Node
+
+_USES: Final = frozenset({"assign", "matmul", "conv1d", "conv2d", "embedding"})
+_OPS: Final = frozenset({"add"}) | _USES
+_ROUNDING: Final = 1e-6
+
+
+class _Form(NamedTuple):
+    """How a sum is a moving average.
+
+    Attributes:
+        decay: What the average keeps of itself in an update.
+        port: The input of the sum that holds what is kept.
+        of: The value that is averaged.
+    """
+
+    decay: float
+    port: int
+    of: int
+
+
+class _Average:
+    """An average: from when on it is known to have begun at zero, and its updates since."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.updates = 0
+        self.from_zero = False
+
+
+def _begin(settings: Settings) -> Look:
+    least = settings["share"] / 100
+    averages: dict[int, _Average] = {}  # by the value that an average gives
+
+    def look(sight: Sight) -> Finding | None:
+        node, graph = sight.node, sight.graph
+        if node.op == "add":
+            form = _form(graph, node)
+            if form is None:
+                raise Inapplicable("nothing is averaged over the steps")
+            known = averages.get(sight.value)
+            if known is None:
+                known = averages[sight.value] = _Average(node.source.line if node.source else 0)
+                known.from_zero = _is_zero(sight, form.port)
+            known.updates += 1
+            return None
+        return _judge(sight, averages, least)
+
+    return look
+
+
+def _judge(sight: Sight, averages: dict[int, _Average], least: float) -> Finding | None:
+    """What is to be said of a node that uses an average in the place of a weight."""
+    node, graph = sight.node, sight.graph
+    place = 0 if node.op == "embedding" else 1
+    maker = graph.given(node.inputs[place]) if len(node.inputs) > place else None
+    average = averages.get(maker.outputs[0]) if maker is not None else None
+    if maker is None or average is None:
+        raise Inapplicable("no average of weights is used")
+    form = _form(graph, maker)
+    if form is None or not average.from_zero:
+        return None
+    share = form.decay**average.updates
+    if share < least:
+        return None
+    weight = graph.maker(graph.held_in(form.of))
+    line = f" in line {average.line}" if average.line else ""
+    return Finding(
+        f"it takes the moving average{f' of {weight.name}' if weight else ''} that began at "
+        f"zero{line}: after {average.updates} updates with {form.decay:g}, {share:.0%} of it is "
+        "still that zero; begin with the weights themselves, or divide by "
+        f"1 - {form.decay:g}**{average.updates}",
+        {"share": 100 * share, "updates": average.updates},
+    )
+
+
+def _is_zero(sight: Sight, port: int) -> bool:
+    inputs = sight.inputs
+    if len(inputs) <= port:
+        raise MissingData("the inputs of the average were not recorded")
+    summary = inputs[port].summary
+    return summary.min == summary.max == 0.0
+
+
+def _form(graph: ProgramGraph, node: Node) -> _Form | None:
+    """How a node averages weights; None if it does not."""
+    if node.op != "add" or len(node.inputs) != 2 or node.phase != "forward":
+        return None
+    for kept, new in ((0, 1), (1, 0)):
+        form = _of_shares(graph, node, kept, new) or _of_difference(graph, node, kept, new)
+        weight = graph.maker(graph.held_in(form.of)) if form is not None else None
+        if form is not None and weight is not None and weight.is_weight:
+            return form
+    return None
+
+
+def _of_shares(graph: ProgramGraph, node: Node, kept: int, new: int) -> _Form | None:
+    """``d * a + (1 - d) * w``"""
+    old, fresh = _scaled(graph, node.inputs[kept]), _scaled(graph, node.inputs[new])
+    if old is None or fresh is None or not 0.5 < old[0] < 1:
+        return None
+    return _Form(old[0], kept, fresh[1]) if abs(old[0] + fresh[0] - 1) < _ROUNDING else None
+
+
+def _of_difference(graph: ProgramGraph, node: Node, kept: int, new: int) -> _Form | None:
+    """``a + (1 - d) * (w - a)``"""
+    scaled = _scaled(graph, node.inputs[new])
+    apart = graph.maker(scaled[1]) if scaled is not None else None
+    if scaled is None or apart is None or apart.op != "subtract" or len(apart.inputs) != 2:
+        return None
+    if apart.inputs[1] != node.inputs[kept] or not 0 < scaled[0] < 0.5:
+        return None
+    return _Form(1 - scaled[0], kept, apart.inputs[0])
+
+
+def _scaled(graph: ProgramGraph, value: int) -> tuple[float, int] | None:
+    """The number that a value is multiplied by, and the value."""
+    maker = graph.maker(value)
+    if maker is None or maker.op != "multiply" or len(maker.inputs) != 1:
+        return None
+    number = maker.attrs.get("x1", maker.attrs.get("x2"))
+    return (float(number), maker.inputs[0]) if isinstance(number, int | float) else None
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    return node.phase == "forward" and (node.op in _USES or _form(graph, node) is not None)
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    graph = ProgramGraph(source=lambda file: "")
+    for node in nodes:
+        graph.define(node)
+    for node in nodes:
+        if _form(graph, node) is not None:
+            return f"{node.name} averages weights, which must not begin at zero"
+    return ""
+
+
+register(
+    Rule(
+        "average_from_zero",
+        "a moving average of weights that began at zero is used before that zero is forgotten",
+        _begin,
+        ops=_OPS,
+        needs=frozenset({"summary", "inputs", "history"}),
+        parameters=(percent("share", 5, "hit if the zero makes up at least this share of it"),),
+        explains=True,
+        suits=_suits,
+        concerns=_concerns,
+    )
+)

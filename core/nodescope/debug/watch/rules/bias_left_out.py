@@ -1,0 +1,82 @@
+"""A bias that the optimizer does not know, though it trains the weight that the bias belongs to.
+
+Whole layers may be frozen on purpose, and so may all weights but the biases. Nobody trains a weight
+and leaves its bias as it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.graph_rule import graph_rule
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Settings, Study, Verdict
+from nodescope.ir.graph import Node
+
+_PRODUCTS: Final = frozenset({"matmul", "conv1d", "conv2d", "dot"})
+_LEAST_STEPS: Final = 3
+
+
+def _study(settings: Settings) -> Study:
+    steps = 0
+
+    def study(graph: ProgramGraph, over: bool) -> Iterable[Verdict]:
+        nonlocal steps
+        trained = {
+            graph.held_in(node.inputs[port])
+            for node in graph.nodes.values()
+            for _, port in node.writes
+        }
+        steps += bool(trained)
+        for node in graph.forward():
+            bias, weight = _pair(graph, node)
+            if bias is None or weight is None:
+                continue
+            has_gradient = bias.outputs[0] in graph.gradients
+            left_out = has_gradient and bias.outputs[0] not in trained
+            if over and steps >= _LEAST_STEPS and left_out and weight.outputs[0] in trained:
+                yield Verdict(
+                    node,
+                    f"{bias.name}, which is added here to a product with {weight.name}, gets a "
+                    f"gradient, but no optimizer updates it, while {weight.name} is trained; give "
+                    "the optimizer both",
+                )
+            else:
+                yield Verdict(node)
+
+    return study
+
+
+def _pair(graph: ProgramGraph, node: Node) -> tuple[Node | None, Node | None]:
+    """The bias that a node adds to the product with a weight, and that weight."""
+    if node.op != "add" or len(node.inputs) != 2:
+        return None, None
+    for port in (0, 1):
+        bias = graph.maker(node.inputs[port])
+        product = graph.maker(node.inputs[1 - port])
+        if bias is None or not bias.is_weight or product is None or product.op not in _PRODUCTS:
+            continue
+        for value in product.inputs[1:]:
+            weight = graph.maker(graph.held_in(value))
+            if weight is not None and weight.is_weight:
+                return bias, weight
+    return None, None
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    name = next((node.name for node in nodes if node.is_weight), "")
+    return f"{name} is a parameter; what is trained must be given to an optimizer" if name else ""
+
+
+register(
+    graph_rule(
+        "bias_left_out",
+        "a weight is trained, and the bias that belongs to it is not",
+        _study,
+        suits=_suits,
+    )
+)

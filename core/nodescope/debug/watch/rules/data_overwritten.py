@@ -1,0 +1,170 @@
+"""Data that come back changed a little more each time: something is added to them in place.
+
+``noisy = batch; noisy += noise`` writes to the data set. Noise that is added to a copy is another
+each time, but no farther away from the data in the last pass than in the first. Data may change on
+purpose, too: the state of a simulation, pictures that are made. So it counts only if what is added
+is noise, and the targets stay, or are the same array as what is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Sight, numbers
+from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count
+from nodescope.debug.watch.rules.rows_change import MatchedData
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+
+_LEAST: Final = 32  # elements
+_MOST: Final = 4096  # elements that are compared
+_MOST_BATCHES: Final = 64
+_MOST_BYTES: Final = 16 << 20
+_ALIKE: Final = 0.8  # the correlation of a batch with what it was in the pass before
+_NOISE: Final = 0.3  # of what is added, from pass to pass
+_GROWN: Final = 0.5  # of what passes that add up would make
+_SHRUNK: Final = 0.1  # the same numbers, divided again in each pass
+
+
+class _Batch:
+    """Rows that came back: as they were at first and last, and what each pass did."""
+
+    def __init__(self, array: Array, targets: bytes) -> None:
+        self.first = self.last = array
+        self.targets = targets
+        self.change: Array | None = None
+        self.passes = self.shrunk = 0
+        self.added = 0.0  # mean squares of changes, summed
+        self.related = 0.0  # correlations of a change with the one before, summed
+        self.same_targets = True
+
+    def take(self, array: Array, targets: bytes, target_is_it: bool) -> None:
+        change = array - self.last
+        self.passes += 1
+        self.added += float(np.mean(change * change))
+        if self.change is not None:
+            self.related += _correlation(change, self.change)
+        scale = float(np.abs(self.last).max())
+        self.shrunk += float(np.abs(array).max()) < _SHRUNK * scale
+        self.same_targets &= target_is_it or targets == self.targets
+        self.last, self.change, self.targets = array, change, targets
+
+    @property
+    def walked(self) -> float:
+        """How far it is from what it was, as a root mean square."""
+        return float(np.sqrt(np.mean((self.last - self.first) ** 2)))
+
+    @property
+    def step(self) -> float:
+        """What a pass changes, as a root mean square."""
+        return float(np.sqrt(self.added / self.passes))
+
+    def is_random_walk(self, passes: int) -> bool:
+        if self.passes < passes or not self.same_targets:
+            return False
+        related = abs(self.related / (self.passes - 1))
+        far = self.walked**2 >= _GROWN * self.added
+        return far and related < _NOISE and self.walked >= _GROWN * float(self.first.std())
+
+
+def _correlation(one: Array, other: Array) -> float:
+    one, other = one - one.mean(), other - other.mean()
+    size = float(np.sqrt((one @ one) * (other @ other)))
+    return float(one @ other) / size if size else 0.0
+
+
+def _begin(settings: Settings) -> Look:
+    passes = settings["passes"]
+    batches: dict[tuple[int, int], list[_Batch]] = {}  # by value and size
+    matched = MatchedData()
+    kept: set[int] = set()  # values of which a batch came back as it was
+    now: dict[int, Array] = {}
+    step = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal step
+        finding = None
+        if sight.step != step:
+            finding = judge(sight)
+            step = sight.step
+            now.clear()
+        if sight.value not in kept and sight.array.nbytes <= _MOST_BYTES:
+            now[sight.value] = sight.array.copy()
+        return finding
+
+    def judge(sight: Sight) -> Finding | None:
+        graph = sight.graph
+        for data, target in matched.of(graph, now):
+            array = now[data]
+            if data in kept or array.dtype.kind != "f" or array.size < _LEAST or array.ndim < 2:
+                continue
+            sample = numbers(array).reshape(-1)[:: max(1, array.size // _MOST)]
+            if not np.isfinite(sample).all() or not sample.std():
+                continue
+            targets = now[target]
+            equal = targets.shape == array.shape and bool(np.array_equal(targets, array))
+            known = batches.setdefault((data, array.size), [])
+            batch = _one_of(known, sample)
+            if batch is None:
+                if len(known) < _MOST_BATCHES:
+                    known.append(_Batch(sample, targets.tobytes()))
+                continue
+            if np.array_equal(batch.last, sample):
+                kept.add(data)
+                continue
+            batch.take(sample, targets.tobytes(), equal)
+            names = [maker.name for maker in map(graph.maker, (data, target)) if maker]
+            text = _words(batch, len(array), names[0], names[1] if equal else "", passes)
+            if text:
+                return Finding(text, {"passes": batch.passes})
+        return None
+
+    return look
+
+
+def _words(batch: _Batch, rows: int, name: str, same: str, passes: int) -> str:
+    mend = "change a copy (x.copy()), not the data"
+    if batch.shrunk >= 2 and batch.shrunk == batch.passes:
+        return (
+            f"{rows} rows of {name} came back {batch.passes} times, each time divided once more, "
+            f"from at most {float(np.abs(batch.first).max()):.3g} to "
+            f"{float(np.abs(batch.last).max()):.3g}: they are scaled in place; {mend}"
+        )
+    if not batch.is_random_walk(passes):
+        return ""
+    also = f", and {same}, their target, is the same array" if same else ""
+    return (
+        f"{rows} rows of {name} came back {batch.passes} times, changed in place: by about "
+        f"{batch.step:.2g} in each pass and {batch.walked:.2g} in all{also}; {mend}"
+    )
+
+
+def _one_of(known: list[_Batch], sample: Array) -> _Batch | None:
+    """The batch that a sample is, as it was in the pass before; None if it is none or several."""
+    found = [batch for batch in known if _correlation(batch.last, sample) > _ALIKE]
+    return found[0] if len(found) == 1 else None
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
+    if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
+        return ""
+    return f"{data[0]} is its data, which training must leave as they are"
+
+
+register(
+    Rule(
+        "data_overwritten",
+        "data come back changed more in each pass: noise is added to them in place",
+        _begin,
+        ("inputs",),
+        needs=frozenset({"values", "history"}),
+        parameters=(count("passes", 6, "times that rows must have come back changed", low=2),),
+        explains=True,
+        suits=_suits,
+    )
+)

@@ -1,0 +1,111 @@
+"""Predictions of quite another size than the targets that a loss compares them with, to the end.
+
+Such as of a recurrence whose state grows with each step: its loss may fall, from 1e16 to 1e13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, ObservedContent, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    number,
+    per_value,
+)
+from nodescope.ir.graph import Node
+
+_OPS: Final = frozenset({"subtract", "mse", "huber"})
+
+
+def _begin(settings: Settings) -> Look:
+    steps, factor = settings["num_steps"], settings["factor_gt"]
+    seen = far = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal seen, far
+        node, graph = sight.node, sight.graph
+        target = target_port(graph, node)
+        if target is None or len(sight.inputs) != 2:
+            raise Inapplicable("no loss takes predictions from targets")
+        seen += 1
+        if seen > 1 and not graph.reaches_loss(node):
+            return None  # what reaches one shows in its first step
+        sizes = [_size(content) for content in sight.inputs]
+        wanted, told = sizes[target], sizes[1 - target]
+        far = far + 1 if wanted and told > factor * wanted else 0
+        if far < steps:
+            if seen < steps:
+                raise needs_steps(steps, seen)
+            return None
+        names = [maker.name for maker in map(graph.maker, node.inputs) if maker is not None]
+        return Finding(
+            f"{names[1 - target]} is predicted, {told:.3g} in root mean square, where "
+            f"{names[target]} is wanted, {wanted:.3g}: {told / wanted:.2g} times as large, in all "
+            f"of the last {far} steps",
+            {"factor_gt": told / wanted},
+        )
+
+    return look
+
+
+def target_port(graph: ProgramGraph, node: Node) -> int | None:
+    """Which input of a node is data of the program, where the other one is made from weights."""
+    if len(node.inputs) != 2:
+        return None
+    for port in (1, 0):
+        given = graph.given(node.inputs[port])
+        if given is not None and given.role in ("input", "constant"):
+            leaves = graph.leaves(node.inputs[1 - port])
+            return port if any(leaf.is_weight for leaf in leaves) else None
+    return None
+
+
+def _size(content: ObservedContent) -> float:
+    """The root mean square of the elements; 0 if one is not finite."""
+    summary = content.summary
+    elements = math.prod(size or 0 for size in summary.spec.shape)
+    if summary.norm is None or summary.nan_count or summary.inf_count or not elements:
+        return 0.0
+    return summary.norm / math.sqrt(elements)
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    return node.phase == "forward" and len(node.inputs) == 2
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    for node in nodes:
+        if node.phase == "forward" and node.op in _OPS and len(node.inputs) == 2:
+            return f"{node.name} compares what may be predictions with their targets"
+    return ""
+
+
+register(
+    Rule(
+        "predictions_far_off",
+        "predictions are very many times as large as their targets, to the end of training",
+        per_value(_begin),
+        ops=_OPS,
+        needs=frozenset({"summary", "inputs", "history"}),
+        parameters=(
+            count("num_steps", 20, "so many steps in a row", unit="steps", low=1),
+            number("factor_gt", 1000.0, "hit above this multiple", low=1),
+        ),
+        lasting=True,
+        follows=("loss_diverging", "steps_too_large"),
+        suits=_suits,
+        concerns=_concerns,
+    )
+)

@@ -1,0 +1,136 @@
+"""Data, averages and biases that are right although they look odd; see `right`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import nn, optim
+from tests.core.debug.watch.graph_rules.data import CLASSES, LABELS, TARGETS, X, mlp, scores
+from tests.core.debug.watch.graph_rules.wrong_data import _batches
+
+N, FEATURES = X.shape
+
+
+def _averaged(steps: int, decay: float, begin: float, corrected: bool = False) -> None:
+    weight = ns.parameter(np.ones((FEATURES, 1), "f"), name="weight")
+    slow = ns.tensor(np.full((FEATURES, 1), begin, "f"), name="slow")
+    optimizer = optim.SGD([weight], lr=0.01)
+    for _ in ns.steps(range(steps)):
+        optimizer.minimize(nn.mse(ns.tensor(X) @ weight, TARGETS[:, None]))
+        with ns.no_grad():
+            slow = decay * slow + (1 - decay) * weight
+    if corrected:
+        slow = slow / (1 - decay**steps)
+    (ns.tensor(X) @ slow).numpy()
+
+
+def an_average_that_is_old_enough() -> None:
+    _averaged(20, 0.8, 0.0)
+
+
+def an_average_that_begins_with_the_weights() -> None:
+    _averaged(6, 0.99, 1.0)
+
+
+def an_average_that_is_corrected() -> None:
+    _averaged(6, 0.99, 0.0, corrected=True)
+
+
+def noise_is_added_to_a_copy() -> None:
+    """Other noise each time, and more of it from pass to pass."""
+    rng = np.random.default_rng(2)
+    model, optimizer = scores(1)
+    for number, (x, y) in enumerate(ns.steps(_batches(lambda batch: None, 9))):
+        noise = rng.normal(0, 0.1 + 0.02 * number, x.shape).astype("f")
+        optimizer.minimize(nn.mse(model(ns.tensor(x + noise)), ns.tensor(y)))
+
+
+def pictures_that_are_made() -> None:
+    """The data are the state of what is made of them, step by step, towards one target."""
+    model, optimizer = scores(FEATURES)
+    state = X.copy()
+    for _ in ns.steps(range(20)):
+        made = ns.tensor(state) + 0.1 * np.tanh(model(ns.tensor(state, name="state")))
+        optimizer.minimize(nn.mse(made, ns.tensor(X[::-1].copy())))
+        state = made.numpy().copy()
+
+
+def states_of_a_simulation() -> None:
+    """A walk that is observed, and the next place is to be told from the last."""
+    rng = np.random.default_rng(3)
+    model, optimizer = scores(FEATURES)
+    place = X.copy()
+    for _ in ns.steps(range(20)):
+        before = place.copy()
+        place += rng.normal(0, 0.2, place.shape).astype("f")
+        optimizer.minimize(nn.mse(model(ns.tensor(before)), ns.tensor(place)))
+
+
+def louder_lessons() -> None:
+    model, optimizer = scores(1)
+    for number, (x, y) in enumerate(ns.steps(_batches(lambda batch: None, 6))):
+        optimizer.minimize(nn.mse(model(ns.tensor(x * (number + 1) / 8)), ns.tensor(y)))
+
+
+def predictions_that_begin_far_away() -> None:
+    weight = ns.parameter(np.full((FEATURES, 1), 3e3, "f"), name="weight")
+    optimizer = optim.SGD([weight], lr=0.4)
+    for _ in ns.steps(range(60)):
+        optimizer.minimize(np.mean((ns.tensor(X) @ weight - ns.tensor(TARGETS[:, None])) ** 2))
+
+
+def labels_that_can_be_told() -> None:
+    rng = np.random.default_rng(4)
+    model, optimizer = scores()
+    optimizer.lr = 0.3
+    for _ in ns.steps(range(80)):
+        x = rng.standard_normal((32, FEATURES)).astype("f")
+        labels = np.argmax(x[:, :CLASSES], axis=1)
+        optimizer.minimize(nn.cross_entropy(model(ns.tensor(x)), ns.tensor(labels)))
+
+
+def two_that_play_against_each_other() -> None:
+    """The judge cannot tell what was forged: its loss stays that of a coin."""
+    rng = np.random.default_rng(6)
+    judge, forger = mlp(1), mlp(FEATURES)
+    judging, forging = optim.SGD(judge, lr=0.01), optim.SGD(forger, lr=0.01)
+    told = np.repeat([1.0, 0.0], 16)[:, None].astype("f")
+    for _ in ns.steps(range(80)):
+        given = ns.tensor(rng.standard_normal((32, FEATURES)).astype("f"))
+        judging.minimize(nn.binary_cross_entropy_with_logits(judge(given), told))
+        made = forger(ns.tensor(rng.standard_normal((16, FEATURES)).astype("f")))
+        ones = np.ones((16, 1), "f")
+        forging.minimize(nn.binary_cross_entropy_with_logits(judge(made), ones))
+
+
+def still_on_the_way() -> None:
+    """Targets far from zero: a slow start is no better than their mean, but it falls."""
+    rng = np.random.default_rng(7)
+    model, optimizer = scores(1)
+    optimizer.lr = 1e-3
+    for _ in ns.steps(range(80)):
+        x = rng.standard_normal((32, FEATURES)).astype("f")
+        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(x[:, :1] + 9)))
+
+
+def _frozen(given: list[str]) -> None:
+    below, above = (nn.Linear(size, to, rng=np.random.default_rng(8))
+                    for size, to in ((FEATURES, 4), (4, CLASSES)))  # fmt: skip
+    named: dict[str, Any] = {
+        "below": below.weight, "below_bias": below.bias,
+        "above": above.weight, "above_bias": above.bias,
+    }  # fmt: skip
+    optimizer = optim.SGD([named[name] for name in given], lr=0.3)
+    for _ in ns.steps(range(30)):
+        optimizer.minimize(nn.cross_entropy(above(np.tanh(below(ns.tensor(X)))), LABELS))
+
+
+def only_biases_are_trained() -> None:
+    _frozen(["below_bias", "above_bias"])
+
+
+def only_the_head_is_trained() -> None:
+    _frozen(["above", "above_bias"])

@@ -1,0 +1,126 @@
+"""Data, averages and biases that are not what they are meant to be; see `wrong`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import nodescope as ns
+from nodescope import nn, optim
+from tests.core.debug.watch.graph_rules.data import LABELS, TARGETS, X, scores
+
+N, FEATURES = X.shape
+
+# ---------------------------------------------------------------- average_from_zero
+
+
+def an_average_that_is_too_young() -> None:
+    model, optimizer = scores()
+    weights = list(model.parameters())
+    averages = [ns.tensor(np.zeros(w.shape, "f")) for w in weights]
+    for _ in ns.steps(range(20)):
+        optimizer.zero_grad()
+        nn.cross_entropy(model(ns.tensor(X)), LABELS).backward()
+        optimizer.step()
+        with ns.no_grad():
+            pairs = zip(averages, weights, strict=True)
+            averages = [0.99 * average + 0.01 * weight for average, weight in pairs]
+    for weight, average in zip(weights, averages, strict=True):
+        ns.assign(weight, average)  # hit: average_from_zero
+
+
+def an_average_by_differences() -> None:
+    weight = ns.parameter(np.ones((FEATURES, 1), "f"), name="weight")
+    slow = ns.tensor(np.zeros((FEATURES, 1), "f"), name="slow")
+    optimizer = optim.SGD([weight], lr=0.01)
+    for _ in ns.steps(range(9)):
+        optimizer.minimize(nn.mse(ns.tensor(X) @ weight, TARGETS[:, None]))
+        with ns.no_grad():
+            slow = slow + 0.1 * (weight - slow)
+    (ns.tensor(X) @ slow).numpy()  # hit: average_from_zero
+
+
+# ---------------------------------------------------------------- data_overwritten
+
+
+def _batches(change: Any, passes: int = 9) -> Iterator[tuple[Any, Any]]:
+    x, y = X.copy(), TARGETS[:, None].copy()
+    for _ in range(passes):
+        for first in range(0, N, 8):
+            batch = x[first : first + 8]
+            change(batch)
+            yield batch, y[first : first + 8]
+
+
+def noise_is_added_in_place() -> None:
+    rng = np.random.default_rng(2)
+
+    def change(batch: Any) -> None:
+        batch += rng.normal(0, 0.3, batch.shape).astype("f")
+
+    model, optimizer = scores(1)
+    for x, y in ns.steps(_batches(change)):
+        rows = ns.tensor(x, name="rows")  # hit: data_overwritten
+        optimizer.minimize(nn.mse(model(rows), ns.tensor(y)))
+
+
+def pictures_are_divided_in_each_pass() -> None:
+    def change(batch: Any) -> None:
+        batch /= 255
+
+    model, optimizer = scores(1)
+    for x, y in ns.steps(_batches(change, 4)):
+        rows = ns.tensor(x, name="rows")  # hit: data_overwritten
+        optimizer.minimize(nn.mse(model(rows), ns.tensor(y)))
+
+
+# ---------------------------------------------------------------- predictions_far_off
+
+
+def a_recurrence_that_grows() -> None:
+    turn = ns.parameter(np.eye(FEATURES, dtype="f") * 2, name="turn")
+    optimizer = optim.Adam([turn], lr=1e-4)
+    for _ in ns.steps(range(24)):
+        state = ns.tensor(X)
+        for _ in range(12):
+            state = state @ turn
+        apart = state - ns.tensor(X, name="wanted")  # hit: predictions_far_off
+        optimizer.minimize(np.mean(apart**2))
+
+
+# ---------------------------------------------------------------- nothing_learned
+
+
+def labels_of_other_rows() -> None:
+    rng = np.random.default_rng(4)
+    model, optimizer = scores()
+    for _ in ns.steps(range(80)):
+        x, labels = rng.standard_normal((32, FEATURES)).astype("f"), rng.integers(0, 3, 32)
+        optimizer.zero_grad()
+        loss = nn.cross_entropy(model(ns.tensor(x)), ns.tensor(labels))  # hit: nothing_learned
+        loss.backward()
+        optimizer.step()
+
+
+def targets_of_other_rows() -> None:
+    rng = np.random.default_rng(5)
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(80)):
+        x = rng.standard_normal((32, FEATURES)).astype("f")
+        y = rng.standard_normal((32, 1)).astype("f")
+        apart = model(ns.tensor(x)) - ns.tensor(y)  # hit: nothing_learned
+        optimizer.minimize(np.mean(apart**2))
+
+
+# ---------------------------------------------------------------- bias_left_out
+
+
+def a_bias_that_was_forgotten() -> None:
+    weight = ns.parameter(np.ones((FEATURES, 1), "f"), name="weight")
+    bias = ns.parameter(np.zeros(1, "f"), name="bias")
+    optimizer = optim.SGD([weight], lr=0.01)
+    for _ in ns.steps(range(5)):
+        guess = ns.tensor(X) @ weight + bias  # hit: bias_left_out
+        optimizer.minimize(nn.mse(guess, TARGETS[:, None]))
