@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from nodescope.debug.report.gradient_ends import gradient_end
 from nodescope.debug.report.run_summary import first_words
 from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
@@ -35,7 +36,9 @@ def tell(options: argparse.Namespace) -> int:
             say(recording.note)
         if options.element is not None:
             target = parse_target(options.element)
-            show(render(why(recording, target, step=options.step)), end="")
+            answer = why(recording, target, step=options.step)
+            cut = gradient_end(recording, answer.root.value)
+            show((f"{cut}\n\n" if cut else "") + render(answer), end="")
             return 0
         origin = nonfinite_origin(recording) if options.step is None else None
         if origin is not None and origin.unseen_step:

@@ -75,6 +75,14 @@ def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:
     return max(lines, default=0)
 
 
+def call_at(tree: ast.Module, line: int, *names: str) -> str:
+    """The name of a method or function so named that a line calls; or ``""``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.lineno == line and _called(node) in names:
+            return _called(node)
+    return ""
+
+
 def within(tree: ast.Module, line: int, name: str) -> bool:
     """Whether a line stands in a ``with`` block, or a function, of such a call: ``no_grad``."""
     for node in ast.walk(tree):

@@ -392,6 +392,8 @@ class Follower:
                 )
             return replace(cause, kind="leaf", words=words), []
         words = f"as assigned by {node.name} in step {step}"
+        if node.is_leaf:
+            words = f"as it was in step {step}"
         return replace(cause, kind="passed", words=words), [(before, position)]
 
     def _named(self, opened: Opened, candidate: operand_ranking.Candidate) -> str:

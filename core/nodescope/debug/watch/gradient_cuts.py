@@ -1,0 +1,142 @@
+"""Gradient cuts: where the path from a parameter to the loss is cut, in words.
+
+Invariant: reads the graph and the program's source only. What may well be meant, such as what
+stands in a ``no_grad`` block, is no cut.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.syntax import call_at, calls_between, within
+from nodescope.ir.graph import Node
+from nodescope.ops.traits import traits_of
+
+_STEPS: Final = frozenset({"argmax", "argmin", "argsort", "sign", "rint", "round", "floor", "ceil",
+                           "trunc", "searchsorted", "heaviside"})  # fmt: skip
+_CONVERTS: Final = ("numpy", "item", "tolist")
+_READS: Final = ("numpy", "item", "float", "tolist", "asarray", "array")
+
+
+class Cut(NamedTuple):
+    """Where a path ends.
+
+    Attributes:
+        node: The node at which it shows.
+        words: What is wrong there, and how to mend it.
+        by: What cuts: ``detach``, ``numpy``, or an op.
+        line: Where that stands, or 0.
+    """
+
+    node: Node
+    words: str
+    by: str
+    line: int
+
+
+def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
+    """Where the path from a parameter to the loss is cut; None if that may well be meant."""
+    below = _below(graph, weight)
+    if not below:
+        return None
+    if any(_is_explicit(graph, node) for node in below):
+        return None
+    for node in below:
+        smooth = graph.dtype(node.outputs[0])[:1] in ("f", "b", "c", "")
+        tests = "tests" in traits_of(node.op).effects or node.op in _STEPS
+        if tests or not smooth or graph.dtype(node.outputs[0]).startswith("bool"):
+            return Cut(
+                node,
+                f"{node.op} gives steps or whole numbers, which have no gradient; let what is "
+                "trained go around it, as by softmax or a straight-through estimate",
+                node.op, node.source.line if node.source is not None else 0,
+            )  # fmt: skip
+    for node in below:
+        for reader in graph.readers(node.outputs[0]):
+            has_gradient = reader.outputs and (
+                reader.outputs[0] in graph.gradients or reader.outputs[0] in graph.losses
+            )
+            if (
+                reader.phase == "forward"
+                and has_gradient
+                and node.outputs[0] not in graph.gradients
+            ):
+                return _detached(graph, node, reader)
+    if any(graph.reaches_loss(node) for node in below):
+        return None
+    return _left(graph, below)
+
+
+def _below(graph: ProgramGraph, weight: Node) -> list[Node]:
+    """The nodes of the forward pass that are computed from a parameter, in order, up to a cut."""
+    found: dict[int, Node] = {}
+    todo = list(weight.outputs)
+    todo += [value for value in list(graph.specs) if value != weight.outputs[0]
+             and graph.held_in(value) == weight.outputs[0]]  # fmt: skip
+    while todo:
+        for reader in graph.readers(todo.pop(0)):
+            if reader.phase != "forward" or reader.writes or reader.id in found:
+                continue
+            if reader.outputs and reader.outputs[0] not in graph.gradients:
+                found[reader.id] = reader
+                todo += reader.outputs
+    return [found[number] for number in sorted(found)]
+
+
+def _is_explicit(graph: ProgramGraph, node: Node) -> bool:
+    """Whether a node stands in a ``no_grad`` block: who writes that wants no gradient."""
+    tree = graph.tree(node.source)
+    return (
+        tree is not None and node.source is not None and within(tree, node.source.line, "no_grad")
+    )
+
+
+def _detached(graph: ProgramGraph, node: Node, reader: Node) -> Cut:
+    tree, here, there = graph.tree(reader.source), node.source, reader.source
+    line = 0
+    if tree is not None and here is not None and there is not None and here.file == there.file:
+        low, high = sorted((here.line, there.line))
+        line = calls_between(tree, low, high, "detach") or calls_between(
+            tree, 1, len(graph.source(here.file).splitlines()), "detach"
+        )
+    by = f"detach() in line {line}" if line else "detach() or no_grad()"
+    words = (
+        f"{by} cuts {node.name} off before {reader.name}; leave it out, or give the optimizer "
+        "only what is to be trained"
+    )
+    return Cut(reader, words, "detach" if line else "detach or no_grad", line or _line(reader))
+
+
+def _line(node: Node) -> int:
+    return node.source.line if node.source is not None else 0
+
+
+def _left(graph: ProgramGraph, below: list[Node]) -> Cut | None:
+    """Values that left the graph as arrays or numbers, and the data that was made of them."""
+    ends = [node for node in below if not any(
+        reader.phase == "forward" for reader in graph.readers(node.outputs[0]))]  # fmt: skip
+    for end in reversed(ends):
+        shape, source = graph.shape(end.outputs[0]), end.source
+        tree = graph.tree(source)
+        for leaf in graph.nodes.values():
+            made_of_it = (
+                leaf.role == "input"
+                and leaf.id > end.id
+                and graph.shape(leaf.outputs[0]) == shape
+                and graph.reaches_loss(leaf)
+            )
+            if not made_of_it or tree is None or source is None or leaf.source is None:
+                continue
+            line = leaf.source.line
+            if not call_at(tree, line, *_CONVERTS):
+                line = calls_between(tree, source.line, line, *_READS)
+            if line:
+                return Cut(
+                    leaf,
+                    f"{end.name} (line {source.line}) leaves the graph in line {line}, and "
+                    f"{leaf.name} is made of its elements, without a history; compute with the "
+                    "tensor itself",
+                    call_at(tree, line, *_READS), line,
+                )  # fmt: skip
+    return None
