@@ -77,8 +77,10 @@ def slope_step(
         if selectors:
             says = number_text(selectors[0].number)
             if not backward:
+                # A mask that heals a NaN is not to lead to it.
+                compared = op_of(selectors[0]) in effects.COMPARISONS
                 words = f"where puts 0 here, since {named(selectors[0])} is {says}"
-                return Step(words, Birth("chosen", words, -1), selectors[:1])
+                return Step(words, Birth("chosen", words, -1), selectors[:compared])
             words = f"where lets nothing through: {named(selectors[0])} is {says}"
             return Step(words, None, selectors[:1])
     return None

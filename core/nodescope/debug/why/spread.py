@@ -268,8 +268,10 @@ def _born(
             if cause.birth is not None and state_of(cause.number) in ("nan", "inf"):
                 born = cause.birth
                 chain = follower.follow(point, position).chain() if not fed and behind else []
+                # Nodes in the body of a kernel or loop are of this execution, too.
+                others = (link for link in chain[1:] if link.seq != execution.seq)
                 made_of = next(
-                    ((link.value, link.seq) for link in chain[1:] if link.is_nonfinite), None
+                    ((link.value, link.seq) for link in others if link.is_nonfinite), None
                 )
                 return Born(
                     cause.name, execution.seq, cause.at, born.words, born.kind, cause.ranges, 0,

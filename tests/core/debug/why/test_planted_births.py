@@ -23,3 +23,10 @@ def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None
         ]
     assert asked >= 2 * len(seeds)
     assert len(wrong) <= MOST_WRONG * asked, "\n".join(wrong)
+
+
+def test_a_birth_in_the_body_of_a_loop_is_not_made_of_itself(tmp_path: Path) -> None:
+    """Its own NaN, in the body and out of the loop, is one; a decoy that was healed is not it."""
+    case, found = judged(39, tmp_path)
+    assert "(scan)" in case.told[0]
+    assert [row.told for row in found if not row.right] == []
