@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Case:
         opaque: The op ``obscured`` returns something that is not an array; None if no op does.
         overflow: The op ``overflowing`` makes Inf from finite numbers.
         layer: The scope of ``train``'s product.
+        tap: Which of PyTorch's taps is tested.
     """
 
     adapter: str
@@ -61,6 +62,7 @@ class Case:
     overflow: Callable[[], Any]
     overflowing: str
     layer: str = "layer"
+    tap: str = ""
 
 
 # nodescope's own engine
@@ -207,4 +209,4 @@ CASES = [ENGINE, DISTANT]
 if importlib.util.find_spec("torch") is not None:  # make test-torch
     from tests.adapters.torch_case import TORCH
 
-    CASES.append(TORCH)
+    CASES += [replace(TORCH, tap="python"), replace(TORCH, tap="native")]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from nodescope.arrays import ArrayOps
 from nodescope.emit.emitter import Attachment as Attachment
@@ -49,6 +49,14 @@ class Adapter(Protocol):
 
     def attach(self, emitter: Emitter) -> AbstractContextManager[Attachment]:
         """Emit the library's operations until the context is left."""
+
+
+@runtime_checkable
+class Detailed(Protocol):
+    """An adapter that has more to say in ``nodescope doctor``."""
+
+    def details(self) -> Sequence[tuple[str, str]]:
+        """Rows of a name and a state. Must not import the library, nor raise."""
 
 
 class Rerun(Protocol):

@@ -13,7 +13,7 @@ from typing import Final
 
 from nodescope import api, native
 from nodescope.adapters.attached import known_adapters
-from nodescope.adapters.protocol import Adapter
+from nodescope.adapters.protocol import Adapter, Detailed
 from nodescope.cli.server import has_screen
 
 PACKAGES: Final = (
@@ -56,13 +56,13 @@ def doctor(options: argparse.Namespace) -> int:
 def _adapters() -> list[tuple[str, str]]:
     """The libraries that can be observed, and for the others the reason why not."""
     faults: list[str] = []
-    rows = [
-        (
-            f"adapter {adapter.name}",
-            adapter.missing() or f"for programs that import {_top(adapter)}",
-        )
-        for adapter in known_adapters(faults.append)
-    ]
+    rows: list[tuple[str, str]] = []
+    for adapter in known_adapters(faults.append):
+        missing = adapter.missing()
+        says = missing or f"for programs that import {_top(adapter)}"
+        rows.append((f"adapter {adapter.name}", says))
+        if not missing and isinstance(adapter, Detailed):
+            rows += adapter.details()
     return [*rows, *(("adapter", fault) for fault in faults)]
 
 

@@ -1,14 +1,15 @@
 """The adapter of PyTorch: eager operations, forward, backward and in optimizers.
 
 It imports nothing of PyTorch until it is attached, which happens once the program has imported it.
-`attachment` puts the parts together; `tap` is the dispatch mode through which every operation goes.
+`attachment` puts the parts together. Operations are seen by one of two taps: `native_tap`, which is
+compiled at first use, or `tap`, a dispatch mode.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nodescope.adapters.protocol import Adapter, Attachment
@@ -61,6 +62,12 @@ class TorchAdapter:
         from nodescope.adapters.torch.tensors import TorchTensors
 
         return {torch.Tensor: TorchTensors()}
+
+    def details(self) -> Sequence[tuple[str, str]]:
+        """Which tap would run, and why."""
+        from nodescope.adapters.torch.native_tap.choosing import state
+
+        return [("  tap", state())]
 
     @contextlib.contextmanager
     def attach(self, emitter: Emitter) -> Iterator[Attachment]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from nodescope.adapters.torch.backward_passes import BackwardPasses
 from nodescope.adapters.torch.compat import current_mode
 from nodescope.adapters.torch.module_scopes import ModuleScopes
+from nodescope.adapters.torch.native_tap.choosing import choose
+from nodescope.adapters.torch.native_tap.observer import NativeTap
 from nodescope.adapters.torch.operations import Operations
 from nodescope.adapters.torch.optimizer_steps import OptimizerSteps
 from nodescope.adapters.torch.places import Place
@@ -30,6 +32,12 @@ class TorchAttachment:
         self._optimizers = OptimizerSteps(emitter, self._operations)
         self._backward = BackwardPasses(emitter, self._operations)
         self._ended = False
+        choice = choose()
+        if choice.told:
+            say(f"PyTorch is observed by the Python tap, which costs more: {choice.reason}")
+        self._native = (
+            NativeTap(choice.library, self._operations) if choice.library is not None else None
+        )
 
     @contextlib.contextmanager
     def attached(self) -> Iterator[None]:
@@ -50,6 +58,8 @@ class TorchAttachment:
                 operations.off = self._ended = True
                 operations.gradients.detach()
                 self._leave()
+                if self._native is not None:
+                    self._native.leave()
 
     # Attachment
 
@@ -75,22 +85,31 @@ class TorchAttachment:
     def forked(self) -> None:
         """Emit nothing in a forked child."""
         self._operations.off = self._operations.gradients.off = self._ended = True
+        if self._native is not None:
+            self._native.forked()
         with contextlib.suppress(Exception):
             self._leave()
 
     # Threads
 
     def _enter(self) -> None:
-        """Enter the dispatch mode on the calling thread, unless it is entered."""
+        """Observe the calling thread."""
         place = self._operations.place
-        if place.mode is None and not self._ended:
+        if self._native is not None:
+            place.mode = self._native
+            if not self._ended:
+                self._native.enter()
+        elif place.mode is None and not self._ended:
             place.mode = Tap(self._operations)
             place.mode.__enter__()
 
     def _leave(self) -> None:
         """Leave the dispatch mode if it is the innermost; otherwise it lets everything pass."""
         place = self._operations.place
-        if place.mode is not None and current_mode() is place.mode:
+        if self._native is not None:
+            if self._operations.off:
+                self._native.leave()
+        elif place.mode is not None and current_mode() is place.mode:
             place.mode.__exit__(None, None, None)
             place.mode = None
 

@@ -37,6 +37,7 @@ __all__ = [
     "data_loader_iterator",
     "never_compiled",
     "not_compiled",
+    "operator_of",
     "pop_mode",
     "push_mode",
     "register_optimizer_step_post_hook",
@@ -64,6 +65,19 @@ data_loader_iterator: Final = _BaseDataLoaderIter
 def schema_of(function: Any) -> Any:
     """The schema of an operator overload."""
     return function._schema
+
+
+def operator_of(name: str) -> Any:
+    """An operator overload by its full name, such as ``aten::add.Tensor``; None for no such."""
+    whole, _, overload = name.partition(".")
+    namespace, _, short = whole.partition("::")
+    if "." in namespace:  # of a library whose name has a dot
+        return None
+    try:
+        packet = getattr(getattr(torch.ops, namespace), short)
+        return getattr(packet, overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def sequence_of(node: Any) -> int:

@@ -53,6 +53,9 @@ class ModuleScopes:
         finally:
             for hook in hooks:
                 hook.remove()
+            modules = self._operations.place.modules
+            while modules:  # Ctrl-C in a module calls no hook
+                modules.pop()[2].__exit__(None, None, None)
 
     def _enter(self, module: Any, args: Any) -> None:
         if torch.compiler.is_compiling():  # Dynamo traces the hooks of all modules

@@ -43,6 +43,30 @@ Instruction = tuple[CodeType, int]
 """Code, and offset in it."""
 
 
+class Call:
+    """An operation that runs.
+
+    Attributes:
+        function, args: The operator overload, and its positional arguments.
+        signature, bound: What they mean.
+        ids: The values of the operands.
+        state: Of the thread that runs it.
+        pending: Its node, if somebody waits for starts.
+        start: When it began, by `time.perf_counter_ns`.
+    """
+
+    __slots__ = ("args", "bound", "function", "ids", "pending", "signature", "start", "state")
+
+    def __init__(
+        self, function: Any, args: Sequence[Any], signature: Signature, bound: Bound,
+        ids: tuple[int, ...], state: ThreadState,
+    ) -> None:  # fmt: skip
+        self.function, self.args, self.signature, self.bound = function, args, signature, bound
+        self.ids, self.state = ids, state
+        self.pending: Pending | None = None
+        self.start = 0
+
+
 class Operations:
     """The operations of a run.
 
@@ -75,48 +99,69 @@ class Operations:
     def run(
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction
     ) -> Any:
-        """Run one operation, and emit it.
+        """Run one operation, and emit it; arguments as of `begin`."""
+        call = self.begin(function, args, kwargs, instruction)
+        if call is None:
+            return function(*args, **kwargs)
+        call.start = _now()
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            self.failed(call, error)
+            raise
+        self.end(call, result, _now())
+        return result
+
+    def begin(
+        self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction
+    ) -> Call | None:
+        """Note that an operation is about to run; may return late.
 
         Args:
             function: The operator's overload.
             args, kwargs: Its arguments.
             instruction: The Python instruction that called it, or called what did.
+
+        Returns:
+            The call, to be passed to `end` or `failed`; None if it is not a node.
         """
-        bound: Bound | None = None
-        pending: Pending | None = None
         try:
             signature = signature_of(function)
             state = current()
-            if not signature.unseen and self._place(state, signature, args, instruction):
-                self._note(self.place, state, signature, instruction)
-                bound = signature.bind(args, kwargs)
-                ids = tuple([self.values.id_of(tensor) for tensor in bound.inputs])
-                if self.emitter.bus.demand.starts:
-                    pending = self._enter(signature, bound, ids, self._expected(signature, bound))
+            if signature.unseen or not self._place(state, signature, args, instruction):
+                return None
+            self._note(self.place, state, signature, instruction)
+            bound = signature.bind(args, kwargs)
+            ids = tuple([self.values.id_of(tensor) for tensor in bound.inputs])
+            call = Call(function, args, signature, bound, ids, state)
+            if self.emitter.bus.demand.starts:
+                call.pending = self._enter(signature, bound, ids, self._expected(signature, bound))
+            return call
         except Exception as error:
             self._fault(error)
-            return function(*args, **kwargs)
-        if bound is None:
-            return function(*args, **kwargs)
-        start = _now()
+            return None
+
+    def failed(self, call: Call, error: BaseException) -> None:
+        """Emit that an operation raised."""
         try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            try:
-                if pending is None:
-                    pending = self._enter(
-                        signature, bound, ids, self._expected(signature, bound), start
-                    )
-                self.emitter.fail(pending, error)
-            except Exception as fault:
-                self._fault(fault)
-            raise
-        end = _now()
+            pending = call.pending
+            if pending is None:
+                signature, bound = call.signature, call.bound
+                expected = self._expected(signature, bound)
+                pending = self._enter(signature, bound, call.ids, expected, call.start)
+            self.emitter.fail(pending, error)
+        except Exception as fault:
+            self._fault(fault)
+
+    def end(self, call: Call, result: Any, end: int) -> None:
+        """Emit that an operation has run; may return late."""
         try:
-            self._finish(signature, bound, ids, result, pending, state, start, end)
+            self._finish(
+                call.signature, call.bound, call.ids, result, call.pending, call.state, call.start,
+                end,
+            )  # fmt: skip
         except Exception as error:
             self._fault(error)
-        return result
 
     def _finish(
         self, signature: Signature, bound: Bound, ids: tuple[int, ...], result: Any,
@@ -254,7 +299,8 @@ class Operations:
             if signature.is_detach:
                 # Within the call that just computed something, autograd saves the result.
                 return bool(
-                    state.phase == "forward" and torch.is_grad_enabled()
+                    state.phase == "forward" and not self.emitter.between_steps
+                    and torch.is_grad_enabled()
                     and args and args[0].requires_grad and instruction != place.instruction
                 )  # fmt: skip
             if state.phase == "optimizer":

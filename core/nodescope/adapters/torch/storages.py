@@ -22,6 +22,8 @@ Geometry = tuple[int, Any, Any, Any]
 
 # Writes through other views that are told apart; of more, the latest count.
 MOST_WRITES = 64
+# With so many storages, those that were freed are looked for.
+_LEAST_SWEPT = 4096
 
 
 class Owner(NamedTuple):
@@ -104,9 +106,19 @@ class Storages:
     def __init__(self) -> None:
         self._by_address: dict[int, Memory] = {}
         self._count = 0
+        self._native: Any = None
+        self._most = _LEAST_SWEPT
+
+    def use(self, native: Any) -> None:
+        """Let the native tap tell storages apart: without objects of Python's, which autograd would
+        take for other users of its gradients.
+        """
+        self._native = native
 
     def memory(self, tensor: Any) -> Memory | None:
         """The memory of a tensor; None if it has no single one, such as a sparse tensor."""
+        if self._native is not None:
+            return self._numbered(self._native.storage(tensor))
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError):
@@ -123,6 +135,17 @@ class Storages:
                     del by_address[address]
 
             memory.reference = weakref.ref(storage, freed)
+        return memory
+
+    def _numbered(self, number: int) -> Memory | None:
+        """The memory of the storage with that number of the native tap's."""
+        memory = self._by_address.get(number)
+        if memory is None and number:
+            if len(self._by_address) >= self._most:
+                for freed in self._native.freed():
+                    self._by_address.pop(freed, None)
+                self._most = max(_LEAST_SWEPT, 2 * len(self._by_address))
+            memory = self._by_address[number] = Memory(number)
         return memory
 
 

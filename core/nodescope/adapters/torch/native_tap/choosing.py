@@ -1,0 +1,98 @@
+"""Choosing: which tap a run gets.
+
+``NODESCOPE_TORCH_TAP`` is ``auto`` (the native one once it is compiled, which the first run begins
+in the background), ``native`` (waits for the compiler) or ``python``.
+
+Invariant: nothing here raises. Without the native tap, there is the Python one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from typing import Any, Final, NamedTuple
+
+from nodescope.adapters.torch.native_tap import building
+from nodescope.adapters.torch.native_tap.building import Plan
+
+VARIABLE: Final = "NODESCOPE_TORCH_TAP"
+CHOICES: Final = ("auto", "native", "python")
+_lock = threading.Lock()
+_loaded: dict[str, Any] = {}
+
+
+class Choice(NamedTuple):
+    """A tap, and why it is that one.
+
+    Attributes:
+        library: The native tap's extension module, or None for the Python tap.
+        reason: Why, as a clause.
+        told: Whether the person is told: the native tap was asked for, or cannot be had.
+    """
+
+    library: Any
+    reason: str
+    told: bool = False
+
+
+def wanted() -> str:
+    """The tap that the environment asks for."""
+    asked = os.environ.get(VARIABLE, "").strip().lower() or "auto"
+    return asked if asked in CHOICES else "auto"
+
+
+def choose() -> Choice:
+    """The tap for a run that begins; begins to compile the native one if there is none yet."""
+    asked = wanted()
+    if asked == "python":
+        return Choice(None, f"{VARIABLE}=python")
+    try:
+        plan = building.plan()
+        if isinstance(plan, str):
+            return Choice(None, plan, True)
+        if not plan.is_built:
+            if asked == "native":
+                reason = building.build(plan)
+                if reason:
+                    return Choice(None, reason.splitlines()[0], True)
+            elif plan.log.exists():
+                return Choice(None, f"the native one could not be compiled: {plan.log}", True)
+            else:
+                building.start(plan)
+                return Choice(None, "the native one is being compiled, for the next run")
+        return Choice(_load(plan), f"compiled in {os.path.dirname(plan.library)}")
+    except Exception as error:
+        return Choice(None, f"{type(error).__name__}: {error}", True)
+
+
+def state() -> str:
+    """Which tap a run would get now, and why. Compiles nothing, and does not import PyTorch."""
+    asked = wanted()
+    if asked == "python":
+        return f"python ({VARIABLE}=python)"
+    plan = building.plan()
+    if isinstance(plan, str):
+        return f"python: {plan}"
+    if plan.is_built:
+        return f"native ({plan.library})"
+    if plan.log.exists() and asked == "auto":
+        return f"python: the native one could not be compiled, see {plan.log}"
+    if asked == "native":
+        return "native, which the first run compiles and waits for"
+    return "python; the first run compiles the native one in the background"
+
+
+def _load(plan: Plan) -> Any:
+    with _lock:
+        known = _loaded.get(plan.library)
+        if known is None:
+            import torch  # noqa: F401  its libraries are what the module is linked with
+
+            spec = importlib.util.spec_from_file_location(building.NAME, plan.library)
+            assert spec is not None
+            assert spec.loader is not None
+            known = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(known)
+            _loaded[plan.library] = known
+        return known

@@ -1,0 +1,65 @@
+"""Failures: what an operator raised in C++, where only the fact is seen.
+
+The operator is run again on the same operands, those that it writes to copied, and what it draws
+put back. That costs what it cost before it raised. If it raises nothing then, what came after it
+did: a hook that keeps its result for the backward pass, as of a checkpoint that has recomputed
+enough.
+
+Invariant: the program's tensors and random numbers are left as they were.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nodescope.adapters.torch.compat import schema_of
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Call
+
+
+def again(call: Call) -> Any:
+    """The result of a call that has raised.
+
+    Raises:
+        Exception: What it raised, or that this is not known.
+    """
+    if call.function.namespace != "aten":
+        raise RuntimeError(f"{call.signature.native} raised an exception")
+    written = {id(call.bound.inputs[port]) for port in call.bound.written}
+    drawn = torch.random.get_rng_state()
+    try:
+        copies = [_copy(argument, written) for argument in call.args]
+        named = {
+            argument.name: value
+            for argument, value in zip(schema_of(call.function).arguments, copies, strict=True)
+            if argument.kwarg_only
+        }
+        result = call.function(*copies[: len(copies) - len(named)], **named)
+    finally:
+        torch.random.set_rng_state(drawn)
+    if written:
+        raise RuntimeError(f"{call.signature.native} was refused by autograd")
+    return result
+
+
+def kept_instead(result: Any, kept: list[Any]) -> Any:
+    """A result with the tensors that a hook has kept in place of those computed again."""
+    if isinstance(result, tuple | list):
+        return [kept_instead(item, kept) for item in result]
+    for tensor in kept:
+        if isinstance(result, torch.Tensor) and (tensor.shape, tensor.dtype) == (
+            result.shape, result.dtype,
+        ):  # fmt: skip
+            return tensor
+    return result
+
+
+def _copy(argument: Any, written: set[int]) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.clone() if id(argument) in written else argument
+    if isinstance(argument, list):
+        return [_copy(item, written) for item in argument]
+    return argument

@@ -1,0 +1,138 @@
+"""NativeTap: passes the operators that the C++ observer sees to `Operations`.
+
+Operators run on whichever thread calls them; those of nodescope's own threads are not the
+program's.
+
+Invariant: an `Exception` of this code never reaches the program.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from nodescope.adapters.torch.compat import (
+    compiling_callback,
+    never_compiled,
+    not_compiled,
+    operator_of,
+)
+from nodescope.adapters.torch.native_tap.failures import again, kept_instead
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Call, Instruction, Operations
+
+_now = time.perf_counter_ns
+BEGINS, ENDED, FAILED = range(3)
+# Autograd does these alone: nothing is computed.
+_ABOVE: Final = frozenset({
+    "aten::detach_", "aten::set_data", "aten::_fw_primal", "aten::retain_grad", "aten::_backward",
+})  # fmt: skip
+
+
+class NativeTap:
+    """The native tap of a run.
+
+    Args:
+        library: The compiled module.
+    """
+
+    def __init__(self, library: Any, operations: Operations) -> None:
+        self._library = library
+        self._operations = operations
+        self._attached = False
+        operations.values.storages.use(library)
+
+    def enter(self) -> None:
+        """Observe the operators of all threads."""
+        if not self._attached:
+            self._attached = True
+            self._library.attach(_resolve, self._called)
+
+    def leave(self) -> None:
+        """Observe none."""
+        if self._attached:
+            self._attached = False
+            self._library.detach()
+
+    def forked(self) -> None:
+        """Observe nothing in the child of a fork."""
+        self._attached = False
+        self._library.forked()
+
+    @never_compiled
+    def _called(self, what: int, given: Any, more: Any, start: int = 0, end: int = 0) -> Any:
+        """What the observer calls.
+
+        One function for all, so that the frames of an operator's beginning and end differ by an
+        instruction: then the one comes after the other, see `emit.rounds`.
+
+        Args:
+            what: ``BEGINS``, ``ENDED`` or ``FAILED``.
+            given: The operator that begins; else the call, as this returned it.
+            more: Its arguments; when it has ended, its result; when it raised, what was detached in
+                it.
+            start, end: When it began and ended, by `time.perf_counter_ns`.
+
+        Returns:
+            When it begins: the call, or None if it is not a node.
+        """
+        caller = sys._getframe(1)
+        instruction = (caller.f_code, caller.f_lasti)
+        if compiling_callback() is not None:
+            return _apart(self._do, what, given, more, start, end, instruction)
+        return self._do(what, given, more, start, end, instruction)
+
+    def _do(
+        self, what: int, given: Any, more: Any, start: int, end: int, instruction: Instruction
+    ) -> Any:
+        if what == BEGINS:
+            return self._begin(given, more, instruction)
+        if what == ENDED:
+            given.start = start
+            self._operations.end(given, more, end)
+        else:
+            self._failed(given, more)
+        return None
+
+    def _begin(self, function: Any, args: tuple[Any, ...], instruction: Instruction) -> Call | None:
+        operations = self._operations
+        place = operations.place
+        if operations.off or place.quiet:
+            return None
+        if place.mode is None and not self._is_programs(place):
+            return None
+        call = operations.begin(function, args, {}, instruction)
+        if call is not None:
+            call.start = _now()
+        return call
+
+    def _failed(self, call: Call, kept: list[Any]) -> None:
+        try:
+            result = again(call)
+            known = self._operations.values.known
+            new = [tensor for tensor in kept if not known(tensor)]
+            result = kept_instead(result, new)
+        except Exception as error:
+            self._operations.failed(call, error)
+        else:
+            self._operations.end(call, result, _now())
+
+    def _is_programs(self, place: Any) -> bool:
+        """Whether an operator on a thread that was not seen starting is the program's."""
+        if threading.current_thread().name.startswith("nodescope"):
+            return False
+        place.mode = self
+        return True
+
+
+@not_compiled
+def _apart(do: Callable[..., Any], *given: Any) -> Any:
+    return do(*given)
+
+
+def _resolve(name: str) -> Any:
+    return None if name in _ABOVE else operator_of(name)

@@ -1,0 +1,219 @@
+// Observer: the callbacks around each operator that PyTorch calls, on all threads.
+//
+// Reported are the operators as the program runs them: not composite ones, which the dispatcher
+// replaces by others, and nothing that runs inside of a reported one. Inputs can be read when the
+// call begins, outputs when it ends.
+//
+// What a Python function here raises reaches the program from its next operator: PyTorch drops the
+// exceptions of callbacks. That operator is made to go through the key `kRaise`, whose fallback
+// raises; on the main thread, Python raises it as soon as it goes on, if that is earlier.
+#pragma once
+#include <Python.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <exception>
+#include <cstring>
+#include <time.h>
+
+#include "aside.h"
+#include "operators.h"
+#include "values.h"
+
+namespace nodescope {
+
+inline int64_t now() {  // as time.perf_counter_ns
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000ll + time.tv_nsec;
+}
+
+struct Gil {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~Gil() { PyGILState_Release(state); }
+};
+
+// The functions of Python that are called; strong references.
+struct Functions {
+  PyObject* resolve = nullptr;  // resolve(name) -> the operator, an OpOverload; None if it is never a node
+  PyObject* called = nullptr;   // called(what, operator, arguments) -> a call, or None if it is no node
+};                              // called(what, call, result, start_ns, end_ns); if it raised, what was kept
+enum What { begins, has_ended, has_failed };
+inline Functions functions;
+
+// Attaching counts up, so that what a thread knows from before is void.
+inline std::atomic<uint64_t> attached{0};
+inline std::atomic<bool> on{false};
+
+struct Thread {
+  Operators operators;
+  const void* call = nullptr;     // the call that is being reported, by its address
+  PyObject* reported = nullptr;   // what `begin` returned for it
+  int64_t start = 0;
+  int raising = 0;                // exceptions under way when it began
+  std::vector<at::Tensor> kept;   // what was detached within it: hooks keep results so for the backward pass
+  uint64_t attached = 0;
+  std::unique_ptr<python_error> error;  // to be raised by the next operator
+};
+inline Thread& here() {
+  static thread_local Thread* thread = nullptr;  // never freed: a callback may run while a thread ends
+  if (C10_UNLIKELY(!thread)) thread = new Thread;
+  return *thread;
+}
+
+inline int raise_in_python(void*) {  // on the main thread, between two instructions of Python
+  Thread& thread = here();
+  if (!thread.error) return 0;
+  c10::impl::tls_set_dispatch_key_included(kRaise, false);
+  auto error = std::move(thread.error);
+  error->restore();
+  return -1;
+}
+
+inline void raise_later(Thread& thread) {
+  auto error = std::make_unique<python_error>();
+  error->persist();
+  thread.error = std::move(error);
+  c10::impl::tls_set_dispatch_key_included(kRaise, true);
+  Py_AddPendingCall(raise_in_python, nullptr);
+}
+
+inline void raise_now(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  Thread& thread = here();
+  c10::impl::tls_set_dispatch_key_included(kRaise, false);
+  if (thread.error) {
+    auto error = std::move(thread.error);
+    if (on && thread.attached == attached) throw python_error(std::move(*error));
+  }
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRaise), stack);
+}
+
+// Whether a tensor among the arguments has one of these keys.
+inline bool any_has(c10::ArrayRef<const c10::IValue> arguments, c10::DispatchKeySet keys) {
+  for (const auto& value : arguments) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().key_set().has_any(keys)) return true;
+    if (value.isTensorList())
+      for (const at::Tensor& item : value.toTensorVector())
+        if (item.defined() && item.key_set().has_any(keys)) return true;
+  }
+  return false;
+}
+
+// Whether the operator calls itself or others again, below autocast or below a transform: those are
+// reported.
+inline bool calls_again(const Operator& op, const at::RecordFunction& call) {
+  using Key = c10::DispatchKey;
+  auto local = c10::impl::tls_local_dispatch_key_set();
+  if (C10_UNLIKELY(local.included_.has(Key::FuncTorchDynamicLayerBackMode))) {
+    auto transforms = c10::DispatchKeySet({Key::FuncTorchBatched, Key::FuncTorchBatchedDecomposition, Key::FuncTorchVmapMode,
+                                           Key::FuncTorchGradWrapper, Key::FuncTorchDynamicLayerFrontMode});
+    if (!((local.included_ - local.excluded_) & transforms).empty() || any_has(call.inputs(), transforms)) return true;
+  }
+  auto casting = op.autocast - local.excluded_;
+  return C10_UNLIKELY(!casting.empty()) && any_has(call.inputs(), casting);
+}
+
+// Whether the operator is PyTorch's own business, as where `torch.tensor` makes a tensor, or is traced
+// for a compiler instead of being run.
+inline bool is_internal() {
+  if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) return true;
+  using Mode = c10::impl::TorchDispatchModeKey;
+  using Modes = c10::impl::TorchDispatchModeTLS;
+  return C10_UNLIKELY(Modes::any_modes_set()) && (Modes::get_mode(Mode::FAKE) || Modes::get_mode(Mode::PROXY) ||
+                                                  Modes::get_mode(Mode::FUNCTIONAL));
+}
+
+inline PyObject* begin(Operator& op, const at::RecordFunction& call) {
+  if (!op.function) op.function = PyObject_CallFunction(functions.resolve, "s", op.name.c_str());
+  if (!op.function || op.function == Py_None) return borrowed(op.function);
+  PyObject* arguments = arguments_of(op, call.inputs());
+  if (!arguments) return nullptr;
+  PyObject* reported = PyObject_CallFunction(functions.called, "iOO", begins, op.function, arguments);
+  Py_DECREF(arguments);
+  return reported;
+}
+
+inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
+  if (!on.load(std::memory_order_relaxed)) return nullptr;
+  Thread& thread = here();
+  if (C10_UNLIKELY(thread.error != nullptr)) {
+    // The engine of autograd restores a thread's keys for each of its nodes.
+    c10::impl::tls_set_dispatch_key_included(kRaise, true);
+    return nullptr;
+  }
+  if (call.scope() != at::RecordScope::FUNCTION) return nullptr;
+  uint64_t generation = attached.load(std::memory_order_relaxed);
+  if (C10_UNLIKELY(thread.attached != generation)) {
+    thread.attached = generation;
+    thread.call = nullptr;
+    if (thread.reported) { Gil gil; Py_CLEAR(thread.reported); }
+  }
+  if (thread.call) {
+    if (C10_UNLIKELY(std::strcmp(call.name(), "aten::detach") == 0)) thread.kept.push_back(call.inputs()[0].toTensor());
+    return nullptr;
+  }
+  if (at::in_parallel_region()) return nullptr;
+  Operator* op = thread.operators.find(call);
+  if (!op || op->composite || is_internal() || calls_again(*op, call)) return nullptr;
+  thread.call = &call;
+  thread.raising = std::uncaught_exceptions();
+  {
+    Gil gil;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject* reported;
+    {
+      Aside aside;
+      reported = begin(*op, call);
+      if (reported == Py_None) Py_CLEAR(reported);
+    }
+    if (PyErr_Occurred()) { raise_later(thread); Py_CLEAR(reported); }
+    else PyErr_Restore(type, value, trace);
+    thread.reported = reported;
+  }
+  thread.start = now();
+  return nullptr;
+}
+
+inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
+  Thread& thread = here();
+  if (thread.call != &call) return;
+  int64_t end = now();
+  PyObject* reported = thread.reported;
+  thread.reported = nullptr;
+  if (reported) {
+    Gil gil;
+    if (on.load(std::memory_order_relaxed) && thread.attached == attached) {
+      bool failed = std::uncaught_exceptions() > thread.raising;
+      PyObject *type, *value, *trace;
+      PyErr_Fetch(&type, &value, &trace);
+      {
+        Aside aside;
+        if (failed) {
+          if (PyObject* kept = list_of(thread.kept, [](const at::Tensor& tensor) { return object_of(tensor); })) {
+            Py_XDECREF(PyObject_CallFunction(functions.called, "iOO", has_failed, reported, kept));
+            Py_DECREF(kept);
+          }
+        }
+        else if (PyObject* result = result_of(call.outputs())) {
+          Py_XDECREF(PyObject_CallFunction(functions.called, "iOOLL", has_ended, reported, result, (long long)thread.start, (long long)end));
+          Py_DECREF(result);
+        }
+        Py_CLEAR(reported);  // lets go of the operands while nothing is observed
+      }
+      if (PyErr_Occurred()) raise_later(thread);
+      else PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(reported);
+  }
+  thread.kept.clear();
+  thread.call = nullptr;
+}
+
+}  // namespace nodescope

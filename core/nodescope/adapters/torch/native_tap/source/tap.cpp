@@ -1,0 +1,74 @@
+// The native tap of nodescope for PyTorch: an extension module that building.py compiles.
+// Python functions and PyTorch's headers; no state but that of one observer.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "observer.h"
+#include "storages.h"
+
+namespace nodescope {
+namespace {
+
+at::CallbackHandle handle = 0;
+Storages& storages() { static auto* all = new Storages; return *all; }
+
+// attach(resolve, called)
+PyObject* attach(PyObject*, PyObject* arguments) {
+  PyObject *resolve, *called;
+  if (!PyArg_ParseTuple(arguments, "OO", &resolve, &called)) return nullptr;
+  Functions before = functions;
+  functions = {borrowed(resolve), borrowed(called)};
+  Py_XDECREF(before.resolve);
+  Py_XDECREF(before.called);
+  attached++;
+  on = true;
+  if (!handle)
+    handle = at::addGlobalCallback(
+        at::RecordFunctionCallback(started, ended).needsInputs(true).needsOutputs(true).scopes(
+            {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  Py_RETURN_NONE;
+}
+
+PyObject* detach(PyObject*, PyObject*) {
+  on = false;
+  if (handle) at::removeCallback(handle);
+  handle = 0;
+  here().error.reset();
+  c10::impl::tls_set_dispatch_key_included(kRaise, false);
+  Py_RETURN_NONE;
+}
+
+// forked(): the child of a fork has a copy of the observer, which says nothing there.
+PyObject* forked(PyObject*, PyObject*) {
+  on = false;
+  Py_RETURN_NONE;
+}
+
+// storage(tensor) -> the number of its storage, or 0
+PyObject* storage(PyObject*, PyObject* tensor) {
+  if (!THPVariable_Check(tensor)) return PyLong_FromLong(0);
+  return PyLong_FromUnsignedLongLong(storages().number(((THPVariable*)tensor)->cdata));
+}
+
+// freed() -> numbers of storages
+PyObject* freed(PyObject*, PyObject*) {
+  return list_of(storages().freed(), PyLong_FromUnsignedLongLong);
+}
+
+PyMethodDef methods[] = {
+    {"attach", attach, METH_VARARGS, "Observe each operator until `detach`."},
+    {"detach", detach, METH_NOARGS, "Observe nothing."},
+    {"forked", forked, METH_NOARGS, "Observe nothing in the child of a fork."},
+    {"storage", storage, METH_O, "The number of a tensor's storage, or 0."},
+    {"freed", freed, METH_NOARGS, "Numbers of storages that were freed since the last call."},
+    {}};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "nodescope_tap", nullptr, -1, methods};
+
+}  // namespace
+}  // namespace nodescope
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&nodescope::raise_now>());
+}
+
+PyMODINIT_FUNC PyInit_nodescope_tap() { return PyModule_Create(&nodescope::definition); }
