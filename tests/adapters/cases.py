@@ -37,6 +37,7 @@ class Case:
         overflow: The op ``overflowing`` makes Inf from finite numbers.
         layer: The scope of ``train``'s product.
         tap: Which of PyTorch's taps is tested.
+        label: The name of its node; by default, its op.
     """
 
     adapter: str
@@ -63,6 +64,12 @@ class Case:
     overflowing: str
     layer: str = "layer"
     tap: str = ""
+    label: str = ""
+
+    @property
+    def product_name(self) -> str:
+        """The last part of the name of the product's node."""
+        return self.label or self.product
 
 
 # nodescope's own engine

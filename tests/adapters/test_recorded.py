@@ -240,4 +240,4 @@ def test_exported(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     recorded(path, case.differentiate)
     export(path, tmp_path / "run.dot")
-    assert case.product in (tmp_path / "run.dot").read_text()
+    assert case.product_name in (tmp_path / "run.dot").read_text()

@@ -87,7 +87,7 @@ def test_an_edited_result_is_what_goes_on(case: Case, tmp_path: Path) -> None:
     np.testing.assert_allclose(seen.result, np.tanh(expected))
     with Recording.open(path) as recording:
         (edit,) = recording.edits()
-        assert edit.how == f"{case.product}[0, 0] set to 3"
+        assert edit.how == f"{case.product_name}[0, 0] set to 3"
 
 
 def test_an_edited_input_is_what_is_computed_with(case: Case, tmp_path: Path) -> None:

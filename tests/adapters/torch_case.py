@@ -84,5 +84,5 @@ TORCH = Case(
     fail=_fail, raises=RuntimeError, differentiate=_differentiate,
     write=_write, written="add", view=_view, viewed="getitem",
     select=_select, selected="masked_select", opaque=None, obscured="",
-    overflow=_overflow, overflowing="exp", layer="Layer",
+    overflow=_overflow, overflowing="exp", layer="Layer", label="mm",
 )  # fmt: skip

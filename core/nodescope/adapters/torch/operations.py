@@ -300,8 +300,8 @@ class Operations:
                 # Within the call that just computed something, autograd saves the result.
                 return bool(
                     state.phase == "forward" and not self.emitter.between_steps
-                    and torch.is_grad_enabled()
-                    and args and args[0].requires_grad and instruction != place.instruction
+                    and torch.is_grad_enabled() and args and args[0].requires_grad
+                    and instruction != place.instruction
                 )  # fmt: skip
             if state.phase == "optimizer":
                 self._update(place, state, args)
