@@ -12,6 +12,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch
+
 from nodescope.adapters.torch.storages import (
     Geometry,
     Known,
@@ -63,6 +65,7 @@ class Values:
             memory.owner is None
             and tensor.requires_grad
             and tensor.is_leaf
+            and torch.is_grad_enabled()
             and current().phase == "forward"
         ):
             # Trained, but no module's: whatever made it is not part of a step.

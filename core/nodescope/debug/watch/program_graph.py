@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from nodescope.events import GraphCaptured
+from nodescope.ir.capabilities import OWN
 from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
 from nodescope.ops.argument_names import known_node
 from nodescope.ops.traits import traits_of
@@ -194,7 +195,11 @@ class ProgramGraph:
         while todo:
             for value in (current := todo.pop()).outputs:
                 for reader in self.readers(value):
-                    if reader.writes or (reader.id == node.id and current is not reader):
+                    # Other libraries write to results on the way, too.
+                    stores = reader.writes and (
+                        reader.dialect == OWN or traits_of(reader.op).updates
+                    )
+                    if stores or (reader.id == node.id and current is not reader):
                         return True
                     moves = reader.family == "layout" or reader.op in _HANDS_ON
                     if moves and reader.id not in seen:

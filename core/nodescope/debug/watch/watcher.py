@@ -193,7 +193,12 @@ class Watcher:
             return Live(outputs[port]) if port < len(outputs) else None
 
         def inputs() -> tuple[ObservedContent, ...]:
-            return tuple(ObservedContent(Live(array)) for array in event.inputs)
+            # What was overwritten in place no longer holds what the node was given.
+            outputs = {id(array) for array in event.outputs} if event.node.writes else set()
+            return tuple(
+                ObservedContent(None if id(array) in outputs else Live(array))
+                for array in event.inputs
+            )
 
         with self._lock:
             return self._evaluator.finished(

@@ -12,6 +12,8 @@ from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
 
 _KEEPS: Final = frozenset({"astype", "copy", "dropout"})
+# These keep all in its place if the shape stays; libraries prepare operands of products with them.
+_LAYS_OUT: Final = frozenset({"reshape", "broadcast_to"})
 
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
@@ -59,7 +61,15 @@ def _rows(graph: ProgramGraph, node: Node, axis: Any) -> int:
         if leaf.role == "parameter" and rows in size:
             return 0  # it may be the parameter's axis
         of_data |= leaf.role == "input" and len(size) >= 2 and size[0] == rows
-    return rows if of_data else 0
+    return rows if of_data or _is_drawn(graph, node.outputs[0], rows) else 0
+
+
+def _is_drawn(graph: ProgramGraph, value: int, rows: int) -> bool:
+    """Whether a value is computed from rows of random numbers, as data of an experiment are."""
+    makers = (graph.nodes[node] for node in graph.above(value))
+    drawn = [node for node in makers if node.family == "random" and not node.inputs]
+    sizes = [graph.shape(node.outputs[0]) or () for node in drawn if node.outputs]
+    return any(len(size) >= 2 and size[0] == rows for size in sizes)
 
 
 def _summed(graph: ProgramGraph, value: int) -> list[int | None]:
@@ -71,7 +81,10 @@ def _summed(graph: ProgramGraph, value: int) -> list[int | None]:
         if reader.phase != "forward":
             continue
         column = _column(graph, reader, shape)
-        if reader.op in _KEEPS or graph.shape(reader.outputs[0]) == (*shape, 1):
+        keeps = reader.op in _KEEPS or (
+            reader.op in _LAYS_OUT and reader.outputs and graph.shape(reader.outputs[0]) == shape
+        )
+        if keeps or graph.shape(reader.outputs[0]) == (*shape, 1):
             axes += _summed(graph, reader.outputs[0])
         elif reader.op == "matmul":
             left = reader.inputs[0] == value

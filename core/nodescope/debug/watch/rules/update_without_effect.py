@@ -84,7 +84,11 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
     """Whether what a node gives is kept for the next step."""
-    return node.phase != "backward" and (node.op in _WRITES or graph.updates(node))
+    if node.phase == "backward":
+        return False
+    held = graph.maker(graph.held_in(node.outputs[0])) if node.writes else None
+    writes = node.op in _WRITES or (held is not None and held.role in ("parameter", "buffer"))
+    return writes or graph.updates(node)
 
 
 def _change(sight: Sight) -> float:
