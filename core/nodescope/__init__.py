@@ -19,7 +19,7 @@ from nodescope import array_api as _array_api
 from nodescope.errors import NodescopeError
 
 if TYPE_CHECKING:  # for type checkers and editors: the same names as in `_HOMES` and `_MODULES`
-    from nodescope.api import attach, breakpoint, record  # type: ignore[import-not-found, unused-ignore]
+    from nodescope.api import attach, breakpoint, record, watch  # type: ignore[import-not-found, unused-ignore]
     from nodescope.emit.scopes import name_scope, step, steps
     from nodescope.engine import fft, linalg, nn, optim, random
     from nodescope.engine.autodiff.checkpoint import checkpoint
@@ -108,7 +108,7 @@ __all__ = [
     "put_along_axis", "random", "record", "relu", "scan", "scatter_add", "set_mode", "sigmoid",
     "silu", "softmax", "softplus", "step", "steps", "stop_gradient", "tensor", "topk",
     "trainable_variables", "tri", "value_and_grad", "variable", "variables_initializer", "vjp",
-    "while_loop",
+    "watch", "while_loop",
 ]  # fmt: skip
 
 # The first import of the package `nodescope.record` binds its name here, where it would hide the
@@ -119,7 +119,7 @@ globals().pop("record", None)
 _HOMES = {
     name: f"nodescope.{module}"
     for module, names in {
-        "api": "attach breakpoint record",
+        "api": "attach breakpoint record watch",
         "engine.autodiff.checkpoint": "checkpoint",
         "engine.autodiff.custom": "custom_gradient custom_vjp",
         "engine.autodiff.forward_mode": "jvp linearize vjp",

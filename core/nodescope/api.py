@@ -440,6 +440,29 @@ def attach(
     return run
 
 
+def watch(model: Any, name: str = "", *, level: Level = "summary") -> Run | None:
+    """Observe a model of another library, such as a PyTorch module, from here on.
+
+    Within a run, as under ``nodescope run``, only names the model; otherwise connects to a waiting
+    debugger, like `attach`.
+
+    Args:
+        model: The outermost module.
+        name: The name of its scope; by default, its class.
+        level: Capture level, if the run begins here.
+
+    Returns:
+        The run, or None if no server was found.
+    """
+    run = attach(level=level)
+    if run is not None and name:
+        for attachment in run.emitter.attachments:
+            name_model = getattr(attachment, "name_model", None)
+            if name_model is not None:
+                name_model(model, name)
+    return run
+
+
 @contextmanager
 def record(
     path: str | os.PathLike[str],

@@ -61,6 +61,10 @@ class TorchAttachment:
                 if self._native is not None:
                     self._native.leave()
 
+    def name_model(self, module: object, name: str) -> None:
+        """Name an outermost module, see `nodescope.watch`."""
+        self._modules.name_model(module, name)
+
     # Attachment
 
     def rest(self) -> None:

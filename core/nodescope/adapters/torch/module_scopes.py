@@ -121,6 +121,11 @@ class ModuleScopes:
 
     # Names
 
+    def name_model(self, module: Any, name: str) -> None:
+        """Name an outermost module, in place of its class."""
+        if isinstance(module, torch.nn.Module):
+            self._name(module, name.strip("/").replace(".", "/") or type(module).__name__)
+
     def path(self, module: Any, place: Place) -> str:
         """The path of a module: the class of the outermost module, and the names inside."""
         path = self._paths.get(module)

@@ -1,0 +1,45 @@
+"""A program of PyTorch run twice: plainly, and observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nodescope.ir.graph import Node
+from nodescope.record.recording import Recording
+from tests.adapters.driving import recorded
+
+
+def state_of(module: torch.nn.Module) -> dict[str, bytes]:
+    """Parameters, buffers, and the state of the generator, bit for bit."""
+    state = {name: value.numpy().tobytes() for name, value in module.state_dict().items()}
+    return {**state, "generator": torch.get_rng_state().numpy().tobytes()}
+
+
+@contextmanager
+def observed(
+    path: Path, program: Callable[[], Any], level: str = "timing"
+) -> Iterator[tuple[Any, Recording]]:
+    """What a program returns under a run, and its recording."""
+    said: list[str] = []
+    result = recorded(path, program, level=level, say=said.append)
+    assert not [line for line in said if "unobserved" in line], said
+    with Recording.open(path) as recording:
+        yield result, recording
+
+
+def nodes_of(recording: Recording) -> dict[str, Node]:
+    """The nodes by name, as they were defined last."""
+    by_id = {row.node.id: row.node for row in recording.nodes()}
+    return {node.name: node for node in by_id.values()}
+
+
+def edges_of(recording: Recording) -> dict[str, list[str]]:
+    """By node: the nodes whose outputs it reads."""
+    nodes = nodes_of(recording)
+    makers = {value: node.name for node in nodes.values() for value in node.outputs}
+    return {name: [makers[value] for value in node.inputs] for name, node in nodes.items()}
