@@ -1,0 +1,65 @@
+"""A training run of a GPT in PyTorch, debugged on the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import ROOT, Debuggee
+from tests.e2e.test_first_flow import by
+
+Start = Callable[..., Debuggee]
+GPT = ROOT / "samples" / "torch" / "gpt.py"
+ATTENTION = "GPT/blocks/1/attention"
+
+
+def look(page: Page, name: str) -> None:
+    """Find a node by its name, and select it."""
+    page.keyboard.press("Control+k")
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+
+
+@pytest.mark.timeout(600)
+def test_a_gpt_is_debugged(start: Start, page: Page) -> None:
+    program = start(
+        "run", "--no-browser", "--exit", "--break", f"node:{ATTENTION}/softmax", GPT, "--steps", "4", "--letters", "3",
+    )  # fmt: skip
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text(f"{ATTENTION}/softmax")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 1", re.S))
+
+    # attention as a picture: 16 sequences, 4 heads, 32 x 32 letters
+    expect(by(page, "inspector-value")).to_contain_text("16×4×32×32")
+    expect(by(page, "inspector-value")).to_contain_text("zero")
+
+    # an edit, in place
+    page.keyboard.press("e")
+    by(page, "edit-index").fill("0, 0")
+    by(page, "edit-number").fill("0")
+    by(page, "edit-apply").click()
+    expect(by(page, "edited")).to_contain_text("softmax[0, 0] set to 0")
+
+    # into the backward pass of the same node
+    by(page, "breakpoint-remove").click()
+    expect(by(page, "breakpoint-row")).to_have_count(0)
+    by(page, "breakpoint-new").click()
+    by(page, "breakpoint-target").fill("op:softmax_backward")
+    by(page, "breakpoint-target").press("Enter")
+    expect(by(page, "breakpoint-row")).to_have_count(1)
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("backward")
+    expect(by(page, "inspector-reason")).to_contain_text(f"backward/{ATTENTION}/softmax_backward")
+    by(page, "step-node").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*backward", re.S))
+
+    by(page, "breakpoint-remove").click()
+    expect(by(page, "breakpoint-row")).to_have_count(0)
+    by(page, "continue").click()
+    program.expect(r"^loss \d")
+    expect(by(page, "state")).to_contain_text("Finished")

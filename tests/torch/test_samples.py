@@ -1,0 +1,68 @@
+"""The samples in PyTorch run plainly and observed, and the broken ones lead to their culprits."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "torch"
+# One thread: a busy machine makes several wait for each other.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def run(cwd: Path, *command: str | Path) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=cwd, env=ENVIRONMENT, capture_output=True,
+        text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("sample", "options"),
+    [("gpt.py", ("--steps", "12", "--letters", "20")), ("resnet.py", ("--epochs", "1"))],
+)
+def test_a_sample_gives_the_same_observed(
+    tmp_path: Path, sample: str, options: tuple[str, ...]
+) -> None:
+    plain = run(tmp_path, SAMPLES / sample, *options)
+    observed = run(
+        tmp_path, "-m", "nodescope", "run", "--no-browser", "--no-stop-on-entry", "--exit",
+        SAMPLES / sample, *options,
+    )  # fmt: skip
+    assert observed.endswith(plain)
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        (
+            "half_overflow.py",
+            r"operator_overflow.*\n.*Sequential/0/addmm in step 1 .*produces 72 Inf",
+        ),
+        ("wrong_dim.py", r"attention_over_batch.*\n.*Counter/attention/softmax in step 1"),
+    ],
+)
+def test_check_names_the_culprit(tmp_path: Path, sample: str, said: str) -> None:
+    output = run(tmp_path, "-m", "nodescope", "check", SAMPLES / "broken" / sample)
+    assert re.search(rf"HIT +{said}", output), output
+
+
+def test_a_residual_that_was_overwritten_is_seen_in_the_graph(tmp_path: Path) -> None:
+    script = SAMPLES / "broken" / "residual_in_place.py"
+    recording = tmp_path / "run.nscope"
+    run(tmp_path, "-m", "nodescope", "run", "--no-browser", "--no-stop-on-entry", "--exit",
+        "--record", recording, script)  # fmt: skip
+    from tests.torch.observing import Recording, edges_of
+
+    with Recording.open(recording) as opened:
+        edges = edges_of(opened)
+    # What is added is what the branch overwrote, not what came in.
+    assert edges["Sequential/1/add"][0] == "Sequential/1/mul_"
