@@ -88,7 +88,8 @@ def canonical_name(name: str) -> str:
     plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if plain.startswith("_foreach_") or plain.startswith("_fused_"):
         return plain.lstrip("_")
-    return _CANONICAL.get(plain, plain)
+    known = _CANONICAL.get(plain)
+    return known if known is not None else label_of(plain)
 
 
 def family_of(op: str, name: str) -> str:
