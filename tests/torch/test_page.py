@@ -26,7 +26,8 @@ def look(page: Page, name: str) -> None:
 @pytest.mark.timeout(600)
 def test_a_gpt_is_debugged(start: Start, page: Page) -> None:
     program = start(
-        "run", "--no-browser", "--exit", "--break", f"node:{ATTENTION}/softmax", GPT, "--steps", "4", "--letters", "3",
+        "run", "--no-browser", "--exit", "--break", f"node:{ATTENTION}/softmax", GPT,
+        "--steps", "4", "--letters", "3",
     )  # fmt: skip
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
