@@ -1,8 +1,8 @@
 """The corpus: what is found, what is named, and that nothing right is blamed.
 
 At the usual depth a few quick programs are checked, at the depth ``deep`` all of them. The
-thresholds say what holds today; the aim is 34 found and 30 named of 40 (39 and 35 of 46), and no
-false alarm.
+thresholds say what holds today: all are found and named, and nothing right is blamed. The aim is 34
+found and 30 named of 40 (39 and 35 of 46), for programs that nobody has seen.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tests.diagnosis.report import counts, rows, words
 from tests.diagnosis.runner import plainly
 
 # Raise these (the two last: lower them) when the product has become better.
-LEAST_FOUND: Final = 35
-LEAST_NAMED: Final = 32
+LEAST_FOUND: Final = 46
+LEAST_NAMED: Final = 46
 MOST_NOISY_TWINS: Final = 0
-MOST_FALSE_ALARMS: Final = 2
+MOST_FALSE_ALARMS: Final = 0
 ALWAYS_FOUND: Final = ("house_prices",)
 ALWAYS_SILENT: Final = ("xor",)
 
