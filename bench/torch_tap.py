@@ -1,0 +1,97 @@
+"""What observing PyTorch costs: training steps of three networks under either tap, per level.
+
+Beside them is PyTorch's profiler with shapes and stacks. Needs PyTorch:
+``.venv-torch/bin/python -m bench torch_tap``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import nodescope as ns
+from bench.measure import Row, paired_times
+from nodescope.events import Level
+
+ROUNDS: Final = 9
+TAPS: Final = ("native", "python")
+LEVELS_MEASURED: Final[tuple[Level, ...]] = ("graph", "timing", "summary", "values")
+_LIMITS: Final = {
+    ("gpt2 tiny", "native", "timing"): (1.25, 1.15),
+    ("gpt2 tiny", "native", "summary"): (1.6, 1.35),
+    ("resnet18", "native", "timing"): (1.15, None),
+    ("resnet18", "native", "summary"): (1.3, None),
+}
+
+
+def rows() -> Iterator[Row]:
+    """Each network at each level, under both taps."""
+    if importlib.util.find_spec("torch") is None:
+        yield Row("a training step in PyTorch", "plain", None, detail="PyTorch is not installed")
+        return
+    import torch
+
+    from bench.torch_networks import NETWORKS
+    from nodescope.adapters.torch.native_tap import choosing
+
+    torch.set_num_threads(1)
+    os.environ[choosing.VARIABLE] = "native"
+    choice = choosing.choose()
+    for name, make in NETWORKS.items():
+        yield from _network(name, make(), choice.library is not None, choice.reason)
+
+
+def _network(name: str, step: Callable[[], object], native: bool, reason: str) -> Iterator[Row]:
+    taps = TAPS if native else ("python",)
+    with tempfile.TemporaryDirectory() as folder:
+        within: dict[str, Callable[[], AbstractContextManager[object]]] = {
+            f"{tap} {level}": _recording(tap, level, Path(folder) / "bench.nscope")
+            for tap in taps
+            for level in LEVELS_MEASURED
+        }
+        within["profiler"] = _profiler
+        contenders = {"plain": step, **dict.fromkeys(within, step)}
+        times = paired_times(contenders, rounds=ROUNDS, within=within)
+    plain = times["plain"]
+    peers = [f"{tap} {level}" for level in LEVELS_MEASURED for tap in TAPS]
+    for contender in [*peers, "profiler"]:
+        tap, _, level = contender.partition(" ")
+        label = f"{tap} tap, {level}" if level else "torch.profiler, shapes and stacks"
+        if contender not in times:
+            yield Row(f"{name}, {label}", "plain", None, detail=reason)
+            continue
+        main = sorted(a / b for a, b in zip(times[contender].wall, plain.wall, strict=True))
+        cpu = statistics.median(a / b for a, b in zip(times[contender].cpu, plain.cpu, strict=True))
+        must, aim = _LIMITS.get((name, tap, level), (None, None))
+        yield Row(
+            f"{name}, {label}", "plain", statistics.median(main), must=must, aim=aim,
+            detail=f"{main[0]:.2f} to {main[-1]:.2f}; processor, all threads {cpu:.2f}; plain "
+            f"{statistics.median(plain.wall) * 1e3:.2f} ms",
+        )  # fmt: skip
+
+
+def _recording(tap: str, level: Level, path: Path) -> Callable[[], AbstractContextManager[object]]:
+    @contextlib.contextmanager
+    def recording() -> Iterator[None]:
+        from nodescope.adapters.torch.native_tap import choosing
+
+        os.environ[choosing.VARIABLE] = tap
+        with ns.record(path, level=level):
+            yield
+
+    return recording
+
+
+def _profiler() -> Any:
+    import torch
+
+    return torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=True
+    )
