@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any
 
 import torch
@@ -167,7 +168,28 @@ def threads() -> Any:
     return [results[number] for number in range(3)]
 
 
+def resized() -> Any:
+    x = torch.arange(3.0)
+    y = x + 1
+    x.untyped_storage().resize_(0)
+    return [y.resize_(2) * 2]
+
+
+def _bent(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).relu() + 1
+
+
+def scripted() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        function = torch.jit.script(_bent)
+    w = nn.Parameter(torch.randn(3))
+    for _ in range(4):
+        function(w).sum().backward()
+    return [w.grad]
+
+
 PROGRAMS = (
     mlp, convolution, attention, autocast, checkpointed, without_gradients, own_function,
-    views_and_writes, transformed, loaded,
+    views_and_writes, transformed, loaded, resized,
 )  # fmt: skip

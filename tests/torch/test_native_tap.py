@@ -95,6 +95,17 @@ def test_the_program_runs_as_it_does_unobserved(tmp_path: Path, monkeypatch: Pat
     assert set(watched - plain) <= read
 
 
+def test_operators_that_a_script_calls(
+    tap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # They are called with a stack whose lower part is the script's.
+    torch.manual_seed(0)
+    plain = tap_programs.scripted()
+    torch.manual_seed(0)
+    assert torch.equal(recorded(tmp_path / "run.nscope", tap_programs.scripted)[0], plain[0])
+    assert "unobserved" not in capsys.readouterr().err
+
+
 def test_an_edit_in_the_forward_pass_goes_on_in_the_backward(tap: str, tmp_path: Path) -> None:
     w = nn.Parameter(torch.ones(3))
 

@@ -83,8 +83,13 @@ def host_array(tensor: Any) -> Array:
     if dtype in _SHOWN_AS:
         return plain.to(_SHOWN_AS[dtype]).numpy()  # type: ignore[no-any-return]
     if dtype in _BITS:
-        bits = plain.view(_BITS[dtype]).numpy()
-        return bits.view(as_dtype(dtype_name(dtype)))  # type: ignore[no-any-return]
+        bits = np.from_dlpack(plain.view(_BITS[dtype]))
+        return bits.view(as_dtype(dtype_name(dtype)))
+    try:
+        # `Tensor.numpy` would keep the program from resizing the memory, for ever.
+        return np.from_dlpack(plain)
+    except (BufferError, RuntimeError, TypeError):
+        pass
     try:
         return plain.numpy()  # type: ignore[no-any-return]
     except TypeError:  # 8-bit floats

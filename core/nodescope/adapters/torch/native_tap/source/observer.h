@@ -54,6 +54,7 @@ inline std::atomic<bool> on{false};
 struct Thread {
   Operators operators;
   const void* call = nullptr;     // the call that is being reported, by its address
+  Operator* op = nullptr;
   PyObject* reported = nullptr;   // what `begin` returned for it
   int64_t start = 0;
   int raising = 0;                // exceptions under way when it began
@@ -94,6 +95,13 @@ inline void raise_now(const c10::OperatorHandle& op, c10::DispatchKeySet keys, t
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRaise), stack);
 }
 
+// The last of a list: in a boxed call, PyTorch tells the whole stack, the caller's part of it included.
+template <class List>
+c10::ArrayRef<const c10::IValue> last(const List& values, size_t count) {
+  c10::ArrayRef<const c10::IValue> all(values.data(), values.size());
+  return all.size() > count ? all.slice(all.size() - count) : all;
+}
+
 // Whether a tensor among the arguments has one of these keys.
 inline bool any_has(c10::ArrayRef<const c10::IValue> arguments, c10::DispatchKeySet keys) {
   for (const auto& value : arguments) {
@@ -110,13 +118,14 @@ inline bool any_has(c10::ArrayRef<const c10::IValue> arguments, c10::DispatchKey
 inline bool calls_again(const Operator& op, const at::RecordFunction& call) {
   using Key = c10::DispatchKey;
   auto local = c10::impl::tls_local_dispatch_key_set();
+  auto inputs = last(call.inputs(), op.arguments.size());
   if (C10_UNLIKELY(local.included_.has(Key::FuncTorchDynamicLayerBackMode))) {
     auto transforms = c10::DispatchKeySet({Key::FuncTorchBatched, Key::FuncTorchBatchedDecomposition, Key::FuncTorchVmapMode,
                                            Key::FuncTorchGradWrapper, Key::FuncTorchDynamicLayerFrontMode});
-    if (!((local.included_ - local.excluded_) & transforms).empty() || any_has(call.inputs(), transforms)) return true;
+    if (!((local.included_ - local.excluded_) & transforms).empty() || any_has(inputs, transforms)) return true;
   }
   auto casting = op.autocast - local.excluded_;
-  return C10_UNLIKELY(!casting.empty()) && any_has(call.inputs(), casting);
+  return C10_UNLIKELY(!casting.empty()) && any_has(inputs, casting);
 }
 
 // Whether the operator is PyTorch's own business, as where `torch.tensor` makes a tensor, or is traced
@@ -132,7 +141,7 @@ inline bool is_internal() {
 inline PyObject* begin(Operator& op, const at::RecordFunction& call) {
   if (!op.function) op.function = PyObject_CallFunction(functions.resolve, "s", op.name.c_str());
   if (!op.function || op.function == Py_None) return borrowed(op.function);
-  PyObject* arguments = arguments_of(op, call.inputs());
+  PyObject* arguments = arguments_of(op, last(call.inputs(), op.arguments.size()));
   if (!arguments) return nullptr;
   PyObject* reported = PyObject_CallFunction(functions.called, "iOO", begins, op.function, arguments);
   Py_DECREF(arguments);
@@ -155,13 +164,14 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
     if (thread.reported) { Gil gil; Py_CLEAR(thread.reported); }
   }
   if (thread.call) {
-    if (C10_UNLIKELY(std::strcmp(call.name(), "aten::detach") == 0)) thread.kept.push_back(call.inputs()[0].toTensor());
+    if (C10_UNLIKELY(std::strcmp(call.name(), "aten::detach") == 0)) thread.kept.push_back(call.inputs().back().toTensor());
     return nullptr;
   }
   if (at::in_parallel_region()) return nullptr;
   Operator* op = thread.operators.find(call);
   if (!op || op->composite || is_internal() || calls_again(*op, call)) return nullptr;
   thread.call = &call;
+  thread.op = op;
   thread.raising = std::uncaught_exceptions();
   {
     Gil gil;
@@ -201,7 +211,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
             Py_DECREF(kept);
           }
         }
-        else if (PyObject* result = result_of(call.outputs())) {
+        else if (PyObject* result = result_of(last(call.outputs(), thread.op->returns))) {
           Py_XDECREF(PyObject_CallFunction(functions.called, "iOOLL", has_ended, reported, result, (long long)thread.start, (long long)end));
           Py_DECREF(result);
         }

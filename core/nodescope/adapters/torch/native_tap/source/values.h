@@ -113,7 +113,7 @@ inline PyObject* arguments_of(const Operator& op, c10::ArrayRef<const c10::IValu
 }
 
 // What a call returned, as Python gets it: one object, a tuple of several, or None.
-inline PyObject* result_of(const std::vector<c10::IValue>& returned) {
+inline PyObject* result_of(c10::ArrayRef<const c10::IValue> returned) {
   if (returned.empty()) return none();
   if (returned.size() == 1) return object_of(returned[0]);
   PyObject* tuple = PyTuple_New(returned.size());
