@@ -18,7 +18,7 @@ import msgspec
 
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
-from nodescope.cli.script import Ending, is_child, load, run_script
+from nodescope.cli.script import Ending, find_module, is_child, load, run_script
 from nodescope.debug.watch.check_report import check as checked
 from nodescope.debug.watch.check_verdicts import CheckReport
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
@@ -52,6 +52,9 @@ def check(options: argparse.Namespace) -> int:
         if not path.parent.is_dir():
             raise UsageError(f"no such folder: {str(path.parent)!r}")
     target: Path = options.what
+    name, spec = target.name, None
+    if options.module:
+        target, spec = find_module(name)
     keep = True
     checking: RunCheck | None = None
     if _is_recording(target):
@@ -62,10 +65,10 @@ def check(options: argparse.Namespace) -> int:
         code = load(target)
         if isinstance(code, Ending):
             return code.status
-        file = (options.record or api.recording_path(target.stem, say)).absolute()
+        file = (options.record or api.recording_path(name if spec else target.stem, say)).absolute()
         keep = options.keep or options.record is not None
         observed = api.Run(
-            file, name=target.name, argv=(str(target), *options.args), level=options.level,
+            file, name=name, argv=(str(target), *options.args), level=options.level,
             budget_bytes=options.budget, waits=True, say=say,
         )  # fmt: skip
         checking = RunCheck(
@@ -74,7 +77,7 @@ def check(options: argparse.Namespace) -> int:
         )  # fmt: skip
         try:
             observed.start()
-            ending = run_script(code, target, options.args, observed.log)
+            ending = run_script(code, target, options.args, observed.log, spec=spec)
             if is_child(observed):
                 return ending.status
         except BaseException as error:

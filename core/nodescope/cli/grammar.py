@@ -164,6 +164,13 @@ SERVING: Final = (
     option("--no-browser", action="store_true", help="print the address and open no browser"),
 )
 
+_MODULE: Final = option(
+    "-m",
+    dest="module",
+    action="store_true",
+    help="the script is named as a module, as for python -m: -m package.train",
+)
+
 _RUN: Final = (
     option(
         "--break",
@@ -234,6 +241,7 @@ _RUN: Final = (
     option("--dap", action="store_true", help=argparse.SUPPRESS),  # passed by nodescope dap
     option("--exit", action="store_true", help="exit when the program ends, with its status"),
     *SERVING,
+    _MODULE,
     option("script", type=path, help="the Python script"),
     option("args", nargs=argparse.REMAINDER, help="the script's own arguments"),
 )
@@ -267,6 +275,7 @@ _CHECK: Final = (
         metavar="SIZE",
         help="how much of full arrays is kept, the newest first: 256M (the default)",
     ),
+    _MODULE,
     option("what", type=path, help="a Python script, or a recording"),
     option("args", nargs=argparse.REMAINDER, help="the script's own arguments"),
 )

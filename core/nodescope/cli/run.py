@@ -19,7 +19,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodescope import api
-from nodescope.cli.script import INTERRUPTED, Ending, is_child, load, run_script
+from nodescope.cli.script import INTERRUPTED, Ending, find_module, is_child, load, run_script
 from nodescope.cli.server import Server
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.project_settings import ProjectSettings
@@ -59,13 +59,16 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--editor and --cli cannot be combined", hint="leave out one of them")
     adapter = _adapter() if options.dap else None
     lines = _lines(options) if options.cli else None
+    name, options.spec = options.script.name, None
+    if options.module:
+        options.script, options.spec = find_module(name)
     script: Path = options.script
     code = load(script)
     if isinstance(code, Ending):
         return code.status
     observed = api.Run(
-        options.record or api.recording_path(script.stem, say),
-        name=script.name,
+        options.record or api.recording_path(name if options.module else script.stem, say),
+        name=name,
         argv=(str(script), *options.args),
         **kept_by(options.level, options.max_slowdown),
         budget_bytes=options.budget,
@@ -127,7 +130,12 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
             server = _serve(observed, options)
         observed.start()
         ending = run_script(
-            code, options.script, options.args, observed.log, observed.uncaught.raised
+            code,
+            options.script,
+            options.args,
+            observed.log,
+            observed.uncaught.raised,
+            options.spec,
         )
         if is_child(observed):
             return ending.status
@@ -249,7 +257,12 @@ def _under(
         end = begin()
         observed.start()
         status, error = run_script(
-            code, options.script, options.args, observed.log, observed.uncaught.raised
+            code,
+            options.script,
+            options.args,
+            observed.log,
+            observed.uncaught.raised,
+            options.spec,
         )
     except BaseException as raised:
         error = last_line(raised)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import builtins
 import importlib.machinery
+import importlib.util
 import os
 import sys
 import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -42,6 +44,27 @@ class Ending(NamedTuple):
 def is_child(observed: api.Run) -> bool:
     """Whether this is a forked child of the program: run, page and server belong to its parent."""
     return os.getpid() != observed.info.pid
+
+
+def find_module(name: str) -> tuple[Path, ModuleSpec]:
+    """The file that ``python -m name`` runs, and its spec.
+
+    Raises:
+        UsageError: There is no such module, or it is not written in Python.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path[0] = os.getcwd()  # as Python does for -m
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"no module {name!r}: {error}") from None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise UsageError(
+            f"no module {name!r} that can be run", hint="python -m shows whether Python finds it"
+        )
+    return Path(spec.origin), spec
 
 
 def load(path: Path) -> types.CodeType | Ending:
@@ -76,6 +99,7 @@ def run_script(
     args: list[str],
     log: Callable[[str, str], None],
     raised: Callable[[BaseException], None] = lambda error: None,
+    spec: ModuleSpec | None = None,
 ) -> Ending:
     """Run the script in this thread as ``__main__``.
 
@@ -85,6 +109,7 @@ def run_script(
         args: Its arguments.
         log: Takes ``("stdout" or "stderr", line)`` for each line that the script writes.
         raised: Called with an exception that ends the script, before it is shown.
+        spec: The spec of a script that was named as a module, see `find_module`.
     """
     module = types.ModuleType("__main__")
     file = str(path.absolute())
@@ -93,12 +118,14 @@ def run_script(
         __file__=file,
         __builtins__=builtins,
         __cached__=None,
-        __spec__=None,
+        __spec__=spec,
         __loader__=importlib.machinery.SourceFileLoader("__main__", file),
     )
     sys.modules["__main__"] = module
     sys.argv = [str(path), *args]
-    if not sys.flags.safe_path:
+    if spec is not None:
+        module.__package__ = spec.parent
+    elif not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
     streams = sys.stdout, sys.stderr
     out = Tee(sys.stdout, lambda line: log("stdout", line))
