@@ -209,7 +209,7 @@ class Operations:
         self.gradients.follow(bound.inputs, ids)
         node = pending.node
         attrs = None
-        if pending.entry.given != bound.plain:
+        if not _is_given(pending.entry.given, bound.plain):
             attrs = signature.attrs(bound.plain)
             if attrs == node.attrs:
                 pending.entry.given = bound.plain
@@ -392,6 +392,14 @@ class Operations:
             self._complain(
                 f"an operation of PyTorch went unobserved: {type(error).__name__}: {error}"
             )
+
+
+def _is_given(known: tuple[Any, ...] | None, plain: tuple[Any, ...]) -> bool:
+    """Whether the arguments are those of the node's definition."""
+    try:
+        return known == plain
+    except Exception:  # objects of C++ that cannot be compared
+        return False
 
 
 @functools.lru_cache(maxsize=4096)

@@ -80,7 +80,7 @@ class NativeTap:
         Returns:
             When it begins: the call, or None if it is not a node.
         """
-        caller = sys._getframe(1)
+        caller = sys._getframe().f_back or sys._getframe()  # threads of C++ have no other frame
         instruction = (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
             return _apart(self._do, what, given, more, start, end, instruction)
