@@ -261,7 +261,9 @@ class ExecutionIndex:
         key = (id(node), execution.seq if attributes is not None else 0)
         call = self._known.get(key)
         if call is None:
-            call = self._known[key] = self._call(node, attributes or node.attrs)
+            call = self._known[key] = self._call(
+                node, node.attrs if attributes is None else attributes
+            )
         return call
 
     def _call(self, node: Node, attrs: dict[str, Any]) -> RecordedCall:

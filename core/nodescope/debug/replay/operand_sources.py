@@ -11,8 +11,8 @@ recorded result, and others do so bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice, product
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations_with_replacement, islice
 
 from nodescope.debug.replay.arrays import alike
 from nodescope.debug.replay.execution_index import ValueSource
@@ -57,8 +57,7 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
     if size > MOST_ELEMENTS:
         return latest
     near = True  # also where it cannot be run
-    order = sorted(product(*(range(len(choices)) for choices in candidates)), key=sum)
-    for choice in islice(order, MOST_TRIED):
+    for choice in islice(choices_of([len(choices) for choices in candidates]), MOST_TRIED):
         sources = [choices[i] for choices, i in zip(candidates, choice, strict=True)]
         arrays = []
         for source in sources:
@@ -81,6 +80,21 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
     if not near:
         replay.doubted.add(execution.seq)
     return latest
+
+
+def choices_of(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All choices of one number below each count, those with the smallest sums first.
+
+    They are made one by one: an optimizer's node may have hundreds of operands.
+    """
+    open_places = [place for place, count in enumerate(counts) if count > 1][::-1]
+    for total in range(1 + sum(counts[place] - 1 for place in open_places)):
+        for raised in combinations_with_replacement(open_places, total):
+            choice = [0] * len(counts)
+            for place in raised:
+                choice[place] += 1
+            if all(choice[place] < counts[place] for place in raised):
+                yield tuple(choice)
 
 
 def _able(replay: ReplayView, latest: ValueSource) -> list[ValueSource]:

@@ -17,7 +17,6 @@ from nodescope.adapters.torch.rerun.wire import ArrayHeader, Request, checked
 from nodescope.adapters.torch.tensors import host_array
 from nodescope.events import Array
 from nodescope.ir.attrs import decode_attrs
-from nodescope.ir.dtypes import BFLOAT16
 
 __all__ = ["NotTriedError", "answer", "received"]
 
@@ -85,7 +84,12 @@ def _run(call: Call) -> tuple[Any, ...]:
 
 
 def _check_repeatable(call: Call) -> None:
-    """Refuse what draws random numbers: the parent knows these, too, by name."""
+    """Refuse what would not give the same again.
+
+    The parent knows what draws random numbers by name, too.
+    """
+    if call.signature.native.startswith("aten::as_strided") and not _stands_alone(call):
+        raise NotTriedError("it addresses memory, of which only the tensor's elements are recorded")
     if torch.Tag.nondeterministic_seeded not in call.function.tags:
         return
     values = (*call.args, *call.kwargs.values())
@@ -99,9 +103,23 @@ def _check_repeatable(call: Call) -> None:
     )
 
 
+def _stands_alone(call: Call) -> bool:
+    """Whether an operator that addresses memory stays within the elements of its tensor."""
+    offset = next(
+        value
+        for argument, value in zip(
+            call.signature.arguments, (*call.args, *call.kwargs.values()), strict=True
+        )
+        if argument.name == "storage_offset"
+    )
+    return offset is None and call.args[0].is_contiguous()
+
+
 def _elements(output: Any) -> Array:
     """What is recorded of a tensor: its elements in its own order, without gaps."""
     if not isinstance(output, torch.Tensor):  # a gradient that was not asked for
         return np.empty(0, np.float32)
-    array = host_array(output)
-    return np.array(array) if array.dtype.name != BFLOAT16 or array.size else array.copy()
+    try:
+        return np.array(host_array(output))
+    except RuntimeError:  # zeros that take no memory
+        return np.array(host_array(output.clone()))

@@ -139,10 +139,15 @@ def _missing(
         for declared in schema.arguments
         if str(declared.type) == "Optional[Tensor]" and declared.name not in told
     ]
-    if not optional or any(argument.kind == "tensors" for argument in signature.arguments):
+    if not optional:
         return frozenset()
-    singles = [argument for argument in signature.arguments if argument.kind == "tensor"]
-    needed = len(singles) - len(told) - len(optional)
+    singles = sum(argument.kind == "tensor" for argument in signature.arguments)
+    listed = sum(
+        _length(attrs.get(argument.name))
+        for argument in signature.arguments
+        if argument.kind == "tensors"
+    )
+    needed = singles - len(told) - len(optional) + listed
     if count == needed + len(optional):
         return frozenset()
     if count == needed:
@@ -176,6 +181,13 @@ def _target(item: Any) -> Any:
     if not isinstance(_NAMED.get(name), torch.dtype) or any(type(n) is not int for n in shape):
         raise NotTriedError("what is overwritten is not recorded")
     return torch.zeros(tuple(shape), dtype=_NAMED[name])
+
+
+def _length(value: Any) -> int:
+    """The number of tensors of a list that are there."""
+    if isinstance(value, int):
+        return value
+    return sum(map(bool, value)) if isinstance(value, tuple) and not _is_target(value) else 0
 
 
 def _list(value: Any, waiting: Iterator[Any]) -> list[Any] | None:

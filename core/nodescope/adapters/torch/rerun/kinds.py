@@ -91,6 +91,7 @@ SUMS: Final = words(
     "sum mean trace cumsum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d"
     " _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
     " upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d"
+    " adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward"
     " embedding_dense_backward nll_loss_backward nll_loss2d_backward avg_pool2d_backward"
     " avg_pool3d_backward _adaptive_avg_pool2d_backward max_pool2d_with_indices_backward"
     " max_pool3d_with_indices_backward unfold_backward col2im embedding_bag index_add scatter_add"
@@ -112,7 +113,9 @@ SMOOTH: Final = words(
     " _softmax_backward_data _log_softmax_backward_data native_layer_norm_backward"
     " native_batch_norm_backward native_group_norm_backward mse_loss_backward"
     " smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward l1_loss_backward"
-    " glu glu_backward prelu _prelu_kernel _prelu_kernel_backward grid_sampler_2d"
+    " soft_margin_loss_backward _scaled_dot_product_flash_attention_for_cpu_backward"
+    " _weight_norm_interface multi_margin_loss multilabel_margin_loss_forward _cdist_backward"
+    " glu glu_backward grid_sampler_2d _safe_softmax nansum _fft_r2c _fft_c2c _fft_c2r"
     " convolution_backward diff linalg_cross cov logcumsumexp renorm"
 )
 """All elements with a derivative at generic values."""
@@ -120,7 +123,7 @@ SMOOTH: Final = words(
 WINNERS: Final = words(
     "max min amax amin max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices"
     " adaptive_max_pool2d adaptive_max_pool3d cummax cummin sort topk kthvalue aminmax"
-    " fractional_max_pool2d"
+    " fractional_max_pool2d prelu _prelu_kernel _prelu_kernel_backward max_unpool2d max_unpool3d"
 )
 """The elements with a derivative at the very values."""
 
@@ -135,11 +138,13 @@ CHANNELS: Final[dict[str, tuple[int, ...]]] = {
 }  # fmt: skip
 """Outputs that are statistics of channels of the first input."""
 
-OF_ROWS: Final[dict[str, tuple[int, ...]]] = {"native_layer_norm_backward": (2, 3)}
-"""Inputs that are statistics of rows, and have no derivative."""
-
-OF_CHANNELS: Final[dict[str, tuple[int, ...]]] = {"native_batch_norm_backward": (5, 6)}
-"""Inputs that are statistics of channels, and have no derivative."""
+MATRICES: Final = words(
+    "_linalg_solve_ex linalg_inv_ex _linalg_det _linalg_slogdet linalg_qr linalg_cholesky_ex"
+    " _linalg_eigh linalg_eig _linalg_svd linalg_lu_factor_ex linalg_lu linalg_ldl_factor_ex"
+    " geqrf linalg_matrix_exp cholesky_inverse triangular_solve linalg_solve_triangular"
+    " linalg_lu_solve lu_unpack linalg_pinv"
+)
+"""The matrices at the same place of a stack."""
 
 LISTS: Final = words(
     "self other tensors tensor1 tensor2 tensors1 weight weights exponent src grads exp_avgs"

@@ -91,6 +91,8 @@ def _reads(element: Element) -> ElementDependence | None:
         return _chosen(element)
     if name in ("native_dropout", "native_dropout_backward"):
         return _dropout(element)
+    if name == "view_as_complex":
+        return ElementDependence((Read(0, 2 * element.position + np.arange(2)),))
     if name == "view_as_real":
         return ElementDependence((_at(0, element.position // 2),))
     if name in kinds.POINTWISE:
@@ -110,7 +112,12 @@ def _reads(element: Element) -> ElementDependence | None:
         return _statistics_of_channel(element)
     if (name, element.port) in kinds.PAIRS:
         return _paired(element, kinds.PAIRS[name, element.port])
-    if name in kinds.WINNERS and element.port == 0:
+    if name in kinds.MATRICES:
+        return _matrices(element)
+    if name == "linalg_vector_norm" and "ord" in element.attrs:
+        order = element.attrs["ord"]
+        return _sloped(element, kept=math.isinf(order)) if order else None
+    if name in kinds.WINNERS and (element.port == 0 or name.startswith("_prelu")):
         return _sloped(element, kept=True)
     if name in kinds.SUMS or name in kinds.SMOOTH:
         return _sloped(element, kept=False)
@@ -179,6 +186,18 @@ def _channel(array: Any, channel: int) -> Array:
     return np.ascontiguousarray(places[:, channel]).reshape(-1)
 
 
+def _matrices(element: Element) -> ElementDependence | None:
+    reads = []
+    for port, array in element.arrays:
+        stack = array.shape[:-2] if array.ndim >= 2 else ()
+        if element.shape[: len(stack)] != stack:
+            return None
+        size = math.prod(array.shape[len(stack) :])
+        at = element.position // max(math.prod(element.shape[len(stack) :]), 1)
+        reads.append(Read(port, np.arange(at * size, (at + 1) * size)))
+    return ElementDependence(tuple(reads), exact=False)
+
+
 # With PyTorch
 
 
@@ -231,13 +250,15 @@ def _sloped(element: Element, *, kept: bool) -> ElementDependence | None:
     )  # fmt: skip
     reads = _found_reads(element, found)
     floats = [read for read in reads if not read.selects]
-    if element.name not in kinds.SUMS or len(floats) != 1 or kept:
+    weights = [slopes for _, slopes in found]
+    unknown = any(np.isnan(slopes).any() for slopes in weights)
+    if element.name not in kinds.SUMS or len(floats) != 1 or kept or unknown:
         return ElementDependence(tuple(reads))
     (read,) = floats
     number = next(number for number, (port, _) in enumerate(arrays) if port == read.port)
     with np.errstate(all="ignore"):
         values = flat(element.inputs[read.port], read.at).astype(np.float64)
-        terms = values * found[number][1]
+        terms = values * weights[number]
     return ElementDependence(tuple(reads), True, "sum", terms, (read.port,))
 
 
@@ -246,10 +267,6 @@ def _found_reads(element: Element, found: Sequence[tuple[Array, Array]]) -> list
     for (port, array), (at, _) in zip(element.arrays, found, strict=True):
         if at.size == 1 and at[0] == _NO_DERIVATIVE:
             reads.append(_labels(element, port, array))
-        elif port in kinds.OF_ROWS.get(element.name, ()):
-            reads.append(Read(port, _same_rows(element, array)))
-        elif port in kinds.OF_CHANNELS.get(element.name, ()):
-            reads.append(Read(port, _same_channel(element, array)))
         else:
             reads.append(Read(port, at))
     return [read for read in reads if read.at.size]
@@ -267,21 +284,6 @@ def _labels(element: Element, port: int, array: Array) -> Read:
         if len(element.shape) == 2 and element.shape[0] == array.shape[0]:
             return _at(port, place // element.shape[1], True)
     return Read(port, np.arange(array.size), True)
-
-
-def _same_rows(element: Element, statistics: Array) -> Array:
-    """Of the input's gradient its own row's statistics; of those of weights, all."""
-    if element.port:
-        return np.arange(statistics.size)
-    size = math.prod(element.shape) // max(statistics.size, 1)
-    return np.array([element.position // max(size, 1)])
-
-
-def _same_channel(element: Element, statistics: Array) -> Array:
-    if element.port:
-        return np.array([element.position])
-    channel = np.unravel_index(element.position, element.shape)[1]
-    return np.array([int(channel)])
 
 
 def _paired(element: Element, pair: tuple[int, int]) -> ElementDependence | None:

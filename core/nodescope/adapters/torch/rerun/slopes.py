@@ -1,13 +1,15 @@
 """Places and slopes: which input elements an output element is made from, by running the operator.
 
 An operator that only moves elements is run on their positions. Any other is differentiated by
-autograd, in double precision: an element matters if the derivative by it is not zero.
+autograd, in double precision: an element matters if its derivative is not zero. Where autograd has
+no derivative, as for most of its own operators, elements are moved a little (`moving`).
 
 Invariant: nothing is drawn at random; numbers that stand for others are the same each time.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,11 +17,17 @@ import numpy as np
 import torch
 
 from nodescope.adapters.torch.rerun.arguments import NotTriedError, call_of
+from nodescope.adapters.torch.rerun.moving import moved_reads
 from nodescope.adapters.torch.rerun.wire import Request
 from nodescope.events import Array
 
 MOST_ELEMENTS: Final = 1 << 22
 """The most input elements of a question; of more, all are listed."""
+_UNKNOWN: Final = re.compile(
+    r"respect to argument '(\w+)'|the derivative for '(?:\w+ )?(\w+)' is not implemented"
+)
+# Their derivatives are those of the whole function, statistics included, which are inputs here.
+_MOVED: Final = frozenset({"aten::native_layer_norm_backward", "aten::native_batch_norm_backward"})
 NO_DERIVATIVE: Final = -1
 """In place of positions: the input is of integers or truth values."""
 _FLOATING: Final = frozenset(
@@ -62,15 +70,18 @@ def slopes(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> l
     for port in request.pair:
         ones = torch.ones(tensors[port].shape, dtype=torch.float64)
         operands[port] = ones.requires_grad_()
-    found = _derivatives(request, attrs, operands)
+    found, moved = _derivatives(request, attrs, operands)
     results: list[Array] = []
-    for operand, derivative in zip(operands, found, strict=True):
-        if not operand.requires_grad:
+    for number, (operand, derivative) in enumerate(zip(operands, found, strict=True)):
+        if number in moved:
+            at = moved_reads(request, attrs, operands, number)
+            results += [at, np.full(at.size, np.nan)]
+        elif not operand.requires_grad:
             results += [np.full(1, NO_DERIVATIVE), np.zeros(1)]
-            continue
-        at = np.zeros(0, np.int64) if derivative is None else np.flatnonzero(derivative)
-        weights = np.zeros(0) if derivative is None else derivative[at]
-        results += [at.astype(np.int64), weights.real.astype(np.float64)]
+        else:
+            at = np.zeros(0, np.int64) if derivative is None else np.flatnonzero(derivative)
+            weights = np.zeros(0) if derivative is None else derivative[at]
+            results += [at.astype(np.int64), weights.real.astype(np.float64)]
     if request.pair:
         results.append(_partners(request, attrs, operands, results[2 * request.pair[0]]))
     return results
@@ -82,7 +93,7 @@ def _partners(request: Request, attrs: Mapping[str, Any], operands: list[Any], a
     numbers = torch.arange(1, operands[other].numel() + 1, dtype=torch.float64)
     operands = list(operands)
     operands[other] = numbers.reshape(operands[other].shape).requires_grad_()
-    codes = _derivatives(request, attrs, operands)[first]
+    codes = _derivatives(request, attrs, operands)[0][first]
     if codes is None:
         return np.full(at.size, -1)
     partners: Array = np.rint(codes[at].real).astype(np.int64) - 1
@@ -91,37 +102,80 @@ def _partners(request: Request, attrs: Mapping[str, Any], operands: list[Any], a
 
 def _derivatives(
     request: Request, attrs: Mapping[str, Any], operands: Sequence[Any]
+) -> tuple[list[Array | None], frozenset[int]]:
+    """The derivatives by input, None of inputs that have none; and the numbers of those that
+    autograd does not know the derivative of, although they are floating.
+    """
+    floating = [number for number, tensor in enumerate(operands) if tensor.requires_grad]
+    none: list[Array | None] = [None] * len(operands)
+    excluded: set[int] = set()
+    while request.native not in _MOVED and len(excluded) < len(floating):
+        try:
+            return _differentiated(request, attrs, operands, excluded), frozenset(excluded)
+        except RuntimeError as error:  # NotImplementedError is one
+            named = _UNKNOWN.search(str(error))
+            number = named and _number_of(request, attrs, operands, named[1] or named[2])
+            if number is None or number in excluded:
+                break
+            excluded.add(number)
+    if not floating:
+        raise NotTriedError("it has no derivative")
+    return none, frozenset(floating)
+
+
+def _number_of(
+    request: Request, attrs: Mapping[str, Any], operands: Sequence[Any], name: str
+) -> int | None:
+    """The number of the input that is an argument."""
+    call = call_of(request.native, attrs, operands)
+    for argument, value in zip(
+        call.signature.arguments, (*call.args, *call.kwargs.values()), strict=True
+    ):
+        if argument.name == name:
+            return next((n for n, tensor in enumerate(operands) if tensor is value), None)
+    return None
+
+
+def _differentiated(
+    request: Request, attrs: Mapping[str, Any], operands: Sequence[Any], excluded: set[int]
 ) -> list[Array | None]:
-    """By input; None of inputs that have no derivative."""
+    inputs = [
+        tensor
+        for number, tensor in enumerate(operands)
+        if tensor.requires_grad and number not in excluded
+    ]
     with torch.enable_grad():
-        taken = [tensor.clone() if tensor.requires_grad else tensor for tensor in operands]
+        taken = [
+            tensor.detach().clone()
+            if number in excluded
+            else tensor.clone()
+            if tensor.requires_grad
+            else tensor
+            for number, tensor in enumerate(operands)
+        ]
         output = call_of(request.native, attrs, taken).run()[request.port]
         element = output.reshape(-1)[request.position]
+        if not element.requires_grad:
+            raise RuntimeError("the output has no derivative")
         parts = [element.real, element.imag] if element.is_complex() else [element]
-        inputs = [tensor for tensor in operands if tensor.requires_grad]
-        if not inputs or not element.requires_grad:
-            raise NotTriedError("it has no derivative")
         grads: list[Any] = [None] * len(inputs)
         for part in parts:
-            if not part.requires_grad:
-                continue
             some = torch.autograd.grad(part, inputs, retain_graph=True, allow_unused=True)
-            grads = [
-                new.abs() + old.abs()
-                if new is not None and old is not None
-                else new
-                if new is not None
-                else old
-                for old, new in zip(grads, some, strict=True)
-            ]
+            grads = [_added(old, new) for old, new in zip(grads, some, strict=True)]
     waiting = iter(grads)
     derivatives: list[Array | None] = []
-    for tensor in operands:
-        grad = next(waiting) if tensor.requires_grad else None
-        derivatives.append(
-            None if grad is None else grad.detach().reshape(-1).resolve_conj().numpy()
-        )
+    for number, tensor in enumerate(operands):
+        grad = next(waiting) if tensor.requires_grad and number not in excluded else None
+        flat = None if grad is None else grad.detach().reshape(-1).resolve_conj()
+        derivatives.append(None if flat is None else flat.resolve_neg().numpy())
     return derivatives
+
+
+def _added(old: Any, new: Any) -> Any:
+    """Whether there is a derivative of either part."""
+    if old is None or new is None:
+        return old if new is None else new
+    return old.abs() + new.abs()
 
 
 def _stand_in(tensor: Any, port: int, kept: bool, least: bool) -> Any:
