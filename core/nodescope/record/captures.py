@@ -39,7 +39,7 @@ class SharedCapture:
 
 def capture(
     event: NodeFinished, level: Level, room: int, *, shared: bool = False
-) -> tuple[list[tuple[int, Any]], int]:
+) -> tuple[list[tuple[int, Any]], int, int]:
     """Capture the outputs of an execution, on the program's thread.
 
     Args:
@@ -49,15 +49,21 @@ def capture(
         shared: Whether the captures have two users, see `SharedCapture`.
 
     Returns:
-        The captures by value, and the number of outputs that could not be captured.
+        The captures by value, the number of outputs that could not be captured, and the number of
+        those for which there was room for their statistics only.
     """
     captured: list[tuple[int, Any]] = []
-    lost = 0
+    lost = reduced = 0
     for value, array in zip(event.node.outputs, event.outputs, strict=False):
         try:
             ops = ops_of(array)
             if ops.nbytes(array) > room:
-                lost += 1
+                content = _statistics(ops.capture(array, "summary"), room)
+                if content is None:
+                    lost += 1
+                else:
+                    captured.append((value, content))
+                    reduced += level == "values"
                 continue
             content = ops.capture(array, level)
         except Exception:  # raised by the library; the program goes on
@@ -66,7 +72,36 @@ def capture(
         if content is not None:
             captured.append((value, SharedCapture(content) if shared else content))
             room -= content.nbytes
-    return captured, lost
+    return captured, lost, reduced
+
+
+class Statistics:
+    """Statistics in place of a copy.
+
+    Attributes:
+        nbytes: As in `Captured`.
+    """
+
+    nbytes = 512
+
+    def __init__(self, summary: TensorSummary) -> None:
+        self._summary = summary
+
+    def resolve(self) -> TensorSummary:
+        """The statistics."""
+        return self._summary
+
+
+def _statistics(content: Any, room: int) -> Any:
+    """A capture at level ``summary``, without a copy of the elements; None if it needs more room.
+
+    Elements that were copied are summed up at once: the queue is full.
+    """
+    if isinstance(content, np.ndarray):
+        return Statistics(summarise(content))
+    return (
+        content if content is not None and content.nbytes <= max(room, Statistics.nbytes) else None
+    )
 
 
 def resolved(content: Any) -> Any:

@@ -477,15 +477,17 @@ class Recorder(QueueWriter):
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
             newest = None
-        captured, lost = capture(
+        captured, lost, reduced = capture(
             event, level if newest is None else "values", self._queue_bytes - self._queued,
             shared=newest is not None,
         )  # fmt: skip
         weight: int = RECORD_BYTES
         weight += sum([content.nbytes + _ARRAY_BYTES for _, content in captured])
-        if lost:
+        if lost or reduced:
             with self.lock:
                 self._lost_summaries += lost
+                self._dropped_blobs += reduced
+                self._waiting.given_up += reduced
         keeps = level == "values"
         layouts = layouts_of_captured(captured) if keeps else ()
         self._put(

@@ -76,7 +76,7 @@ class NewestValues:
         """
         if any(array.__class__ is not np.ndarray for array in event.outputs):
             if self.fits_elsewhere(event.outputs):
-                captured, _ = capture(event, "values", self.held.most_bytes)
+                captured, _, _ = capture(event, "values", self.held.most_bytes)
                 self.hold(event, seq, captured, late=late)
             return
         nbytes = sum([array.nbytes for array in event.outputs])
