@@ -28,6 +28,7 @@ from nodescope.events import (
     RunFinished,
     StepFinished,
 )
+from nodescope.ir.capabilities import OWN
 from nodescope.ir.graph import Node, Value
 
 
@@ -194,7 +195,9 @@ class Watcher:
 
         def inputs() -> tuple[ObservedContent, ...]:
             # What was overwritten in place no longer holds what the node was given.
-            outputs = {id(array) for array in event.outputs} if event.node.writes else set()
+            # Of the engine's updates, live and recorded content are judged alike as they are.
+            in_place = event.node.writes and event.node.dialect != OWN
+            outputs = {id(array) for array in event.outputs} if in_place else set()
             return tuple(
                 ObservedContent(None if id(array) in outputs else Live(array))
                 for array in event.inputs
