@@ -178,6 +178,17 @@ def test_operands_are_not_written_to(process: TorchProcess) -> None:
     assert x.tolist() == [1, 1, 1]
 
 
+def test_strides_of_the_recorded_memory_are_not_used(process: TorchProcess) -> None:
+    x = np.arange(6.0)
+    attrs = {"size": (2, 3), "stride": (1 << 20, 1)}
+    (again,) = asked(process, "aten::_reshape_alias", x, **attrs)
+    assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
+    request = Request("places", "aten::_reshape_alias", encode(attrs), ())
+    assert process.ask(request, [x])[0].tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(RefusedError, match="addresses memory"):
+        asked(process, "aten::as_strided", x, **attrs, storage_offset=0)
+
+
 def test_written_statistics_follow_the_results(process: TorchProcess) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     ones = np.ones(3, np.float32)

@@ -28,7 +28,7 @@ _DTYPES: Final = {
         torch.complex128, torch.bfloat16,
     )
 }  # fmt: skip
-_VIEWED: Final = frozenset({"aten::view", "aten::_unsafe_view", "aten::_reshape_alias"})
+_VIEWED: Final = frozenset({"aten::view", "aten::_unsafe_view"})
 
 
 def received(headers: Sequence[ArrayHeader], read_into: Callable[[memoryview], bool]) -> list[Any]:
@@ -74,6 +74,9 @@ def answer(request: Request, tensors: list[Any]) -> list[Array]:
 
 
 def _run(call: Call) -> tuple[Any, ...]:
+    if call.signature.native == "aten::_reshape_alias":
+        # Its strides are those of the recorded memory, and are not checked by PyTorch.
+        return (torch.reshape(call.args[0], call.args[1]),)
     try:
         return call.run()
     except RuntimeError:
@@ -122,4 +125,4 @@ def _elements(output: Any) -> Array:
     try:
         return np.array(host_array(output))
     except RuntimeError:  # zeros that take no memory
-        return np.array(host_array(output.clone()))
+        return np.array(host_array(torch.zeros(output.shape, dtype=output.dtype)))
