@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
+from nodescope.adapters.torch.tensors import host_array
 from tests.torch.observing import edges_of, nodes_of, observed
 
 
@@ -179,3 +180,7 @@ def test_other_kinds_of_tensors_are_harmless(tmp_path: Path) -> None:
     with observed(tmp_path / "run.nscope", program, "values") as (result, recording):
         assert result == plain
         assert any(node.op == "exp" for node in nodes_of(recording).values())
+
+
+def test_zeros_that_are_held_nowhere_are_shown_as_zeros() -> None:
+    assert host_array(torch._efficientzerotensor(3)).tolist() == [0, 0, 0]

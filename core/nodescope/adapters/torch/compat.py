@@ -35,6 +35,7 @@ __all__ = [
     "compiling_callback",
     "current_mode",
     "data_loader_iterator",
+    "is_zero_tensor",
     "never_compiled",
     "not_compiled",
     "operator_of",
@@ -108,3 +109,8 @@ def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that Dynamo runs as it is, with all that it calls."""
     wrapped: Callable[..., Any] = torch._disable_dynamo(function, recursive=True)
     return wrapped
+
+
+def is_zero_tensor(tensor: Any) -> bool:
+    """Whether a tensor stands for zeros without holding them."""
+    return bool(tensor._is_zerotensor())

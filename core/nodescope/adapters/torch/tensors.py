@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from nodescope.adapters.torch.compat import is_zero_tensor
 from nodescope.arrays import Captured, Window
 from nodescope.errors import ArrayError
 from nodescope.events import Array, Level
@@ -73,6 +74,8 @@ def host_array(tensor: Any) -> Array:
         plain = plain.to_dense()
     if plain.is_quantized:
         plain = plain.dequantize()
+    if is_zero_tensor(plain):
+        plain = torch.zeros(plain.shape, dtype=plain.dtype)
     if plain.is_conj():
         plain = plain.resolve_conj()
     if plain.is_neg():
