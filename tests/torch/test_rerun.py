@@ -232,6 +232,7 @@ def test_a_crash_is_an_error_and_the_next_question_is_answered(process: TorchPro
     def crash(*arguments: Any) -> None:
         send(*arguments)
         os.kill(first.pid, signal.SIGSEGV)
+        os.kill(first.pid, signal.SIGCONT)
 
     os.kill(first.pid, signal.SIGSTOP)
     process._send = crash  # type: ignore[method-assign]

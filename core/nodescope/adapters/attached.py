@@ -47,7 +47,11 @@ def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple
 
 def framework_of(adapter: Adapter) -> Framework:
     """The framework that an adapter observes, as a run reports it."""
-    return Framework(printable(adapter.name), printable(adapter.version()), adapter.capabilities())
+    threads = getattr(adapter, "threads", None)
+    return Framework(
+        printable(adapter.name), printable(adapter.version()), adapter.capabilities(),
+        0 if threads is None else threads(),
+    )  # fmt: skip
 
 
 class Attached:

@@ -45,11 +45,13 @@ class Framework(msgspec.Struct, frozen=True):
         dialect: The dialect of its nodes (`Node.dialect`): its adapter's name.
         version: The library's version, or ``""``.
         capabilities: What can be observed of its nodes, and done with them.
+        threads: How many threads it computes an operation with; 0 if that does not matter.
     """
 
     dialect: str
     version: str = ""
     capabilities: Capabilities = Capabilities()
+    threads: int = 0
 
     def __str__(self) -> str:
         return f"{self.dialect} {self.version}".strip()

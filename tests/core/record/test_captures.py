@@ -18,14 +18,12 @@ NODE = Node(1, "op", "op", "other", outputs=(7, 8))
 class Away:
     """An array elsewhere, of eight bytes."""
 
-    def __init__(self, *, size: int | None = 1, broken: bool = False) -> None:
-        self.size, self.broken, self.asked = size, broken, 0
+    def __init__(self, *, size: int | None = 1, broken: bool = False, nbytes: int = 8) -> None:
+        self.size, self.broken, self.asked, self.nbytes = size, broken, 0, nbytes
 
     def resolve(self) -> Any:
         self.asked += 1
         return np.arange(4.0)[1:2]
-
-    nbytes = 8
 
 
 class AwayOps(arrays.OpaqueValues):
@@ -35,7 +33,7 @@ class AwayOps(arrays.OpaqueValues):
     def nbytes(self, array: Away) -> int:
         if array.broken:
             raise RuntimeError("the device is gone")
-        return 8
+        return array.nbytes
 
     def capture(self, array: Away, level: Any) -> Any:
         return array
@@ -52,7 +50,7 @@ def finished(*outputs: Any) -> NodeFinished:
 
 def test_what_two_want_is_resolved_once_into_its_own_memory() -> None:
     away = Away()
-    (content,), lost = capture(finished(away), "values", 100, shared=True)
+    (content,), lost, _ = capture(finished(away), "values", 100, shared=True)
     assert (content[0], lost) == (7, 0)
     assert isinstance(content[1], SharedCapture)
     first, second = resolved(content[1]), resolved(content[1])
@@ -61,14 +59,14 @@ def test_what_two_want_is_resolved_once_into_its_own_memory() -> None:
     assert away.asked == 1
 
 
-@pytest.mark.parametrize(("room", "kept"), [(7, 0), (8, 1), (15, 1), (16, 2)])
+@pytest.mark.parametrize(("room", "kept"), [(999, 0), (1000, 1), (1999, 1), (2000, 2)])
 def test_what_has_no_room_is_lost(room: int, kept: int) -> None:
-    captured, lost = capture(finished(Away(), Away()), "values", room)
+    captured, lost, _ = capture(finished(Away(nbytes=1000), Away(nbytes=1000)), "values", room)
     assert (len(captured), lost) == (kept, 2 - kept)
 
 
 def test_what_raises_is_lost_and_the_rest_is_not() -> None:
-    captured, lost = capture(finished(Away(broken=True), Away()), "summary", 100)
+    captured, lost, _ = capture(finished(Away(broken=True), Away()), "summary", 100)
     assert ([value for value, _ in captured], lost) == ([8], 1)
 
 

@@ -539,11 +539,13 @@ export interface RunInfo {
  *     dialect: The dialect of its nodes (`Node.dialect`): its adapter's name.
  *     version: The library's version, or `""`.
  *     capabilities: What can be observed of its nodes, and done with them.
+ *     threads: How many threads it computes an operation with; 0 if that does not matter.
  */
 export interface Framework {
   readonly dialect: string;
   readonly version: string;
   readonly capabilities: Capabilities;
+  readonly threads: number;
 }
 
 /**

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -47,6 +48,11 @@ class TorchAdapter:
             return importlib.metadata.version("torch")
         except importlib.metadata.PackageNotFoundError:
             return ""
+
+    def threads(self) -> int:
+        """How many threads compute an operation; sums depend on it. 0 if PyTorch is not loaded."""
+        torch = sys.modules.get("torch")
+        return 0 if torch is None else int(torch.get_num_threads())
 
     def capabilities(self) -> Capabilities:
         """Everything but running whole graphs again."""

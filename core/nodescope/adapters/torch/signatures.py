@@ -47,7 +47,7 @@ _OVERWRITES: Final = frozenset({
 })  # fmt: skip
 # Arguments that are told by the result, or say what is usual.
 _USUAL: Final[dict[str, tuple[Any, ...]]] = {
-    "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",), "end": ((1 << 63) - 1,),
+    "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
     "memory_format": ("preserve_format",), "non_blocking": (False,),
 }  # fmt: skip
 _STRIDED: Final = torch.strided

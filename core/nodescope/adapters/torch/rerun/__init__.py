@@ -46,6 +46,8 @@ class TorchRerun:
 
     def refusal(self, node: Node, attrs: dict[str, Any], framework: Framework | None) -> str:
         """Why a node cannot be run again, or ``""``."""
+        if framework is not None:
+            TORCH.threads = framework.threads  # sums depend on it
         return refusal(node, attrs, framework)
 
     def operands(self, node: Node, attrs: dict[str, Any]) -> tuple[int | Scalar, ...]:
