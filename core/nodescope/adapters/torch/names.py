@@ -125,5 +125,6 @@ def label_of(name: str) -> str:
     if name in _LABELS:
         return _LABELS[name]
     if name.startswith("_scaled_dot_product"):
-        return canonical_name(name)
+        suffix = "_backward" if name.endswith("_backward") else ""
+        return f"scaled_dot_product_attention{suffix}"
     return name.removeprefix("native_").lstrip("_").removesuffix("_data") or name

@@ -156,9 +156,6 @@ class Signature:
             for index, argument in enumerate(schema.arguments)
             if str(argument.type) == "Optional[Tensor]"
         )
-        self._only_plain_tensors = all(
-            argument.kind != "tensors" for argument in self.arguments
-        ) and all(kind != "tensors" for kind in self.returns)
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Bound:
         """Map the arguments of a call to ports and attributes."""
@@ -305,14 +302,19 @@ class Signature:
             return (), ()
         pairs: list[tuple[int, int]] = []
         told: set[int] = set()
-        if returned and self._only_plain_tensors:
-            # The number of the input port by argument.
+        if returned and "tensors" not in self.returns:
+            # The number of the first input port by argument.
             ports: dict[int, int] = {}
+            port = 0
             for index, (argument, value) in enumerate(
                 zip(self.arguments, bound.plain, strict=True)
             ):
-                if argument.kind == "tensor" and (value is True or isinstance(value, str)):
-                    ports[index] = len(ports)
+                if argument.kind == "plain" or value is None or index in self.overwritten:
+                    continue
+                if argument.kind == "tensor" and not (value is True or isinstance(value, str)):
+                    continue
+                ports[index] = port
+                port += 1 if argument.kind == "tensor" else _length(value)
             for output, index_of in enumerate(self.returned):
                 if index_of is not None and index_of in ports:
                     pairs.append((output, ports[index_of]))
@@ -320,6 +322,11 @@ class Signature:
         extra = tuple(port for port in bound.written if port not in told)
         pairs += [(returned + nth, port) for nth, port in enumerate(extra)]
         return tuple(pairs), extra
+
+
+def _length(present: Any) -> int:
+    """How many tensors of a list there are, see `Bound.plain`."""
+    return present if isinstance(present, int) else sum(present)
 
 
 _known: dict[Any, Signature] = {}

@@ -95,7 +95,8 @@ SUMS: Final = words(
     " embedding_dense_backward nll_loss_backward nll_loss2d_backward avg_pool2d_backward"
     " avg_pool3d_backward _adaptive_avg_pool2d_backward max_pool2d_with_indices_backward"
     " max_pool3d_with_indices_backward unfold_backward col2im embedding_bag index_add scatter_add"
-    " index_put sum_to_size upsample_nearest2d_backward upsample_bilinear2d_backward"
+    " index_put _index_put_impl"
+    " sum_to_size upsample_nearest2d_backward upsample_bilinear2d_backward"
     " reflection_pad2d_backward replication_pad2d_backward convolution_backward"
 )
 """Weighted sums of the elements of one input."""
