@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -26,7 +27,8 @@ def observed(
 ) -> Iterator[tuple[Any, Recording]]:
     """What a program returns under a run, and its recording."""
     said: list[str] = []
-    result = recorded(path, program, level=level, say=said.append)
+    with patch("nodescope.adapters.torch.attachment.say", said.append):
+        result = recorded(path, program, level=level)
     assert not [line for line in said if "unobserved" in line], said
     with Recording.open(path) as recording:
         yield result, recording
