@@ -44,7 +44,7 @@ export function runInfo(change: Partial<RunInfo> = {}): RunInfo {
     status: null,
     error: "",
     trouble: "",
-    frameworks: [{ dialect: "nodescope", version: "", capabilities: CAPABILITIES }],
+    frameworks: [{ dialect: "nodescope", version: "", capabilities: CAPABILITIES, threads: 0 }],
     broken_loss: null,
     ...change,
   };

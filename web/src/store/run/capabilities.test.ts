@@ -16,13 +16,19 @@ const NOTHING: Capabilities = {
   rerun: "none",
   workers: false,
 };
-const ENGINE: Framework = { dialect: "nodescope", version: "0.1", capabilities: CAPABILITIES };
+const ENGINE: Framework = {
+  dialect: "nodescope",
+  version: "0.1",
+  capabilities: CAPABILITIES,
+  threads: 0,
+};
 const TORCH: Framework = {
   dialect: "torch",
   version: "2.13",
   capabilities: { ...CAPABILITIES, gradients: false, edit: "in_place", rerun: "none" },
+  threads: 2,
 };
-const RAY: Framework = { dialect: "ray", version: "3", capabilities: NOTHING };
+const RAY: Framework = { dialect: "ray", version: "3", capabilities: NOTHING, threads: 0 };
 
 /** Node 1 is nodescope's, 2 torch's, 3 ray's, 4 of a dialect that nobody told of. */
 function run(...frameworks: readonly Framework[]): Capable {
