@@ -18,8 +18,7 @@ from nodescope.arrays import ArrayOps
 from nodescope.emit.emitter import Emitter
 from nodescope.ir.capabilities import Capabilities
 
-OLDEST: Final = (2, 13)
-NEWEST: Final = (2, 14)
+SUPPORTED: Final = (2, 13)
 
 
 class TorchAdapter:
@@ -34,12 +33,11 @@ class TorchAdapter:
         numbers = tuple(
             int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit()
         )
-        if OLDEST <= numbers <= NEWEST:
+        if numbers == SUPPORTED:
             return ""
-        oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST, NEWEST))
         return (
-            f"PyTorch {version or 'of an unknown version'} is installed, and {oldest} to {newest} "
-            f"are supported: pip install 'nodescope[torch]'"
+            f"PyTorch {version or 'of an unknown version'} is installed, and "
+            f"{'.'.join(map(str, SUPPORTED))} is supported: pip install 'nodescope[torch]'"
         )
 
     def version(self) -> str:

@@ -18,7 +18,8 @@ from nodescope.errors import ArrayError
 from nodescope.events import Array, Level
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
-from nodescope.record.summary import TensorSummary, summarise
+from nodescope.record.captures import Statistics
+from nodescope.record.summary import summarise
 
 # Above this size, statistics are computed at once instead of from a copy.
 LARGE_BYTES: Final = 1 << 16
@@ -41,23 +42,6 @@ def spec_of(tensor: Any) -> Spec:
     device = tensor.device
     shape = tuple(tensor.shape) if not tensor.is_nested else (None,) * tensor.dim()
     return TensorSpec(shape, dtype_name(tensor.dtype), "" if device.type == "cpu" else str(device))
-
-
-class Statistics:
-    """Statistics that were computed when the tensor was made.
-
-    Attributes:
-        nbytes: As in `Captured`.
-    """
-
-    nbytes = 512
-
-    def __init__(self, summary: TensorSummary) -> None:
-        self._summary = summary
-
-    def resolve(self) -> Any:
-        """The statistics."""
-        return self._summary
 
 
 def host_array(tensor: Any) -> Array:

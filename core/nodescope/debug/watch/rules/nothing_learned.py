@@ -26,7 +26,11 @@ from nodescope.debug.watch.rule import (
     needs_steps,
     per_value,
 )
-from nodescope.debug.watch.rules.predictions_far_off import target_port
+from nodescope.debug.watch.target_comparisons import (
+    comparing,
+    takes_two_forward,
+    target_port,
+)
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
@@ -233,17 +237,8 @@ def _is_only_loss(graph: ProgramGraph, node: Node) -> bool:
     return value == loss
 
 
-def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    return node.phase == "forward" and len(node.inputs) == 2
-
-
 def _suits(nodes: Sequence[Node]) -> str:
-    if not any(node.phase == "backward" for node in nodes):
-        return ""
-    for node in nodes:
-        if node.phase == "forward" and node.op in _OPS and len(node.inputs) == 2:
-            return f"{node.name} may compare with labels or targets, which say what is no better"
-    return ""
+    return comparing(nodes, _OPS, "may compare with labels or targets, which say what is no better")
 
 
 register(
@@ -268,6 +263,6 @@ register(
             "decay_too_large", "gradient_not_zeroed", "update_without_effect",
         ),
         suits=_suits,
-        concerns=_concerns,
+        concerns=takes_two_forward,
     )
 )  # fmt: skip

@@ -11,7 +11,6 @@ from typing import Final
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, ObservedContent, Sight
-from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import (
     Finding,
     Look,
@@ -21,6 +20,11 @@ from nodescope.debug.watch.rule import (
     needs_steps,
     number,
     per_value,
+)
+from nodescope.debug.watch.target_comparisons import (
+    comparing,
+    takes_two_forward,
+    target_port,
 )
 from nodescope.ir.graph import Node
 
@@ -58,18 +62,6 @@ def _begin(settings: Settings) -> Look:
     return look
 
 
-def target_port(graph: ProgramGraph, node: Node) -> int | None:
-    """Which input of a node is data of the program, where the other one is made from weights."""
-    if len(node.inputs) != 2:
-        return None
-    for port in (1, 0):
-        given = graph.given(node.inputs[port])
-        if given is not None and given.role in ("input", "constant"):
-            leaves = graph.leaves(node.inputs[1 - port])
-            return port if any(leaf.is_weight for leaf in leaves) else None
-    return None
-
-
 def _size(content: ObservedContent) -> float:
     """The root mean square of the elements; 0 if one is not finite."""
     summary = content.summary
@@ -79,17 +71,8 @@ def _size(content: ObservedContent) -> float:
     return summary.norm / math.sqrt(elements)
 
 
-def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    return node.phase == "forward" and len(node.inputs) == 2
-
-
 def _suits(nodes: Sequence[Node]) -> str:
-    if not any(node.phase == "backward" for node in nodes):
-        return ""
-    for node in nodes:
-        if node.phase == "forward" and node.op in _OPS and len(node.inputs) == 2:
-            return f"{node.name} compares what may be predictions with their targets"
-    return ""
+    return comparing(nodes, _OPS, "compares what may be predictions with their targets")
 
 
 register(
@@ -106,6 +89,6 @@ register(
         lasting=True,
         follows=("loss_diverging", "steps_too_large"),
         suits=_suits,
-        concerns=_concerns,
+        concerns=takes_two_forward,
     )
 )

@@ -1,0 +1,44 @@
+"""Target comparisons: operations that may compare predictions with targets, for rules about them.
+
+Invariant: pure functions of a program's nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.ir.graph import Node
+
+
+def target_port(graph: ProgramGraph, node: Node) -> int | None:
+    """Which input of a node is data of the program, where the other one is made from weights."""
+    if len(node.inputs) != 2:
+        return None
+    for port in (1, 0):
+        given = graph.given(node.inputs[port])
+        if given is not None and given.role in ("input", "constant"):
+            leaves = graph.leaves(node.inputs[1 - port])
+            return port if any(leaf.is_weight for leaf in leaves) else None
+    return None
+
+
+def takes_two_forward(node: Node, graph: ProgramGraph) -> bool:
+    """Whether a node takes two values in the forward pass."""
+    return node.phase == "forward" and len(node.inputs) == 2
+
+
+def comparing(nodes: Sequence[Node], ops: Collection[str], words: str) -> str:
+    """Why a program that is trained suits such a rule: its first comparison; ``""`` if none does.
+
+    Args:
+        nodes: The program's nodes.
+        ops: The operations that compare.
+        words: What is said of the comparison, after its name.
+    """
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    for node in nodes:
+        if node.phase == "forward" and node.op in ops and len(node.inputs) == 2:
+            return f"{node.name} {words}"
+    return ""
