@@ -144,3 +144,12 @@ MODE = ns.get_mode()
 def mode_as_at_first() -> None:
     """Samples that run in this process, perhaps in a fixture, set the mode of the program."""
     ns.set_mode(MODE)
+
+
+@pytest.fixture(autouse=True)
+def no_dispatch_mode_left() -> Iterator[None]:
+    """What observes PyTorch's operators is gone once the test ends."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+        assert not modes, f"left on the stack of dispatch modes: {modes}"

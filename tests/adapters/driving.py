@@ -46,13 +46,18 @@ class Debugged:
         self.controller: Controller = self.run.controller()
         self._program = program
         self._thread = threading.Thread(target=self._work, daemon=True)
-        self._ended = threading.Event()
+        self._begun, self._ended = threading.Event(), threading.Event()
         # The end of the program also wakes waiters: none waits for a stop that does not come.
-        self.run.start()
         self._thread.start()
+        assert self._begun.wait(WAIT_S)
 
     def _work(self) -> None:
         try:
+            # In the thread that ends it, as elsewhere: a dispatch mode can only be left there.
+            try:
+                self.run.start()
+            finally:
+                self._begun.set()
             self.result = self._program()
         except BaseException as error:
             self._fault = error

@@ -1,6 +1,7 @@
 """Attachment: the parts of the adapter, put together for one run.
 
-Invariant: once detached, PyTorch is as it was.
+Invariant: once detached, PyTorch is as it was in the thread that began and ended the run; what is
+left in others lets every operation pass.
 """
 
 from __future__ import annotations
